@@ -18,7 +18,7 @@ from pathlib import Path
 from benchmarks.session_run import run_ccb
 from tests.support.model.fake_model import FakeModel
 
-from ccb.remote.tools.registry import close_context, default_tools, make_context
+from ccb.remote.tools.toolset import close_context, default_tools, make_context
 
 RUNS = 15
 STUBBORN = "trap '' TERM INT HUP; sleep 300 & setsid sleep 301 & touch up; while :; do sleep 1; done"

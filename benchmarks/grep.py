@@ -12,9 +12,9 @@ import tempfile
 import time
 from pathlib import Path
 
-from ccb.remote.tools.contract import ToolContext
-from ccb.remote.tools.registry import close_context, make_context
-from ccb.remote.tools.search.grep import Grep
+from ccb.remote.tools.grep import Grep
+from ccb.remote.tools.tool_contract import ToolContext
+from ccb.remote.tools.toolset import close_context, make_context
 
 from .ratio import Measure, compare, in_turn
 

@@ -15,8 +15,7 @@ from pathlib import Path
 from benchmarks.ratio import bound, compare, in_turn
 from tests.remote.worker_process import Laptop, worker_host
 
-from ccb.tunnel.wire import Ping, Pong
-from ccb.tunnel.wire.kinds.lookups import FindNames, NamesFound
+from ccb.tunnel.wire.frames import FindNames, NamesFound, Ping, Pong
 
 FIRST_S = 0.05
 PING_S = 0.02

@@ -20,14 +20,14 @@ from tests.support.hosts.sshd import HostUser, Sshd, host_user, sshd
 from tests.support.model.fake_model import API_KEY, FakeModel
 from tests.support.network.relay import Relay, relay
 
-from ccb.local.command_line.arguments import parse_arguments
-from ccb.local.connect.connect import connect_session
-from ccb.local.login.prompts import prompts_for
-from ccb.local.session.client import LinkChange, LinkState, Received
+from ccb.local.command_line.parser import parse_arguments
+from ccb.local.connect.connect_session import connect_session
 from ccb.local.session.remote_session import RemoteSession
-from ccb.remote.journal.journal import Journal
-from ccb.tunnel.wire.records import MessageRecord
-from ccb.tunnel.wire.requests import Request, client_kind
+from ccb.local.session.session_client import LinkChange, LinkState, Received
+from ccb.local.terminal.terminal_prompts import prompts_for
+from ccb.remote.session_store.journal import Journal
+from ccb.tunnel.wire.control_protocol import Request, client_kind
+from ccb.tunnel.wire.journal_records import MessageRecord
 
 DELAY_S = 0.05
 RUNS = 9

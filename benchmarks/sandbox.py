@@ -11,8 +11,8 @@ import tempfile
 import time
 from pathlib import Path
 
-from ccb.remote.sandbox.rules import CageRules, read_only_rules, workspace_rules
-from ccb.remote.sandbox.server import CageServer, Mechanism
+from ccb.remote.sandbox.cage_rules import CageRules, read_only_rules, workspace_rules
+from ccb.remote.sandbox.cage_server import CageServer, Mechanism
 from ccb.remote.system.host import LocalHost
 
 RUNS = 60

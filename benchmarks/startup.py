@@ -26,7 +26,7 @@ from tests.support.model.fake_model import API_KEY, FakeModel
 from ccb.deploy.bootstrap import launch
 from ccb.deploy.bundle import load
 from ccb.tunnel.link.link import Link
-from ccb.tunnel.transports.local import LocalTransport
+from ccb.tunnel.transports.command_transport import LocalTransport
 
 RUNS = 15
 EXIT_S = 0.05

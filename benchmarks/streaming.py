@@ -29,7 +29,7 @@ from textual.app import App, ComposeResult
 from textual.containers import VerticalScroll
 from textual.widgets import Input, Static
 
-from ccb.tunnel.loading import collect_rarely, collection_paused
+from ccb.tunnel.heavy_imports import collect_rarely, collection_paused
 
 SIZE = 65_536
 TOKENS_PER_S = 1_000

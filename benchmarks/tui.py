@@ -28,7 +28,7 @@ from textual.app import App, ComposeResult
 from textual.containers import VerticalScroll
 from textual.widgets import Markdown
 
-from ccb.local.tui.widgets.info import ReplInfo
+from ccb.local.tui.widgets.session_info import ReplInfo
 from ccb.local.tui.widgets.transcript import Transcript
 
 Json = dict[str, Any]

@@ -12,9 +12,9 @@ from dataclasses import field, replace
 from typing import Any
 
 from ccb.tunnel.errors import AuthFailed, CcbError, ConnectionLost, DeployError, NoPython, NoStorage
-from ccb.tunnel.link.refusals import too_many_processes
-from ccb.tunnel.login.server_messages import expired
+from ccb.tunnel.link.worker_refusals import too_many_processes
 from ccb.tunnel.plain_text import neutralise
+from ccb.tunnel.transports.login_failures import expired
 from ccb.tunnel.transports.pipe import OnTrial, Pipe, RunsBeside, SharesPython, Transport
 from ccb.tunnel.wire.dataclass import dataclass
 
@@ -335,7 +335,7 @@ def _no_marker(transport: Transport, reader: _MarkerReader, what: str, pipe: Pip
 
 def _no_input(transport: Transport, reader: _MarkerReader, pipe: Pipe) -> DeployError:
     """Return the error for a command whose input ended before anything was sent."""
-    from ccb.tunnel.login.asking import AskingTransport
+    from ccb.tunnel.transports.askpass import AskingTransport
 
     evidence = "\n".join(["The input of our command ended before anything was sent.", *_said(reader, pipe)])
     if isinstance(transport, AskingTransport):

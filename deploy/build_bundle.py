@@ -17,7 +17,7 @@ FORMS = ("xz", "zlib")
 
 _COMMANDS = "ccb/remote/host_commands/"
 
-_LATER = tuple(f"ccb/remote/{room}/" for room in ("permissions/git", "permissions/shell"))
+_LATER = tuple(f"ccb/remote/{room}/" for room in ("permissions/shell",))
 """What the start of a session does not import. It comes last, because the host compiles what has come while the rest is
 on its way."""
 

@@ -65,7 +65,7 @@ def ours(path: str, make: bool) -> bool:
             mkdir(step)
         elif not os.path.lexists(step):
             return False
-        if missing:  # `ccb clean` removes the directories listed here, see ccb.remote.sessions.paths
+        if missing:  # `ccb clean` removes the directories listed here, see ccb.remote.session_store.session_paths
             fd = os.open(os.path.join(step, ".made"), os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
             with os.fdopen(fd, "w") as file:
                 file.write("\n".join(missing))
@@ -373,14 +373,14 @@ def main() -> None:
     del bundles, missing, bundle, early
     sys.meta_path.insert(0, importer)
     sys.argv[1:] = []
-    if chosen and "ccb/remote/compiled/copy.py" in importer.entries:
-        from ccb.remote.compiled.copy import load
+    if chosen and "ccb/remote/daemon/compiled_copy.py" in importer.entries:
+        from ccb.remote.daemon.compiled_copy import load
 
         importer.compiled, start_params["no_copy"] = load(chosen, digest)
     from ccb.remote.main import start
 
     if waits and start_params.get("create"):
-        from ccb.remote.daemon.start import import_ahead
+        from ccb.remote.daemon.daemon_start import import_ahead
 
         import_ahead(lambda: said or select.select([0], [], [], 0)[0])
     if waits:

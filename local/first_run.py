@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING
 
 from ccb.tunnel.errors import CcbError
 
-from .command_line.error_text import error_lines
-from .command_line.model import Arguments
-from .terminal.guarded_streams import say
+from .command_line.arguments import Arguments
+from .command_line.exit_codes import error_lines
+from .terminal.console import say
 
 if TYPE_CHECKING:
     from .config.settings import Settings
@@ -97,14 +97,13 @@ def _keep(mark: Path) -> None:
 
 def _needs_credential(arguments: Arguments, environ: Mapping[str, str]) -> bool:
     """Return whether no credential is known. What cannot be found out is left to the session, whose error says more."""
-    from ccb.tunnel.proxy.providers.anthropic import anthropic_endpoint
+    from ccb.tunnel.providers.anthropic import anthropic_endpoint
 
     from .config.settings import settings_choice
     from .config.settings_loading import load_settings
+    from .credentials.credential_sources import StoredCredential, StoredCredentials, credential_source
     from .credentials.encrypted_file import credentials_path
-    from .credentials.keyring_store import KeyStore, NoKeyring
-    from .credentials.sources import credential_source
-    from .credentials.stored import StoredCredential, StoredCredentials
+    from .credentials.secret_store import KeyStore, NoKeyring
     from .terminal.stdio import in_thread
 
     async def kept() -> bool:
@@ -144,7 +143,7 @@ def _steps(environ: Mapping[str, str], *, samples: bool) -> None:
 
 
 def _ask_credential(environ: Mapping[str, str]) -> None:
-    from .commands.auth.login import login
+    from .commands.auth_login import login
 
     say("", *_CREDENTIAL.splitlines())
     chosen = _choice("1, 2 or Enter: ", 2)
@@ -163,9 +162,7 @@ def _ask_credential(environ: Mapping[str, str]) -> None:
 
 
 def _ask_theme(environ: Mapping[str, str], *, samples: bool) -> None:
-    from .tui.theme.sample import sample
-    from .tui.theme.theme_store import ThemeStore
-    from .tui.theme.themes import THEME_NAMES
+    from .tui.rendering.themes import THEME_NAMES, ThemeStore, sample
 
     say("", "2 of 3: colours. /theme changes them at any time.")
     for number, name in enumerate(THEME_NAMES, start=1):
@@ -190,7 +187,7 @@ def _choice(question: str, most: int) -> str:
 
 
 def _line(question: str) -> str:
-    from .terminal.line_prompt import read_line
+    from .terminal.terminal_prompts import read_line
 
     answer = asyncio.run(read_line(question))
     if answer is None:

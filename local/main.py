@@ -13,18 +13,24 @@ from collections.abc import Sequence
 
 import ccb
 from ccb.tunnel.errors import CcbError, UsageError
-from ccb.tunnel.loading import collection_paused, take_short_turns
+from ccb.tunnel.heavy_imports import collection_paused, take_short_turns
 
-from .command_line.arguments import parse_arguments
-from .command_line.error_text import bug_lines, code_of, error_lines
-from .command_line.exit_codes import ExitCode
-from .command_line.model import Arguments, private_texts
+from .command_line.arguments import Arguments, private_texts
+from .command_line.exit_codes import ExitCode, bug_lines, code_of, error_lines
 from .command_line.options import HOST_COMMANDS, OWN_WORDS
+from .command_line.parser import parse_arguments
 from .config.log import logging_to_file, state_dir
 from .first_run import set_up
-from .terminal.console import flush_stdout, reader_has_left, write_stdout
-from .terminal.guarded_streams import guarded_streams, print_line, say
-from .terminal.restoring import SCREENS, restore_after_kill
+from .terminal.console import (
+    SCREENS,
+    flush_stdout,
+    guarded_streams,
+    print_line,
+    reader_has_left,
+    restore_after_kill,
+    say,
+    write_stdout,
+)
 
 log = logging.getLogger(__name__)
 
@@ -109,19 +115,19 @@ def _help(arguments: Arguments) -> int:
 
 def _run_own_words(command: str, words: Sequence[str]) -> int:
     if command == "auth":
-        from .commands.auth.command import run_auth as run
+        from .commands.auth import run_auth as run
     elif command == "config":
-        from .commands.config import run_config as run
+        from .commands.config_show import run_config as run
     elif command == "models":
-        from .commands.model_calls.models import run_models as run
+        from .commands.models import run_models as run
     elif command == "usage":
-        from .commands.model_calls.usage import run_usage as run
+        from .commands.usage import run_usage as run
     elif command == "proxy":
-        from .commands.model_calls.proxy import run_proxy as run
+        from .commands.usage import run_proxy as run
     elif command == "audit":
-        from .commands.model_calls.audit import run_audit as run
+        from .commands.usage import run_audit as run
     else:
-        from .commands.mcp import run_mcp as run
+        from .commands.mcp_command import run_mcp as run
     return run(words)
 
 
@@ -129,7 +135,7 @@ def _run(arguments: Arguments) -> int:
     if arguments.command in OWN_WORDS:
         return _run_own_words(arguments.command, arguments.rest)
     if arguments.command == "doctor":
-        from .doctor.report import run as run_doctor
+        from .doctor.doctor import run as run_doctor
 
         return run_doctor(arguments)
     if arguments.command == "trust":
@@ -137,7 +143,7 @@ def _run(arguments: Arguments) -> int:
 
         return run_trust(arguments)
     if arguments.command == "disconnect":
-        from .commands.disconnect import run_disconnect
+        from .commands.host_commands import run_disconnect
 
         return run_disconnect(arguments)
     if arguments.command == "cp":
@@ -145,17 +151,17 @@ def _run(arguments: Arguments) -> int:
 
         return run_cp(arguments)
     if arguments.command in HOST_COMMANDS and arguments.command != "attach":
-        from .commands.hosts import run as run_host_command
+        from .commands.host_commands import run as run_host_command
 
         return run_host_command(arguments)
     if arguments.headless:
         with collection_paused():
-            from .headless.run import run_headless
+            from .headless.headless_run import run_headless
 
         return asyncio.run(run_headless(arguments))
     if arguments.screen.plain or os.environ.get("TERM", "") == "dumb":
         with collection_paused():
-            from .plain.run import run_plain
+            from .plain.plain_run import run_plain
         set_up(arguments)
         return asyncio.run(run_plain(arguments))
     if not all(stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr)):  # the REPL draws on stderr

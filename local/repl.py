@@ -11,25 +11,25 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from ccb import __version__
-from ccb.tunnel.loading import collect_rarely, collection_paused
-from ccb.tunnel.wire.requests import new_uuid
+from ccb.tunnel.heavy_imports import collect_rarely, collection_paused
+from ccb.tunnel.wire.control_protocol import new_uuid
 
-from .command_line.model import Arguments
+from .command_line.arguments import Arguments
 from .command_line.transport_choice import host_label
-from .terminal.guarded_streams import say
+from .terminal.console import say
 from .terminal.signals import ended_by_signals
 from .terminal.stdio import in_thread
 
 if TYPE_CHECKING:
-    from ccb.tunnel.link.greeting import Greeting
+    from ccb.tunnel.link.link import Greeting
 
-    from .connect.connect import Connected
-    from .connect.hosts.kept_transport import KeptTransport
-    from .connect.session_list import HostSessions, SessionRow
-    from .login.prompts import TerminalPrompts
+    from .connect.connect_session import Connected
+    from .connect.dialer import KeptTransport
+    from .connect.host_sessions import HostSessions, SessionRow
     from .session.remote_session import RemoteSession
+    from .terminal.terminal_prompts import TerminalPrompts
     from .tui.app import Repl
-    from .tui.widgets.info import ReplInfo
+    from .tui.widgets.session_info import ReplInfo
 
 
 async def run_interactive(arguments: Arguments) -> int:
@@ -44,10 +44,10 @@ async def _shown(arguments: Arguments) -> int:
     with ExitStack() as until_first_frame:
         until_first_frame.enter_context(collection_paused())
         collect_rarely()
-        from .config.screen_settings import load_screen_settings
         from .config.settings import settings_choice
+        from .config.settings_loading import load_screen_settings
         from .tui.app import Repl
-        from .tui.run import run_repl
+        from .tui.between_sessions import run_repl
 
         async def attend(app: Repl) -> None:
             until_first_frame.close()
@@ -64,8 +64,8 @@ async def _shown(arguments: Arguments) -> int:
 async def _attend(app: Repl, arguments: Arguments) -> None:
     """Connect and show one session after the other until the person leaves."""
     await in_thread(_import_connecting)
-    from .connect.hosts.kept_transport import KeptTransport
-    from .login.prompts import TerminalPrompts
+    from .connect.dialer import KeptTransport
+    from .terminal.terminal_prompts import TerminalPrompts
 
     prompts = TerminalPrompts()
     importing = asyncio.create_task(in_thread(_import_view), name="import view")
@@ -85,15 +85,14 @@ async def _one_session(
     """Connect and show a session, and close it when the person has left it. Return the arguments for the next one, None
     for none."""
     from .config.log import state_dir
-    from .config.prompt_store import PromptStore
-    from .connect.connect import connect_session
-    from .files.transfers import Transfers
-    from .files.viewing.fetched import FetchedFiles
-    from .files.viewing.private_folder import PrivateFolder
-    from .tui.attached.shell import LaptopSide
+    from .config.prompt_history import PromptStore
+    from .connect.connect_session import connect_session
+    from .files.copying import Transfers
+    from .files.fetched_files import FetchedFiles, PrivateFolder
     from .tui.attention import Notify
-    from .tui.sessions.switching import arguments_for
-    from .tui.stage import take_off
+    from .tui.between_sessions import take_off
+    from .tui.repl_shell import LaptopSide
+    from .tui.session_switching import arguments_for
 
     session_id = arguments.session.session_id or new_uuid()
     async with AsyncExitStack() as stack:
@@ -124,7 +123,7 @@ async def _one_session(
 
 
 def _info(arguments: Arguments, connected: Connected) -> ReplInfo:
-    from .tui.widgets.info import ReplInfo
+    from .tui.widgets.session_info import ReplInfo
 
     hello, options = connected.session.hello, connected.options
     return ReplInfo(
@@ -160,25 +159,25 @@ async def _close(session: RemoteSession) -> None:
 def _wanted_cage(hello: Greeting, mode: str) -> str:
     """Return in words the cage of a sandbox mode, as long as the worker has not said which one is in force; "" for a
     worker that knows none."""
-    from ccb.tunnel.wire.options import CAGES
+    from ccb.tunnel.wire.session_options import CAGES
 
     return CAGES.get(mode, "") if "sandbox" in hello.capabilities else ""
 
 
 def _import_connecting() -> None:
     with collection_paused():
-        importlib.import_module("ccb.local.connect.connect")
-        importlib.import_module("ccb.local.login.prompts")
+        importlib.import_module("ccb.local.connect.connect_session")
+        importlib.import_module("ccb.local.terminal.terminal_prompts")
 
 
 def _import_view() -> None:
     with collection_paused():
-        importlib.import_module("ccb.local.tui.attached.view")
+        importlib.import_module("ccb.local.tui.session_view")
 
 
 async def _choose(app: Repl, sessions: HostSessions, rows: Sequence[SessionRow]) -> str | None:
     """Let the person choose the first session on the screen of the REPL."""
-    from .tui.stage import choose_first
+    from .tui.between_sessions import choose_first
 
     app.login_handover.come_back()  # the list is there, so the login is over
     return await choose_first(app, sessions, rows)

@@ -1,5 +1,10 @@
-"""The entry point that the stub calls: find the session's daemon, start it when none is alive, then act as the bridge
-to it.
+"""Find or start the daemon, then bridge the channel.
+
+It ends when either end closes, so that neither a dead link nor a dead daemon leaves a bridge behind. Bytes that an end
+wrote before it closed still reach the other end: the daemon's goodbye, and the inputs of a laptop that left right after
+them.
+
+This module is imported before hello, so it imports next to nothing.
 
 Everything before the daemon's hello runs on a bare interpreter and is compiled from the bundle, so this module imports
 only what every connection needs: the bridge, and the code that starts a daemon, are imported when they are needed.
@@ -10,14 +15,109 @@ from __future__ import annotations
 import errno
 import json
 import os
+import select
 import socket
 import time
 
-from .sessions import paths, sockets
-from .sessions.directory import resolve_directory
-from .sessions.ownership import in_use, lock_file, wake_owner
-from .sessions.refusal import HostRefusal, bug_refusal, unusable
-from .sessions.selection import chosen_session, is_fork
+from .session_store import session_paths, sockets
+from .session_store.locks import in_use, lock_file, wake_owner
+from .session_store.refusal import HostRefusal, bug_refusal, unusable
+from .session_store.selection import chosen_session, is_fork
+from .session_store.session_paths import resolve_directory
+
+_CHUNK = 65536
+_MAX_HELD = 1024 * 1024  # bytes held for a reader that is slower than its writer
+_LAST_BYTES_S = 5.0  # seconds that one end gets to read the last bytes of the other, closed end
+
+
+class _Flow:
+    """One direction: read from the descriptor `source` while there is room, write to `sink` while there is something
+    to write."""
+
+    def __init__(self, source: int, sink: int) -> None:
+        self.source = source
+        self.sink = sink
+        self.held = bytearray()
+        self.ended = False  # the source is at its end
+        self.gone = False  # the sink is closed
+
+    @property
+    def finished(self) -> bool:
+        """Whether all bytes of the source have reached the sink, or cannot reach it any more."""
+        return self.ended and (self.gone or not self.held)
+
+    @property
+    def broken(self) -> bool:
+        """Whether the source or the sink is closed."""
+        return self.ended or self.gone
+
+    def wants(self, poller: dict[int, int]) -> None:
+        """Add the poll events that this direction waits for to `poller`, which maps descriptors to poll masks."""
+        if not self.ended and not self.gone and len(self.held) < _MAX_HELD:
+            poller[self.source] = poller.get(self.source, 0) | select.POLLIN
+        if self.held and not self.gone:
+            poller[self.sink] = poller.get(self.sink, 0) | select.POLLOUT
+
+    def step(self, ready: dict[int, int]) -> bool:
+        """Move the bytes that can be moved now. Return whether any were moved."""
+        if self.gone:
+            return False
+        before = len(self.held)
+        taken = 0
+        if not self.ended and ready.get(self.source, 0) & (select.POLLIN | select.POLLHUP | select.POLLERR):
+            try:
+                data = os.read(self.source, _CHUNK)
+                self.ended = not data
+                self.held += data
+            except BlockingIOError:
+                pass
+            except OSError:
+                self.ended = True
+        if self.held:
+            try:
+                taken = os.write(self.sink, self.held[:_CHUNK])
+                del self.held[:taken]
+            except BlockingIOError:
+                pass
+            except OSError:
+                self.gone = True
+                self.held.clear()
+        return taken > 0 or len(self.held) != before
+
+
+def run(channel_in: int, channel_out: int, daemon: socket.socket) -> None:
+    """Relay until one end has closed and the other has read the last bytes, or has stopped reading."""
+    fd = daemon.fileno()
+    for each in (channel_in, channel_out, fd):
+        os.set_blocking(each, False)
+    inward, outward = _Flow(channel_in, fd), _Flow(fd, channel_out)
+    give_up: float | None = None
+    while not (inward.finished or outward.finished or (inward.gone and outward.gone)):
+        if inward.broken or outward.broken:
+            now = time.monotonic()
+            give_up = give_up or now + _LAST_BYTES_S
+            if now > give_up:
+                return
+        ready = _poll(inward, outward, timeout_ms=None if give_up is None else 100)
+        if ready.get(channel_out, 0) & (select.POLLERR | select.POLLHUP | select.POLLNVAL):
+            outward.gone = True
+        inward_moved = inward.step(ready)
+        if outward.step(ready) or inward_moved:
+            give_up = None
+
+
+def _poll(inward: _Flow, outward: _Flow, timeout_ms: int | None) -> dict[int, int]:
+    """Wait until bytes can be moved. Return the poll events by descriptor."""
+    wanted: dict[int, int] = {}
+    inward.wants(wanted)
+    outward.wants(wanted)
+    if not (inward.broken or outward.broken):
+        wanted.setdefault(outward.sink, 0)  # a closed channel shows as an error on its output
+    poller = select.poll()
+    for descriptor, mask in wanted.items():
+        poller.register(descriptor, mask)
+    return dict(poller.poll(timeout_ms))
+
 
 Params = dict[str, object]
 
@@ -56,7 +156,7 @@ def start(params: Params, bundle: str, storage: str) -> int:
     """
     users_umask = os.umask(0o077)
     if "command" in params:
-        from .host_commands.commands import run_command
+        from .host_commands.host_command import run_command
 
         return run_command(params, bundle)
     try:
@@ -73,9 +173,8 @@ def start(params: Params, bundle: str, storage: str) -> int:
         frame = {"t": "refused", "code": refusal.code, "message": refusal.message, "data": refusal.data}
         os.write(1, json.dumps(frame).encode() + b"\n")
         return 1
-    from .daemon import bridge
 
-    bridge.run(0, 1, daemon)
+    run(0, 1, daemon)
     return 0
 
 
@@ -123,7 +222,7 @@ def _find_or_start(start: _Start) -> socket.socket:
             return daemon
         notes = [*_notes_of_the_bundle(params, start.storage), *directory_notes]
         return _on_usable_disk(start.with_params({**params, "notes": notes}), session, state)
-    except paths.NoPlace as error:
+    except session_paths.NoPlace as error:
         raise HostRefusal("no_storage", "no directory on the host is writable", {"tried": error.notes}) from None
     except sockets.Stranger as stranger:
         text = "%s listens where the session %s would" % (stranger, session)
@@ -133,7 +232,7 @@ def _find_or_start(start: _Start) -> socket.socket:
 def _directory_without_home(params: Params) -> tuple[str, list[str]]:
     """Return the directory to work in, and notes for the person. Without a named directory and without a home
     directory, use the directory in which the login started."""
-    named, home = str(params.get("cwd") or ""), paths.home_directory()
+    named, home = str(params.get("cwd") or ""), session_paths.home_directory()
     if named or not (params.get("create", True) or params.get("continue")):
         return named, []
     try:
@@ -178,21 +277,21 @@ def _on_usable_disk(start: _Start, session: str, state: str) -> socket.socket:
     the next best one."""
     full: dict[str, str] = {}
     while True:
-        where = paths.find_paths(session, state, full)
+        where = session_paths.find_paths(session, state, full)
         try:
             return _connect_or_start(start, where)
         except OSError as error:
-            place = paths.directory_of_failure(where, error)
-            if error.errno not in _FULL or not place or place in full or paths.state_exists(session):
+            place = session_paths.directory_of_failure(where, error)
+            if error.errno not in _FULL or not place or place in full or session_paths.state_exists(session):
                 raise
             full[place] = "%s: %s" % (error.filename or place, error.strerror)
 
 
-def _connect_or_start(start: _Start, where: paths.SessionPaths) -> socket.socket:
+def _connect_or_start(start: _Start, where: session_paths.SessionPaths) -> socket.socket:
     """Return a connection to the daemon at these paths. The process that gets the session's lock starts the daemon; the
     others connect to it."""
     if where.state and start.params.get("cwd") and not (start.params.get("create", True) or start.params.get("again")):
-        from .daemon.start import end_where_it_was
+        from .daemon.daemon_start import end_where_it_was
 
         end_where_it_was(start.params, where.state)
     log: dict[str, object] = {"log": where.file("daemon.log")} if where.state else {}
@@ -201,7 +300,7 @@ def _connect_or_start(start: _Start, where: paths.SessionPaths) -> socket.socket
         lock = lock_file(where.lock) if where.lock else sockets.claim(where.socket)
         owner: dict[str, object] | None = None
         if lock is not None:
-            from .daemon.start import start_daemon
+            from .daemon.daemon_start import start_daemon
 
             owner = start_daemon(start.params, start.bundle, where, lock, start.users_umask)
         elif start.params.get("fresh"):

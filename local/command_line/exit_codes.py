@@ -1,9 +1,51 @@
-"""The exit codes of `ccb`: one enum for every command. docs/reference/exit-codes.md is made from it."""
+"""Codes, and errors as text."""
 
 from __future__ import annotations
 
 from enum import IntEnum
+from pathlib import Path
 from typing import Self
+
+from ccb.tunnel.errors import CcbError
+
+_MAX_EVIDENCE_LINES = 20
+_MAX_LINE = 2_000  # characters; what a host says may have any length
+_OWN_PREFIX = ("error:", "Error:", "ccb ", "ccb:")
+
+
+def error_lines(error: CcbError) -> list[str]:
+    """The error as lines for stderr. Only the evidence can have several."""
+    what = _cut(error.what)
+    lines = [what if what.startswith(_OWN_PREFIX) else f"ccb: {what}"]
+    lines += [f"  {line}" for line in evidence_lines(error)]
+    if error.do:
+        lines.append(f"  -> {_cut(error.do)}")
+    return lines
+
+
+def evidence_lines(error: CcbError) -> list[str]:
+    """The evidence of an error without empty lines, cut to about a screenful."""
+    lines = [_cut(line) for line in error.evidence.splitlines() if line.strip()]
+    more = len(lines) - _MAX_EVIDENCE_LINES
+    return lines if more <= 0 else [*lines[:_MAX_EVIDENCE_LINES], f"… and {more} more lines"]
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _MAX_LINE else f"{text[:_MAX_LINE]}… and {len(text) - _MAX_LINE} more characters"
+
+
+def bug_lines(error: BaseException, log_file: Path) -> list[str]:
+    """Return the message for a bug in ccb."""
+    return [
+        f"ccb: a bug in ccb: {type(error).__name__}",
+        f"  The details are in {log_file}",
+        "  -> Please report it with that file. Check first that it shows nothing you want to keep private.",
+    ]
+
+
+def code_of(error: CcbError) -> ExitCode:
+    """Return the exit code of an error."""
+    return ExitCode[error.exit_name]
 
 
 class ExitCode(IntEnum):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterable
 
-from .option_table.declaration import Group, Option, Subcommand
+from .option_declaration import Group, Option, Subcommand
 from .options import OPTIONS, SUBCOMMANDS, options_of
 
 _USAGE_WIDTH = 46

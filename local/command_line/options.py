@@ -1,4 +1,4 @@
-"""The commands and options of `ccb` as tables.
+"""Every option, declared once.
 
 `scanner` parses values with them, `validation` and `help_text` read from them which command takes which option, and
 docs/reference/command-line.md is generated from them.
@@ -8,28 +8,81 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from .option_table.declaration import Group, Option, OptionKind, Subcommand
-from .option_table.sdk_options import SDK_OPTIONS
-from .option_table.stream_options import SCREEN_OPTIONS, STREAM_OPTIONS
-from .option_values import (
+from .option_declaration import (
+    Group,
+    Option,
+    OptionKind,
+    Subcommand,
     read_count,
     read_duration,
     read_model,
+    read_permission_tool,
     read_port,
     read_session_id,
     read_ssh_option,
     read_uuid,
     read_worktree_name,
 )
+from .sdk_options import SDK_OPTIONS
+
+OUTPUT_FORMATS = ("text", "json", "stream-json")
+INPUT_FORMATS = ("text", "stream-json")
+
+_FLAG, _VALUE = OptionKind.FLAG, OptionKind.VALUE
+
+SCREEN_OPTIONS = (
+    Option(
+        ("--plain",), Group.SCREEN, "plain", _FLAG,
+        "Show the session as lines, without a full screen: for screen readers, simple terminals and logs.",
+    ),
+    Option(
+        ("--no-mouse",), Group.SCREEN, "no_mouse", _FLAG,
+        "Leave the mouse to the terminal: it selects and scrolls as for any program.",
+    ),
+)  # fmt: skip
+
+STREAM_OPTIONS = (
+    Option(
+        ("--print", "-p"), Group.STREAMS, "print", _FLAG,
+        "Print the answer and exit, without the terminal interface.",
+    ),
+    Option(
+        ("--output-format",), Group.STREAMS, "output_format", _VALUE,
+        "Write text (default), json (one result) or stream-json (every message as a line) to stdout.",
+        "format", OUTPUT_FORMATS,
+    ),
+    Option(
+        ("--input-format",), Group.STREAMS, "input_format", _VALUE,
+        "Read text (default) or stream-json (one message a line) from stdin.", "format", INPUT_FORMATS,
+    ),
+    Option(
+        ("--verbose",), Group.STREAMS, "verbose", _FLAG,
+        "With json: print all messages instead of the result alone; stream-json requires it.",
+    ),
+    Option(
+        ("--include-partial-messages",), Group.STREAMS, "include_partial_messages", _FLAG,
+        "With stream-json: also print the raw events of the model's stream as they arrive.",
+    ),
+    Option(
+        ("--replay-user-messages",), Group.STREAMS, "replay_user_messages", _FLAG,
+        "With stream-json in and out: print each user message again when the agent takes it.",
+    ),
+    Option(
+        ("--permission-prompt-tool",), Group.STREAMS, "permission_prompt_tool", _VALUE,
+        "Let this decide what would ask a person: stdio (with stream-json in and out, questions on stdout and answers "
+        "on stdin), or a tool of an MCP server (mcp__SERVER__TOOL).", "how", read=read_permission_tool,
+    ),
+)  # fmt: skip
+
 
 PERMISSION_MODES = ("default", "acceptEdits", "plan", "dontAsk", "bypassPermissions")
 SANDBOX_MODES = ("read-only", "workspace", "off")
 
-_FLAG, _VALUE, _VARIADIC = OptionKind.FLAG, OptionKind.VALUE, OptionKind.VARIADIC
+_OPTIONS_FLAG, _OPTIONS_VALUE, _VARIADIC = OptionKind.FLAG, OptionKind.VALUE, OptionKind.VARIADIC
 
 OPTIONS = (
     Option(
-        ("--continue", "-c"), Group.SESSION, "continue_latest", _FLAG,
+        ("--continue", "-c"), Group.SESSION, "continue_latest", _OPTIONS_FLAG,
         "Continue the latest session of the directory.",
     ),
     Option(
@@ -44,55 +97,55 @@ OPTIONS = (
         "name", read=read_worktree_name,
     ),
     Option(
-        ("--fork-session",), Group.SESSION, "fork_session", _FLAG,
+        ("--fork-session",), Group.SESSION, "fork_session", _OPTIONS_FLAG,
         "With --continue or --resume: continue in a copy, so that the original session stays as it is.",
     ),
     Option(
-        ("--session-id",), Group.SESSION, "session_id", _VALUE,
+        ("--session-id",), Group.SESSION, "session_id", _OPTIONS_VALUE,
         "Give the new session this ID (a UUID).", "uuid", read=read_uuid,
     ),
     Option(
-        ("--rewind-files",), Group.SESSION, "rewind_files", _VALUE,
+        ("--rewind-files",), Group.SESSION, "rewind_files", _OPTIONS_VALUE,
         "With --resume or --continue: put the files back to before the prompt with this id, and end.", "id",
     ),
     Option(
-        ("--reconnect-timeout",), Group.SESSION, "reconnect_timeout", _VALUE,
+        ("--reconnect-timeout",), Group.SESSION, "reconnect_timeout", _OPTIONS_VALUE,
         "Give up reconnecting this long after the connection is lost (default: 24 h, headless 600 s; 0: at once).",
         "seconds", read=read_duration("seconds"),
     ),
     Option(
-        ("--model",), Group.AGENT, "model", _VALUE,
+        ("--model",), Group.AGENT, "model", _OPTIONS_VALUE,
         "Use this model: an alias (opus, sonnet, haiku) or a full name.", "model", read=read_model,
     ),
     Option(
-        ("--permission-mode",), Group.AGENT, "permission_mode", _VALUE,
+        ("--permission-mode",), Group.AGENT, "permission_mode", _OPTIONS_VALUE,
         "Set the permission mode: default, acceptEdits, plan, dontAsk (deny what would need a question) or "
         "bypassPermissions.", "mode", PERMISSION_MODES,
     ),
     Option(
-        ("--dangerously-skip-permissions",), Group.AGENT, "dangerously_skip_permissions", _FLAG,
+        ("--dangerously-skip-permissions",), Group.AGENT, "dangerously_skip_permissions", _OPTIONS_FLAG,
         "Run every tool without asking; use it only on a host that you can afford to lose.",
     ),
     Option(
-        ("--sandbox",), Group.AGENT, "sandbox", _VALUE,
+        ("--sandbox",), Group.AGENT, "sandbox", _OPTIONS_VALUE,
         "Set the cage of commands that run without a question: read-only (default), workspace or off.",
         "mode", SANDBOX_MODES,
     ),
     Option(
-        ("--allow-net",), Group.AGENT, "allow_net", _FLAG,
+        ("--allow-net",), Group.AGENT, "allow_net", _OPTIONS_FLAG,
         "With --sandbox workspace: let commands use the network without a question.",
     ),
     Option(
-        ("--web",), Group.AGENT, "web", _VALUE,
+        ("--web",), Group.AGENT, "web", _OPTIONS_VALUE,
         "Read web pages (WebFetch) in the network of the host (default) or of this machine: host or laptop.",
         "where", ("host", "laptop"),
     ),
     Option(
-        ("--record",), Group.AGENT, "record", _FLAG,
+        ("--record",), Group.AGENT, "record", _OPTIONS_FLAG,
         "Keep the requests to models and their answers in files of this machine (~/.local/state/ccb/recorded).",
     ),
     Option(
-        ("--trust",), Group.AGENT, "trust", _FLAG,
+        ("--trust",), Group.AGENT, "trust", _OPTIONS_FLAG,
         "Let what the files of the project switch on count in this run, without a question: settings with their hooks "
         "and rules, agents, commands, skills, MCP servers.",
     ),
@@ -105,15 +158,15 @@ OPTIONS = (
         "Deny tool calls that match these rules.", "rules",
     ),
     Option(
-        ("--append-system-prompt",), Group.AGENT, "append_system_prompt", _VALUE,
+        ("--append-system-prompt",), Group.AGENT, "append_system_prompt", _OPTIONS_VALUE,
         "Add this text to the end of the system prompt.", "text",
     ),
     Option(
-        ("--system-prompt",), Group.AGENT, "system_prompt", _VALUE,
+        ("--system-prompt",), Group.AGENT, "system_prompt", _OPTIONS_VALUE,
         "Use this text instead of the system prompt.", "text",
     ),
     Option(
-        ("--max-turns",), Group.AGENT, "max_turns", _VALUE,
+        ("--max-turns",), Group.AGENT, "max_turns", _OPTIONS_VALUE,
         "Stop after this many model calls for one prompt.", "n", read=read_count,
     ),
     Option(
@@ -127,7 +180,7 @@ OPTIONS = (
         "Log in with this private key file; may be repeated.", "file",
     ),
     Option(
-        ("--port", "-P"), Group.CONNECTION, "port", _VALUE,
+        ("--port", "-P"), Group.CONNECTION, "port", _OPTIONS_VALUE,
         "Connect to this SSH port.", "port", read=read_port,
     ),
     Option(
@@ -135,73 +188,73 @@ OPTIONS = (
         "Set an option of ssh_config (-o Name=value); may be repeated.", "option", read=read_ssh_option,
     ),
     Option(
-        ("--no-pipelined-login",), Group.CONNECTION, "plain_login", _FLAG,
+        ("--no-pipelined-login",), Group.CONNECTION, "plain_login", _OPTIONS_FLAG,
         "Log in step by step, as ssh does, also where one key alone was enough for the last login.",
     ),
     Option(
-        ("--transport",), Group.CONNECTION, "transport", _VALUE,
+        ("--transport",), Group.CONNECTION, "transport", _OPTIONS_VALUE,
         "Reach the host by asyncssh (built in, the default), by ssh (the OpenSSH client), or by a command that leads "
         "to a shell: 'docker exec -i NAME', 'kubectl exec -i POD --', 'srun --pty'; with a command, the host is only a "
         "name and may be left out.", "transport",
     ),
     Option(
-        ("--ssh-command",), Group.CONNECTION, "ssh_command", _VALUE,
+        ("--ssh-command",), Group.CONNECTION, "ssh_command", _OPTIONS_VALUE,
         "Run this program instead of ssh, for example 'gcloud compute ssh'; {host} and {command} mark where host and "
         "command go, otherwise they are appended.", "command",
     ),
     Option(
-        ("--container",), Group.CONNECTION, "container", _VALUE,
+        ("--container",), Group.CONNECTION, "container", _OPTIONS_VALUE,
         "Work in this container of the host, entered with its docker or podman.", "name",
     ),
     Option(
-        ("--local",), Group.CONNECTION, "local", _FLAG,
+        ("--local",), Group.CONNECTION, "local", _OPTIONS_FLAG,
         "Run the worker on this machine instead of the host, without SSH.",
     ),
     Option(
-        ("--view",), Group.HOST_COMMAND, "view", _FLAG,
+        ("--view",), Group.HOST_COMMAND, "view", _OPTIONS_FLAG,
         "Only watch the session, and leave it to the client that drives it.", commands=("attach",),
     ),
     Option(
-        ("--all",), Group.HOST_COMMAND, "all", _FLAG,
+        ("--all",), Group.HOST_COMMAND, "all", _OPTIONS_FLAG,
         "Stop every session of the host.", commands=("stop",),
     ),
     Option(
-        ("--dry-run",), Group.HOST_COMMAND, "dry_run", _FLAG,
+        ("--dry-run",), Group.HOST_COMMAND, "dry_run", _OPTIONS_FLAG,
         "Only list what would be removed.", commands=("gc", "clean"),
     ),
     Option(
-        ("--older-than",), Group.HOST_COMMAND, "older_than", _VALUE,
+        ("--older-than",), Group.HOST_COMMAND, "older_than", _OPTIONS_VALUE,
         "Remove ended sessions that are older than this (default: 30).",
         "days", read=read_duration("days"), commands=("gc",),
     ),
     Option(
-        ("--yes",), Group.HOST_COMMAND, "yes", _FLAG,
+        ("--yes",), Group.HOST_COMMAND, "yes", _OPTIONS_FLAG,
         "Remove or trust everything without asking first.", commands=("clean", "trust"),
     ),
     Option(
-        ("--revoke",), Group.HOST_COMMAND, "revoke", _FLAG,
+        ("--revoke",), Group.HOST_COMMAND, "revoke", _OPTIONS_FLAG,
         "Take trust and the rules of \"always\" back. The host is not asked.", commands=("trust",),
     ),
     Option(
-        ("--lines", "-n"), Group.HOST_COMMAND, "lines", _VALUE,
+        ("--lines", "-n"), Group.HOST_COMMAND, "lines", _OPTIONS_VALUE,
         "Show this many lines (default: 200).", "n", read=read_count, commands=("logs",),
     ),
     Option(
-        ("--json",), Group.HOST_COMMAND, "json", _FLAG,
+        ("--json",), Group.HOST_COMMAND, "json", _OPTIONS_FLAG,
         "Print one JSON object a line.", commands=("ps", "doctor"),
     ),
     Option(
-        ("--recursive",), Group.HOST_COMMAND, "recursive", _FLAG,
+        ("--recursive",), Group.HOST_COMMAND, "recursive", _OPTIONS_FLAG,
         "Copy folders too. They are always copied; this is for hands that are used to scp (-r does the same).",
         commands=("cp",),
     ),
     Option(
-        ("--debug",), Group.GENERAL, "debug", _FLAG,
+        ("--debug",), Group.GENERAL, "debug", _OPTIONS_FLAG,
         "Write a detailed log file; it contains no secrets, no prompts and no file contents.",
     ),
     *SDK_OPTIONS,
-    Option(("--help", "-h"), Group.GENERAL, "help", _FLAG, "Show this help."),
-    Option(("--version", "-v"), Group.GENERAL, "version", _FLAG, "Show the version."),
+    Option(("--help", "-h"), Group.GENERAL, "help", _OPTIONS_FLAG, "Show this help."),
+    Option(("--version", "-v"), Group.GENERAL, "version", _OPTIONS_FLAG, "Show the version."),
 )  # fmt: skip
 
 BY_NAME = {name: option for option in OPTIONS for name in option.names}

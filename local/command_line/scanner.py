@@ -12,8 +12,7 @@ from itertools import pairwise
 from ccb.tunnel.errors import UsageError
 from ccb.tunnel.wire.dataclass import dataclass
 
-from .option_table.declaration import Option, OptionKind
-from .option_values import OptionValue, is_session_id, is_worktree_name, shortened, split_rules
+from .option_declaration import Option, OptionKind, OptionValue, is_session_id, is_worktree_name, shortened, split_rules
 from .options import BY_NAME, OWN_WORDS
 
 _RECURSIVE = ("-r", "-R")

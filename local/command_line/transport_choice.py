@@ -1,23 +1,95 @@
-"""Choose the transport that the connection options ask for, and open it."""
+"""The transport; the command to come back."""
 
 from __future__ import annotations
 
+import shlex
 import sys
 from collections.abc import Callable, Mapping
 from enum import Enum
 from functools import partial
 from typing import TYPE_CHECKING
 
-from ccb.tunnel.openssh.sharing import NOTHING_SHARED, Sharing
-from ccb.tunnel.transports.environment import without_secrets
+from ccb.tunnel.plain_text import one_line
+from ccb.tunnel.secret import without_secrets
+from ccb.tunnel.transports.pipe import NOTHING_SHARED, Sharing
+
+from .arguments import Arguments, ConnectionOptions
+from .target import Target
 
 if TYPE_CHECKING:
-    from ccb.tunnel.login.prompter import Prompts
-    from ccb.tunnel.ssh.pipelining.past_logins import PastLogins
-    from ccb.tunnel.ssh_config.target import SshTarget
+    from ccb.tunnel.ssh.past_logins import PastLogins
+    from ccb.tunnel.ssh_config.ssh_target import SshTarget
+    from ccb.tunnel.transports.login_prompts import Prompts
     from ccb.tunnel.transports.pipe import Transport
 
-    from .model import ConnectionOptions
+
+_MAX_PATH = 1_000
+
+
+def resume_command(arguments: Arguments, session_id: str, *, directory: str | None = None) -> str:
+    """Return the command line that continues `session_id` over the same connection, quoted for a shell.
+
+    `directory` is the session's directory on its host, as the host says. It is left out if it would not be one plain
+    word of a path: the session is found by its ID, too. A viewer gets the command that watches again, so that it does
+    not take the session from the driver.
+    """
+    if arguments.host_command.view:
+        return host_command(arguments, "attach", session_id, "--view")
+    connection = arguments.connection
+    path = arguments.directory if directory is None else directory if _is_plain(directory) else None
+    if connection.target is None and needs_host(connection):
+        # A word with blanks that is no directory here would be read as a prompt.
+        words = [path] if path and (path == arguments.directory or " " not in path) else []
+    else:
+        words = ["ssh", *_place(connection.target, path), *_options(connection)]
+    return shlex.join(["ccb", *words, "--resume", session_id])
+
+
+def host_command(arguments: Arguments, command: str, session_id: str, *options: str) -> str:
+    """Return the command line `ccb COMMAND HOST ID` for the same connection, quoted for a shell."""
+    connection = arguments.connection
+    if connection.local or (connection.target is None and needs_host(connection)):
+        container = ["--container", connection.container] if connection.container is not None else []
+        words = ["--local", session_id, *container]
+    else:
+        words = [*_place(connection.target, None), session_id, *_options(connection)]
+    return shlex.join(["ccb", command, *words, *options])
+
+
+def _is_plain(directory: str) -> bool:
+    """Whether a directory that the host names is a path, and the command shows it as it is, on one line."""
+    return directory.startswith("/") and len(directory) <= _MAX_PATH and one_line(directory) == directory
+
+
+def _options(connection: ConnectionOptions) -> list[str]:
+    """Return the options that lead to the host."""
+    words = []
+    for name, value in (
+        ("--transport", connection.transport),
+        ("--ssh-command", connection.ssh_command),
+        ("--container", connection.container),
+    ):
+        words += [name, value] if value is not None else []
+    if connection.local:
+        words.append("--local")
+    if connection.plain_login:
+        words.append("--no-pipelined-login")
+    if connection.port is not None:
+        words += ["-P", str(connection.port)]
+    for identity in connection.identities:
+        words += ["-i", identity]
+    for option in connection.ssh_options:
+        words += ["-o", option]
+    return words
+
+
+def _place(target: Target | None, path: str | None) -> list[str]:
+    """Return host and path as one word, or no word if there is neither."""
+    if target is None:
+        return [path] if path else []
+    host = f"[{target.host}]" if ":" in target.host else target.host
+    login = f"{target.user}@{host}" if target.user else host
+    return [f"{login}:{path}" if path else login]
 
 
 class TransportKind(Enum):
@@ -32,7 +104,7 @@ class TransportKind(Enum):
 
 def transport_kind(connection: ConnectionOptions) -> TransportKind:
     """Return the transport that the options ask for. Raises UsageError if a command in them cannot be parsed."""
-    from ccb.tunnel.transports.command_line import is_openssh, words_of
+    from ccb.tunnel.transports.command_transport import is_openssh, words_of
 
     if connection.ssh_command is not None:
         words = words_of(connection.ssh_command, "--ssh-command")
@@ -60,7 +132,7 @@ def needs_host(connection: ConnectionOptions) -> bool:
 
 def ssh_target(connection: ConnectionOptions) -> SshTarget:
     """Return the host with the options for SSH. The options must have a target."""
-    from ccb.tunnel.ssh_config.target import SshTarget
+    from ccb.tunnel.ssh_config.ssh_target import SshTarget
 
     target = connection.target
     assert target is not None
@@ -84,7 +156,7 @@ async def open_chosen_transport(
     transport = await _open(connection, prompts, environ, on_wait, past, sharing)
     if connection.container is None:
         return transport
-    from ccb.tunnel.openssh.container import ContainerTransport
+    from ccb.tunnel.transports.container import ContainerTransport
 
     return ContainerTransport(transport, connection.container)
 
@@ -103,16 +175,16 @@ async def _open(
         on_wait()
     match kind:
         case TransportKind.LOCAL:
-            from ccb.tunnel.transports.local import LocalTransport
+            from ccb.tunnel.transports.command_transport import LocalTransport
 
             return LocalTransport(env, sys.executable)
         case TransportKind.ASYNCSSH:
-            from ccb.tunnel.ssh import transport as ssh
+            from ccb.tunnel.ssh import asyncssh_transport as ssh
 
             return await ssh.share_or_connect(ssh_target(connection), prompts, on_wait, past, sharing)
         case TransportKind.OPENSSH:
-            from ccb.tunnel.openssh import transport as openssh
-            from ccb.tunnel.transports.command_line import words_of
+            from ccb.tunnel.openssh import openssh_transport as openssh
+            from ccb.tunnel.transports.command_transport import words_of
 
             words = words_of(connection.ssh_command or "ssh", "--ssh-command")
             return await openssh.connect(ssh_target(connection), prompts, env=env, words=words)
@@ -123,10 +195,9 @@ async def _open(
 
 
 async def _open_wrapper(connection: ConnectionOptions, prompts: Prompts, env: Mapping[str, str]) -> Transport:
-    from ccb.tunnel.login.asking import AskingTransport
-    from ccb.tunnel.login.command_failures import SSH_FAILED, wrapper_failure
-    from ccb.tunnel.transports.command import PipeCommand
-    from ccb.tunnel.transports.command_line import words_of, wrapper_argv
+    from ccb.tunnel.transports.askpass import AskingTransport
+    from ccb.tunnel.transports.command_transport import PipeCommand, words_of, wrapper_argv
+    from ccb.tunnel.transports.login_failures import SSH_FAILED, wrapper_failure
 
     host = ssh_target(connection).shown
     text = str(connection.ssh_command)
@@ -138,10 +209,9 @@ async def _open_wrapper(connection: ConnectionOptions, prompts: Prompts, env: Ma
 
 
 async def _open_command(connection: ConnectionOptions, prompts: Prompts, env: Mapping[str, str]) -> Transport:
-    from ccb.tunnel.login.asking import AskingTransport
-    from ccb.tunnel.login.command_failures import command_failure
-    from ccb.tunnel.transports.command import PipeCommand
-    from ccb.tunnel.transports.command_line import shell_argv, words_of
+    from ccb.tunnel.transports.askpass import AskingTransport
+    from ccb.tunnel.transports.command_transport import PipeCommand, shell_argv, words_of
+    from ccb.tunnel.transports.login_failures import command_failure
 
     text = str(connection.transport).strip()
     words = words_of(text, "--transport")

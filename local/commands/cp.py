@@ -14,15 +14,14 @@ from ccb.tunnel.plain_text import HostText
 from ccb.tunnel.transports.pipe import Transport
 from ccb.tunnel.wire.spelling import spelled
 
+from ..command_line.arguments import Arguments
 from ..command_line.exit_codes import ExitCode
-from ..command_line.model import Arguments
 from ..command_line.transport_choice import host_label
-from ..connect.connect import connect_host
-from ..files.copy import CopyOrder, copy
-from ..files.progress import CopyProgress, progress_line, size_of
-from ..login.prompts import prompts_for
-from ..terminal.console import run_command
-from ..terminal.guarded_streams import say, write_over
+from ..connect.connect_session import connect_host
+from ..files.copying import CopyOrder, CopyProgress, copy, progress_line, size_of
+from ..terminal.console import say, write_over
+from ..terminal.signals import run_command
+from ..terminal.terminal_prompts import prompts_for
 
 _EVERY_S = 0.2
 

@@ -1,7 +1,9 @@
-"""The log file of this machine: warnings always, everything with --debug, never secrets or message bodies (see
-`redaction`).
+"""The log, redacted.
 
 The first line creates the file: `$XDG_STATE_HOME/ccb/ccb-<pid>.log`, mode 0600.
+
+ccb's own messages contain none of these. This module cuts the rest: exceptions lose texts that ccb did not write,
+messages of libraries lose all but their first line, and everything that looks like a secret is replaced.
 """
 
 from __future__ import annotations
@@ -9,10 +11,17 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import re
+import shlex
+import traceback
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
+from types import TracebackType
+from urllib.parse import unquote
 
-from .reports.redaction import PublicFormatter
+from ccb.tunnel.errors import CcbError
+from ccb.tunnel.plain_text import neutralise
+from ccb.tunnel.secret import SECRET_VARIABLES
 
 _MAX_BYTES = 8 * 1024 * 1024
 _MAX_FILES = 20
@@ -102,3 +111,124 @@ def _age(path: Path) -> float:
         return path.stat().st_mtime
     except OSError:
         return 0.0
+
+
+_MARK = "[redacted]"
+_MAX_FOREIGN = 200
+_MAX_OWN = 2000
+_OURS = "ccb"
+_URL_VARIABLES = ("HTTPS_PROXY", "HTTP_PROXY", "ALL_PROXY", "ANTHROPIC_BASE_URL")
+_MIN_SECRET = 6
+_SECRET_NAME = re.compile(r"(?i)(key|token|secret|password|passphrase|credentials?)$")
+_NO_SECRETS = {"CCB_CLIENT_KEY"}  # a path
+_PATTERNS = (
+    (re.compile(r"\bsk-[A-Za-z0-9_-]{8,}"), _MARK),
+    (re.compile(r"(?i)\b(bearer|basic)\s+[A-Za-z0-9._~+/=-]{6,}"), rf"\1 {_MARK}"),
+    (
+        re.compile(
+            r"(?i)\b(x-api-key|authorization|nonce|passwords?|passphrase|secret|token)"
+            r"([^\w(…]{1,4})(?!\s)([^\s\"',]{6,})"
+        ),
+        rf"\1\2{_MARK}",
+    ),
+    (re.compile(r"(?i)\b(https?://)[^/\s]+@"), rf"\1{_MARK}@"),
+    (re.compile(r"://[^/\s:@]+:[^/\s@]+@"), f"://{_MARK}@"),
+)
+_ExcInfo = tuple[type[BaseException], BaseException, TracebackType | None] | tuple[None, None, None]
+
+
+class Redactor:
+    """Replaces everything that is, or looks like, a secret.
+
+    The values of variables in `environ` whose names end like those of secrets are secrets. For each of `commands` only
+    the program is shown: its arguments may contain passwords.
+    """
+
+    def __init__(self, environ: Mapping[str, str], commands: Iterable[str] = ()) -> None:
+        texts = {text for command in commands for text in _spellings(command.strip()) if " " in text}
+        self._commands = {text: f"{text.partition(' ')[0]} {_MARK}" for text in sorted(texts, key=len, reverse=True)}
+        secret = {name for name in environ if _SECRET_NAME.search(name)} - _NO_SECRETS | {*SECRET_VARIABLES}
+        values = {environ.get(name, "").strip() for name in secret}
+        for name in (each for upper in _URL_VARIABLES for each in (upper, upper.lower())):
+            login = environ.get(name, "").rpartition("@")[0].rpartition("://")[2]
+            values |= {login, login.partition(":")[2], unquote(login.partition(":")[2])}
+        self._values = sorted((value for value in values if len(value) >= _MIN_SECRET), key=len, reverse=True)
+
+    def public(self, text: str) -> str:
+        """Return `text` with each secret replaced by a mark."""
+        for command, shown in self._commands.items():
+            text = text.replace(command, shown)
+        for value in self._values:
+            text = text.replace(value, _MARK)
+        for pattern, instead in _PATTERNS:
+            text = pattern.sub(instead, text)
+        return text
+
+
+class PublicFormatter(logging.Formatter):
+    """Formats a log record as one line, with the origin of an exception below it. Arguments as for `Redactor`."""
+
+    def __init__(self, environ: Mapping[str, str], commands: Iterable[str] = ()) -> None:
+        super().__init__()
+        self._redact = Redactor(environ, commands).public
+
+    def format(self, record: logging.LogRecord) -> str:
+        when = f"{self.formatTime(record)} {record.levelname} {record.name}: "
+        text = self._redact(when + _message(record))
+        if record.exc_info:
+            text += "\n" + self._redact(self.formatException(record.exc_info))
+        return text
+
+    def formatException(self, ei: _ExcInfo) -> str:
+        """Return the classes, code locations and ccb's own texts of an exception and its causes, without texts from
+        other sources."""
+        lines: list[str] = []
+        error, seen = ei[1], set[int]()
+        while error is not None and id(error) not in seen:
+            seen.add(id(error))
+            lines.append(f"  {public_error(error)}")
+            lines += [
+                f"    {frame.filename}:{frame.lineno} {frame.name}"
+                for frame in traceback.extract_tb(error.__traceback__)
+            ]
+            error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+        return "\n".join(lines)
+
+
+def _spellings(command: str) -> set[str]:
+    """Return the forms in which a command may appear in a text: as written, as shown, and as its words joined again."""
+    try:
+        words = shlex.split(command)
+    except ValueError:
+        words = []
+    return {command, neutralise(command), " ".join(words), shlex.join(words)}
+
+
+def public_error(error: BaseException) -> str:
+    """Describe an exception without texts from other sources: a validation error quotes its input, an error of a host
+    quotes the host."""
+    name = type(error).__name__
+    if isinstance(error, CcbError):
+        return f"{name}: {_one_line(error.what, _MAX_OWN)}{' (its evidence is not logged)' if error.evidence else ''}"
+    if isinstance(error, OSError) and error.strerror:
+        return f"{name}: {error.strerror}"
+    return name
+
+
+def _message(record: logging.LogRecord) -> str:
+    ours = record.name == _OURS or record.name.startswith(_OURS + ".")
+    args = record.args
+    if isinstance(args, tuple):
+        args = tuple(public_error(each) if isinstance(each, BaseException) else each for each in args)
+    try:
+        text = str(record.msg) % args if args else str(record.msg)
+    except (TypeError, ValueError):
+        text = str(record.msg)
+    return _one_line(text, _MAX_OWN if ours else _MAX_FOREIGN)
+
+
+def _one_line(text: str, limit: int) -> str:
+    """Return the first line, cut at `limit` characters. Below it, libraries print the objects that a message is
+    about."""
+    first = text.strip("\n").partition("\n")[0]
+    return first if len(first) <= limit else first[:limit] + " …"

@@ -1,5 +1,4 @@
-"""The settings of this machine: the person's file `~/.config/ccb/settings.json` (or below XDG_CONFIG_HOME), the option
-`--settings`, and the policy of an administrator. None of them may hold a secret.
+"""The settings, their sections, providers.
 
 The limits of the values are for pydantic, which is loaded only if there is a file: loading it takes a quarter of the
 time to the worker's start. `settings_loading.py` reads and checks them.
@@ -8,27 +7,304 @@ time to the worker's start. `settings_loading.py` reads and checks them.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import field, fields
+from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, TypeVar
 
+from ccb.tunnel.errors import ConfigError
 from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.settings_text import line_of, lines_in
 
-from ..command_line.model import Arguments
-from .provider_settings import ProviderSettings
-from .sections import (
-    PYDANTIC,
-    BudgetSettings,
-    CredentialSettings,
-    ModelCallSettings,
-    NetworkSettings,
-    PermissionMode,
-    RuleSettings,
-)
-from .sections import key as _key
-from .settings_checks import rules_without_tool
+from ..command_line.arguments import Arguments
+from .settings_file import rules_without_tool
+
+Kind = Literal[
+    "anthropic",
+    "openai",
+    "azure",
+    "gemini",
+    "grok",
+    "deepseek",
+    "openrouter",
+    "ollama",
+    "vllm",
+    "llamacpp",
+    "bedrock",
+    "vertex",
+    "foundry",
+    "compatible",
+    "anthropic-compatible",
+]
+Dialect = Literal["anthropic", "chat", "responses"]
+Effort = Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"]
+
+_NAME = re.compile(r"[a-z0-9][a-z0-9_.-]{0,39}")
+_SECRET = re.compile(r"api_?-?key$|token$|secret|password|^key$", re.IGNORECASE)
+_PLACE = r"^[a-z0-9][a-z0-9.:-]{0,62}$"
+_PROJECT = r"^[A-Za-z0-9][A-Za-z0-9._:-]{0,62}$"
+_PYDANTIC = {"strict": True}
+
+
+@dataclass(frozen=True)
+class ModelSettings:
+    """What the person says of one model. It outranks what ccb knows."""
+
+    __pydantic_config__: ClassVar[Mapping[str, object]] = _PYDANTIC
+
+    contextWindow: int | None = field(default=None, metadata={"gt": 0})
+    maxOutput: int | None = field(default=None, metadata={"gt": 0})
+    tools: bool | None = None
+    images: bool | None = None
+    documents: bool | None = None
+    thinking: bool | None = None
+    efforts: list[Effort] | None = None
+    sampling: bool | None = None
+    inputPrice: float | None = field(default=None, metadata={"ge": 0})
+    outputPrice: float | None = field(default=None, metadata={"ge": 0})
+    cacheReadPrice: float | None = field(default=None, metadata={"ge": 0})
+
+
+@dataclass(frozen=True)
+class ProviderSettings:
+    """One provider. `kind` is the name of the provider if it is not set; `dialect` replaces that of its kind. The key
+    comes from the variable `keyVariable`, or from the command `keyHelper`; `keyHeader` replaces the header that carries
+    it. In a cloud, `region`, `project` and `profile` say where and as whom."""
+
+    __pydantic_config__: ClassVar[Mapping[str, object]] = _PYDANTIC
+
+    kind: Kind | None = None
+    dialect: Dialect | None = None
+    baseUrl: str | None = field(default=None, metadata={"min_length": 1})
+    keyVariable: str | None = field(default=None, metadata={"min_length": 1})
+    keyHelper: str | None = field(default=None, metadata={"min_length": 1})
+    keyHeader: Literal["authorization", "api-key", "x-api-key"] | None = None
+    region: str | None = field(default=None, metadata={"pattern": _PLACE})
+    project: str | None = field(default=None, metadata={"pattern": _PROJECT})
+    profile: str | None = field(default=None, metadata={"min_length": 1})
+    models: dict[str, ModelSettings] = field(default_factory=dict)
+
+
+def split_provider(path: str, text: str, name: str, given: object) -> tuple[object, list[str]]:
+    """Return the known part of the settings of a provider, and the other keys. Raise ConfigError for a name that no
+    model can have in front of it, and for a key that would hold a secret."""
+    where = f"{path}, line {line_of(text, ('providers', name))}: providers.{name}"
+    if not _NAME.fullmatch(name):
+        raise ConfigError(f"{where}: this cannot be the name of a provider", do="Use small letters and digits.")
+    if not isinstance(given, dict):
+        return given, []
+    known, others = _split(given, ProviderSettings, f"providers.{name}")
+    secret = next((each for each in given if _SECRET.search(each)), None)
+    if secret is not None:
+        raise ConfigError(
+            f"{where}.{secret}: settings must not hold a secret",
+            do="Name the variable that holds the key in keyVariable, or a command that prints it in keyHelper.",
+        )
+    models = known.get("models")
+    if isinstance(models, dict):
+        known["models"] = {}
+        for model, facts in models.items():
+            known["models"][model] = facts
+            if isinstance(facts, dict):
+                known["models"][model], more = _split(facts, ModelSettings, f"providers.{name}.models.{model}")
+                others += more
+    return known, others
+
+
+def _split(given: Mapping[str, Any], kind: type, place: str) -> tuple[dict[str, Any], list[str]]:
+    names = {each.name for each in fields(kind)}
+    others = [f"{place}.{each}" for each in given if each not in names]
+    return {each: value for each, value in given.items() if each in names}, others
+
+
+PermissionMode = Literal["default", "acceptEdits", "plan", "dontAsk", "bypassPermissions"]
+PYDANTIC = {"strict": True}
+"""How pydantic reads these classes."""
+
+Limits = TypeVar("Limits", bound="HostBudget | HostCalls")
+
+
+def key(description: str, **limits: float) -> dict[str, object]:
+    """Return the metadata of a key, in the words of pydantic's `Field`."""
+    return {"description": description, **limits}
+
+
+@dataclass(frozen=True)
+class RuleSettings:
+    """Permission rules of every session, spelt as for `--allowedTools` and `--disallowedTools`."""
+
+    __pydantic_config__: ClassVar[Mapping[str, object]] = PYDANTIC
+
+    allow: list[str] = field(
+        default_factory=list,
+        metadata=key("Rules that allow a tool call without asking, as for `--allowedTools`."),
+    )
+    deny: list[str] = field(
+        default_factory=list, metadata=key("Rules that deny a tool call, as for `--disallowedTools`.")
+    )
+    ask: list[str] = field(
+        default_factory=list, metadata=key("Rules that want a question before a tool call, whatever allows it.")
+    )
+    defaultMode: PermissionMode | None = field(
+        default=None, metadata=key("Permission mode of new sessions, if `permissionMode` is not set.")
+    )
+    additionalDirectories: list[str] = field(
+        default_factory=list, metadata=key("Directories of the host that tools may use as well, as for `--add-dir`.")
+    )
+    disableBypassPermissionsMode: Literal["disable"] | None = field(
+        default=None, metadata=key("`disable`: nobody can choose the mode bypassPermissions.")
+    )
+
+
+@dataclass(frozen=True)
+class HostBudget:
+    """What the sessions of one host may cost."""
+
+    __pydantic_config__: ClassVar[Mapping[str, object]] = PYDANTIC
+
+    dayUsd: float | None = field(default=None, metadata=key("Dollars for the host since midnight.", gt=0))
+    dayTokens: int | None = field(default=None, metadata=key("Tokens for the host since midnight.", gt=0))
+
+
+@dataclass(frozen=True)
+class BudgetSettings:
+    """What model calls may cost. This machine keeps account of them itself, whatever a host says."""
+
+    __pydantic_config__: ClassVar[Mapping[str, object]] = PYDANTIC
+
+    sessionUsd: float | None = field(default=None, metadata=key("Dollars for one session.", gt=0))
+    sessionTokens: int | None = field(default=None, metadata=key("Tokens of all kinds for one session.", gt=0))
+    dayUsd: float | None = field(
+        default=None, metadata=key("Dollars for all sessions of this machine since midnight.", gt=0)
+    )
+    dayTokens: int | None = field(
+        default=None, metadata=key("Tokens of all kinds for all sessions of this machine since midnight.", gt=0)
+    )
+    strict: bool = field(
+        default=False,
+        metadata=key(
+            "Refuse each call that might pass a budget, although some of it is left. Else one call may pass it."
+        ),
+    )
+    hosts: dict[str, HostBudget] = field(
+        default_factory=dict,
+        metadata=key("`dayUsd` and `dayTokens` of single hosts, by patterns of their names such as `gpu-*`."),
+    )
+
+    def of_host(self, host: str) -> HostBudget:
+        """Return what holds for a host: of several patterns that match, the last one for each key."""
+        return _of_host(HostBudget(), self.hosts, host)
+
+
+@dataclass(frozen=True)
+class HostCalls:
+    """Which model calls a host may make."""
+
+    __pydantic_config__: ClassVar[Mapping[str, object]] = PYDANTIC
+
+    models: list[str] | None = field(
+        default=None, metadata=key("Patterns of the models that may be asked, such as `claude-*`; all without it.")
+    )
+    maxOutputTokens: int | None = field(
+        default=None, metadata=key("Largest length of an answer that a call may ask for, in tokens.", ge=1_000)
+    )
+    maxRequestBytes: int | None = field(
+        default=None, metadata=key("Largest request, in bytes.", ge=100_000, le=32 * 1024 * 1024)
+    )
+    maxResponseBytes: int | None = field(default=None, metadata=key("Largest answer, in bytes.", ge=100_000))
+    maxConcurrent: int | None = field(default=None, metadata=key("Calls at the same time.", ge=1, le=64))
+    perMinute: int | None = field(default=None, metadata=key("Calls in a minute.", ge=1, le=300))
+    expiresHours: float | None = field(
+        default=None, metadata=key("Hours after which a connected ccb lets a session call no models any more.", gt=0)
+    )
+
+
+@dataclass(frozen=True)
+class ModelCallSettings(HostCalls):
+    """Which model calls every host may make, and what differs for single hosts."""
+
+    hosts: dict[str, HostCalls] = field(
+        default_factory=dict,
+        metadata=key("The other keys of this section for single hosts, by patterns of their names such as `gpu-*`."),
+    )
+
+    def of_host(self, host: str) -> HostCalls:
+        """Return what holds for a host: of several patterns that match, the last one for each key."""
+        general = HostCalls(**{each.name: getattr(self, each.name) for each in fields(HostCalls)})
+        return _of_host(general, self.hosts, host)
+
+
+@dataclass(frozen=True)
+class CredentialSettings:
+    """Where stored credentials are, and which account a session takes. No secret is in here."""
+
+    __pydantic_config__: ClassVar[Mapping[str, object]] = PYDANTIC
+
+    store: Literal["auto", "keyring", "file"] = field(
+        default="auto",
+        metadata=key("`keyring`, `file` (encrypted under a passphrase), or `auto`: the keyring if there is one."),
+    )
+    passphraseHelper: str | None = field(
+        default=None, metadata=key("Shell command that prints the passphrase of the encrypted file.", min_length=1)
+    )
+    helperSeconds: float = field(
+        default=300, metadata=key("Seconds for which the output of `apiKeyHelper` is used again.", ge=0, le=86_400)
+    )
+    workspace: str | None = field(
+        default=None, metadata=key("Anthropic's workspace for keys that are not stored, as `anthropic-workspace-id`.")
+    )
+    account: dict[str, str] = field(
+        default_factory=dict, metadata=key('The account for each provider, such as `{"anthropic": "work"}`.')
+    )
+    hosts: dict[str, dict[str, str]] = field(
+        default_factory=dict,
+        metadata=key("`account` for single hosts, by patterns of the names that you use, such as `gpu-*`."),
+    )
+
+    def account_for(self, provider: str, host: str) -> str | None:
+        """Return the account of a provider for the sessions of a host: of several patterns, the last one counts."""
+        own = [
+            each[provider] for pattern, each in self.hosts.items() if provider in each and fnmatchcase(host, pattern)
+        ]
+        return own[-1] if own else self.account.get(provider)
+
+
+@dataclass(frozen=True)
+class NetworkSettings:
+    """The way to the providers. A variable of the environment outranks each key."""
+
+    __pydantic_config__: ClassVar[Mapping[str, object]] = PYDANTIC
+
+    caFile: str | None = field(
+        default=None, metadata=key("File of the CAs to trust instead of the system's, as SSL_CERT_FILE.", min_length=1)
+    )
+    clientCertificate: str | None = field(
+        default=None, metadata=key("Certificate that this machine shows, as CCB_CLIENT_CERT.", min_length=1)
+    )
+    clientKey: str | None = field(
+        default=None, metadata=key("Key of that certificate, if it is in another file; CCB_CLIENT_KEY.", min_length=1)
+    )
+
+    def over(self, environ: Mapping[str, str]) -> dict[str, str]:
+        """Return `environ` with these settings as variables, where it does not set them itself."""
+        files = (self.caFile, self.clientCertificate, self.clientKey)
+        named = zip(("SSL_CERT_FILE", "CCB_CLIENT_CERT", "CCB_CLIENT_KEY"), files, strict=True)
+        own = {name: str(Path(file).expanduser()) for name, file in named if file}
+        return {**own, **{name: value for name, value in environ.items() if value or name not in own}}
+
+
+Section = RuleSettings | BudgetSettings | ModelCallSettings | CredentialSettings | NetworkSettings
+
+
+def _of_host(general: Limits, hosts: Mapping[str, Limits], host: str) -> Limits:
+    values = {each.name: getattr(general, each.name) for each in fields(general)}
+    for pattern, own in hosts.items():
+        if fnmatchcase(host, pattern):
+            values |= {name: value for each in fields(own) if (value := getattr(own, name := each.name)) is not None}
+    return type(general)(**values)
+
 
 SandboxMode = Literal["read-only", "workspace", "off"]
 
@@ -71,100 +347,100 @@ class Settings:
     __pydantic_config__: ClassVar[Mapping[str, object]] = PYDANTIC
 
     apiKeyHelper: str | None = field(
-        default=None, metadata=_key("Shell command that prints the model credential.", min_length=1)
+        default=None, metadata=key("Shell command that prints the model credential.", min_length=1)
     )
     model: str | None = field(
         default=None,
-        metadata=_key(
+        metadata=key(
             "Model of new sessions: an alias (`opus`, `sonnet`, `haiku`) or a full name.",
             min_length=1,
         ),
     )
     smallModel: str | None = field(
         default=None,
-        metadata=_key(
+        metadata=key(
             "Model for small questions (pages that are read, hooks of type `prompt`, the agent `Explore`) and for the "
             "summary of a compaction. By default the small one of the model's provider; the model itself compacts.",
             min_length=1,
         ),
     )
     modelAliases: dict[str, str] = field(
-        default_factory=dict, metadata=_key("Short names of models, and what each stands for.")
+        default_factory=dict, metadata=key("Short names of models, and what each stands for.")
     )
     agent: str | None = field(
         default=None,
-        metadata=_key("Agent as which new sessions work, built-in or your own, as for `--agent`.", min_length=1),
+        metadata=key("Agent as which new sessions work, built-in or your own, as for `--agent`.", min_length=1),
     )
-    permissionMode: PermissionMode | None = field(default=None, metadata=_key("Permission mode of new sessions."))
+    permissionMode: PermissionMode | None = field(default=None, metadata=key("Permission mode of new sessions."))
     sandbox: SandboxMode | None = field(
         default=None,
-        metadata=_key("Sandbox mode of new sessions: the cage of commands that run without a question."),
+        metadata=key("Sandbox mode of new sessions: the cage of commands that run without a question."),
     )
     web: Literal["host", "laptop"] | None = field(
-        default=None, metadata=_key("Whose network WebFetch uses: `host` (default) or `laptop`.")
+        default=None, metadata=key("Whose network WebFetch uses: `host` (default) or `laptop`.")
     )
     webAllowPrivate: bool = field(
         default=False,
-        metadata=_key("Whether WebFetch may read from private, loopback and link-local addresses."),
+        metadata=key("Whether WebFetch may read from private, loopback and link-local addresses."),
     )
-    permissions: RuleSettings = field(default_factory=RuleSettings, metadata=_key("Permission rules of every session."))
+    permissions: RuleSettings = field(default_factory=RuleSettings, metadata=key("Permission rules of every session."))
     budgets: BudgetSettings = field(
-        default_factory=BudgetSettings, metadata=_key("What model calls may cost before this machine refuses more.")
+        default_factory=BudgetSettings, metadata=key("What model calls may cost before this machine refuses more.")
     )
     modelCalls: ModelCallSettings = field(
-        default_factory=ModelCallSettings, metadata=_key("Which model calls this machine lets a host make.")
+        default_factory=ModelCallSettings, metadata=key("Which model calls this machine lets a host make.")
     )
     credentials: CredentialSettings = field(
         default_factory=CredentialSettings,
-        metadata=_key("Where stored credentials are, and which account a session takes."),
+        metadata=key("Where stored credentials are, and which account a session takes."),
     )
     network: NetworkSettings = field(
-        default_factory=NetworkSettings, metadata=_key("The way from this machine to the providers.")
+        default_factory=NetworkSettings, metadata=key("The way from this machine to the providers.")
     )
     recordModelCalls: bool = field(
-        default=False, metadata=_key("Keep the requests to models and their answers in files, as for `--record`.")
+        default=False, metadata=key("Keep the requests to models and their answers in files, as for `--record`.")
     )
     providers: dict[str, ProviderSettings] = field(
         default_factory=dict,
-        metadata=_key("Providers of models, by the name that stands in front of a model: `--model NAME/MODEL`."),
+        metadata=key("Providers of models, by the name that stands in front of a model: `--model NAME/MODEL`."),
     )
     backgroundAfterSeconds: float = field(
         default=15,
-        metadata=_key(
+        metadata=key(
             "In the REPL, seconds after which a command that runs on goes to the background; 0 for never.", ge=0, le=600
         ),
     )
     connectTimeoutSeconds: float = field(
         default=30,
-        metadata=_key(
+        metadata=key(
             "Seconds to reach the host and log in. Set here, it limits a headless run as a whole.", gt=0, le=600
         ),
     )
     pipelinedLogin: bool = field(
         default=True,
-        metadata=_key(
+        metadata=key(
             "Whether a login with the built-in SSH sends at once what the last login to the host needed, "
             "if that was one key alone."
         ),
     )
     graceHours: float = field(
         default=24,
-        metadata=_key(
+        metadata=key(
             "Hours that a session works or waits on the host while no client is connected.", gt=0, le=24 * 365
         ),
     )
     idleMinutes: float = field(
         default=30,
-        metadata=_key(
+        metadata=key(
             "Minutes that an idle worker without a client stays on the host; its journal stays.", ge=0, le=60 * 24 * 7
         ),
     )
     controlMaster: bool = field(
-        default=True, metadata=_key("Run over a ControlMaster of yours that is alive, instead of logging in.")
+        default=True, metadata=key("Run over a ControlMaster of yours that is alive, instead of logging in.")
     )
     keepConnection: float = field(
         default=0,
-        metadata=_key(
+        metadata=key(
             "Minutes to keep an SSH connection for later runs, after which they log in again (0: each run logs in).",
             ge=0,
             le=MAX_KEEP_MINUTES,
@@ -172,57 +448,57 @@ class Settings:
     )
     hooks: dict[str, Any] = field(
         default_factory=dict,
-        metadata=_key("Commands that run on the host at certain events of a session."),
+        metadata=key("Commands that run on the host at certain events of a session."),
     )
     notify: Literal["auto", "bell", "osc9", "osc777", "off"] = field(
         default="auto",
-        metadata=_key(
+        metadata=key(
             "How the REPL calls you when you look elsewhere: `bell`, a notification of the terminal (`osc9`, "
             "`osc777`), `off`, or `auto`: the bell, and a notification where the terminal is known to show one."
         ),
     )
     keys: dict[str, str | list[str]] = field(
         default_factory=dict,
-        metadata=_key(
+        metadata=key(
             'Keys of the REPL by their ids, each one key or a list: `{"details": "Ctrl+Y"}`. `/keys` and '
             "[keys](repl.md#keys) list the ids."
         ),
     )
     editorMode: Literal["normal", "emacs", "vim"] = field(
-        default="normal", metadata=_key("Keys of the input: `vim`, or `normal` (also called `emacs`). `/vim` sets it.")
+        default="normal", metadata=key("Keys of the input: `vim`, or `normal` (also called `emacs`). `/vim` sets it.")
     )
     mouse: bool = field(
-        default=True, metadata=_key("Whether the REPL uses the mouse; `false` leaves it to the terminal.")
+        default=True, metadata=key("Whether the REPL uses the mouse; `false` leaves it to the terminal.")
     )
     images: Literal["on", "off"] = field(
         default="on",
-        metadata=_key("Whether the REPL draws images (needs Pillow, `ccb[images]`); with `off` they are only named."),
+        metadata=key("Whether the REPL draws images (needs Pillow, `ccb[images]`); with `off` they are only named."),
     )
     openWith: str = field(
         default="",
-        metadata=_key(
+        metadata=key(
             "Command that `/open` starts with a file, in place of the system's way (`open`, `xdg-open`).", min_length=1
         ),
     )
-    disableAllHooks: bool = field(default=False, metadata=_key("Run no hooks at all."))
+    disableAllHooks: bool = field(default=False, metadata=key("Run no hooks at all."))
     allowManagedHooksOnly: bool = field(
-        default=False, metadata=_key("In a managed policy: run only the hooks of the policy.")
+        default=False, metadata=key("In a managed policy: run only the hooks of the policy.")
     )
     env: dict[str, str] = field(
-        default_factory=dict, metadata=_key("Variables for the environment of the tools on the host.")
+        default_factory=dict, metadata=key("Variables for the environment of the tools on the host.")
     )
     autoCompactEnabled: bool = field(
-        default=True, metadata=_key("Compact a conversation before it is too long for the model.")
+        default=True, metadata=key("Compact a conversation before it is too long for the model.")
     )
     outputStyle: str | None = field(
         default=None,
-        metadata=_key(
+        metadata=key(
             "Style of the answers: `Explanatory`, `Learning`, or a file in `.claude/output-styles` on the host."
         ),
     )
-    language: str | None = field(default=None, metadata=_key("Language of the answers."))
+    language: str | None = field(default=None, metadata=key("Language of the answers."))
     mcpServers: dict[str, dict[str, Any]] = field(
-        default_factory=dict, metadata=_key("MCP servers of yours. They run on this machine.")
+        default_factory=dict, metadata=key("MCP servers of yours. They run on this machine.")
     )
     given: frozenset[str] = frozenset()
     """The keys that a source sets."""

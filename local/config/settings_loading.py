@@ -1,4 +1,8 @@
-"""Reads the settings of this machine from their sources, checks them, and puts them together."""
+"""Put the sources together.
+
+They are read before anything is shown, so nothing slow is loaded for them. What cannot be used has no effect here:
+`load_settings` reports it while the connection is made.
+"""
 
 from __future__ import annotations
 
@@ -11,11 +15,11 @@ from pathlib import Path
 from typing import Any
 
 from ccb.tunnel.errors import ConfigError, UsageError
-from ccb.tunnel.openssh.sharing import Sharing
+from ccb.tunnel.transports.pipe import Sharing
+from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.settings_text import line_of
 
-from .provider_settings import split_provider
-from .sections import BudgetSettings, CredentialSettings, ModelCallSettings, NetworkSettings, RuleSettings, Section
+from ..terminal.keymap import DEFAULT_KEYMAP, Keymap, KeyRefused, keymap_of
 from .settings import (
     EVERYTHING,
     FLAG,
@@ -23,13 +27,69 @@ from .settings import (
     MAX_KEEP_MINUTES,
     SETTING_NAMES,
     USER,
+    BudgetSettings,
+    CredentialSettings,
+    ModelCallSettings,
+    NetworkSettings,
+    RuleSettings,
+    Section,
     Settings,
     SettingsChoice,
     SettingsLayer,
     settings_path,
+    split_provider,
 )
-from .settings_checks import refuse_broken_keys, refuse_broken_rules, refuse_secrets, refuse_wrong_models
-from .settings_file import parse_settings, read_settings_file, read_settings_text
+from .settings_file import (
+    parse_settings,
+    read_settings_file,
+    read_settings_text,
+    refuse_broken_keys,
+    refuse_broken_rules,
+    refuse_secrets,
+    refuse_wrong_models,
+    write_settings,
+)
+
+
+@dataclass(frozen=True)
+class ScreenSettings:
+    """`mouse`: the REPL uses the mouse. `vim`: the input has vim's keys. `images`: images are drawn."""
+
+    keymap: Keymap = DEFAULT_KEYMAP
+    mouse: bool = True
+    vim: bool = False
+    images: bool = True
+
+
+DEFAULT_SCREEN = ScreenSettings()
+
+
+def load_screen_settings(
+    environ: Mapping[str, str] = os.environ, choice: SettingsChoice = EVERYTHING
+) -> ScreenSettings:
+    """Read these settings of all sources on this machine."""
+    found: dict[str, Any] = {}
+    keys: dict[str, object] = {}
+    for values in raw_settings(environ, choice):
+        found |= values
+        if isinstance(given := values.get("keys"), dict):
+            keys |= given
+    try:
+        keymap = keymap_of(keys)
+    except KeyRefused:
+        keymap = DEFAULT_KEYMAP
+    return ScreenSettings(
+        keymap,
+        found.get("mouse") is not False,
+        found.get("editorMode") == "vim",
+        found.get("images") != "off",
+    )
+
+
+def keep_editor_mode(*, vim: bool, environ: Mapping[str, str] = os.environ) -> None:
+    """Keep in the settings file whether the input has vim's keys. Raise ConfigError."""
+    write_settings(settings_path(environ), environ, {"editorMode": "vim" if vim else "normal"})
+
 
 _SECTIONS: Mapping[str, type[Section]] = {
     "permissions": RuleSettings,

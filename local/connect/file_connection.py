@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING
 from ccb.tunnel.errors import ConnectError, ConnectionLost, CopyFailed, Unreachable
 from ccb.tunnel.transports.pipe import Pipe, Transport
 
-from ..session.client import LinkState
+from ..session.session_client import LinkState
 
 if TYPE_CHECKING:  # few sessions copy files
-    from ..files.copy import OpenTransport
+    from ..files.copying import OpenTransport
 
 log = logging.getLogger(__name__)
 

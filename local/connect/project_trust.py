@@ -1,27 +1,60 @@
-"""What this laptop tells the worker about settings, and its answer to the question whether a project may count."""
+"""May a project count."""
 
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import json
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
 from ccb.tunnel.errors import CcbError, ConfigError
-from ccb.tunnel.link.greeting import Greeting
+from ccb.tunnel.link.link import Greeting
 from ccb.tunnel.plain_text import HostText
-from ccb.tunnel.wire.options import SettingsOption
-from ccb.tunnel.wire.requests import ProjectTrust, RequestRefused
+from ccb.tunnel.wire.control_protocol import ProjectTrust, RequestRefused
+from ccb.tunnel.wire.session_options import SettingsOption
 from ccb.tunnel.wire.settings_text import lines_in
 
-from ..command_line.model import Arguments
-from ..command_line.transport_choice import host_label
-from ..config.projects import DIRECTORIES, RULE_KINDS, HostIdentity, ProjectRecord, Projects
+from ..command_line.arguments import Arguments, ConnectionOptions
+from ..command_line.transport_choice import TransportKind, host_label, ssh_target, transport_kind
+from ..config.project_records import DIRECTORIES, RULE_KINDS, HostIdentity, ProjectRecord, Projects
 from ..config.settings import KEPT, Settings
-from .hosts.identity import host_identity
 from .session_request import flagged_mode
+
+
+async def host_identity(connection: ConnectionOptions) -> HostIdentity:
+    """Return the identity of the host of these options. It is asked after the login, so known_hosts has its key, unless
+    the person told ssh to keep none. Raises CcbError."""
+    kind = transport_kind(connection)
+    if kind is TransportKind.LOCAL:
+        keys = ["local"]
+    elif kind in (TransportKind.ASYNCSSH, TransportKind.OPENSSH):
+        keys = await _ssh_keys(connection)
+    else:
+        target = connection.target.login if connection.target else ""
+        command = f"{connection.ssh_command or connection.transport} {target}"
+        keys = [f"command {hashlib.sha256(command.encode()).hexdigest()}"]  # it may contain a password
+    place = f" container {connection.container}" if connection.container else ""
+    return HostIdentity(host_label(connection), tuple(f"{key}{place}" for key in keys))
+
+
+async def _ssh_keys(connection: ConnectionOptions) -> list[str]:
+    from ccb.tunnel.ssh_config.config_files import resolve
+    from ccb.tunnel.transports.command_transport import words_of
+    from ccb.tunnel.transports.host_keys import KnownKeys, look_up
+
+    words = words_of(connection.ssh_command or "ssh", "--ssh-command")
+    trust = (await resolve(ssh_target(connection), words)).trust
+    known = await asyncio.to_thread(look_up, trust.known_hosts, trust.name, trust.port)
+
+    def fingerprints(found: KnownKeys) -> Iterator[str]:
+        yield from (key.get_fingerprint() for key in found.trusted)
+        yield from (f"authority {key.get_fingerprint()} {trust.name}" for key in found.authorities)
+
+    return list(dict.fromkeys(fingerprints(known))) or [f"name {trust.name}:{trust.port}"]
+
 
 log = logging.getLogger(__name__)
 

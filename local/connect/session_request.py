@@ -1,27 +1,133 @@
-"""What a new connection asks the worker for: which session, and the options it runs with."""
+"""Options and parameters."""
 
 from __future__ import annotations
 
+import json
+import logging
 import os
 import re
 import secrets
 import socket
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from ccb.tunnel.errors import UsageError
-from ccb.tunnel.wire import SessionOptions
-from ccb.tunnel.wire.options import BUILT_IN_AGENTS, INSTRUCTIONS
+from ccb.tunnel.wire.session_options import BUILT_IN_AGENTS, INSTRUCTIONS, OwnFile, SessionOptions, pack
 
-from ..command_line.model import Arguments, SdkOptions
-from ..command_line.option_values import shortened
+from ..command_line.arguments import Arguments, SdkOptions
+from ..command_line.option_declaration import shortened
 from ..command_line.transport_choice import TransportKind, host_label, transport_kind
 from .startup import chosen_model, without_alias
 
 if TYPE_CHECKING:
     from ..config.settings import Settings
     from ..providers.known_models import ModelOptions
+
+
+log = logging.getLogger(__name__)
+
+_MAX_FILES = 100
+_MAX_BYTES = 64 * 1024
+"""The most bytes of all files together; they travel in one frame with the other options of a session."""
+
+
+def own_agents(home: Path | None = None) -> dict[str, str]:
+    """Return the text of each file in `~/.claude/agents` by its path. What cannot be read or is too much is left out,
+    with a line in the log."""
+    top = (home or Path.home()) / ".claude" / "agents"
+    found: dict[str, str] = {}
+    size = 0
+    for path in sorted(top.rglob("*.md")) if top.is_dir() else ():
+        why = why_kept(path, top / path.relative_to(top).parts[0])
+        if why:
+            log.warning("%s stays on the laptop: %s", path, why)
+            continue
+        try:
+            text = path.read_text(encoding="utf-8-sig") if path.is_file() else ""
+        except (OSError, UnicodeDecodeError) as error:
+            log.warning("%s: %s", path, error)
+            continue
+        size += len(json.dumps(text))
+        if len(found) >= _MAX_FILES or size > _MAX_BYTES:
+            log.warning("%s: too many or too long; %s and later files are left out", top, path.name)
+            break
+        if text:
+            found[str(path)] = text
+    return found
+
+
+_OWN_FILES_MAX_FILES = 300
+_MAX_FILE = 128 * 1024
+_MAX_ALL = 768 * 1024
+_SECRET_NAME = re.compile(r"\..*|id_(rsa|dsa|ecdsa|ed25519).*|.*\.(pem|key|p12|pfx|kdbx)|credentials(\..*)?", re.I)
+_SECRET = re.compile(
+    r"-----BEGIN [A-Z ]*PRIVATE KEY|\bsk-[A-Za-z0-9_-]{20,}|\bAKIA[0-9A-Z]{16}\b|\bgh[pousr]_[A-Za-z0-9]{36}"
+)
+
+
+def own_files(home: Path | None = None) -> tuple[str, list[str]]:
+    """Return the commands and skills in `~/.claude`, packed for the worker, and sentences about the files that stay
+    here: those that are no text, too large, or look like a secret, and what a link inside a directory brings in from
+    elsewhere: whoever has written a skill must not choose files of this laptop."""
+    top = (home or Path.home()) / ".claude"
+    found: list[OwnFile] = []
+    left: list[str] = []
+    size = 0
+    for path in _paths(top):
+        read = _read(path, path.relative_to(top), top)
+        if isinstance(read, str):
+            left.append(f"{path} stays on the laptop: {read}")
+        elif len(found) >= _OWN_FILES_MAX_FILES or size + len(read.text) > _MAX_ALL:
+            left.append(
+                f"{path} and what follows stays on the laptop: {_OWN_FILES_MAX_FILES} files and {_MAX_ALL >> 10} KB go"
+            )
+            break
+        else:
+            size += len(read.text)
+            found.append(read)
+    return pack(found), left
+
+
+def _paths(top: Path) -> Iterator[Path]:
+    """Yield the files of commands, and all files of the directories of skills, in order."""
+    for place in ("commands", "skills"):
+        skills = place == "skills"
+        for here, directories, names in os.walk(top / place, followlinks=True):
+            directories[:] = sorted(each for each in directories if not each.startswith(".") and each != "node_modules")
+            if len(Path(here).relative_to(top).parts) > 10:
+                directories.clear()  # a link may lead back
+            if skills and Path(here).parent == top / place and "SKILL.md" not in names:
+                directories.clear()
+                continue
+            if not (skills and Path(here) == top / place):
+                yield from (Path(here, name) for name in sorted(names) if skills or name.endswith(".md"))
+
+
+def _read(path: Path, name: Path, top: Path) -> OwnFile | str:
+    """Return a file, or why it does not go to the host."""
+    why = why_kept(path, top.joinpath(*name.parts[:2]))
+    if why:
+        return why
+    try:
+        if not path.is_file() or path.stat().st_size > _MAX_FILE:
+            return f"it has more than {_MAX_FILE >> 10} KB" if path.is_file() else "it is no file"
+        text = path.read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        return "it is no text" if isinstance(error, UnicodeDecodeError) else str(error.strerror)
+    if "\0" in text or _SECRET.search(text):
+        return "it is no text" if "\0" in text else "it seems to hold a key"
+    return OwnFile(str(name), text, os.access(path, os.X_OK))
+
+
+def why_kept(path: Path, entry: Path) -> str:
+    """Return why the place of a file keeps it on the laptop, "" if it does not. `entry` is what the person has put into
+    a directory of `~/.claude`: the file, a directory with it, or a link to one of them."""
+    real, own = (Path(os.path.realpath(each)) for each in (path, entry))
+    if any(_SECRET_NAME.fullmatch(each.name) for each in (path, real)):
+        return "its name is that of a secret"
+    return "" if real.is_relative_to(own) else f"a link leads out of {own}"
+
 
 HEADLESS_RECONNECT_S = 600.0
 """How long a headless run tries to reconnect when --reconnect-timeout does not say."""
@@ -84,7 +190,6 @@ def session_options(
 ) -> SessionOptions:
     """Return the options of a new session. A flag outranks a setting. `laptop_mcp` are the names of the MCP servers on
     this laptop, `files` the person's own commands and skills, packed. `models` is what is known of models."""
-    from ..config.sent_files.agent_files import own_agents  # the worker is on its way by now
 
     agent, streams, sdk = arguments.agent, arguments.streams, arguments.sdk
     rules = settings.permissions
@@ -210,7 +315,7 @@ def client_servers(configs: Sequence[str]) -> list[str]:
     """Return the names of the MCP servers of --mcp-config that run inside the client. Raises UsageError."""
     if not configs:
         return []
-    from ..command_line.option_table.mcp_config import mcp_servers
+    from ..mcp.mcp_config import mcp_servers
 
     return [name for name, server in mcp_servers(configs).items() if server.get("type") == "sdk"]
 

@@ -16,31 +16,31 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 
 from ccb.tunnel.errors import UsageError
 from ccb.tunnel.wire.dataclass import dataclass
-from ccb.tunnel.wire.models import ALIASES, ModelTable, may_be_model
+from ccb.tunnel.wire.model_facts import ALIASES, ModelTable, may_be_model
 
 from ..command_line.transport_choice import host_label
 from ..config.log import state_dir
 
 if TYPE_CHECKING:
     from ccb.deploy.bundle import Bundle
-    from ccb.tunnel.login.prompter import Prompts
+    from ccb.tunnel.providers.provider import Provider
     from ccb.tunnel.proxy.auditing import Auditor
-    from ccb.tunnel.proxy.core import AuthProxy
+    from ccb.tunnel.proxy.auth_proxy import AuthProxy
     from ccb.tunnel.proxy.metering import Accounts
-    from ccb.tunnel.proxy.providers.provider import Provider
+    from ccb.tunnel.transports.login_prompts import Prompts
 
-    from ..command_line.model import Arguments
+    from ..command_line.arguments import Arguments
     from ..config.settings import Settings, SettingsChoice
-    from ..credentials.stored import StoredCredentials
-    from ..ledger.desk import ProxyDesk
-    from .dial import Dialer
+    from ..credentials.credential_sources import StoredCredentials
+    from ..ledger.proxy_control import ProxyDesk
+    from .dialer import Dialer
 
 
 _NEEDED_NEXT = (
-    *("ccb.local.connect.file_connection", "ccb.local.connect.laptop_mcp", "ccb.tunnel.proxy.core"),
-    *("ccb.local.ledger.audit", "ccb.local.ledger.desk", "ccb.local.providers.known_models"),
-    *("ccb.local.providers.model_choice", "ccb.local.session.remote_session", "ccb.local.connect.project_trust"),
-    *("ccb.local.session.answers.notification_hooks", "ccb.local.config.sent_files.own_files"),
+    *("ccb.local.connect.file_connection", "ccb.local.connect.laptop_services", "ccb.tunnel.proxy.auth_proxy"),
+    *("ccb.local.ledger.audit", "ccb.local.ledger.proxy_control", "ccb.local.providers.known_models"),
+    *("ccb.local.providers.known_models", "ccb.local.session.remote_session", "ccb.local.connect.project_trust"),
+    *("ccb.local.session.own_hooks", "ccb.local.connect.session_request"),
 )
 """What a session imports once it is connected. It is loaded earlier, while the network is busy."""
 
@@ -69,9 +69,9 @@ class SessionStartup(Startup):
     def auth_proxy(self, host: str, accounts: Accounts, auditor: Auditor) -> AuthProxy:
         """Return the session's auth proxy (not yet entered) with the limits of `host`. Its calls go into `accounts`,
         and what they are about to `auditor`."""
-        from ccb.tunnel.proxy.core import AuthProxy
+        from ccb.tunnel.proxy.auth_proxy import AuthProxy
 
-        from ..ledger.policies import call_policy
+        from ..ledger.proxy_control import call_policy
 
         policy = call_policy(self.settings, host)
         return AuthProxy(self.provider, policy, accounts=accounts, auditor=auditor, models=self.models)
@@ -90,7 +90,7 @@ def load_startup(environ: Mapping[str, str], choice: SettingsChoice | None = Non
 
 def load_dialing_startup(environ: Mapping[str, str], choice: SettingsChoice | None = None) -> Startup:
     """Load the startup, and import the dialer: with these the worker can be started. Raises ConfigError."""
-    importlib.import_module("ccb.local.connect.dial")
+    importlib.import_module("ccb.local.connect.dialer")
     return load_startup(environ, choice)
 
 
@@ -104,7 +104,7 @@ def load_session_startup(
     """Load the providers of models, and import what a session needs once its worker is there. `models` are those of the
     command line: the session's own, and what takes over. `prompts` may ask for the passphrase of stored credentials;
     `host` chooses among them. Raises ConfigError, CredentialError."""
-    from ..credentials.stored import StoredCredentials
+    from ..credentials.credential_sources import StoredCredentials
     from ..providers.session_provider import session_provider
 
     for module in _NEEDED_NEXT:
@@ -122,9 +122,9 @@ async def open_proxy_desk(
     arguments: Arguments, startup: SessionStartup, environ: Mapping[str, str], dialer: Dialer, stack: AsyncExitStack
 ) -> ProxyDesk:
     """Let an auth proxy serve the dialer. `stack` closes it, its accounts and its audit."""
-    from ..ledger.accounts import SessionAccounts, budgets
     from ..ledger.audit import SessionAudit
-    from ..ledger.desk import ProxyDesk
+    from ..ledger.budgets import SessionAccounts, budgets
+    from ..ledger.proxy_control import ProxyDesk
 
     host = host_label(arguments.connection)
     spending = budgets(arguments.sdk.max_budget_usd, startup.settings, host)

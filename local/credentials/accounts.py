@@ -16,12 +16,12 @@ from pathlib import Path
 from typing import Literal, get_args
 
 from ccb.tunnel.errors import ConfigError, CredentialError
-from ccb.tunnel.proxy.providers.credential import Credential
+from ccb.tunnel.providers.credential import Credential
 from ccb.tunnel.secret import Secret
 from ccb.tunnel.wire.dataclass import dataclass
 
-from .key_text import OAUTH_BETA, is_login_token
-from .store import SecretStore
+from .credential_helper import OAUTH_BETA, is_login_token
+from .secret_store import SecretStore
 
 DEFAULT = "default"
 Kind = Literal["api_key", "bearer", "oauth"]

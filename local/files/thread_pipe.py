@@ -12,7 +12,7 @@ from ccb.tunnel.errors import CcbError, ConnectionLost
 from ccb.tunnel.transports.pipe import HandsOver, Pipe
 
 from ..terminal.stdio import in_thread
-from .both_ends.channel import StreamEnded
+from .both_ends.copy_channel import StreamEnded
 
 _READ = 256 * 1024
 _MAX_WAITING = 4 * 1024 * 1024

@@ -1,38 +1,145 @@
-"""Read the events of a session to its end, and print them."""
+"""Events to the end."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from dataclasses import field
+from typing import Any
 
-from ccb.tunnel.errors import ConnectionLost
-from ccb.tunnel.wire.kinds.mcp import ELICITATION, MCP_MESSAGE
-from ccb.tunnel.wire.kinds.queue import TakenRecord, UnqueuedRecord
+from ccb.tunnel.errors import CcbError, ConnectionLost
+from ccb.tunnel.wire.control_protocol import CAN_USE_TOOL, HOOK_CALLBACK, RequestKind
+from ccb.tunnel.wire.dataclass import dataclass
+from ccb.tunnel.wire.journal_records import (
+    DamagedRecord,
+    InputRecord,
+    MessageRecord,
+    PromptRecord,
+    TakenRecord,
+    TurnEndRecord,
+    TurnStartRecord,
+    UnqueuedRecord,
+)
+from ccb.tunnel.wire.mcp_messages import ELICITATION, MCP_MESSAGE
 from ccb.tunnel.wire.messages import (
     AssistantLine,
+    ContentBlockDelta,
+    ContentBlockStart,
+    ContentBlockStop,
     ControlCancelLine,
     ControlRequestLine,
     ControlResponseLine,
+    MessageStart,
+    MessageStop,
     ResultLine,
     StreamEventLine,
     SystemLine,
     TaskLine,
+    parse_stream_event,
+    with_text,
 )
-from ccb.tunnel.wire.records import DamagedRecord, MessageRecord, PromptRecord, TurnEndRecord, TurnStartRecord
-from ccb.tunnel.wire.requests import CAN_USE_TOOL, HOOK_CALLBACK, RequestKind
 
-from ..session.client import Json, LaptopNotice, LinkChange, LinkState, Received, Skipped, parse_snapshot
 from ..session.remote_session import RemoteSession
-from .input.input_pump import InputPump
-from .output import HeadlessOutput
-from .partial_events import PartialEvents
+from ..session.session_client import Json, LaptopNotice, LinkChange, LinkState, Received, Skipped, parse_snapshot
+from .input_pump import InputPump
+from .output_formats import HeadlessOutput, local_result
 from .stderr_reports import RetryReports, report, report_damage, report_earlier_damage
 from .turn_results import GOODBYE_S, TurnResults
 
-if TYPE_CHECKING:
-    from .earlier_answers import EarlierAnswers
+
+class EarlierAnswers:
+    """Finds the results of prompts that the session answered before this run, and prints them for the client."""
+
+    def __init__(self, session: RemoteSession, results: TurnResults) -> None:
+        self._session = session
+        self._results = results
+        self._connected = asyncio.Event()
+        self._looking: set[asyncio.Task[None]] = set()
+
+    def look_for(self, input_id: str) -> None:
+        """Find out whether the session has answered this prompt before. The client has chosen its id."""
+        self._looking.add(asyncio.create_task(self._look_for(input_id), name=f"answer to {input_id}"))
+
+    def connected_again(self) -> None:
+        """Go on looking: there is a new connection."""
+        self._connected.set()
+
+    async def told(self) -> None:
+        """Return when everything that was looked for is found and told."""
+        await asyncio.gather(*self._looking)
+
+    async def close(self) -> None:
+        """Stop looking."""
+        for task in self._looking:
+            task.cancel()
+        await asyncio.gather(*self._looking, return_exceptions=True)
+
+    async def _look_for(self, input_id: str) -> None:
+        begun = time.monotonic()
+        while True:
+            self._connected.clear()
+            try:
+                skipped = await self._session.had_before(input_id)
+                fate = _Fate(input_id) if skipped is None else await self._fate(input_id, skipped)
+                break
+            except CcbError:
+                await self._connected.wait()
+        if fate.result is None and fate.why:
+            duration = round((time.monotonic() - begun) * 1000)
+            ours = self._session.hello.session
+            fate.result = local_result(ours, [fate.why], reason="answered_before", duration_ms=duration)
+        if fate.result is not None:
+            await self._results.answered_before(input_id, fate.result)
+
+    async def _fate(self, input_id: str, skipped: int) -> _Fate:
+        """Read the journal backwards from event `skipped` until it is known what has become of a prompt. What is still
+        waiting or running there is answered by an event that this run gets."""
+        fate, before = _Fate(input_id), skipped + 1
+        while page := await self._session.earlier(before):
+            before = page[0].seq
+            if any(fate.decided_by(each) for each in reversed(page) if not each.record.agent_id):
+                return fate
+        fate.why = "This prompt was sent to the session before. Its result is not in the journal."
+        return fate
+
+
+class _Fate:
+    """What has become of a prompt, from the events in reverse: the `result` of the turn that took it, or `why` there is
+    none. Both are empty if it waits or runs."""
+
+    def __init__(self, input_id: str) -> None:
+        self.result: Json | None = None
+        self.why = ""
+        self._input_id = input_id
+        self._turn_ended = False  # the turn that the event belongs to
+        self._of_turn: Json | None = None
+
+    def decided_by(self, event: Received) -> bool:
+        """Take the next older event of the main agent. Return whether the rest does not matter."""
+        match event.record.content:
+            case TurnEndRecord():
+                self._turn_ended, self._of_turn = True, None
+            case MessageRecord(public=ResultLine()) as message:
+                self._turn_ended, self._of_turn = True, message.body
+            case PromptRecord(input_ids=ids) if self._input_id in ids:
+                return self._taken()
+            case TakenRecord(input_id=taken) if taken == self._input_id:
+                return self._taken()
+            case UnqueuedRecord(id=unqueued) if unqueued == self._input_id:
+                self.why = "This prompt was sent to the session before, and taken back."
+                return True
+            case InputRecord(id=sent) if sent == self._input_id:
+                return True
+        return False
+
+    def _taken(self) -> bool:
+        self.result = self._of_turn
+        if self._turn_ended and self.result is None:
+            self.why = "This prompt was sent to the session before. Its turn has ended without a result."
+        return True
+
 
 log = logging.getLogger(__name__)
 
@@ -104,8 +211,6 @@ class EventPrinter:
         """A prompt was sent whose id the client has chosen. In a session that does not begin with this run it may have
         been answered before."""
         if self._resumes:
-            from .earlier_answers import EarlierAnswers  # few clients come back
-
             self._answers = self._answers or EarlierAnswers(self._session, self._results)
             self._answers.look_for(input_id)
 
@@ -251,3 +356,78 @@ class EventPrinter:
             await self._inputs.question_opened(self._session, public.request_id, to_person=to_person)
         elif isinstance(public, ControlCancelLine):
             await self._inputs.question_closed(public.request_id)
+
+
+_MAX_BLOCKS = 10_000
+"""Content blocks of a message that are remembered. What comes beyond them is printed again after a reconnect."""
+
+
+@dataclass
+class _PrintedBlock:
+    """How much of a content block was printed, and how much of it the host has sent again since the last reconnect."""
+
+    chars: int = 0
+    other_deltas: int = 0  # deltas without text
+    stopped: bool = False
+    chars_again: int = 0
+    other_deltas_again: int = 0
+
+
+@dataclass
+class PartialEvents:
+    """Knows what was printed of the message that is being streamed."""
+
+    _message_id: str = ""
+    _blocks: dict[int, _PrintedBlock] = field(default_factory=dict)
+
+    def new_part(self, message: Json) -> Json | None:
+        """Return the part of a `stream_event` message that was not printed before, or None. Messages of other types and
+        events of unknown types are returned unchanged."""
+        event = message.get("event")
+        if message.get("type") != "stream_event" or not isinstance(event, dict):
+            return message
+        parsed = parse_stream_event(event)
+        if isinstance(parsed, MessageStart):
+            return message if self._message_started(parsed.message_id) else None
+        if isinstance(parsed, MessageStop):
+            self._message_id = ""
+            self._blocks.clear()
+            return message
+        if parsed is None or not self._message_id:
+            return message
+        block = self._blocks.get(parsed.index)
+        if isinstance(parsed, ContentBlockStart):
+            if len(self._blocks) < _MAX_BLOCKS:
+                self._blocks.setdefault(parsed.index, _PrintedBlock())
+            return message if block is None else None
+        if block is None:
+            return message
+        if isinstance(parsed, ContentBlockStop):
+            stopped, block.stopped = block.stopped, True
+            return None if stopped else message
+        return _new_part_of_delta(block, message, parsed)
+
+    def _message_started(self, message_id: str) -> bool:
+        """Return whether this is another message than the one that is being streamed."""
+        if message_id and message_id == self._message_id:
+            for block in self._blocks.values():
+                block.chars_again = block.other_deltas_again = 0
+            return False
+        self._message_id = message_id
+        self._blocks.clear()
+        return True
+
+
+def _new_part_of_delta(block: _PrintedBlock, message: Json, delta: ContentBlockDelta) -> Json | None:
+    if not delta.field:
+        block.other_deltas_again += 1
+        if block.other_deltas_again <= block.other_deltas:
+            return None
+        block.other_deltas = block.other_deltas_again
+        return message
+    block.chars_again += len(delta.text)
+    new = block.chars_again - block.chars
+    if new < 0 or (new == 0 and delta.text):
+        return None
+    block.chars = block.chars_again
+    return message if new >= len(delta.text) else with_text(message, delta, delta.text[len(delta.text) - new :])

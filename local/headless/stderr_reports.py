@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING
 
 from ccb.tunnel.errors import CcbError
 from ccb.tunnel.plain_text import HostText, one_line
+from ccb.tunnel.wire.control_protocol import ProjectTrust
 from ccb.tunnel.wire.messages import AssistantLine, SystemLine, as_number
-from ccb.tunnel.wire.requests import ProjectTrust
 
 from ..session.model_waits import retry_text, silence_text
-from ..terminal.guarded_streams import say
+from ..terminal.console import say
 
 if TYPE_CHECKING:
-    from ccb.tunnel.wire.records import DamagedRecord
+    from ccb.tunnel.wire.journal_records import DamagedRecord
 
-    from ..session.client import Json
     from ..session.remote_session import RemoteSession
+    from ..session.session_client import Json
 
 
 _MAX_SWITCHES = 12
@@ -91,8 +91,7 @@ def report_damage(damage: DamagedRecord) -> None:
 
 async def report_earlier_damage(session: RemoteSession, before: int) -> None:
     """Report damage that the worker found before event `before`, when nobody was attached yet."""
-    from ccb.tunnel.wire.kinds.workers import WorkerRecord
-    from ccb.tunnel.wire.records import DamagedRecord, InputRecord, TurnStartRecord
+    from ccb.tunnel.wire.journal_records import DamagedRecord, InputRecord, TurnStartRecord, WorkerRecord
 
     with suppress(CcbError):
         found: list[DamagedRecord] = []

@@ -1,4 +1,4 @@
-"""Keep what this machine sees of a session: what was asked, what was wanted, what was decided, and what came back.
+"""What this machine saw.
 
 Every result of a tool call that goes to a model must belong to a call that a model was seen to make. One that does not
 is shown as tampering: the host has put something into the conversation.
@@ -7,27 +7,31 @@ is shown as tampering: the host has put something into the conversation.
 from __future__ import annotations
 
 import asyncio
+import gzip
+import hashlib
+import json
 import logging
 import re
 import time
-from collections.abc import Callable
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from ccb.tunnel.errors import CcbError
 from ccb.tunnel.plain_text import one_line
+from ccb.tunnel.providers.provider import MAX_BODY
 from ccb.tunnel.proxy.auditing import WantedCall
-from ccb.tunnel.proxy.policy import MAX_BODY
+from ccb.tunnel.wire.control_protocol import CAN_USE_TOOL, Success, ToolPermission, answer_in
+from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.messages import ControlRequestLine, ControlResponseLine, PublicLine, UserLine
-from ccb.tunnel.wire.requests import CAN_USE_TOOL, Success, ToolPermission, answer_in
 
-from .entries import AuditEntry, CallPlace
-from .recorder import BodyRecorder
-from .requests import request_content, shortened, text_digest
+from .call_ledger import AuditEntry, CallPlace
 
 if TYPE_CHECKING:
-    from .store import CallLedger
+    from .call_ledger import CallLedger
+
 
 log = logging.getLogger(__name__)
 
@@ -44,9 +48,9 @@ _MAX_PENDING = 64 * 1024 * 1024  # bytes of requests that wait to be looked at
 
 
 def _load_ledger() -> None:
-    from . import store
+    from . import call_ledger
 
-    assert store
+    assert call_ledger
 
 
 class SessionAudit:
@@ -278,7 +282,7 @@ class SessionAudit:
 
     def _opened(self) -> CallLedger | None:
         if self._ledger is None and not self._broken:
-            from .store import open_ledger
+            from .call_ledger import open_ledger
 
             self._ledger = open_ledger(self._state)
         return self._ledger
@@ -288,3 +292,190 @@ class SessionAudit:
             self._recorder.close()
         if self._ledger is not None:
             self._ledger.close()
+
+
+_RECORDER_MAX_OPEN = 64
+MAX_RECORDED = 4 * 1024**3
+"""Bytes that one run keeps: a few bytes from a host can make a request of 8 MB."""
+
+_NAME = re.compile(r"[^A-Za-z0-9-]")
+
+
+class BodyRecorder:
+    """Writes `SESSION/CALL.request.json.gz` and `SESSION/CALL.answer.gz` below a directory that only this user may
+    enter, until it has kept MAX_RECORDED bytes. Blocking: for a thread. Every method may raise OSError."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._left = MAX_RECORDED
+        self._answers: OrderedDict[Path, gzip.GzipFile] = OrderedDict()
+
+    @property
+    def full(self) -> bool:
+        """Whether nothing more is kept."""
+        return self._left <= 0
+
+    def request(self, session: str, call_id: str, body: bytes) -> None:
+        """Keep the body of a request, each on a line if a host gives one ID to several calls: nothing that was asked
+        may vanish so."""
+        if self.full:
+            return
+        path = self._path(session, call_id, "request.json.gz")
+        before = path.stat().st_size if path.exists() else 0
+        with gzip.open(path, "ab", compresslevel=1) as file:
+            file.write(b"\n" + body if before else body)
+        self._left -= path.stat().st_size - before
+
+    def answer(self, session: str, call_id: str, piece: bytes) -> None:
+        """Keep the next bytes of an answer. The files of the calls that were used last stay open."""
+        if self.full:
+            return
+        self._left -= len(piece)
+        path = self._path(session, call_id, "answer.gz")
+        file = self._answers.pop(path, None) or gzip.GzipFile(path, "ab", compresslevel=1)
+        self._answers[path] = file
+        if len(self._answers) > _RECORDER_MAX_OPEN:
+            self._answers.popitem(last=False)[1].close()
+        file.write(piece)
+
+    def close(self) -> None:
+        """Finish the files."""
+        while self._answers:
+            self._answers.popitem()[1].close()
+
+    def _path(self, session: str, call_id: str, end: str) -> Path:
+        directory = self._directory / (_NAME.sub("_", session)[:80] or "unknown")
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._directory.chmod(0o700)
+        return directory / f"{_NAME.sub('_', call_id)[:80] or 'call'}.{end}"
+
+
+Json = dict[str, Any]
+
+
+_MAX_ID = 200
+_MAX_BESIDE = 500  # characters of a part of the request that are told in full
+_CONVERSATION = frozenset(("messages", "system", "model"))
+_NOTED_ELSEWHERE = frozenset(("tool_result", "tool_use", "thinking", "redacted_thinking"))
+
+
+@dataclass(frozen=True)
+class SentResult:
+    """The result of a tool call as a model gets it. `text` says how it ended and how large it is."""
+
+    tool_use_id: str
+    text: str
+
+
+@dataclass(frozen=True)
+class SentText:
+    """A text that is not an answer of a model. `role` is whose it is said to be: `user`, `system` or another one;
+    `assistant` for words that a model is to go on with; `request` for what else the request says."""
+
+    role: str
+    text: str
+
+
+@dataclass(frozen=True)
+class RequestContent:
+    """`model` is the one that is asked, `asked` are the texts of the last user message, `others` all other texts that
+    no model has written, in their order."""
+
+    model: str = ""
+    asked: tuple[str, ...] = ()
+    others: tuple[SentText, ...] = ()
+    results: tuple[SentResult, ...] = ()
+
+
+def request_content(body: bytes) -> RequestContent:
+    """Read the body of a request. What is not as it should be is passed over: the provider will refuse it."""
+    try:
+        request = json.loads(body, object_hook=_as_it_is)
+    except (ValueError, RecursionError):
+        return RequestContent()
+    found = request.get("messages") if isinstance(request, dict) else None
+    messages = [each for each in found if isinstance(each, dict)] if isinstance(found, list) else []
+    if not messages:
+        return RequestContent()
+    said = [each for each in messages if each.get("role") != "assistant"]
+    last = next((each for each in reversed(said) if each.get("role") == "user"), None)
+    others = [SentText("system", text) for text in _texts(request.get("system"))]
+    if beside := ", ".join(_beside(request)):
+        others.append(SentText("request", beside))
+    if messages[-1] not in said:
+        others += [SentText("assistant", text) for text in _said(messages[-1])]
+    others += [SentText(_role(each), text) for each in said if each is not last for text in _said(each)]
+    results = tuple(_result(block) for each in said for block in _blocks(each) if block.get("type") == "tool_result")
+    asked = tuple(_said(last)) if last is not None else ()
+    return RequestContent(str(request.get("model", ""))[:_MAX_ID], asked, tuple(others), results)
+
+
+def _as_it_is(found: Json) -> Json:
+    """Return an object of a body. It is called for each, so that other threads run in between: a parser that reads 30
+    MB in one go holds up the screen for most of a second."""
+    return found
+
+
+def shortened(text: str) -> str:
+    """Return a text as it stands in the audit: a long one is cut, and what it is in whole is said."""
+    if len(text) <= _MAX_TEXT:
+        return text
+    return f"{text[:_MAX_TEXT]} … [cut: {len(text):,} characters, SHA-256 {text_digest(text)[:16]}]"
+
+
+def text_digest(text: str) -> str:
+    """Return the SHA-256 of a text in hex."""
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def _role(message: Json) -> str:
+    return str(message.get("role", ""))[:_MAX_ID]
+
+
+def _beside(request: Json) -> Iterator[str]:
+    """Yield what a request says beside its conversation and plain numbers: a text could stand in any of it."""
+    for name, value in request.items():
+        if name not in _CONVERSATION and isinstance(value, (str, list, dict)) and value:
+            text = json.dumps(value)
+            shown = text if len(text) <= _MAX_BESIDE else f"{len(text):,} characters, {text_digest(text)[:16]}"
+            yield f"{name[:_MAX_ID]}: {shown}"
+
+
+def _said(message: Json) -> Iterator[str]:
+    """Yield what a message says, apart from results of tool calls. Only the digest is told of pictures and files."""
+    for block in _blocks(message):
+        source = block.get("source")
+        if block.get("type") == "text":
+            yield str(block.get("text", ""))
+        elif isinstance(source, dict) and source.get("type") == "base64":
+            data = str(source.get("data", ""))
+            yield f"({str(block.get('type'))[:_MAX_ID]} of {len(data):,} characters, {text_digest(data)[:16]})"
+        elif block.get("type") not in _NOTED_ELSEWHERE:
+            only_text = isinstance(source, dict) and source.get("type") == "text"
+            kept = {name: value for name, value in block.items() if name != "cache_control"}  # the mark moves on
+            yield str(source.get("data", "")) if only_text and isinstance(source, dict) else json.dumps(kept)
+
+
+def _blocks(message: Json) -> list[Json]:
+    content = message.get("content")
+    items = content if isinstance(content, list) else [content] if content else []
+    return [each if isinstance(each, dict) else {"type": "text", "text": str(each)} for each in items]
+
+
+def _result(block: Json) -> SentResult:
+    content = "".join(_texts(block.get("content")))
+    how = "error" if block.get("is_error") else "ok"
+    return SentResult(
+        str(block.get("tool_use_id", ""))[:_MAX_ID], f"{how}, {len(content):,} characters, {text_digest(content)[:16]}"
+    )
+
+
+def _texts(content: object) -> Iterator[str]:
+    if isinstance(content, str):
+        yield content
+    for each in content if isinstance(content, list) else ():
+        yield (
+            json.dumps(each)
+            if isinstance(each, dict) and each.get("type") != "text"
+            else str(each.get("text", "") if isinstance(each, dict) else each)
+        )

@@ -10,20 +10,19 @@ from pydantic import ValidationError
 
 from ccb.tunnel.errors import CcbError
 from ccb.tunnel.plain_text import HostText
-from ccb.tunnel.wire.kinds.commands import CHANGE_RULES, RENAME_SESSION
-from ccb.tunnel.wire.kinds.tasks import CANCEL_ASYNC_MESSAGE
-from ccb.tunnel.wire.requests import Request, RequestFailed
+from ccb.tunnel.wire.client_requests import CANCEL_ASYNC_MESSAGE, CHANGE_RULES, RENAME_SESSION
+from ccb.tunnel.wire.control_protocol import Request, RequestFailed
 from ccb.tunnel.wire.tool_traits import BUILT_IN
 
-from ..command_line.option_table.tool_names import no_such_tool
-from ..session.client import SessionClient
+from ..command_line.option_rules import no_such_tool
+from ..session.session_client import SessionClient
 from ..terminal.stdio import in_thread
-from ..tui.model.transcript_reducer import TranscriptReducer
-from ..tui.widgets.info import ReplInfo
+from ..transcript.transcript_reducer import TranscriptReducer
+from ..tui.widgets.session_info import ReplInfo
 from .session_commands import SESSION_HELP, LineSessionCommands
 
 if TYPE_CHECKING:
-    from ..connect.session_list import HostSessions
+    from ..connect.host_sessions import HostSessions
 
 COMMAND_HELP = (
     ("/diff [N]", "the files that the agent has changed; the lines of the Nth"),
@@ -106,8 +105,8 @@ class PlainCommands:
             self._say(none)
 
     async def _diff(self, argument: str) -> None:
-        from ..tui.attached.steering.session_facts import changed_files
-        from ..tui.render.diffs.lines import gutter, is_patch, number_width, patch_lines, shown_line
+        from ..tui.about_session import changed_files
+        from ..tui.rendering.diffs import gutter, is_patch, number_width, patch_lines, shown_line
 
         changed = await changed_files(self._client)
         if not argument.isdigit():
@@ -134,13 +133,13 @@ class PlainCommands:
             self._write(f"{gutter(line, width)}{shown_line(line)}".rstrip())
 
     async def _tools(self, _: str) -> None:
-        from ..tui.attached.steering.insight import tool_words
+        from ..tui.this_laptop import tool_words
 
         for name in self._reducer.tools or tuple(BUILT_IN):
             self._write(f"{name}: {tool_words(name)}")
 
     async def _permissions(self, argument: str) -> None:
-        from ..tui.attached.steering.session_facts import held_rules
+        from ..tui.about_session import held_rules
 
         word, _, rest = argument.partition(" ")
         rules = await held_rules(self._client)
@@ -185,7 +184,7 @@ class PlainCommands:
             self._say("the agent has this prompt already")
 
     async def _cost(self, _: str) -> None:
-        from ..tui.widgets.status import used_text
+        from ..transcript.session_facts import used_text
 
         used = used_text(self._reducer.totals) or "nothing was used yet"
         context = self._reducer.totals.context_text
@@ -199,27 +198,27 @@ class PlainCommands:
         self._say(f"this session is now called {title}")
 
     async def _export(self, argument: str) -> None:
-        from ..tui.attached.steering.exporting import Exporting
+        from ..tui.about_session import Exporting
 
         await Exporting(self._client, self._reducer, self._info.place).command(argument)
 
     async def _doctor(self, _: str) -> None:
-        from ..doctor.examination import attached_findings
+        from ..doctor.doctor import attached_findings
 
         async for each in attached_findings(self._sessions, self._environ):
             fix = f" To do: {each.fix}" if each.fix and each.state.value != "ok" else ""
             self._write(f"{_MARKS[each.state.value]}: {each.name}: {each.found}{fix}")
 
     async def _hosts(self, _: str) -> None:
-        from ..ledger.recent_places import recent_places
-        from ..tui.views.host_panel import RecentHost
+        from ..ledger.call_ledger import recent_places
+        from ..tui.panels.list_panel import RecentHost
 
         places = await in_thread(lambda: recent_places(self._environ))
         rows = [RecentHost(each.host, each.directory).command for each in places]
         self._list(rows, "no other host: sessions leave their trace with their first answer")
 
     async def _config(self, _: str) -> None:
-        from ..commands.config import setting_lines
+        from ..commands.config_show import setting_lines
         from ..config.settings_loading import load_settings
 
         settings = await in_thread(lambda: load_settings(self._environ))

@@ -7,10 +7,8 @@ from collections.abc import Awaitable, Callable
 
 from ccb.tunnel.errors import CcbError
 
-from ..files.orders import get_order, put_order
-from ..files.progress import progress_line
-from ..files.transfers import Transfer, Transfers, outcome
-from ..files.viewing.fetched import FetchedFile, FetchedFiles
+from ..files.copying import Transfer, Transfers, get_order, outcome, progress_line, put_order
+from ..files.fetched_files import FetchedFile, FetchedFiles
 
 _EVERY_S = 10.0
 _COLUMNS = 78

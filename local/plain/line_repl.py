@@ -10,12 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from ccb.tunnel.errors import CcbError
 from ccb.tunnel.plain_text import HostText
-from ccb.tunnel.wire.kinds.mcp import ELICITATION
-from ccb.tunnel.wire.kinds.reasoning import LEARN_MODELS
-from ccb.tunnel.wire.messages import ControlCancelLine, ControlRequestLine, ControlResponseLine, PublicLine, ResultLine
-from ccb.tunnel.wire.models import ALIASES, may_be_model
-from ccb.tunnel.wire.records import MAIN_AGENT, InputRecord, MessageRecord, agent_of_message
-from ccb.tunnel.wire.requests import (
+from ccb.tunnel.wire.client_requests import LEARN_MODELS
+from ccb.tunnel.wire.control_protocol import (
     CAN_USE_TOOL,
     SET_MODEL,
     SET_PERMISSION_MODE,
@@ -25,10 +21,14 @@ from ccb.tunnel.wire.requests import (
     RequestKind,
     new_uuid,
 )
+from ccb.tunnel.wire.journal_records import MAIN_AGENT, InputRecord, MessageRecord, agent_of_message
+from ccb.tunnel.wire.mcp_messages import ELICITATION
+from ccb.tunnel.wire.messages import ControlCancelLine, ControlRequestLine, ControlResponseLine, PublicLine, ResultLine
+from ccb.tunnel.wire.model_facts import ALIASES, may_be_model
 
-from ..files.transfers import Transfers
-from ..files.viewing.fetched import FetchedFiles
-from ..session.client import (
+from ..files.copying import Transfers
+from ..files.fetched_files import FetchedFiles
+from ..session.session_client import (
     LaptopNotice,
     LinkChange,
     LinkState,
@@ -38,21 +38,20 @@ from ..session.client import (
     Skipped,
     parse_snapshot,
 )
-from ..tui.model.blocks import Level
-from ..tui.model.forms.questions import OpenQuestions, ReplayMonitor, project_question
-from ..tui.model.transcript_reducer import TranscriptReducer
-from ..tui.render.approval_text import place_of_call
-from ..tui.render.permission_updates import Keep, kept_note, kept_updates
-from ..tui.sessions.switching import NextSession
-from ..tui.widgets.info import LeftSession, ReplInfo, farewell
-from ..tui.widgets.status import used_text
+from ..transcript.blocks import Level
+from ..transcript.questions import OpenQuestions, ReplayMonitor, project_question
+from ..transcript.session_facts import used_text
+from ..transcript.transcript_reducer import TranscriptReducer
+from ..tui.rendering.approval_text import place_of_call
+from ..tui.rendering.permission_updates import Keep, kept_note, kept_updates
+from ..tui.session_switching import NextSession
+from ..tui.widgets.session_info import LeftSession, ReplInfo, farewell
 from .commands import COMMAND_HELP, PlainCommands
 from .files import PlainFiles
-from .printer import LinePrinter
-from .questions import PlainQuestion
+from .line_output import LinePrinter, PlainQuestion
 
 if TYPE_CHECKING:
-    from ..providers.model_choice import ModelChoice
+    from ..providers.known_models import ModelChoice
 
 _ASKED: tuple[RequestKind[Any, Any], ...] = (CAN_USE_TOOL, ELICITATION)
 _NAMES = frozenset(kind.name for kind in _ASKED)

@@ -7,26 +7,27 @@ from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import TYPE_CHECKING
 
 from ccb.tunnel.plain_text import HostText
-from ccb.tunnel.wire.kinds.rewind import (
+from ccb.tunnel.wire.client_requests import (
+    READ_TASK,
     REWIND_CONVERSATION,
     REWIND_FILES,
     REWIND_POINTS,
+    STOP_TASK,
     ConversationRewind,
     FileRewind,
 )
-from ccb.tunnel.wire.kinds.tasks import READ_TASK, STOP_TASK
-from ccb.tunnel.wire.requests import Request
+from ccb.tunnel.wire.control_protocol import Request
 
-from ..session.client import LinkState, SessionClient
+from ..session.session_client import LinkState, SessionClient
 from ..terminal.stdio import in_thread
-from ..tui.model.notices import path_in
-from ..tui.model.transcript_reducer import TranscriptReducer
-from ..tui.rewind.answers import PastPrompts, RewindPreview
-from ..tui.sessions.switching import NextSession
-from .printer import quoted
+from ..transcript.notices import path_in
+from ..transcript.transcript_reducer import TranscriptReducer
+from ..tui.panels.rewind_panel import PastPrompts, RewindPreview
+from ..tui.session_switching import NextSession
+from .line_output import quoted
 
 if TYPE_CHECKING:
-    from ..connect.session_list import HostSessions
+    from ..connect.host_sessions import HostSessions
 
 SESSION_HELP = (
     ("/tasks [ID, stop ID]", "what runs in the background; the output of one; end it"),
@@ -161,7 +162,7 @@ class LineSessionCommands:
         return False
 
     async def _bug(self, _: str) -> None:
-        from ..config.reports.bug_report import write_report
+        from ..config.bug_report import write_report
 
         hello, reducer = self._client.hello, self._reducer
         facts = {

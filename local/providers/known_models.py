@@ -1,29 +1,32 @@
-"""What is known of the models of a session before its first turn: whether they exist, and what they can do."""
+"""Models that can be chosen."""
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from ccb.tunnel.errors import CcbError, UsageError
-from ccb.tunnel.proxy.providers.anthropic import BASE_URL_VARIABLE
-from ccb.tunnel.proxy.providers.dialect.effort import clamped
-from ccb.tunnel.proxy.providers.kinds import ANTHROPIC
-from ccb.tunnel.proxy.providers.models.traits import ModelTraits
-from ccb.tunnel.proxy.providers.provider import ProviderError
+from ccb.tunnel.providers.anthropic import BASE_URL_VARIABLE
+from ccb.tunnel.providers.model_lists import ListedModel
+from ccb.tunnel.providers.model_traits import ModelTraits
+from ccb.tunnel.providers.provider import ProviderError
+from ccb.tunnel.providers.provider_kinds import ANTHROPIC, KINDS
+from ccb.tunnel.providers.thinking import clamped
 from ccb.tunnel.wire.dataclass import dataclass
-from ccb.tunnel.wire.models import ALIASES, ModelTable, claude_facts, sent_name
+from ccb.tunnel.wire.model_facts import ALIASES, ModelTable, claude_facts, sent_name
 
-from .model_lists import FRESH_S, NEW_S, ModelList, ModelLists
-from .model_offers import default_provider
-from .named_provider import NamedProvider, named_provider
+from ..config.settings import ProviderSettings
+from .model_list_cache import FRESH_S, NEW_S, ModelList, ModelLists
+from .named_provider import NamedProvider, granted_names, named_provider
 from .session_provider import model_source
 
 if TYPE_CHECKING:
     from ..config.settings import Settings
-    from ..credentials.stored import StoredCredentials
+    from ..credentials.credential_sources import StoredCredentials
+
 
 log = logging.getLogger(__name__)
 
@@ -242,3 +245,160 @@ async def refresh_lists(
                 await current_list(named, environ, settings, stored)
     except Exception:
         log.exception("the lists of models cannot be refreshed")
+
+
+class ModelChoice:
+    """`models` are those that the command line and the settings name: their providers were chosen on this machine, so
+    the session may use all of their models. `stored` are the session's accounts, and `table`
+    is what it knows of models."""
+
+    def __init__(
+        self,
+        environ: Mapping[str, str],
+        settings: Settings,
+        models: Sequence[str],
+        stored: StoredCredentials | None = None,
+        table: ModelTable | None = None,
+    ) -> None:
+        self._table = table or ModelTable()
+        self._environ = environ
+        self._settings = settings
+        self._models = tuple(models)
+        self._stored = stored
+        self._kept: list[ModelOffer] = []
+
+    def without_alias(self, name: str) -> str:
+        """Return what a short name of the person stands for, and any other name as it is."""
+        return self._settings.modelAliases.get(name, name)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Short names, and the models of the lists that were read last."""
+        return (*self._settings.modelAliases, *(each.name for each in self._kept))
+
+    async def kept(self) -> list[ModelOffer]:
+        """Return the models of the lists that this machine keeps, without asking anybody."""
+        self._kept = await asyncio.to_thread(self._read)
+        return self._kept
+
+    def _read(self) -> list[ModelOffer]:
+        return [
+            offer
+            for named in self._providers()
+            for offer in offers_of(named, named.kept_list(self._environ), self._environ)
+            if offer.traits.tools
+        ]
+
+    async def current(self) -> tuple[list[ModelOffer], list[str]]:
+        """Return the models after asking the providers whose lists are old, and a line for each that has none."""
+        failed = await asyncio.gather(*(self._refreshed(named) for named in self._providers()))
+        return await self.kept(), [why for why in failed if why]
+
+    async def check(self, name: str) -> list[str]:
+        """Return sentences about what a model cannot do. Raise CcbError if its provider does not list it."""
+        not_found = await check_models([name], self._environ, self._settings, self._stored)
+        return [*said_at_start(name, self._environ, self._settings), *not_found]
+
+    def known(self, name: str) -> dict[str, Any]:
+        """Return what the worker is told of a model: see `LEARN_MODELS`."""
+        made = model_options(name, [], self._environ, self._settings, self._table)
+        return {"models": made.facts, "thinking": made.thinking}
+
+    def _providers(self) -> list[NamedProvider]:
+        return granted_providers(self._environ, self._settings, self._models)
+
+    async def _refreshed(self, named: NamedProvider) -> str:
+        try:
+            await current_list(named, self._environ, self._settings, self._stored)
+        except (ProviderError, CcbError) as error:
+            said = error.what if isinstance(error, CcbError) else str(error)
+            return f"{named.name}: no list of models: {said}"
+        return ""
+
+
+@dataclass(frozen=True)
+class ModelOffer:
+    """One model. `name` is what `--model` takes. `window` is in tokens, 0 if it is not known; prices are US dollars for
+    a million tokens, None if they are not known. `listed` is the day of the list, "" for a model of the settings."""
+
+    name: str
+    provider: str
+    title: str
+    traits: ModelTraits
+    window: int
+    input_price: float | None
+    output_price: float | None
+    listed: str
+
+    @property
+    def can(self) -> str:
+        """What it can do, in words."""
+        traits = self.traits
+        words = {"tools": traits.tools, "images": traits.images, "pdf": traits.documents, "thinking": traits.thinking}
+        return " ".join(word for word, has in words.items() if has)
+
+
+def default_provider() -> NamedProvider:
+    """Return the provider of models without a provider in front of their names: Anthropic, or a gateway."""
+    return NamedProvider(ANTHROPIC, KINDS[ANTHROPIC], "anthropic", ProviderSettings())
+
+
+def usable_providers(environ: Mapping[str, str], settings: Settings, models: Sequence[str] = ()) -> list[NamedProvider]:
+    """Return the providers that are set up here: Anthropic, those of the settings, those with a key in the environment,
+    and those that `models` name."""
+    keyed = [name for name, kind in KINDS.items() if any(environ.get(each, "").strip() for each in kind.key_variables)]
+    named_by = [each.partition("/")[0] for each in models if "/" in each]
+    found = {ANTHROPIC: default_provider()}
+    for name in (*settings.providers, *keyed, *named_by):
+        named = named_provider(name, environ, settings)
+        if named is not None:
+            found[name] = named
+    return list(found.values())
+
+
+def granted_providers(
+    environ: Mapping[str, str], settings: Settings, models: Sequence[str] = ()
+) -> list[NamedProvider]:
+    """Return the providers that a session may use which began with these models (see `session_provider`)."""
+    names = granted_names(settings, models)
+    meant = (*models, *settings.modelAliases.values(), settings.smallModel or "")
+    return [each for each in usable_providers(environ, settings, meant) if each.name in names]
+
+
+def offers_of(named: NamedProvider, listed: ModelList | None, environ: Mapping[str, str]) -> list[ModelOffer]:
+    """Return the models of a provider: those of its list, the newest first, and those of the settings."""
+    table = named.traits(environ)
+    models = sorted(listed.models, key=lambda each: each.id) if listed is not None else []
+    models.sort(key=lambda each: each.created, reverse=True)
+    of_list = {each.id for each in models}
+    date = listed.date if listed is not None else ""
+    own = [ListedModel(name) for name in named.own.models if name not in of_list]
+    front = "" if named.name == ANTHROPIC else f"{named.name}/"
+    return [_offer(named, each, front, table.of(each.id), date if each.id in of_list else "") for each in own + models]
+
+
+def _offer(named: NamedProvider, model: ListedModel, front: str, traits: ModelTraits, date: str) -> ModelOffer:
+    known = claude_facts(model.id)  # whoever serves it
+    priced = known.input_price > 0
+    return ModelOffer(
+        front + model.id,
+        named.name,
+        model.title,
+        traits,
+        traits.window or (known.context_window if priced else 0),
+        known.input_price if traits.input_price is None and priced else traits.input_price,
+        known.output_price if traits.input_price is None and priced else traits.output_price,
+        date,
+    )
+
+
+def price_text(price: float | None) -> str:
+    """Return a price for a million tokens, "-" if it is not known."""
+    return "-" if price is None else f"{price:.2f}" if price >= 0.1 or price == 0 else f"{price:.3g}"
+
+
+def window_text(tokens: int) -> str:
+    """Return the size of a window in a few characters: 200k, 1.05M; "-" if it is not known."""
+    if not tokens:
+        return "-"
+    return f"{tokens / 1_000_000:.3g}M" if tokens >= 1_000_000 else f"{tokens / 1_000:.0f}k"

@@ -1,26 +1,68 @@
-"""A provider by the name in front of its models: what ccb knows of its kind, and what the person has set."""
+"""A provider by name."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, NoReturn
 
 from ccb.tunnel.errors import ConfigError, UsageError
-from ccb.tunnel.proxy.providers.anthropic import BASE_URL_VARIABLE
-from ccb.tunnel.proxy.providers.kinds import ANTHROPIC, KINDS, DialectName, ProviderKind
-from ccb.tunnel.proxy.providers.models.fetching import ListCall
-from ccb.tunnel.proxy.providers.models.listing import Facts
-from ccb.tunnel.proxy.providers.models.traits import TraitsTable
-from ccb.tunnel.proxy.providers.network.endpoint import Endpoint, endpoint_at
+from ccb.tunnel.providers.anthropic import BASE_URL_VARIABLE
+from ccb.tunnel.providers.http_client import Endpoint, endpoint_at
+from ccb.tunnel.providers.model_lists import Facts, ListCall
+from ccb.tunnel.providers.model_traits import TraitsTable
+from ccb.tunnel.providers.provider_kinds import ANTHROPIC, KINDS, DialectName, ProviderKind
 from ccb.tunnel.wire.dataclass import dataclass
 
-from ..config.provider_settings import ModelSettings, ProviderSettings
-from .cloud_places import cloud_base
-from .model_lists import ModelList, ModelLists
+from ..config.settings import ModelSettings, ProviderSettings
+from .model_list_cache import ModelList, ModelLists
 
 if TYPE_CHECKING:
     from ..config.settings import Settings
+
+
+_NAME = re.compile(r"[a-z0-9][a-z0-9.:-]{0,62}")
+_REGIONS = {"bedrock": ("AWS_REGION", "AWS_DEFAULT_REGION"), "vertex": ("CLOUD_ML_REGION",)}
+_PROJECTS = ("ANTHROPIC_VERTEX_PROJECT_ID", "GOOGLE_CLOUD_PROJECT")
+
+
+def region_of(kind: str, own: ProviderSettings, environ: Mapping[str, str]) -> str:
+    """Return the region of a cloud, "" if it is not set. Raise ConfigError for what cannot be one."""
+    return own.region or _first(_REGIONS.get(kind, ()), environ)
+
+
+def project_of(own: ProviderSettings, environ: Mapping[str, str]) -> str:
+    """Return the project of Vertex, "" for that of the credentials. Raise ConfigError for what cannot be one."""
+    return own.project or _first(_PROJECTS, environ)
+
+
+def cloud_base(kind: str, own: ProviderSettings, environ: Mapping[str, str]) -> str:
+    """Return the base URL of a cloud, "" for a provider that is none. Raise ConfigError if its place is not known."""
+    if kind == "bedrock":
+        region = region_of(kind, own, environ)
+        if not region:
+            raise ConfigError("the region of Bedrock is not known", do="Set AWS_REGION, or providers.bedrock.region.")
+        return f"https://bedrock-runtime.{region}.amazonaws.com"
+    if kind == "vertex":
+        from ccb.tunnel.providers.vertex import vertex_base
+
+        return vertex_base(region_of(kind, own, environ) or "global")
+    if kind == "foundry" and (resource := _first(("ANTHROPIC_FOUNDRY_RESOURCE",), environ)):
+        return f"https://{resource}.services.ai.azure.com/anthropic"
+    return ""
+
+
+def _first(names: tuple[str, ...], environ: Mapping[str, str]) -> str:
+    """Return the first of these variables that is set. It becomes a part of a host's name, so it must look like one."""
+    for name in names:
+        value = environ.get(name, "").strip()
+        if value and not _NAME.fullmatch(value):
+            raise ConfigError(f"{name} is no name of a region, a project or a resource", do=f"Correct {name}.")
+        if value:
+            return value
+    return ""
+
 
 _RUNTIME = "bedrock-runtime"
 """The start of the host that answers model calls. The host beside it has the lists."""

@@ -1,4 +1,4 @@
-"""Makes the providers of a session: Anthropic's, and any other that a model names (`--model NAME/MODEL`)."""
+"""Those of a session."""
 
 from __future__ import annotations
 
@@ -6,25 +6,54 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from ccb.tunnel.errors import CredentialError
-from ccb.tunnel.proxy.guards.refusal import Refusal
-from ccb.tunnel.proxy.providers.anthropic import AnthropicProvider, anthropic_client
-from ccb.tunnel.proxy.providers.credential import Credential, CredentialSource, FixedCredential, OneHeaderCredential
-from ccb.tunnel.proxy.providers.kinds import ANTHROPIC, KINDS
-from ccb.tunnel.proxy.providers.models.fetching import KeySigner, ModelSource
-from ccb.tunnel.proxy.providers.models.traits import TraitsTable
-from ccb.tunnel.proxy.providers.network.http_client import ProviderClient
-from ccb.tunnel.proxy.providers.provider import Provider
-from ccb.tunnel.proxy.providers.routing import ModelRouter
-from ccb.tunnel.wire.models import ModelTable
+from ccb.tunnel.providers.anthropic import AnthropicProvider, anthropic_client
+from ccb.tunnel.providers.api_errors import Refusal
+from ccb.tunnel.providers.bedrock import BEARER_VARIABLE, Bedrock
+from ccb.tunnel.providers.cloud_provider import Cloud, CloudProvider
+from ccb.tunnel.providers.credential import Credential, CredentialSource, FixedCredential, OneHeaderCredential
+from ccb.tunnel.providers.http_client import ProviderClient
+from ccb.tunnel.providers.model_lists import KeySigner, ModelSource, Signer
+from ccb.tunnel.providers.model_router import ModelRouter
+from ccb.tunnel.providers.model_traits import TraitsTable
+from ccb.tunnel.providers.provider import Provider
+from ccb.tunnel.providers.provider_kinds import ANTHROPIC, KINDS
+from ccb.tunnel.providers.vertex import Vertex
+from ccb.tunnel.wire.model_facts import ModelTable
 
-from ..credentials.helper import HelperCredential
-from ..credentials.key_text import checked
-from ..credentials.sources import credential_source
-from ..credentials.stored import StoredCredentials
-from .named_provider import NamedProvider, granted_names, named_provider
+from ..credentials.credential_helper import HelperCredential, checked
+from ..credentials.credential_sources import StoredCredentials, credential_source
+from .named_provider import NamedProvider, granted_names, named_provider, project_of, region_of
 
 if TYPE_CHECKING:
     from ..config.settings import Settings
+
+
+def cloud_provider(named: NamedProvider, client: ProviderClient, environ: Mapping[str, str]) -> CloudProvider:
+    """Return the provider of a cloud. Raise ConfigError, CredentialError."""
+    return CloudProvider(_cloud(named, environ), client, named.name)
+
+
+def cloud_signer(named: NamedProvider, environ: Mapping[str, str]) -> Signer:
+    """Return what proves to a cloud who asks for its list. Raise ConfigError, CredentialError."""
+    return _CloudSigner(_cloud(named, environ))
+
+
+class _CloudSigner:
+    def __init__(self, cloud: Cloud) -> None:
+        self._cloud = cloud
+
+    async def headers(self, url: str) -> Mapping[str, str]:
+        await self._cloud.credential_name()  # the project may come with it
+        return await self._cloud.signed(url, {}, b"", "GET")
+
+
+def _cloud(named: NamedProvider, environ: Mapping[str, str]) -> Cloud:
+    own, region = named.own, region_of(named.kind.name, named.own, environ)
+    if named.dialect == "bedrock":
+        variable = own.keyVariable or BEARER_VARIABLE
+        key = environ.get(variable, "").strip()
+        return Bedrock(region, own.profile or "", checked(key, variable) if key else None)
+    return Vertex(region or "global", project_of(own, environ))
 
 
 def session_provider(
@@ -86,24 +115,22 @@ def provider_of(
     environ = settings.network.over(environ)
     client = ProviderClient(named.endpoint(environ), environ)
     if named.dialect in ("bedrock", "vertex"):
-        from .clouds import cloud_provider  # what signs is loaded only where it is used
-
         return cloud_provider(named, client, environ)
     credential = credential_of(named, client.endpoint.host, environ, settings, stored)
     if named.dialect == "anthropic":
-        from ccb.tunnel.proxy.providers.renamed import RenamedProvider
+        from ccb.tunnel.providers.anthropic import RenamedProvider
 
         return RenamedProvider(_in_one_header(credential, named), client, named.name)
-    from ccb.tunnel.proxy.providers.dialect.dialect import Dialect
-    from ccb.tunnel.proxy.providers.translated import TranslatedProvider
+    from ccb.tunnel.providers.dialect import Dialect
+    from ccb.tunnel.providers.translating_provider import TranslatedProvider
 
     dialect: Dialect
     if named.dialect == "responses":
-        from ccb.tunnel.proxy.providers.responses.request import ResponsesCounter, ResponsesDialect
+        from ccb.tunnel.providers.openai_responses import ResponsesCounter, ResponsesDialect
 
         dialect, counter = ResponsesDialect(), ResponsesCounter() if kind.counts else None
     else:
-        from ccb.tunnel.proxy.providers.chat.request import ChatDialect
+        from ccb.tunnel.providers.openai_chat import ChatDialect
 
         dialect, counter = ChatDialect(kind.rules), None
     return TranslatedProvider(
@@ -127,8 +154,6 @@ def model_source(
     environ = settings.network.over(environ)
     client = ProviderClient(named.list_endpoint(environ), environ)
     if named.dialect in ("bedrock", "vertex"):
-        from .clouds import cloud_signer
-
         return ModelSource(client, cloud_signer(named, environ), call)
     credential = credential_of(named, named.endpoint(environ).host, environ, settings, stored)
     if named.dialect == "anthropic":

@@ -1,29 +1,126 @@
-"""Read the frames that the host sends over the connections of a session, and route each to the part that handles it."""
+"""Frames routed; queue to the reader."""
 
 from __future__ import annotations
 
+import asyncio
 import logging
+from collections import deque
+from collections.abc import AsyncIterator
 
-from ccb.tunnel.errors import ConnectionLost, ProtocolError
-from ccb.tunnel.link.greeting import Greeting
-from ccb.tunnel.link.link import Link
+from ccb.tunnel.errors import CcbError, ConnectionLost, ProtocolError
+from ccb.tunnel.link.link import Greeting, Link
 from ccb.tunnel.plain_text import HostText
-from ccb.tunnel.wire import Applied, Attached, Bye, Event, Fenced, Past, Progress, Snapshot
 from ccb.tunnel.wire.dataclass import dataclass
-from ccb.tunnel.wire.kinds.lookups import NamesFound
+from ccb.tunnel.wire.frames import Applied, Attached, Bye, Event, Fenced, NamesFound, Past, Progress, Snapshot
+from ccb.tunnel.wire.journal_records import InputRecord, MessageRecord
 from ccb.tunnel.wire.messages import ControlResponseLine, parse_message
-from ccb.tunnel.wire.records import InputRecord, MessageRecord
-from ccb.tunnel.wire.structure import MAX_DEPTH, is_too_deep
+from ccb.tunnel.wire.ndjson import MAX_DEPTH, is_too_deep
 
-from .answers.answering import REFUSES, RequestResponder
-from .client import LaptopNotice, Received, Skipped, parse_snapshot, shown_name
-from .connection import AttachOptions
-from .event_feed import EventFeed
+from .answering import REFUSES, RequestResponder
+from .dialing import AttachOptions, RetrySchedule
 from .newest import Newest
-from .outbox import Outbox
-from .requests import Requests
-from .retry_schedule import RetrySchedule
-from .state import Change, LinkState
+from .outbox import Outbox, Requests
+from .session_client import (
+    Change,
+    Item,
+    LaptopNotice,
+    LinkChange,
+    LinkState,
+    Received,
+    Role,
+    Skipped,
+    Standing,
+    after,
+    parse_snapshot,
+    shown_name,
+    target,
+)
+
+MAX_QUEUED = 256
+"""Items that may wait for the reader. While the queue is full, the link is not read, so the host waits."""
+
+MAX_QUEUED_BYTES = 16 * 1024 * 1024
+"""Bytes of memory of the items that wait. A single larger item is accepted when nothing else waits."""
+
+
+class EventFeed:
+    """The state of a session and the bounded queue to its one reader. `failure` is why the session was given up."""
+
+    def __init__(self, role: Role) -> None:
+        self.standing = Standing(LinkState.CONNECTING, role)
+        self.failure: CcbError | None = None
+        self._queue: deque[tuple[Item, int]] = deque()
+        self._bytes = 0
+        self._news = asyncio.Event()
+        self._room = asyncio.Event()
+        self._ended = asyncio.Event()
+
+    def shift(self, change: Change) -> bool:
+        """Change the state without telling the reader. Return whether the connection is now in the state that the
+        change leads to."""
+        self.standing = after(self.standing, change)
+        return self.standing.link is target(change)
+
+    async def change(self, change: Change, reason: str = "", attempt: int = 0, retry_at: float | None = None) -> None:
+        """Change the state. Tell the reader only if the change was possible in the present state."""
+        if self.shift(change):
+            await self.put(LinkChange(self.standing.link, reason, attempt, retry_at))
+
+    async def put(self, item: Item, memory: int = 0) -> None:
+        """Add an item that takes `memory` bytes; waits while the queue is full. One task at a time may put items."""
+        while self._queue and (len(self._queue) >= MAX_QUEUED or self._bytes + memory > MAX_QUEUED_BYTES):
+            self._room.clear()
+            await self._room.wait()
+        self._append(item, memory)
+
+    def add(self, item: Item) -> None:
+        """Add an item of this laptop at once. The host cannot cause more of them than it has requests running."""
+        self._append(item, 0)
+
+    def _append(self, item: Item, memory: int) -> None:
+        self._queue.append((item, memory))
+        self._bytes += memory
+        self._news.set()
+
+    def end(self, change: Change, failure: CcbError | None = None) -> None:
+        """End the feed. The reader still gets the items that wait; then `failure`, if given, is raised to it."""
+        self.failure = self.failure or failure
+        self.shift(change)
+        self._ended.set()
+        self._news.set()
+
+    @property
+    def ended(self) -> bool:
+        return self._ended.is_set()
+
+    async def wait_ended(self) -> None:
+        """Wait until the session has ended, for whatever reason."""
+        await self._ended.wait()
+
+    async def skip(self) -> None:
+        """Wait for the next item and drop it."""
+        while not self._queue:
+            self._news.clear()
+            await self._news.wait()
+        self._take()
+
+    async def items(self) -> AsyncIterator[Item]:
+        """Yield every waiting item, then every new one. At the end, raise the failure of the feed."""
+        while self._queue or not self._ended.is_set():
+            if self._queue:
+                yield self._take()
+                continue
+            self._news.clear()
+            await self._news.wait()
+        if self.failure is not None:
+            raise self.failure
+
+    def _take(self) -> Item:
+        item, memory = self._queue.popleft()
+        self._bytes -= memory
+        self._room.set()
+        return item
+
 
 log = logging.getLogger(__name__)
 

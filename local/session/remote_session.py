@@ -1,4 +1,4 @@
-"""One attached session that survives lost connections. The REPL and headless runs use it.
+"""One session over many connections.
 
 A task of its own keeps it connected (`supervisor`) and reads what the host sends (`link_reader`). Events go into one
 bounded queue (`event_feed`), so a slow reader of `events` slows the host down. Inputs wait in the outbox until the host
@@ -11,49 +11,115 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import replace
 from typing import Self
 
 from ccb.tunnel.errors import ConnectionLost, UsageError
-from ccb.tunnel.link.greeting import Greeting
-from ccb.tunnel.wire import Detach, Fetch
-from ccb.tunnel.wire.kinds.lookups import NAMES, FindNames
-from ccb.tunnel.wire.messages import ControlCancelLine, ControlRequestLine, PublicLine, parse_message
-from ccb.tunnel.wire.requests import (
+from ccb.tunnel.link.link import Greeting
+from ccb.tunnel.wire.control_protocol import (
     CLIENT_DEADLINE_S,
     INTERRUPT,
     A,
+    Answer,
     Failure,
     P,
     Request,
     RequestFailed,
     RequestKind,
     Success,
+    answer_in,
+    new_uuid,
     public_answer,
+    public_withdrawal,
+)
+from ccb.tunnel.wire.dataclass import dataclass
+from ccb.tunnel.wire.frames import NAMES, Detach, Fetch, FindNames
+from ccb.tunnel.wire.messages import (
+    ControlCancelLine,
+    ControlRequestLine,
+    ControlResponseLine,
+    PublicLine,
+    parse_message,
 )
 
-from .answers.answering import RequestResponder
-from .answers.own_questions import OwnQuestions
-from .client import (
+from .answering import RequestResponder
+from .dialing import AttachOptions, Connection, Dial, RetrySchedule
+from .link_reader import ClientParts, EventFeed, LinkReader
+from .outbox import Outbox, Requests, input_id_of, new_id
+from .session_client import (
     AS_PROMPT,
+    Change,
     FoundNames,
     Item,
     Json,
     LaptopNotice,
+    LinkState,
     Received,
+    Role,
     SendAs,
     Skipped,
     Witness,
     parse_names,
     parse_snapshot,
 )
-from .connection import AttachOptions, Connection, Dial
-from .event_feed import EventFeed
-from .link_reader import ClientParts, LinkReader
-from .outbox import Outbox, input_id_of, new_id
-from .requests import Requests
-from .retry_schedule import RetrySchedule
-from .state import Change, LinkState, Role
 from .supervisor import Supervisor
+
+_PREFIX = "laptop-"
+
+
+def is_own(request_id: str) -> bool:
+    """Return whether a request that the reader has got is a question of this laptop."""
+    return request_id.startswith(_PREFIX)
+
+
+@dataclass(frozen=True)
+class _OpenQuestion:
+    body: Json
+    answer: asyncio.Future[Answer]
+
+
+class OwnQuestions:
+    """The open questions of this laptop. The reader gets them like requests of the worker, as progress, and answers
+    them in the same way. The number of open questions is that of the services that ask them, which is limited."""
+
+    def __init__(self, feed: EventFeed) -> None:
+        self._feed = feed
+        self._open: dict[str, _OpenQuestion] = {}
+
+    async def ask(self, request: Request[P, A]) -> A:
+        """Return the reader's answer. If this is cancelled, the question is withdrawn."""
+        request = replace(request, id=f"{_PREFIX}{new_uuid()}")
+        answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        self._open[request.id] = _OpenQuestion(request.public(), answer)
+        self._feed.add(Received("progress", request.public(), 0))
+        try:
+            return request.kind.read_answer(await answer)
+        finally:
+            if self._open.pop(request.id, None) is not None:
+                self._feed.add(Received("progress", public_withdrawal(request.id), 0))
+
+    def take(self, line: PublicLine) -> bool:
+        """Take an answer to one of these questions. Return False for anything else."""
+        if not isinstance(line, ControlResponseLine) or line.request_id not in self._open:
+            return False
+        asked = self._open.pop(line.request_id)
+        if not asked.answer.done():
+            asked.answer.set_result(answer_in(line))
+        return True
+
+    def is_open(self, line: PublicLine) -> bool:
+        """Return whether a line is one of these questions."""
+        return isinstance(line, ControlRequestLine) and line.request_id in self._open
+
+    def is_forged(self, line: PublicLine) -> bool:
+        """Return whether a request has an id of this laptop and is not one of its open questions."""
+        return isinstance(line, ControlRequestLine) and is_own(line.request_id) and not self.is_open(line)
+
+    @property
+    def bodies(self) -> list[Json]:
+        """The open questions in public form."""
+        return [each.body for each in self._open.values()]
+
 
 log = logging.getLogger(__name__)
 

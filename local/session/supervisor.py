@@ -18,14 +18,11 @@ from ccb.tunnel.errors import (
     SessionStopped,
     UsageError,
 )
-from ccb.tunnel.link.greeting import Greeting
-from ccb.tunnel.link.link import Link
+from ccb.tunnel.link.link import Greeting, Link
 
-from .client import Received, Skipped
-from .connection import FIRST_TRIES, Connection, Dial, KnownSession
+from .dialing import FIRST_TRIES, Connection, Dial, KnownSession, Nudge
 from .link_reader import ClientParts, LinkReader
-from .retry_schedule import Nudge
-from .state import Change
+from .session_client import Change, Received, Skipped
 
 log = logging.getLogger(__name__)
 

@@ -1,4 +1,4 @@
-"""Handle signals as events.
+"""Signals as events.
 
 In a headless run the first signal asks for an orderly end and the second ends the run at once. All other commands end
 at the first signal.
@@ -6,15 +6,39 @@ at the first signal.
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import contextlib
 import signal
-from collections.abc import Coroutine
+import sys
+from collections.abc import Callable, Coroutine
 from types import FrameType
-from typing import Any, Self, TypeVar
+from typing import Any, NoReturn, Self, TypeVar
 
-from ..command_line.exit_codes import ExitCode
-from .guarded_streams import say
+from ccb.tunnel.errors import CcbError, UsageError
+
+from ..command_line.exit_codes import ExitCode, code_of, error_lines
+from .console import _drop_stdout, say
+
+
+class CommandParser(argparse.ArgumentParser):
+    """Reads the arguments of one command. It raises UsageError where argparse would end the program."""
+
+    def error(self, message: str) -> NoReturn:
+        command = self.prog.removeprefix("ccb ")
+        raise UsageError(f"ccb {command}: {message}", do=f"See `ccb {command} --help`.")
+
+
+def exit_code(run: Callable[[], int]) -> int:
+    """Run a command and return its exit code. Write what went wrong to stderr."""
+    try:
+        return run()
+    except CcbError as error:
+        say(*error_lines(error))
+        return code_of(error)
+    except SystemExit as end:  # argparse after --help
+        return int(end.code or 0)
+
 
 T = TypeVar("T")
 
@@ -95,3 +119,15 @@ async def ended_by_signals(work: Coroutine[Any, Any, T]) -> T | ExitCode:
     finally:
         for number, before in before_all.items():
             signal.signal(number, before)
+
+
+def run_command(work: Coroutine[Any, Any, ExitCode]) -> ExitCode:
+    """Run a command that prints lines in a loop of its own; return its exit code.
+
+    When nobody reads stdout any more (`| head`), the command ends with HANGUP.
+    """
+    try:
+        return asyncio.run(ended_by_signals(work))
+    except BrokenPipeError:
+        _drop_stdout(sys.stdout.fileno())
+        return ExitCode.HANGUP

@@ -1,4 +1,4 @@
-"""The REPL as a Textual application. It shows itself before the session is there, which `attached` then shows.
+"""The application.
 
 Nothing that only a session needs is imported here: the first frame would wait for it.
 """
@@ -9,11 +9,11 @@ import asyncio
 import logging
 import os
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from textual import events, work
-from textual.app import App, ComposeResult
-from textual.binding import BindingType
+from textual.app import App, ComposeResult, SuspendNotSupported
+from textual.binding import Binding, BindingType
 from textual.driver import Driver
 from textual.geometry import Offset, Size
 from textual.screen import Screen
@@ -22,28 +22,121 @@ from textual.widgets import Input, TextArea
 from ccb.tunnel.plain_text import neutralise
 
 from ..command_line.exit_codes import ExitCode
-from ..config.screen_settings import DEFAULT_SCREEN, ScreenSettings
+from ..config.settings_loading import DEFAULT_SCREEN, ScreenSettings
+from ..terminal.editor import NoEditor, edited
+from ..terminal.keymap import DEFAULT_KEYS, Keymap
 from .appearance import Appearance
-from .attached.commands import parse_command, refusal
-from .attached.leaving import Leaving
 from .attention import Attention
-from .keys.bindings import REPL_BINDINGS, changed_bindings
-from .keys.lone_chord import LoneChord
-from .keys.session_keys import SessionKeys
+from .composer.composer import Composer
+from .keys import LoneChord
 from .login_handover import LoginHandover
 from .opening import Opening
-from .painting.key_priority import KeyPriority
-from .painting.screen import ReplScreen
-from .sessions.switching import Switching
+from .rendering.themes import terminal_colours, wants_no_colour
+from .repl_shell import Leaving
+from .session_switching import Switching
+from .slash_commands import parse_command, refusal
 from .terminal_driver import TerminalDriver
-from .theme.themes import terminal_colours, wants_no_colour
-from .widgets.composer import Composer
+from .widgets.painting import KeyPriority, ReplScreen
 
 if TYPE_CHECKING:
-    from ..session.client import SessionClient
-    from .attached.shell import LaptopSide
-    from .attached.view import SessionView
-    from .widgets.info import ReplInfo
+    from ..session.session_client import SessionClient
+    from .repl_shell import LaptopSide
+    from .session_view import SessionView
+    from .widgets.session_info import ReplInfo
+
+
+def _binding(key_id: str, action: str) -> Binding:
+    return Binding(",".join(DEFAULT_KEYS[key_id]), action, show=False, priority=key_id != "interrupt", id=key_id)
+
+
+REPL_BINDINGS: list[BindingType] = [
+    _binding("retry", "retry"),
+    _binding("take-back", "take_back"),
+    _binding("interrupt", "interrupt"),  # not before the widget that has the focus: Esc also leaves that
+    _binding("ladder", "ladder"),
+    _binding("quit", "quit"),
+    _binding("suspend", "suspend_process"),
+    _binding("leave", "leave"),
+    _binding("mode", "next_mode"),
+    _binding("approval", "to_approval"),
+    _binding("approval-tab", "toggle_approval"),
+    _binding("background", "background"),
+    _binding("queue", "queue"),
+    _binding("open", "open_fetched"),
+    _binding("details", "details"),
+    _binding("todos", "todos"),
+    _binding("page-up", "page(-1)"),
+    _binding("page-down", "page(1)"),
+    _binding("help", "help"),
+]
+
+
+def changed_bindings(keymap: Keymap) -> dict[str, str]:
+    """Return the ids whose keys the person has chosen, with the keys, for Textual."""
+    return {each: ",".join(keys) for each, keys in keymap.keys.items() if keys != DEFAULT_KEYS[each]}
+
+
+class SessionKeys:
+    """A part of the application: `attached` is the session, `chord` holds back chords of Alt."""
+
+    attached: SessionView | None
+    chord: LoneChord
+
+    def action_take_back(self) -> None:
+        """Alt+T: drive the session."""
+        if self.attached is not None:
+            self.chord.pressed(self.attached.take_back)
+
+    def action_interrupt(self) -> None:
+        """Esc: end the running turn."""
+        if self.attached is not None:
+            self.attached.stop_keys.interrupt()
+
+    def action_background(self) -> None:
+        """Ctrl+B: let the running command go on in the background."""
+        if self.attached is not None:
+            self.attached.move_to_background()
+
+    def action_queue(self) -> None:
+        """Alt+Q: show the prompts that wait for the agent."""
+        if self.attached is not None:
+            self.chord.pressed(self.attached.show_queue)
+
+    def action_open_fetched(self) -> None:
+        """Alt+O: open the file that was fetched and waits."""
+        if self.attached is not None:
+            self.chord.pressed(self.attached.steering.files.open_now)
+
+    def action_next_mode(self) -> None:
+        """Shift+Tab: the next permission mode."""
+        if self.attached is not None:
+            self.attached.next_mode()
+
+    def action_to_approval(self) -> None:
+        """Alt+A: move the focus to the approval card."""
+        if self.attached is not None:
+            self.attached.approvals.focus_card()
+
+    def action_details(self) -> None:
+        """Ctrl+O: show all of tool output and thinking, or the summary; twice: the whole conversation."""
+        if self.attached is not None:
+            self.attached.details()
+
+    def action_todos(self) -> None:
+        """Ctrl+T: show all todos of the agent, or only the one in progress."""
+        if self.attached is not None:
+            self.attached.show_todos()
+
+    def action_page(self, direction: int) -> None:
+        """PgUp and PgDn: scroll the approval card if it has the focus and is longer than shown, else the transcript."""
+        if self.attached is not None:
+            self.attached.page(direction)
+
+    def action_help(self) -> None:
+        """F1: show the keys and commands."""
+        if self.attached is not None:
+            self.attached.help()
+
 
 log = logging.getLogger(__name__)
 
@@ -181,8 +274,8 @@ class Repl(SessionKeys, App[int]):
         laptop: LaptopSide | None = None,
     ) -> None:
         """Show a session with what the person should know about it, and send it what was typed before it was there."""
-        from .attached.view import SessionView
-        from .render.pictures import PictureShelf, can_decode
+        from .rendering.pictures import PictureShelf, can_decode
+        from .session_view import SessionView
 
         self.login_handover.come_back()
         shelf = PictureShelf(self.run_worker) if self._draws_images and can_decode() else None
@@ -279,7 +372,6 @@ class Repl(SessionKeys, App[int]):
     @work(exclusive=True, group="editor")
     async def on_composer_editor_wanted(self) -> None:
         """Ctrl+G: write the prompt in the person's editor. The session goes on meanwhile."""
-        from .external_editor import write_in_editor
 
         problem = await write_in_editor(self, self.composer, self.appearance.environ)
         if problem:
@@ -375,3 +467,14 @@ class Repl(SessionKeys, App[int]):
             return
         if self.attached is not None:
             self.attached.approvals.toggle_focus()
+
+
+async def write_in_editor(app: App[Any], composer: Composer, environ: Mapping[str, str]) -> str:
+    """Let the person write the prompt in their editor. Return what went wrong, "" if it is in the composer again."""
+    try:
+        with app.batch_update(), app.suspend():
+            text = await edited(composer.whole_text, environ)
+    except (NoEditor, SuspendNotSupported) as error:
+        return str(error) or "this terminal cannot be lent to an editor"
+    composer.rewritten(text)
+    return ""

@@ -11,10 +11,9 @@ from typing import Any
 from textual.app import App
 
 from ..terminal.terminal_answers import NO_ANSWER
-from .render.untrusted.text_only import TextOnly
+from .rendering.themes import ALL_THEMES, THEME_NAMES, TerminalColours, ThemeRefused, ThemeStore
+from .rendering.untrusted_text import TextOnly
 from .terminal_driver import TerminalDriver
-from .theme.theme_store import ThemeRefused, ThemeStore
-from .theme.themes import ALL_THEMES, THEME_NAMES, TerminalColours
 
 log = logging.getLogger(__name__)
 

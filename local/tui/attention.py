@@ -1,5 +1,4 @@
-"""Calls the person who looks elsewhere: the window's title says what the session does, the bell rings, and terminals
-that can show a notification show one."""
+"""Title, bell, notifications."""
 
 from __future__ import annotations
 
@@ -10,8 +9,6 @@ from typing import Protocol
 from textual.driver import Driver
 
 from ccb.tunnel.plain_text import one_line
-
-from .window_title import WindowTitle
 
 _OSC_9 = ("iTerm.app", "WezTerm", "ghostty")
 """Values of TERM_PROGRAM of terminals that show a notification for OSC 9."""
@@ -96,3 +93,25 @@ class Attention:
         if how is Notify.OSC_9:
             return f"\x1b]9;ccb {self._place}: {text}\x07"
         return f"\x1b]777;notify;ccb {self._place.replace(';', ',')};{text}\x07" if how is Notify.OSC_777 else ""
+
+
+_SAVE, _RESTORE = "\x1b[22;2t", "\x1b]2;\x07\x1b[23;2t"  # xterm's stack of titles
+
+
+class WindowTitle:
+    """Names the window, and gives it its old name back."""
+
+    def __init__(self) -> None:
+        self._driver: Driver | None = None
+
+    def name(self, title: str, driver: Driver | None) -> None:
+        """Name the window. Do nothing without a terminal."""
+        if driver is None:
+            return
+        driver.write(f"{'' if self._driver is not None else _SAVE}\x1b]2;{one_line(title)}\x07")
+        self._driver = driver
+
+    def restore(self) -> None:
+        """Give the window its old name back, if it got another one."""
+        if self._driver is not None:
+            self._driver.write(_RESTORE)

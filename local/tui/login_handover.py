@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 from textual.app import App
 
-from ..terminal.guarded_streams import guarded_streams, say
+from ..terminal.console import guarded_streams, say
 
 if TYPE_CHECKING:
-    from ..login.prompts import TerminalPrompts
+    from ..terminal.terminal_prompts import TerminalPrompts
 
 
 _STDIN = 0

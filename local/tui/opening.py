@@ -10,7 +10,7 @@ from textual.widgets import Static
 from ccb.tunnel.plain_text import neutralise, one_line
 
 from ..terminal.keymap import Keymap
-from .theme.palette import palette_of
+from .rendering.themes import palette_of
 
 _LONG_S = 3.0
 """Seconds of connecting after which the screen says how long it takes."""

@@ -26,7 +26,7 @@ from ..command_line.exit_codes import ExitCode
 from ..terminal.input_machine import ESCAPE_S, InputMachine
 from ..terminal.terminal_answers import BACKGROUND_ASKED, TerminalAnswer, is_light
 from .key_decoding import KeyDecoder
-from .painting.key_priority import KeyPriority
+from .widgets.painting import KeyPriority
 
 _INPUT_S = 0.1
 _INPUT_BYTES = 4096

@@ -7,24 +7,23 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from ccb.tunnel.wire.records import ModelRecord
-from ccb.tunnel.wire.requests import CAN_USE_TOOL
+from ccb.tunnel.wire.control_protocol import CAN_USE_TOOL
+from ccb.tunnel.wire.journal_records import ModelRecord
 
-from ..commands.registry import CommandRegistry
-from ..context.reminders import Reminders
-from ..hooks.runner import HookRunner
-from ..model.models import SMALL, resolve_model, small_model
-from ..tools.contract import Tool, ToolDeclaration
-from ..tools.deferred.announcement import DeferredNames
+from ..context.reminders import DeferredNames, Reminders
+from ..hooks.hook_runner import HookRunner
+from ..model.model_request import SMALL, resolve_model, small_model
+from ..slash_commands.command_registry import CommandRegistry
 from ..tools.todo import TodoReminder
-from .deps import AgentConfig, AgentDeps, Prompt
-from .history.conversation import Conversation
-from .state import AgentState
+from ..tools.tool_contract import Tool, ToolDeclaration
+from .agent_config import AgentConfig, AgentDeps
+from .conversation import Conversation
+from .token_usage import Ledger
 from .turn import Turn
-from .usage import Ledger
+from .turn_state import AgentState, Prompt
 
 if TYPE_CHECKING:
-    from .compaction.report import ContextReport
+    from .context_report import ContextReport
 
 Json = dict[str, Any]
 
@@ -116,9 +115,11 @@ class Agent:
     async def context_report(self) -> ContextReport:
         """Return what fills the model's window. The provider counts it, if it can; before the first turn it is an
         estimate of what that turn will send."""
-        from .compaction.exact import count_tokens  # few sessions ask
-        from .compaction.report import context_report
-        from .prompts.request_start import new_prefix
+        from .context_report import (
+            context_report,
+            count_tokens,  # few sessions ask
+        )
+        from .model_calls import new_prefix
 
         config, prefix = self._config, self._state.prefix
         if prefix is None:
@@ -131,13 +132,13 @@ class Agent:
     async def side_answer(self, question: str) -> str | None:
         """Answer a question about the conversation, which stays as it is. None before the first turn. Raise
         ModelError."""
-        from .prompts.aside import side_answer  # few sessions ask
+        from .model_calls import side_answer  # few sessions ask
 
         return await side_answer(self._deps, self._state, question)
 
     async def judge(self, system: str, text: str, model: str) -> str:
         """Return what a model says to a text alone. Raise ModelError."""
-        from .prompts.aside import judged
+        from .model_calls import judged
 
         names = self._config.names
         small = small_model(self._state.model, self._config.small_model, names)

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from ccb.tunnel.wire.requests import ToolPermission
+from ccb.tunnel.wire.control_protocol import ToolPermission
 
-from ..commands.registry import SlashCommand
 from ..context.instructions import InstructionFile
-from ..hooks.outcome import NOTHING, HookOutcome
-from ..hooks.runner import HookRunner
-from ..hooks.table import (
+from ..hooks.hook_outcome import NOTHING, HookOutcome
+from ..hooks.hook_runner import HookRunner
+from ..hooks.hook_table import (
     DIRECTORY_ADDED,
     INSTRUCTIONS_LOADED,
     NOTIFICATION,
@@ -29,13 +28,14 @@ from ..hooks.table import (
     TASK_CREATED,
     USER_PROMPT_EXPANSION,
 )
-from ..model.errors import ModelError
-from ..permissions.decision import Decision
-from ..tasks.registry import Task, TaskKind
-from ..tools.contract import ToolResult
-from .deps import AgentConfig, AgentDeps
-from .recorder import Recorder
-from .state import Ending, LoopState
+from ..model.retry import ModelError
+from ..permissions.rules import Decision
+from ..slash_commands.command_registry import SlashCommand
+from ..tools.tasks import Task, TaskKind
+from ..tools.tool_contract import ToolResult
+from .agent_config import AgentConfig, AgentDeps
+from .agent_log import Recorder
+from .turn_state import Ending, LoopState
 
 Json = dict[str, Any]
 

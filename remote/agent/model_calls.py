@@ -1,29 +1,136 @@
-"""The model calls of one turn: their settings, the model that takes over for a while, and how a call ends the turn."""
+"""Calls of a turn, their answers, side questions."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import logging
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from typing import Any
+from typing import Any, Callable
 
-from ccb.tunnel.wire.records import ModelEndRecord, ModelRecord
+from ccb.tunnel.wire.control_protocol import new_uuid
+from ccb.tunnel.wire.journal_records import ModelEndRecord, ModelRecord, WithdrawnRecord
+from ccb.tunnel.wire.tool_traits import own_name
 
-from ..model import request
-from ..model.attempt import CallSettings, MessageEnd
-from ..model.call import ModelCall
-from ..model.errors import LAPTOP_BUDGET, ModelError
-from ..model.models import betas_of, max_tokens, resolve_model
-from ..model.reasoning import thinks
-from ..model.retry import MAX_OVERLOADS, RetryPolicy
-from ..ports import NotKept
-from . import messages
-from .answer import AnswerListener
-from .prompts.request_start import new_prefix
-from .state import Ending, LoopState, Terminal
-from .stop import StopSignal
-from .tool_calls.call import PipelineContext
+from ..context.instructions import NestedInstructions
+from ..context.system_prompt import style_text
+from ..model import model_request
+from ..model.answer_stream import BlockDone, MessageHead
+from ..model.model_call import CallSettings, Clock, MessageEnd, ModelCall, ReplyListener, Retrying
+from ..model.model_request import RequestPrefix, betas_of, max_tokens, resolve_model, thinks
+from ..model.retry import LAPTOP_BUDGET, MAX_OVERLOADS, ModelError, RetryPolicy
+from ..session_store.journal import NotKept
+from ..tools.tool_contract import Tool
+from . import agent_messages
+from .agent_config import AgentConfig, AgentDeps
+from .agent_log import Recorder
+from .conversation import THINKING, HistoryMessage
+from .tool_call import PipelineContext, ToolCall
+from .turn_state import AgentState, Ending, LoopState, Prompt, StopSignal, Terminal
 
 Json = dict[str, Any]
+
+_log = logging.getLogger(__name__)
+
+_WORD = re.compile(r"[A-Za-z0-9_-]{1,128}")  # what the API accepts as the id and the name of a tool_use
+
+
+class AnswerListener:
+    """The CallListener of a turn. `partial_messages`: clients asked for the raw events of the stream."""
+
+    def __init__(
+        self,
+        recorder: Recorder,
+        clock: Clock,
+        tools: Mapping[str, Tool],
+        submit: Callable[[ToolCall], None],
+        *,
+        partial_messages: bool,
+    ) -> None:
+        self.texts: list[str] = []
+        """The text blocks of the answer, its continuations after a `max_tokens` stop included."""
+        self.submitted = 0
+        """The number of tool calls in the current answer."""
+        self._recorder = recorder
+        self._clock = clock
+        self._tools = tools
+        self._submit = submit
+        self._partial_messages = partial_messages
+        self._asked = ""  # the model
+        self._asked_at = clock.now()
+        self.first_ms: int | None = None
+        """The milliseconds from the first model call of the turn to the beginning of its answer, None before."""
+
+    def begin(self, model: str, *, continues: bool) -> None:
+        """Prepare for a call of `model`. With `continues`, its answer goes on where the last one was cut."""
+        self.submitted = 0
+        self._asked = model
+        self._asked_at = self._clock.now()
+        if not continues:
+            self.texts = []
+
+    def event(self, event: Json) -> None:
+        """Show a raw event of the stream to clients that asked for it."""
+        body: Json = {"type": "stream_event", "event": event, "parent_tool_use_id": None}
+        if event.get("type") == "message_start":
+            body["ttft_ms"] = round((self._clock.now() - self._asked_at) * 1000)
+            self.first_ms = body["ttft_ms"] if self.first_ms is None else self.first_ms
+        if self._partial_messages:
+            self._recorder.progress("", body)
+
+    def block(self, head: MessageHead, done: BlockDone, request_id: str) -> None:
+        """Record a finished block; a tool call may start at once."""
+        block = done.block
+        is_call = block.get("type") == "tool_use"
+        if is_call:
+            block = self._sendable(block)
+        self._recorder.message(agent_messages.assistant(head, block, request_id, self._clock.wall(), self._asked))
+        if block.get("type") == "text":
+            self.texts.append(block["text"])
+        if is_call:
+            self.submitted += 1
+            self._submit(self._call(block, done.broken))
+
+    def _call(self, block: Json, broken: str) -> ToolCall:
+        name, tool_input = block["name"], block["input"]
+        tool = self._tools.get(name) or self._tools.get(own_name(name))
+        meant = tool.stands_for(tool_input) if tool is not None and not broken else None
+        if meant is not None:
+            name, tool_input = meant
+            tool = self._tools.get(name)
+        if tool is not None and not broken:
+            tool_input = tool.meant(tool_input)
+        return ToolCall(block["id"], name, tool_input, tool, broken)
+
+    def _sendable(self, block: Json) -> Json:
+        """Return the tool call with a unique id and a valid name, because the API refuses a history with others. Some
+        providers count ids from zero in each answer."""
+        if not _WORD.fullmatch(block["id"]) or self._recorder.conversation.is_used(block["id"]):
+            block = {**block, "id": f"toolu_{new_uuid().replace('-', '')}"}
+        if not _WORD.fullmatch(block["name"]):
+            block = {**block, "name": re.sub(r"[^A-Za-z0-9_-]", "_", block["name"])[:128] or "unknown"}
+        return block
+
+    def withdrawn(self, message_id: str) -> None:
+        """Record that the blocks of this answer do not count. The model is asked again."""
+        self._recorder.record(WithdrawnRecord(message_id))
+        self.texts = []
+
+    def silence(self, silent: float | None, left: float) -> None:
+        """Show how long the model has said nothing, and when it is asked again."""
+        self._recorder.progress("silence", agent_messages.model_silent(silent, left))
+
+    def retrying(self, retry: Retrying) -> None:
+        """Report that an attempt failed and another one follows."""
+        _log.warning(
+            "model call failed (%s), attempt %d of %d follows in %.1f s",
+            retry.failure.kind,
+            retry.attempt,
+            retry.max_retries,
+            retry.delay,
+        )
+        self._recorder.message(agent_messages.api_retry(retry))
+
 
 _MAX_LEFT_OUT = 20  # in one turn
 
@@ -62,7 +169,7 @@ class ModelCalls:
         agent, clock = self._agent, self._deps.clock
         settings = self._call_settings(state)
         if self._config.disclosure.partial_messages:
-            self._recorder.progress("", messages.status("requesting"))
+            self._recorder.progress("", agent_messages.status("requesting"))
         self._listener.begin(agent.model, continues=state.recoveries > 0)
         can_fall_back = bool(self._fallback())
         policy = RetryPolicy(self._deps.limits.max_retries, max_overloads=MAX_OVERLOADS if can_fall_back else None)
@@ -100,7 +207,7 @@ class ModelCalls:
             self._agent.count(head.model, head.usage)
             if text.strip():
                 block = {"type": "text", "text": text}
-                line = messages.assistant(head, block, request_id, self._deps.clock.wall())
+                line = agent_messages.assistant(head, block, request_id, self._deps.clock.wall())
                 self._recorder.message({**line, "aborted": True})
         call.close_events()
         return True
@@ -141,7 +248,7 @@ class ModelCalls:
         """Make the call with the other model, and use it for the rest of the turn."""
         overloaded, other = self._agent.model, self._fallback()
         text = f"{overloaded} is overloaded: {other} takes over until the end of this turn."
-        self._recorder.message(messages.informational(text, "warning"))
+        self._recorder.message(agent_messages.informational(text, "warning"))
         self._lend(other)
         return await self.call(state)
 
@@ -156,7 +263,7 @@ class ModelCalls:
         agent.listed = tuple(tool for tool in agent.listed if tool.name != name)
         agent.prefix = await new_prefix(self._config, agent.listed, self._deps.home)
         text = f"The tool {name} is left out, because the model's API refuses it: {failure.message[:300]}"
-        self._recorder.message(messages.informational(text, "warning"))
+        self._recorder.message(agent_messages.informational(text, "warning"))
         return True
 
     def _call_settings(self, state: LoopState) -> CallSettings:
@@ -169,7 +276,7 @@ class ModelCalls:
         higher = reasoning.allowed(max_tokens(known, escalated=True))
         conversation.seal()
         asked = reasoning.fields(model, known, limit, may_think=conversation.may_think)
-        body = request.body(
+        body = model_request.body(
             agent.prefix,
             conversation.messages,
             model=model,
@@ -195,4 +302,113 @@ class ModelCalls:
             self._recorder.record(ModelRecord(model))
 
     def _tell_api_error(self, text: str, kind: str, failure: ModelError | None = None) -> None:
-        self._recorder.message(messages.api_error(text, failure, kind, self._deps.clock.wall()))
+        self._recorder.message(agent_messages.api_error(text, failure, kind, self._deps.clock.wall()))
+
+
+_MAX_TOKENS = 4_096
+_MAX_RETRIES = 2
+_SIDE = """\
+The user asks a question beside the work. Answer it from what you know of this conversation, in a few sentences. Call \
+no tool. The work goes on afterwards, and you will not remember the question.
+
+"""
+
+
+async def side_answer(deps: AgentDeps, agent: AgentState, question: str) -> str | None:
+    """Return the model's answer to a question about the conversation, or None before the first. Raise ModelError."""
+    if agent.prefix is None or not agent.conversation.messages:
+        return None
+    history = closed_part(agent.conversation.messages, agent.conversation.open_tool_uses)
+    sent = with_question(history, _SIDE + question)
+    return await _answer(deps, agent, agent.prefix, sent, agent.model)
+
+
+async def judged(deps: AgentDeps, agent: AgentState, system: str, text: str, model: str) -> str:
+    """Return what a model says to a text alone. Raise ModelError."""
+    prefix = model_request.RequestPrefix([{"type": "text", "text": system}], [])
+    return await _answer(deps, agent, prefix, with_question([], text), model)
+
+
+async def _answer(
+    deps: AgentDeps, agent: AgentState, prefix: model_request.RequestPrefix, sent: list[HistoryMessage], model: str
+) -> str:
+    retries = min(_MAX_RETRIES, deps.limits.max_retries)
+    return await text_answer(deps, agent, prefix, sent, model, _MAX_TOKENS, retries, ReplyListener())
+
+
+async def text_answer(
+    deps: AgentDeps,
+    agent: AgentState,
+    prefix: model_request.RequestPrefix,
+    sent: list[HistoryMessage],
+    model: str,
+    max_tokens: int,
+    retries: int,
+    listener: ReplyListener,
+) -> str:
+    """Make one model call, count what it used, and return the text of the answer. Raise ModelError."""
+    if model != agent.model:
+        sent = [_without_thinking(message) for message in sent]
+    body = model_request.body(prefix, sent, model=model, max_tokens=max_tokens, session_id=deps.session_id)
+    settings = deps.call_settings(body, betas=betas_of(model), thinks=thinks(deps.models.facts(model), {}))
+    end = await ModelCall(settings, listener, RetryPolicy(retries)).run()
+    agent.count(end.head.model, end.usage, model)
+    return listener.text.strip()
+
+
+def with_question(history: Sequence[HistoryMessage], text: str) -> list[HistoryMessage]:
+    """Return a history with a text of the user at its end. The history is not changed."""
+    ask = HistoryMessage("user")
+    for block in history[-1].blocks if history and history[-1].role == "user" else ():
+        ask.put(block)
+    ask.put({"type": "text", "text": text})
+    return [*(history[:-1] if len(ask.blocks) > 1 else history), ask]
+
+
+def closed_part(history: Sequence[HistoryMessage], open_uses: Sequence[str]) -> list[HistoryMessage]:
+    """Return the history up to the message whose tool calls still run: a request must not hold them."""
+    if not open_uses:
+        return list(history)
+    for place in range(len(history) - 1, -1, -1):
+        if any(block.get("id") in open_uses for block in history[place].blocks):
+            return list(history[:place])
+    return list(history)
+
+
+def _without_thinking(message: HistoryMessage) -> HistoryMessage:
+    """Return the message for another model than the one whose thinking it shows."""
+    if not any(block.get("type") in THINKING for block in message.blocks):
+        return message
+    made = HistoryMessage(message.role)
+    for block in message.blocks:
+        if block.get("type") not in THINKING:
+            made.put(block)
+    return made
+
+
+async def make_prefix(config: AgentConfig, agent: AgentState, home: str) -> None:
+    """Build the request prefix of an agent that has none. `home` is the home directory on the host."""
+    if agent.prefix is None:
+        agent.prefix = await new_prefix(config, agent.listed, home)
+
+
+async def new_prefix(config: AgentConfig, listed: Sequence[Tool], home: str) -> RequestPrefix:
+    """Return the request prefix of an agent that declares the tools `listed`."""
+    tools = [{"name": tool.name, "description": tool.description, "input_schema": tool.input_schema} for tool in listed]
+    system = await config.prompts.system()
+    style = style_text(config.settings, home)
+    if style:
+        system = [*system[:1], {"type": "text", "text": style}, *system[1:]]
+    return RequestPrefix(system, tools)
+
+
+async def named_files(
+    config: AgentConfig, agent: AgentState, prompts: Sequence[Prompt], nested: NestedInstructions | None
+) -> list[Json]:
+    """Return the files that prompts name with `@`, as content blocks. `nested` learns of them."""
+    prompts = [prompt for prompt in prompts if not prompt.verbatim]
+    if not any("@" in str(block.get("text", "")) for prompt in prompts for block in prompt.blocks):
+        return []
+    from .mentions import mentioned_blocks  # few prompts name files
+
+    return await mentioned_blocks(config, agent, prompts, nested)

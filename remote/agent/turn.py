@@ -1,4 +1,4 @@
-"""One turn of an agent: from a prompt to exactly one result."""
+"""From a prompt to one result."""
 
 from __future__ import annotations
 
@@ -6,35 +6,82 @@ import logging
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Callable
 
-from ccb.tunnel.wire.kinds.turns import CompactEndRecord
-from ccb.tunnel.wire.records import MessageRecord, PromptItem, PromptRecord
+from ccb.tunnel.wire.journal_records import CompactEndRecord, MessageRecord, PromptItem, PromptRecord
 
-from ..context.prompt import SessionPrompt
 from ..context.reminders import Occasion
-from ..model.errors import ModelError
-from ..model.tokens import ContextLimits
-from ..ports import NotKept
-from . import messages
+from ..context.system_prompt import SessionPrompt
+from ..model.retry import ModelError
+from ..model.token_counts import ContextLimits
+from ..session_store.journal import NotKept
+from . import agent_messages
+from .agent_config import AgentConfig, AgentDeps
 from .agent_hooks import MAX_STOP_BLOCKS, after_batch, batched, before_stop, instructions_loaded, model_failed
-from .answer import AnswerListener
-from .compaction.state import CompactionFailed
-from .deps import AgentConfig, AgentDeps, Prompt, origin_of
-from .history.conversation import close_open_tool_uses
-from .limits.demands import Demands
-from .limits.token_target import TokenTarget
-from .model_calls import ModelCalls
-from .prompts.opening import Opened, PromptOpening
-from .prompts.request_start import make_prefix, named_files
-from .recorder import Recorder
-from .state import DENIAL_FEEDBACK, AgentState, Ending, LoopState, Terminal, Transition
-from .stop import Interrupted, StopSignal
-from .tool_calls.call import NOT_RUN, PipelineContext, StartedCalls
-from .tool_calls.command_tools import CommandTools, granted
-from .tool_calls.executor import ToolCall, ToolExecutor
-from .tool_calls.pipeline import may_run_in_parallel, run_call
+from .agent_log import Recorder
+from .conversation import CompactionFailed, close_open_tool_uses
+from .limits import TokenTarget
+from .model_calls import AnswerListener, ModelCalls, make_prefix, named_files
+from .prompt_opening import CommandTools, Opened, PromptOpening, granted
+from .token_usage import Ledger
+from .tool_call import NOT_RUN, CallOutcome, PipelineContext, StartedCalls, ToolCall, ToolExecutor
+from .tool_pipeline import may_run_in_parallel, run_call
+from .turn_state import (
+    DENIAL_FEEDBACK,
+    AgentState,
+    Ending,
+    Interrupted,
+    LoopState,
+    Prompt,
+    StopSignal,
+    Terminal,
+    Transition,
+    origin_of,
+)
 
 if TYPE_CHECKING:
-    from .compaction.compactor import Compactor
+    from .compaction import Compactor
+
+
+class Demands:
+    """The demands on one turn."""
+
+    def __init__(self, config: AgentConfig, ledger: Ledger, recorder: Recorder) -> None:
+        self._structured = config.structured
+        self._budget = config.budget
+        self._ledger = ledger
+        self._recorder = recorder
+        self._given_up: Ending | None = None
+        if self._structured is not None:
+            self._structured.begin_turn()
+
+    def called(self, call: ToolCall, outcome: CallOutcome) -> None:
+        """Note the outcome of a tool call: the structured value may not fit."""
+        if self._structured is not None and call.tool is self._structured and outcome.result.is_error:
+            missed = self._structured.missed()
+            self._given_up = missed if isinstance(missed, Ending) else None
+
+    def met(self, text: str) -> Ending | None:
+        """Return how the turn ends because the model has given the structured value. `text` is its answer."""
+        if self._structured is None or self._structured.value is None:
+            return None
+        return Ending(Terminal.COMPLETED, text=text, structured=self._structured.value)
+
+    def broken(self) -> Ending | None:
+        """Return how the turn ends because a limit is reached, None if the model may be called again."""
+        if self._given_up is not None or self._budget is None:
+            return self._given_up
+        return self._budget.spent(self._ledger.total_cost_usd)
+
+    def at_stop(self, ending: Ending) -> Ending | None:
+        """Return how a turn ends in which the model has stopped; None if it still owes the value, and was told so."""
+        broken = self.broken()
+        if broken is not None or self._structured is None or ending.terminal is not Terminal.COMPLETED:
+            return broken or ending
+        missed = self._structured.missed()
+        if isinstance(missed, Ending):
+            return missed
+        self._recorder.message(agent_messages.user_text(missed, synthetic=True))
+        return None
+
 
 Json = dict[str, Any]
 
@@ -108,7 +155,7 @@ class Turn:
 
     def _result(self, ending: Ending, origin: Json | None) -> Json:
         out_of_budget = ending.terminal is Terminal.MAX_TURNS
-        report = messages.TurnReport(
+        report = agent_messages.TurnReport(
             duration=self._deps.clock.now() - self._started,
             duration_api=self._model.seconds,
             num_turns=self._num_turns(out_of_budget),
@@ -117,7 +164,7 @@ class Turn:
             origin=origin,
             first_ms=self._listener.first_ms,
         )
-        return messages.result(ending, self._agent.ledger, report)
+        return agent_messages.result(ending, self._agent.ledger, report)
 
     def _num_turns(self, out_of_budget: bool) -> int:
         if out_of_budget or not self._calls:
@@ -157,7 +204,9 @@ class Turn:
     def _init(self) -> None:
         agent = self._agent
         tools = [tool.name for tool in agent.listed] + list(self._config.deferred_tools())
-        self._recorder.begin(messages.init(self._config, tools=tools, model=agent.model, version=self._deps.version))
+        self._recorder.begin(
+            agent_messages.init(self._config, tools=tools, model=agent.model, version=self._deps.version)
+        )
 
     async def _open(self, opened: Opened) -> None:
         """Add the prompts to the history, and build the request prefix if there is none yet."""
@@ -172,7 +221,7 @@ class Turn:
         context += await self._named(opened.prompts)
         self._add_prompts(prompts, [*context, *self._deps.reminders.take(Occasion.PROMPT)])
         if opened.expanded:
-            self._recorder.record(MessageRecord(messages.user_blocks(opened.expanded, synthetic=True)))
+            self._recorder.record(MessageRecord(agent_messages.user_blocks(opened.expanded, synthetic=True)))
         await self._recorder.commit()
         await self._make_prefix()
 
@@ -181,7 +230,7 @@ class Turn:
         role = self._config.offer.role
         if role is None or not role.initial_prompt or self._recorder.agent_id:
             return []
-        self._recorder.message(messages.informational(f"First, {role.name} is told: {role.initial_prompt}"))
+        self._recorder.message(agent_messages.informational(f"First, {role.name} is told: {role.initial_prompt}"))
         return [Prompt([{"type": "text", "text": role.initial_prompt}])]
 
     async def _make_prefix(self) -> None:
@@ -194,7 +243,7 @@ class Turn:
         items: list[PromptItem] = []
         if not self._recorder.agent_id and self._target.take(prompts):
             told = f"The agent works until it has written about {self._target.tokens:,} tokens."
-            self._recorder.message(messages.informational(told))
+            self._recorder.message(agent_messages.informational(told))
         for prompt in prompts:
             if prompt.input_id:
                 self._agent.conversation.know_input(prompt.input_id, list(prompt.blocks))
@@ -224,7 +273,7 @@ class Turn:
                     return ending
                 state = state.next_turn()
             elif end.stop_reason == "max_tokens" and state.recoveries < _MAX_RECOVERIES:
-                self._recorder.message(messages.user_text(messages.CONTINUE, synthetic=True))
+                self._recorder.message(agent_messages.user_text(agent_messages.CONTINUE, synthetic=True))
                 state = state.recover()
             elif end.stop_reason == "model_context_window_exceeded" and await self._rescued(state):
                 state = state.compacted()
@@ -236,7 +285,9 @@ class Turn:
                 ending = await self._before_stop(answered, state)
                 if ending is not None:
                     if ending.is_empty:
-                        self._recorder.message(messages.informational("The model ended its turn without an answer."))
+                        self._recorder.message(
+                            agent_messages.informational("The model ended its turn without an answer.")
+                        )
                     return ending
                 state = state.stop_blocked()
 
@@ -268,10 +319,10 @@ class Turn:
             return False
         nudge = target.nudge(self._agent.ledger.turn["output_tokens"])
         if nudge:
-            self._recorder.message(messages.user_text(nudge, synthetic=True))
+            self._recorder.message(agent_messages.user_text(nudge, synthetic=True))
         elif target.is_given_up:
             told = f"It stops before the target of {target.tokens:,} tokens: little came of the last answers."
-            self._recorder.message(messages.informational(told))
+            self._recorder.message(agent_messages.informational(told))
         return bool(nudge)
 
     async def _before_stop(self, ending: Ending, state: LoopState) -> Ending | None:
@@ -286,14 +337,14 @@ class Turn:
             return ending
         if state.stop_blocks >= MAX_STOP_BLOCKS:
             told = f"Stop hooks have let the turn go on {MAX_STOP_BLOCKS} times; it ends now."
-            self._recorder.message(messages.informational(told, "warning"))
+            self._recorder.message(agent_messages.informational(told, "warning"))
             return ending
-        self._recorder.message(messages.user_text(f"Stop hook feedback:\n{outcome.reason}", synthetic=True))
+        self._recorder.message(agent_messages.user_text(f"Stop hook feedback:\n{outcome.reason}", synthetic=True))
         await self._recorder.commit()
         return None
 
     def _hook_stopped(self, reason: str, terminal: Terminal = Terminal.HOOK_STOPPED) -> Ending:
-        self._recorder.message(messages.informational(f"A hook stopped the turn: {reason or 'no reason given'}"))
+        self._recorder.message(agent_messages.informational(f"A hook stopped the turn: {reason or 'no reason given'}"))
         return Ending(terminal)
 
     def _without_model(self, ending: Ending) -> Ending:
@@ -332,7 +383,7 @@ class Turn:
             await self._stop.unless_set(self._compactor().make_room())
 
     def _compactor(self) -> Compactor:
-        from .compaction.compactor import Compactor  # few sessions need it
+        from .compaction import Compactor  # few sessions need it
 
         return Compactor(self._config, self._deps, self._agent, self._recorder)
 
@@ -357,7 +408,7 @@ class Turn:
         """Record the reminders, prompts and notes that go to the model together with the tool results."""
         if self._agent.feedback_due:
             self._agent.feedback_due = False
-            self._recorder.message(messages.user_text(DENIAL_FEEDBACK, synthetic=True))
+            self._recorder.message(agent_messages.user_text(DENIAL_FEEDBACK, synthetic=True))
         opened = await self._stop.unless_set(self._opening.admit(self._config.take_queued(self._recorder.agent_id)))
         queued = opened.prompts
         said = [*await self._named(queued), *self._deps.reminders.take(Occasion.TOOL_RESULTS)]
@@ -373,10 +424,10 @@ class Turn:
         self._close_open(self._pipeline.started.why_stopped)
         if self._agent.conversation.compactions.unfinished is not None:
             self._recorder.record(CompactEndRecord("interrupted"))
-            self._recorder.message({**messages.status(None), "compact_result": "failed"})
+            self._recorder.message({**agent_messages.status(None), "compact_result": "failed"})
         in_tools = self._refused or (not answering and self._listener.submitted > 0)
-        note = messages.INTERRUPTED_FOR_TOOL if in_tools else messages.INTERRUPTED
-        self._recorder.message(messages.user_text(note))
+        note = agent_messages.INTERRUPTED_FOR_TOOL if in_tools else agent_messages.INTERRUPTED
+        self._recorder.message(agent_messages.user_text(note))
         terminal = Terminal.ABORTED_TOOLS if in_tools else Terminal.ABORTED_STREAMING
         return Ending(terminal, errors=("Request interrupted by user",))
 

@@ -1,10 +1,10 @@
-"""Reminders: texts that ccb itself adds to user messages, for the model to know. The request prefix never changes for
-them, because they go to the end of the history.
+"""What ccb tells the model; deferred tools' names.
 
 A part of ccb that has something to say either adds one reminder (`add`), or is a source that is asked at every
 occasion (`follow`). What was taken is in the journal, as `context` of a `prompt` record, and is never said again by
 `add`. A reminder that waits is in memory only: what must survive a restart is a source that reads its state from the
-journal or from the host."""
+journal or from the host.
+"""
 
 from __future__ import annotations
 
@@ -64,3 +64,25 @@ def reminder_block(texts: Sequence[str]) -> Json:
     """Return the content block that says `texts`. No text can end the block early."""
     body = "\n\n".join(text[:_MAX_CHARS].replace(_END, "<\\/system-reminder>") for text in texts)
     return {"type": "text", "text": f"<system-reminder>\n{body}\n{_END}"}
+
+
+class DeferredNames:
+    """A source of reminders. `names` returns the names of the deferred tools of an agent."""
+
+    def __init__(self, names: Callable[[], Sequence[str]]) -> None:
+        self._names = names
+        self._told: dict[str, None] = {}
+
+    def __call__(self, occasion: Occasion) -> Iterable[str]:
+        if occasion is Occasion.COMPACTED:
+            self._told = {}
+        now = dict.fromkeys(self._names())
+        if now == self._told:
+            return
+        come = [name for name in now if name not in self._told]
+        gone = [name for name in self._told if name not in now]
+        self._told = now
+        if come:
+            yield f"These tools can be found with ToolSearch: {', '.join(come)}"
+        if gone:
+            yield f"These tools are no longer there: {', '.join(gone)}"

@@ -8,45 +8,40 @@ from collections.abc import Collection
 from dataclasses import field, replace
 from typing import Any
 
-from ccb.tunnel.wire import SessionOptions
+from ccb.tunnel.wire.control_protocol import AnsweredBy
 from ccb.tunnel.wire.dataclass import dataclass
-from ccb.tunnel.wire.records import MAIN_AGENT, OptionsRecord
-from ccb.tunnel.wire.requests import AnsweredBy
+from ccb.tunnel.wire.journal_records import MAIN_AGENT, OptionsRecord
+from ccb.tunnel.wire.session_options import SessionOptions
 
 from ..agent.agent import Agent
+from ..agent.agent_config import AgentConfig, AgentDeps, Disclosure, ToolOffer
+from ..agent.agent_histories import AgentHistories, AgentHistory
 from ..agent.agent_hooks import instructions_loaded
-from ..agent.deps import AgentConfig, AgentDeps, Disclosure, ToolOffer
-from ..agent.history.conversation import Conversation
-from ..agent.history.histories import AgentHistories, AgentHistory
-from ..commands.registry import CommandRegistry
+from ..agent.agent_log import Emitter
+from ..agent.conversation import Conversation
 from ..context.instructions import NestedInstructions
-from ..context.prompt import instruction_sources, session_prompt
-from ..hooks.lent import HookSession
-from ..hooks.runner import HookRunner
-from ..journal.journal import Journal
+from ..context.system_prompt import instruction_sources, session_prompt
+from ..hooks.hook_runner import HookRunner, HookSession
 from ..model.retry import RetrySettings
 from ..permissions.engine import PermissionEngine
-from ..permissions.sandbox_mode import Sandbox
-from ..ports import Emitter
-from ..rewind.requests import register_rewinds
-from ..session.broker import OpenRequests
-from ..session.clients.client_requests import register_client_requests
-from ..session.clients.launches import Launches
-from ..session.commands.about_session import register_session_commands
-from ..session.commands.context_commands import register_context_commands
-from ..session.inputs import Inputs
-from ..session.launch_parts import added_directories, check_sandbox, with_own_files
-from ..session.log import AgentEmitter, SessionLog, Watchers
-from ..session.restart.resume import restore, take_up
+from ..permissions.modes import Sandbox
+from ..session.client_setup import Launches, added_directories, check_sandbox, with_own_files
+from ..session.input_queue import Inputs
+from ..session.recovery import restore, take_up
+from ..session.request_broker import OpenRequests
+from ..session.request_handlers import register_client_requests
+from ..session.rewind import register_rewinds
 from ..session.session import Session, SessionParts
-from ..sessions.paths import home_directory
-from ..sessions.session_directory import resumed_elsewhere
-from ..subagents.command import agents_command
-from ..subagents.recovery import after_a_cut, end_cut_agents, left_behind
-from ..subagents.sub_agents import SubAgents
-from ..tools.contract import ToolContext
-from ..tools.planning.reminders import PlanReminders
-from ..tools.registry import default_tools
+from ..session.session_commands import agents_command, register_context_commands, register_session_commands
+from ..session.session_log import AgentEmitter, SessionLog, Watchers
+from ..session_store.journal import Journal
+from ..session_store.session_directory import resumed_elsewhere
+from ..session_store.session_paths import home_directory
+from ..slash_commands.command_registry import CommandRegistry
+from ..subagents.sub_agents import SubAgents, after_a_cut, end_cut_agents, left_behind
+from ..tools.plan_mode import PlanReminders
+from ..tools.tool_contract import ToolContext
+from ..tools.toolset import default_tools
 from .model_streams import Calls
 
 Json = dict[str, Any]

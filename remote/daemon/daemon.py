@@ -1,4 +1,4 @@
-"""The daemon of one session: builds its parts, runs them until the session ends, and cleans up."""
+"""One session's process: parts, life, clean-up."""
 
 from __future__ import annotations
 
@@ -9,42 +9,40 @@ import os
 import signal
 import socket
 import time
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Awaitable, Sequence
+from typing import TYPE_CHECKING, Callable
 
 from ccb import __version__
-from ccb.tunnel.wire import Json, Refused, SessionOptions, encode_frame
-from ccb.tunnel.wire.kinds.workers import WorkerRecord
-from ccb.tunnel.wire.kinds.worktrees import WorktreeRecord
+from ccb.tunnel.wire.frames import Json, Refused
+from ccb.tunnel.wire.journal_records import WorkerRecord, WorktreeRecord
+from ccb.tunnel.wire.ndjson import encode_frame
+from ccb.tunnel.wire.session_options import SessionOptions
 
-from ..compiled.writer import CopyWriter
-from ..journal.journal import Journal, JournalError
-from ..journal.summary import JournalSummary
-from ..rewind.requests import finish_rewind
-from ..sandbox.placeholders import remove_left
-from ..sandbox.server import Mechanism
+from ..sandbox.cage_directories import remove_left
+from ..sandbox.cage_server import Mechanism
+from ..session.rewind import finish_rewind
 from ..session.session import Session
-from ..sessions.fencing import Lease
-from ..sessions.identity import own_identity
-from ..sessions.paths import SessionPaths
-from ..sessions.registry import created_at, earlier_directories
-from ..sessions.session_files import log_to
-from ..sessions.sockets import stranger
-from ..sessions.summary import SummaryFile
+from ..session_store import sockets
+from ..session_store.journal import Journal, JournalError
+from ..session_store.journal_summary import JournalSummary
+from ..session_store.process_identity import own_identity
+from ..session_store.session_files import Lease, log_to
+from ..session_store.session_paths import SessionPaths, private_directory
+from ..session_store.session_registry import SummaryFile, created_at, earlier_directories
+from ..session_store.sockets import stranger
+from ..system.deadline import Threads, within
 from ..system.host import LocalHost
 from ..system.process import stop_marked
-from ..system.threads import Threads
-from ..tools.registry import close_context, make_context
+from ..tools.toolset import close_context, make_context
 from .assembly import SessionHost, begin_session, resume_session
-from .clients import Clients
-from .hello import hello_frame, read_lease
-from .lifetime import GRACE_S, IDLE_S, Activity, LifeLimits, Lifetime
+from .clients import GRACE_S, IDLE_S, Activity, Clients, LifeLimits, Lifetime
+from .copy_writer import CopyWriter
+from .hello import ENDING, WORKTREES, hello_frame, read_lease
 from .model_streams import Calls
-from .start import ENDING, WORKTREES
-from .upkeep import keep_reachable
 
 if TYPE_CHECKING:
-    from .start import Launch
+    from .hello import Launch
+
 
 log = logging.getLogger(__name__)
 
@@ -227,7 +225,7 @@ class Daemon:
         client attaches. Become the parent of what loses its supervisor. Remove what a killed worker has left in the
         session's directories, and in those where the session has changed files. Call it from any thread."""
         from ..sandbox.running import adopt_orphans
-        from ..system.replacing import remove_left_files  # which nothing else needs at the start
+        from ..system.regular_files import remove_left_files  # which nothing else needs at the start
 
         adopt_orphans()
         directories = [self._context.cwd, *self._context.add_dirs]
@@ -298,7 +296,7 @@ class Daemon:
         await self.clients.close(session_over=self._session_over)
         await self._copy.close()
         if WORKTREES in self._context.cwd and self.journal.path:
-            from ..subagents.session_worktree import give_back
+            from ..subagents.worktrees import give_back
 
             try:
                 await give_back(self.journal.path)
@@ -351,3 +349,59 @@ async def _cancelled(tasks: Sequence[asyncio.Task[object]]) -> None:
     for ended in await asyncio.gather(*tasks, return_exceptions=True):
         if isinstance(ended, Exception):
             log.error("the session ended in a bug", exc_info=ended)
+
+
+REFRESH_S = 3600.0
+"""Seconds between two touches of the files. Cleaners of /tmp remove files that were not touched for days."""
+
+Accept = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+
+
+async def keep_reachable(where: SessionPaths, accept: Accept) -> None:
+    """Touch socket and lock every hour until cancelled, and create the socket again when it is gone: a logout
+    may remove the whole runtime directory. SIGHUP triggers this at once. A new connection sends SIGHUP when it knows of
+    the daemon but finds no socket."""
+    loop = asyncio.get_running_loop()
+    called = asyncio.Event()
+    loop.add_signal_handler(signal.SIGHUP, called.set)
+    server: asyncio.AbstractServer | None = None
+    try:
+        while True:
+            with contextlib.suppress(asyncio.TimeoutError):
+                await within(REFRESH_S, called.wait())
+            called.clear()
+            if where.lock:
+                touch(where.lock)
+            if sockets.in_memory(where.socket) or touch(where.socket):
+                continue
+            log.warning("the session's socket was removed; making it again")
+            if server is not None:
+                server.close()
+            try:
+                server = await asyncio.start_unix_server(accept, sock=listen_again(where))
+            except OSError as error:
+                log.error("the session's socket cannot be made again: %s", error)
+    finally:
+        loop.remove_signal_handler(signal.SIGHUP)
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+        if server is not None:
+            server.close()
+
+
+def touch(path: str) -> bool:
+    """Set the time of a file to now. Return False when it is gone."""
+    try:
+        os.utime(path, follow_symlinks=False)
+    except FileNotFoundError:
+        return False
+    except OSError as error:
+        log.warning("%s cannot be touched: %s", path, error)
+    return True
+
+
+def listen_again(where: SessionPaths) -> socket.socket:
+    """Return a new listening socket at the path of the removed one. Raise OSError."""
+    private_directory(where.runtime, os.path.dirname(where.runtime))
+    listener = sockets.listen(where.socket)
+    listener.setblocking(False)
+    return listener

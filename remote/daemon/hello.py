@@ -5,12 +5,17 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import socket
 import sys
 
+from ..session_store import session_paths
+
 TYPE_CHECKING = False
+
 if TYPE_CHECKING:
     from typing import Any
+
 
 PROTOCOL = 1  # the same as in ccb.tunnel.wire.frames, which takes long to import; a test compares the two
 CAPABILITIES = [
@@ -111,3 +116,38 @@ def _shown(records: list[dict[str, Any]]) -> list[dict[str, Any]]:
                 break
             shown.append({"seq": record["seq"], "kind": record["kind"], "body": body})
     return shown[::-1]
+
+
+WORKTREES = "/.claude/worktrees/"
+"""What the path of every worktree of a session holds."""
+
+
+ENDING = (signal.SIGTERM, signal.SIGINT)
+"""The signals that end a daemon. They are blocked while it starts, except while it waits for its first client: what a
+handler raises amid an import can be swallowed, and amid the use of a lock it can leave the lock held."""
+
+
+class Launch:
+    """What a daemon process receives from the process that forks it. (Not a dataclass: importing `dataclasses` would
+    delay hello.)
+
+    `facts` go into every hello: bundle, session, cwd, storage, notes. `lock` and `journal_lock` are the descriptors
+    that hold the session's locks, -1 for none. `log` is the open log file. `grace_s` and `idle_s` are limits in
+    seconds, None for the default. `shell`: a terminal on this host starts a shell of its own, whose environment counts
+    for commands. `tree` is the record of the worktree that was made for the session. `bundle_path` and
+    `no_copy` are start parameters, see `main.start`.
+    """
+
+    def __init__(self, where: session_paths.SessionPaths, facts: dict[str, object], listener: socket.socket) -> None:
+        self.where = where
+        self.facts = facts
+        self.listener = listener
+        self.tree: object = None
+        self.lock = -1
+        self.journal_lock = -1
+        self.log = -1
+        self.grace_s: float | None = None
+        self.idle_s: float | None = None
+        self.shell = False
+        self.bundle_path = ""
+        self.no_copy = ""

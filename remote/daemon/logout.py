@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import time
 
-from ..sessions.paths import in_login_scope, lingers
+from ..session_store.session_paths import in_login_scope, lingers
 
 BOUND = (
     "this system ends background processes at logout (KillUserProcesses), so the session is bound to this connection:"

@@ -20,13 +20,11 @@ from collections import deque
 from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any, Callable, Union
 
-from ccb.tunnel.wire import INITIAL_CREDIT, Cancel, Credit, Data, End, Head, Open, Packed
-from ccb.tunnel.wire.calls.compression import unpack
-from ccb.tunnel.wire.calls.outgoing import OutgoingBody, chunks
-from ccb.tunnel.wire.calls.sent import SentBodies
+from ccb.tunnel.wire.body_deltas import OutgoingBody, SentBodies, chunks, unpack
 from ccb.tunnel.wire.dataclass import dataclass
+from ccb.tunnel.wire.frames import INITIAL_CREDIT, Cancel, Credit, Data, End, Head, Open, Packed
 
-from ..ports import ModelLinkError
+from ..model.model_request import ModelLinkError
 
 log = logging.getLogger(__name__)
 

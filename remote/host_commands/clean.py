@@ -1,25 +1,31 @@
-"""`ccb clean`: end every session and remove everything of ccb from the host. Other files are not touched."""
+"""Remove everything of ccb; rename or remove one session."""
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from collections.abc import Sequence
+from typing import Any
 
-from ..sessions.paths import MADE
-from ..sessions.registry import (
+from ..session_store.refusal import HostRefusal
+from ..session_store.session_files import private_file
+from ..session_store.session_paths import MADE
+from ..session_store.session_registry import (
+    TITLE,
     directories,
     is_ours,
     living,
+    read_summary,
     runtime_directories,
     sessions,
     state_directories,
     worker_directories,
 )
-from .cleanup import Remover
 from .gc import end_leftovers, remove_left_directories, session_places, stop_lost_daemons
-from .report import Reports
-from .stopping import all_targets, stop_all
+from .removing import Remover, hold
+from .reports import Reports
+from .stopping import StopTarget, all_targets, chosen, stop_all
 
 _WHY = ""  # no reason is reported: the person asked for the removal
 _RUNTIME = re.compile(r".+\.(sock|lock)|\.probe-([0-9a-f]{16}|\d+)")
@@ -28,10 +34,10 @@ _WORKER = re.compile(
 )
 
 
-def clean(reports: Reports, bundles: Sequence[str], *, dry_run: bool) -> None:
+def clean_host(reports: Reports, bundles: Sequence[str], *, dry_run: bool) -> None:
     """Remove everything. The bundles with the hashes `bundles`, which this process runs from, are removed
     last."""
-    from .worktrees import remove_worktrees  # imports much
+    from .removing import remove_worktrees  # imports much
 
     targets, places = all_targets(), session_places()
     if dry_run:
@@ -118,3 +124,49 @@ def _made_for(directory: str) -> list[str]:
 
 def _no_link(path: str, flags: int) -> int:
     return os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK)
+
+
+Json = dict[str, Any]
+
+_MAX_TITLE = 200
+
+
+def rename(params: Json, reports: Reports) -> None:
+    """Name a session. The name counts until the session itself is given another one. Raise HostRefusal, OSError."""
+    target = _on_disk(params)
+    title = " ".join(str(params.get("title") or "").split())[:_MAX_TITLE]
+    path = os.path.join(target.directory, TITLE)
+    with open(path + ".new", "w", encoding="utf-8", opener=private_file) as file:
+        json.dump({"title": title, "over": read_summary(target.directory).get("title") or ""}, file)
+    os.replace(path + ".new", path)
+    reports.report("renamed", {"session": target.session})
+
+
+def remove(params: Json, reports: Reports) -> None:
+    """Stop a session and remove it. One that a client drives is left alone, unless that is meant (`driven`). Raise
+    HostRefusal."""
+    target = _on_disk(params)
+    driver = str(read_summary(target.directory).get("driver") or "") if target.pid else ""
+    if driver and not params.get("driven"):
+        raise HostRefusal("in_use", "%s drives this session now" % driver[:200], {"do": "Look at the list again."})
+    stop_all([target], reports)  # also what tools of a killed worker have left running
+    held = hold(target.session, target.directory)
+    if held is None:
+        reports.kept(target.directory, "a process has the session open")
+        return
+    try:
+        from .removing import remove_worktrees  # imports much
+
+        remover = Remover(reports, dry_run=False)
+        remove_worktrees(remover, target.directory)
+        remover.tree(target.directory, "session", "asked for")
+    finally:
+        held.release()
+
+
+def _on_disk(params: Json) -> StopTarget:
+    """Return the session that the parameters name by its whole id. Raise HostRefusal."""
+    (target,) = chosen({"session": params.get("session")})
+    if not target.directory or target.session != params.get("session"):
+        raise HostRefusal("in_use", "this session is in memory only", {"do": "Stop it."})
+    return target

@@ -13,10 +13,9 @@ import stat
 import time
 from collections.abc import Iterable, Sequence
 
-from ..sandbox.placeholders import left_in
-from ..sandbox.temporary import left_directories, open_up
-from ..sessions import identity
-from ..sessions.registry import (
+from ..sandbox.cage_directories import left_directories, left_in, open_up
+from ..session_store import process_identity
+from ..session_store.session_registry import (
     Entry,
     directories,
     is_ours,
@@ -28,17 +27,8 @@ from ..sessions.registry import (
     worker_directories,
 )
 from ..system.process import stop_marked
-from .cleanup import (
-    YOUNG_S,
-    Remover,
-    age,
-    bundles_in_use,
-    hold,
-    marked_processes,
-    name_of,
-    own_processes,
-)
-from .report import Reports
+from .removing import YOUNG_S, Remover, age, bundles_in_use, hold, marked_processes, name_of, own_processes
+from .reports import Reports
 from .stopping import mark_of
 
 _TEMPORARY = re.compile(
@@ -135,7 +125,7 @@ def _marks_of_ended_memory_sessions(marked: Iterable[str]) -> dict[str, str]:
 
 
 def _is_daemon(pid: int) -> bool:
-    return name_of(pid) == "ccb" and bool(identity.start_time(pid))  # a zombie has no start time
+    return name_of(pid) == "ccb" and bool(process_identity.start_time(pid))  # a zombie has no start time
 
 
 def _old_sessions(remover: Remover, older_than_s: float) -> None:
@@ -157,7 +147,7 @@ def _old_session(remover: Remover, entry: Entry, older_than_s: float) -> None:
         return
     try:
         if idle > older_than_s:
-            from .worktrees import remove_worktrees  # imports much
+            from .removing import remove_worktrees  # imports much
 
             remove_worktrees(remover, entry.directory)
             remover.tree(entry.directory, "session", "not used for %s" % _long(idle))
@@ -218,9 +208,9 @@ def _remove_dead_sockets(remover: Remover) -> None:
 def _remove_dead_lock(remover: Remover, top: str, session: str, directory: str) -> None:
     path = os.path.join(top, session + ".lock")
     owner = read_lock(path)
-    if identity.is_alive(owner):
+    if process_identity.is_alive(owner):
         return
-    host = identity.elsewhere(owner)
+    host = process_identity.elsewhere(owner)
     if host:
         remover.reports.kept(path, "its worker may run on %s" % host)
         return

@@ -7,7 +7,21 @@ import os
 import time
 from typing import Callable
 
-from ccb.tunnel.wire.kinds.workers import DriverRecord, ForkedRecord, WorkerRecord
+from ccb.tunnel.wire.journal_records import (
+    MAIN_AGENT,
+    AgentResultRecord,
+    DamagedRecord,
+    DriverRecord,
+    ForkedRecord,
+    InputRecord,
+    LateAnswerRecord,
+    OptionsRecord,
+    Record,
+    UnknownRecord,
+    WithdrawnRecord,
+    WorkerRecord,
+    parse_line,
+)
 from ccb.tunnel.wire.messages import (
     AssistantLine,
     ControlCancelLine,
@@ -18,18 +32,6 @@ from ccb.tunnel.wire.messages import (
     UserLine,
 )
 from ccb.tunnel.wire.projection import Projection, on
-from ccb.tunnel.wire.records import (
-    MAIN_AGENT,
-    AgentResultRecord,
-    DamagedRecord,
-    InputRecord,
-    LateAnswerRecord,
-    OptionsRecord,
-    Record,
-    UnknownRecord,
-    WithdrawnRecord,
-    parse_line,
-)
 
 LogLine = tuple[float, str, str]
 """One line of output: (time in seconds of the host's clock, source, text)."""

@@ -11,15 +11,14 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from ..journal.summary import last_mark
-from ..sessions import identity, paths, sockets
-from ..sessions.refusal import HostRefusal, no_session
-from ..sessions.registry import living, runtime_directories, sessions
-from ..sessions.session_files import private_file
-from ..sessions.summary import read_summary
+from ..session_store import process_identity, session_paths, sockets
+from ..session_store.journal_summary import last_mark
+from ..session_store.refusal import HostRefusal, no_session
+from ..session_store.session_files import private_file
+from ..session_store.session_registry import living, read_summary, runtime_directories, sessions
 from ..system.process import stop_marked
-from .cleanup import hold
-from .report import Reports
+from .removing import hold
+from .reports import Reports
 
 Json = dict[str, Any]
 
@@ -44,7 +43,7 @@ class StopTarget:
     @property
     def pid(self) -> int:
         pid = self.owner.get("pid")
-        return pid if isinstance(pid, int) and identity.is_alive(self.owner) else 0
+        return pid if isinstance(pid, int) and process_identity.is_alive(self.owner) else 0
 
 
 def all_targets(*, alive: bool = True) -> list[StopTarget]:
@@ -53,7 +52,7 @@ def all_targets(*, alive: bool = True) -> list[StopTarget]:
     found = []
     for entry in sessions():
         owner = owners.pop(entry.session, entry.summary)
-        if not alive or identity.is_alive(owner):
+        if not alive or process_identity.is_alive(owner):
             found.append(StopTarget(entry.session, owner, entry.directory))
     return found + [StopTarget(session, owner, "") for session, owner in owners.items()]
 
@@ -63,14 +62,14 @@ def chosen(params: Json) -> list[StopTarget]:
     if params.get("all"):
         return all_targets()
     wanted = str(params.get("session") or "")
-    if not paths.is_session_id(wanted):
+    if not session_paths.is_session_id(wanted):
         raise no_session(wanted, [])
     found = all_targets(alive=False)
     exact = [each for each in found if each.session == wanted]
     near = exact or [each for each in found if len(wanted) >= 4 and each.session.startswith(wanted)]
     if len(near) != 1:
         raise no_session(wanted, [each.session for each in near])
-    host = identity.elsewhere(near[0].owner)
+    host = process_identity.elsewhere(near[0].owner)
     if host:
         text = "the worker of this session runs on %s, which shares this home" % host
         raise HostRefusal("in_use", text, {"host": host, "do": "Stop it there."})
@@ -108,7 +107,7 @@ def _leave_mark(directory: str) -> None:
     """Mark the session as stopped. Without the mark, a client that reconnects by itself would start it again."""
     if directory:
         try:
-            with open(os.path.join(directory, paths.STOPPED), "w", encoding="utf-8", opener=private_file):
+            with open(os.path.join(directory, session_paths.STOPPED), "w", encoding="utf-8", opener=private_file):
                 pass
         except OSError as error:
             log.warning("a client that comes back by itself may start the session again: %s", error)

@@ -7,18 +7,15 @@ from typing import Any
 
 from ccb.tunnel.wire.tool_traits import EDIT, GREP, READ
 
-from ..sandbox.rules import CageRules
-from .decision import Behavior, Decision
+from ..sandbox.cage_rules import CageRules
+from . import rule_suggestions
 from .matchers import LEAVE_SANDBOX, Askable, RuleMatcher, RuleState
 from .modes import BYPASS, PLAN
-from .paths import PathPattern, Places
-from .rules.rules import Rule
-from .rules.ruleset import RuleSet
-from .sensitive import may_name_one, sensitive_patterns
-from .shell import suggest
-from .shell.deny_rules import forbidding_rule, swept_rule
-from .shell.policy import BashPolicy, DeniedKinds
-from .shell.readonly import is_read_only_command
+from .paths import PathPattern, Places, may_name_one, sensitive_patterns
+from .rules import Behavior, Decision, Rule, RuleSet
+from .shell.read_only import is_read_only_command
+from .shell_deny_rules import forbidding_rule, swept_rule
+from .shell_policy import BashPolicy, DeniedKinds
 
 Json = dict[str, Any]
 
@@ -68,9 +65,9 @@ class CommandMatcher(RuleMatcher):
         pattern = _sensitive_target(command, state)
         if not pattern:
             return decision
-        exact = suggest.exact_rule(command)
+        exact = rule_suggestions.exact_rule(command)
         reason = f"It names a file that usually holds secrets ({pattern})."
-        return Decision(Behavior.ASK, reason, suggestions=suggest.add_rules([exact] if exact else []))
+        return Decision(Behavior.ASK, reason, suggestions=rule_suggestions.add_rules([exact] if exact else []))
 
     def _decide(self, tool: Askable, tool_input: Json, state: RuleState) -> Decision:
         cage = None if state.mode == PLAN else self.cage_if_granted(tool_input, state)

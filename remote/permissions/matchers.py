@@ -1,7 +1,8 @@
-"""How permission rules apply to a call: one matcher for each kind of rule that a tool can declare (`RuleKind`).
+"""Rules on paths, agents, domains.
 
 The matcher of command lines is in `command_matcher`. What makes suggestions reads command lines too, so it is imported
-when a suggestion is made."""
+when a suggestion is made.
+"""
 
 from __future__ import annotations
 
@@ -11,16 +12,13 @@ from typing import Any, Protocol
 from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.spelling import spelled, unspelled
 from ccb.tunnel.wire.tool_traits import DEFAULT_AGENT, Effect, PathInput, ToolTraits
+from ccb.tunnel.wire.web_fetch import WebRefused, read_url
 
-from ..sandbox.rules import CageRules
+from ..sandbox.cage_rules import CageRules
 from ..system.host import is_under
-from .decision import Behavior, Decision
-from .modes import ACCEPT_EDITS
-from .paths import PathPattern, Places, protection
-from .rules.rules import Rule
-from .rules.ruleset import RuleSet
-from .sandbox_mode import Sandbox
-from .sensitive import is_sensitive
+from .modes import ACCEPT_EDITS, Sandbox
+from .paths import PathPattern, Places, is_sensitive, protection
+from .rules import Behavior, Decision, Rule, RuleSet
 
 Json = dict[str, Any]
 
@@ -105,9 +103,11 @@ class RuleMatcher:
             return Decision(Behavior.ALLOW, f"The rule {allowing} allows this.", "rule")
         if tool.traits.effect is Effect.NONE:
             return Decision(Behavior.ALLOW, f"{tool.name} changes nothing outside the session.")
-        from .shell import suggest
+        from . import rule_suggestions
 
-        return Decision(Behavior.ASK, f"No rule allows {tool.name}.", "other", "", suggest.add_rules([Rule(tool.name)]))
+        return Decision(
+            Behavior.ASK, f"No rule allows {tool.name}.", "other", "", rule_suggestions.add_rules([Rule(tool.name)])
+        )
 
 
 class AgentMatcher(RuleMatcher):
@@ -148,10 +148,12 @@ class PathMatcher(RuleMatcher):
             if pattern is None or (pattern.allows(real, places) and not (is_secret and pattern.covers_home(places))):
                 return Decision(Behavior.ALLOW, f"The rule {rule} allows this.", "rule")
         if is_secret:
-            from .shell import suggest
+            from . import rule_suggestions
 
             why = f"{shown} usually holds secrets."
-            return Decision(Behavior.ASK, why, "other", shown, suggest.for_file(writes, real) if shown == real else [])
+            return Decision(
+                Behavior.ASK, why, "other", shown, rule_suggestions.for_file(writes, real) if shown == real else []
+            )
         if state.memory and is_under(real, state.memory):
             return Decision(Behavior.ALLOW, "It is in the memory of this agent.")
         accepts, inside = state.accepts_edits or state.opens_workspace, places.holds(real)
@@ -159,10 +161,10 @@ class PathMatcher(RuleMatcher):
             return Decision(Behavior.ALLOW, "It is read in a working directory.", "workingDir")
         if inside and accepts:
             return Decision(Behavior.ALLOW, "Edits in the working directories are accepted.", "mode")
-        from .shell import suggest
+        from . import rule_suggestions
 
         # a rule cannot hold a name that is no plain text
-        updates = suggest.for_path(writes, real, places, accepts) if inside or shown == real else []
+        updates = rule_suggestions.for_path(writes, real, places, accepts) if inside or shown == real else []
         if not inside:
             return Decision(Behavior.ASK, f"{shown} is outside the working directories.", "workingDir", shown, updates)
         return Decision(Behavior.ASK, f"{tool.name} changes {shown}.", "other", shown, updates)
@@ -195,3 +197,44 @@ def _pattern_climbs(traits: ToolTraits, tool_input: Json) -> bool:
     """Return whether the glob pattern of a call contains `..`."""
     glob_key = _path_input(traits).glob_key
     return bool(glob_key) and ".." in str(tool_input.get(glob_key, "")).split("/")
+
+
+_PREFIX = "domain:"
+
+
+class DomainMatcher(RuleMatcher):
+    """A rule that denies or asks covers the subdomains of its domain as well; one that allows does not. `*` stands for
+    any text."""
+
+    def matching_rule(self, behavior: Behavior, tool: Askable, tool_input: Json, state: RuleState) -> Rule | None:
+        host = _host(tool_input)
+        for rule in state.rules.contents(behavior, tool.name):
+            domain = _domain(rule)
+            if domain and (fnmatchcase(host, domain) or fnmatchcase(host, f"*.{domain}")):
+                return rule
+        return None
+
+    def decide(self, tool: Askable, tool_input: Json, state: RuleState) -> Decision:
+        host = _host(tool_input)
+        for rule in state.rules.about(Behavior.ALLOW, tool.name):
+            if rule.content is None or fnmatchcase(host, _domain(rule) or "\n"):
+                return Decision(Behavior.ALLOW, f"The rule {rule} allows this.", "rule")
+        from . import rule_suggestions
+
+        updates = rule_suggestions.add_rules([Rule(tool.name, f"{_PREFIX}{host}")])
+        return Decision(Behavior.ASK, f"{tool.name} reads a page of {host}.", "other", "", updates)
+
+
+def _domain(rule: Rule) -> str:
+    content = rule.content or ""
+    return content[len(_PREFIX) :].strip().lower() if content.startswith(_PREFIX) else ""
+
+
+def _host(tool_input: Json) -> str:
+    url = tool_input.get("url")
+    if not isinstance(url, str):
+        raise TypeError("the URL is not a text")
+    try:
+        return read_url(url).host
+    except WebRefused as refused:
+        raise TypeError(str(refused)) from None

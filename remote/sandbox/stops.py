@@ -10,7 +10,7 @@ import re
 import stat
 from collections.abc import Iterator
 
-from .rules import CageRules
+from .cage_rules import CageRules
 
 _MAX_CHARS = 200
 _FILES = ("Permission denied", "Read-only file system", "Invalid cross-device link", "Device or resource busy")

@@ -1,28 +1,122 @@
-"""What files and clients add to a session: agents, commands, skills, plugins, MCP servers."""
+"""Agents, commands, skills, servers of files and clients."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+import os
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from typing import Callable
+from typing import TYPE_CHECKING, Any, Callable
 
-from ccb.tunnel.wire import SessionOptions
-from ccb.tunnel.wire.options import BUILT_IN_AGENTS, SettingsOption
-from ccb.tunnel.wire.records import MAIN_AGENT
+from ccb.tunnel.wire.journal_records import MAIN_AGENT
+from ccb.tunnel.wire.session_options import BUILT_IN_AGENTS, SessionOptions, SettingsOption
 
 from ..agent.agent import Agent
-from ..agent.deps import AgentConfig
-from ..context.prompt import SessionPrompt, session_prompt
-from ..hooks.table import CONFIG_CHANGE
-from ..sessions.paths import home_directory
+from ..agent.agent_config import AgentConfig
+from ..context.reminders import Occasion
+from ..context.system_prompt import SessionPrompt, session_prompt
+from ..hooks.hook_runner import HookRunner
+from ..hooks.hook_table import CONFIG_CHANGE, EVENTS
+from ..permissions.paths import Places
+from ..session_store.session_paths import home_directory
 from ..settings.worker_settings import WorkerSettings
-from ..subagents.memory import memory_directory, memory_text
-from ..subagents.sub_agents import SubAgents, connected_names, defines_agents
-from ..tools.agents.definition import INHERIT, AgentDefinition
-from .clients.client_setup import ClientSetup
-from .commands.slash_commands import SessionCommands
-from .settings import SessionSettings
+from ..slash_commands.command_registry import CommandCall, CommandRegistry, Printed, SlashCommand
+from ..subagents.sub_agents import SubAgents, connected_names, defines_agents, memory_directory, memory_text
+from ..tools.agent_definitions import INHERIT, AgentDefinition
+from .client_setup import ClientSetup
+from .session_settings import SessionSettings
+
+if TYPE_CHECKING:
+    from ..slash_commands.skills import FileCommands
+
+
+Json = dict[str, Any]
+
+_MAX_CHARS = 300  # of one command in the list of hooks
+_FOLDERS = (".claude/commands", ".claude/skills")
+
+
+class SessionCommands:
+    """What a session with few files has not loaded, costs nothing."""
+
+    def __init__(self, agent: Agent, session_id: str, home: str) -> None:
+        self._agent = agent
+        self._session_id = session_id
+        self._home = home
+        self._files: FileCommands | None = None
+        registry = agent.commands or CommandRegistry()
+        registry.register(
+            SlashCommand("hooks", "Show the hooks, and where they are configured", self._hooks, local=True)
+        )
+        registry.provide(self._from_files)
+        announced = agent.config.disclosure.announced
+        announced.add("commands", lambda: [each.public() for each in registry.commands])
+        announced.add("skills", self._skills)
+        announced.add("plugins", self._plugins)
+
+    async def use(self, settings: WorkerSettings, options: SessionOptions) -> list[str]:
+        """Find the files that count under these settings and options. Return what is wrong with files, once."""
+        context, own_files = self._agent.config.context, options.own_files
+        own = [os.path.join(os.path.dirname(context.spill.directory), own_files)] if own_files else []
+        homes = [*own, self._home]
+        roots = (*homes, *settings.trusted_directories)
+        folders = (os.path.join(root, name) for root in roots for name in _FOLDERS)
+        if self._files is None and not settings.plugins and not any(map(os.path.isdir, folders)):
+            return []
+        if self._files is None:
+            from ..slash_commands.skills import FileCommands
+
+            self._files = FileCommands(self._session_id, self._agent.config.tools)
+            self._agent.reminders.follow(self._due)
+        if not await self._files.use(settings, homes, options.skills):
+            return []
+        self._agent.config.permissions.lend(self._files.readable)
+        if self._agent.commands is not None:
+            self._agent.commands.refresh()
+        return self._files.problems
+
+    def _due(self, occasion: Occasion) -> Iterable[str]:
+        """Return what the model is told of skills for the files that it works with."""
+        context = self._agent.config.context
+        if self._files is None or not any(each.paths for each in self._files.files):
+            return ()
+        places = Places.of(context.cwd, context.cages.home)
+        return self._files.due(context.files.paths, places, again=occasion is Occasion.COMPACTED)
+
+    def _from_files(self) -> Iterator[SlashCommand]:
+        return self._files.commands() if self._files is not None else iter(())
+
+    def _skills(self) -> list[Json]:
+        return [*self._files.skills()] if self._files is not None else []
+
+    def _plugins(self) -> list[Json]:
+        plugins = self._agent.config.settings.plugins
+        return [{"name": each.name, "path": each.path, "source": f"{each.name}@inline"} for each in plugins]
+
+    async def _hooks(self, _: CommandCall) -> Printed:
+        return Printed(_listing(self._agent.hooks))
+
+
+def _listing(runner: HookRunner | None) -> str:
+    """Return the hooks by event, each with where it comes from, and what is wrong with others."""
+    lines: list[str] = []
+    hooks = runner.hooks if runner is not None else ()
+    for event in EVENTS:
+        of_event = [hook for hook in hooks if hook.event == event]
+        if of_event:
+            lines.append(event)
+        for hook in of_event:
+            does = " ".join(hook.does.split())
+            matcher = f"{hook.matcher}: " if hook.matcher else ""
+            where = hook.source + (f", {hook.path}" if hook.path else "")
+            more = [f"if {hook.condition}" if hook.condition else "", "async" * hook.beside, "once" * hook.once]
+            facts = "; ".join(filter(None, [where, *more, f"at most {hook.timeout_s:g} s"]))
+            lines.append(f"  {matcher}{does[:_MAX_CHARS]}  ({facts})")
+    if not lines:
+        lines.append('No hooks run on this host. They are configured under "hooks" in the settings.')
+    problems = runner.problems if runner is not None else []
+    return "\n".join([*lines, *(["", "Not used:"] if problems else []), *(f"  {each}" for each in problems)])
+
 
 _RELOAD_S = 5.0  # how long a reload waits for MCP servers
 
@@ -109,7 +203,7 @@ class SessionExtensions:
             sub_agents.define((), built_in=built_in)
             self._agents_of = sources
             return
-        from ..subagents.catalogue import Catalogue
+        from ..subagents.agent_catalogue import Catalogue
 
         catalogue = await asyncio.get_running_loop().run_in_executor(None, Catalogue, *sources)
         sub_agents.define(catalogue.definitions, built_in=built_in)

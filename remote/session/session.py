@@ -7,38 +7,51 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
-from ccb.tunnel.wire import SessionOptions
+from ccb.tunnel.wire.client_requests import QueueMove
+from ccb.tunnel.wire.control_protocol import AnsweredBy, RequestRefused, answer_in
 from ccb.tunnel.wire.dataclass import dataclass
-from ccb.tunnel.wire.kinds.queue import BEFORE, MovedRecord, UnqueuedRecord
-from ccb.tunnel.wire.kinds.reasoning import ReasoningRecord
-from ccb.tunnel.wire.kinds.tasks import QueueMove
+from ccb.tunnel.wire.journal_records import (
+    BEFORE,
+    InputRecord,
+    MovedRecord,
+    OptionsRecord,
+    ReasoningRecord,
+    UnqueuedRecord,
+)
 from ccb.tunnel.wire.messages import ControlRequestLine, ControlResponseLine, UserLine, parse_message
-from ccb.tunnel.wire.models import ModelTable
-from ccb.tunnel.wire.records import InputRecord, OptionsRecord
-from ccb.tunnel.wire.requests import AnsweredBy, answer_in
+from ccb.tunnel.wire.model_facts import ALIASES, ModelTable
+from ccb.tunnel.wire.session_options import SessionOptions
 
 from ..agent.agent import Agent
-from ..agent.messages import informational, session_title, status
-from ..commands.registry import CommandRegistry
-from ..context.prompt import session_prompt
-from ..hooks.runner import HookRunner
-from ..hooks.table import client_hooks
-from ..journal.journal import JournalError
-from ..model.reasoning import Reasoning
-from ..permissions.sandbox_mode import Sandbox
-from ..sessions.paths import home_directory
-from ..sessions.refusal import HostRefusal
+from ..agent.agent_messages import informational, session_title, status
+from ..context.system_prompt import session_prompt
+from ..hooks.hook_runner import HookRunner
+from ..hooks.hook_table import client_hooks
+from ..model.model_request import Reasoning
+from ..permissions.modes import Sandbox
+from ..session_store.journal import JournalError
+from ..session_store.refusal import HostRefusal
+from ..session_store.session_paths import home_directory
 from ..settings.worker_settings import WorkerSettings
+from ..slash_commands.command_registry import CommandRegistry
 from ..subagents.sub_agents import SubAgents
-from .broker import OpenRequests, RequestBroker
-from .clients.client_setup import ClientSetup, Initialize, demanded, merged_configs
-from .clients.launches import Launches
+from ..tools.tasks import Task
+from .client_setup import (
+    ClientSetup,
+    Initialize,
+    Launches,
+    added_directories,
+    check_sandbox,
+    demanded,
+    merged_configs,
+    with_own_files,
+)
 from .extensions import SessionExtensions
-from .inputs import Inputs
-from .launch_parts import added_directories, check_sandbox, with_own_files
-from .log import SessionLog, Watchers
-from .notices import JournalledTasks, TaskNotices
-from .settings import SessionSettings
+from .input_queue import Inputs
+from .request_broker import OpenRequests, RequestBroker
+from .session_log import SessionLog, Watchers
+from .session_settings import SessionSettings
+from .task_notices import JournalledTasks, TaskNotices
 from .turns import Background, Turns, TurnState
 
 Json = dict[str, Any]
@@ -392,3 +405,17 @@ class Session:
 def _newest(models: Json) -> Json:
     """Return what is known of the models that were told last."""
     return dict(list(models.items())[-_MAX_MODELS:])
+
+
+def check_model(session: Session, name: str | None) -> None:
+    """Raise RequestRefused for a name that no model can have."""
+    if name and not session.agent.config.names.may_be(name):
+        raise RequestRefused(f"{name[:100]!r} is no model: it is {', '.join(ALIASES)}, or the full id of a model")
+
+
+def find_task(session: Session, task_id: str) -> Task:
+    """Return a task. Raise RequestRefused."""
+    task = session.tasks.get(task_id)
+    if task is None:
+        raise RequestRefused(f"No task found with ID: {task_id}")
+    return task

@@ -10,20 +10,26 @@ from collections.abc import AsyncIterator, Awaitable, Sequence
 from enum import Enum
 from typing import Any, Callable
 
-from ccb.tunnel.wire.kinds.queue import QueuedRecord, TakenRecord
+from ccb.tunnel.wire.journal_records import (
+    PromptRecord,
+    QueuedRecord,
+    Record,
+    TakenRecord,
+    TurnEndRecord,
+    TurnStartRecord,
+)
 from ccb.tunnel.wire.messages import ResultLine, UserLine
 from ccb.tunnel.wire.projection import Projection, on
-from ccb.tunnel.wire.records import PromptRecord, Record, TurnEndRecord, TurnStartRecord
 
 from ..agent.agent import Agent
-from ..agent.deps import Prompt
-from ..agent.usage import zero_usage
-from ..journal.journal import JournalError
+from ..agent.token_usage import zero_usage
+from ..agent.turn_state import Prompt
+from ..session_store.journal import JournalError
 from ..system.deadline import within
-from ..tasks.registry import TaskRegistry
-from .inputs import Inputs
-from .log import SessionLog, Watchers
-from .notices import TaskNotices
+from ..tools.tasks import TaskRegistry
+from .input_queue import Inputs
+from .session_log import SessionLog, Watchers
+from .task_notices import TaskNotices
 
 Json = dict[str, Any]
 

@@ -1,10 +1,13 @@
-"""The front matter of a Markdown file: the lines between two `---`, in the part of YAML that such files use."""
+"""The YAML of such files."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+import re
+from collections import deque
+from collections.abc import Mapping, Sequence
 from dataclasses import field
-from typing import Union
+from typing import Any, Union
 
 from ccb.tunnel.wire.dataclass import dataclass
 
@@ -77,3 +80,144 @@ def _plain(text: str) -> str:
         quote, inner = text[0], text[1:-1]
         return inner.replace("''", "'") if quote == "'" else inner.replace('\\"', '"').replace("\\n", "\n")
     return text.partition(" #")[0].rstrip()
+
+
+_KEY = re.compile(
+    r"""(?:("(?:[^"\\]|\\.)*"|'[^']*')\s*|([^\s"'\[{#&*!|>-][^:]*|-[^\s:][^:]*)):(?:\s+(.*))?""", re.DOTALL
+)
+_QUOTED = re.compile(r"""("(?:[^"\\]|\\.)*"|'(?:[^']|'')*')\s*(?:#.*)?""", re.DOTALL)
+_PARTS = re.compile(
+    r"""\s*(?:("(?:[^"\\]|\\.)*"|'(?:[^']|'')*')\s*|([^\s,"'\[\]{}][^,"'\[\]{}]*))(?:,|\Z)"""
+)  # no two neighbours take the same characters, so that no text takes long
+_NUMBER = re.compile(r"-?(?:0|[1-9]\d*)(?:\.\d+)?")
+_WORDS = {"true": True, "false": False, "null": None, "~": None, "": None}
+_MAX_DEPTH = 20
+
+
+def read_nested(lines: Sequence[str]) -> Any:
+    """Return the value of a key: the first of `lines` is the text behind its colon, the others are the lines below.
+    Raise ValueError for what cannot be read."""
+    first, block = lines[0], lines[1:]
+    if first and not first.startswith("#"):
+        return _inline(" ".join([first, *(line.strip() for line in block)]).strip())
+    reader = _Reader(block)
+    return reader.value(reader.indent) if reader.indent >= 0 else None
+
+
+class _Reader:
+    """Goes through the lines of a block. `indent` is that of the next line, -1 at the end."""
+
+    def __init__(self, lines: Sequence[str]) -> None:
+        self._lines = deque(line.rstrip() for line in lines)
+        self._depth = 0
+        self._skip()
+
+    def _skip(self) -> None:
+        """Drop empty lines and comments."""
+        while self._lines and (not self._lines[0] or self._lines[0].lstrip().startswith("#")):
+            del self._lines[0]
+
+    @property
+    def indent(self) -> int:
+        if not self._lines:
+            return -1
+        line = self._lines[0]
+        if "\t" in line[: len(line) - len(line.lstrip())]:
+            raise ValueError("front matter is indented with spaces, not tabs")
+        return len(line) - len(line.lstrip())
+
+    @property
+    def _is_item(self) -> bool:
+        return bool(self._lines) and (self._lines[0].strip() == "-" or self._lines[0].lstrip().startswith("- "))
+
+    def value(self, indent: int) -> Any:
+        """Read the list or the object whose lines have this indent."""
+        self._depth += 1
+        if self._depth > _MAX_DEPTH:
+            raise ValueError("the front matter is nested too deeply")
+        found: Any = self._list(indent) if self._is_item else self._object(indent)
+        if self.indent > indent:
+            raise ValueError(f"{self._lines[0].strip()[:80]!r} is indented further than what it belongs to")
+        self._depth -= 1
+        return found
+
+    def _list(self, indent: int) -> list[Any]:
+        found = []
+        while self.indent == indent and self._is_item:
+            rest = self._lines[0][indent + 1 :]
+            text = rest.lstrip()
+            if text and (_KEY.fullmatch(text) or text.startswith("- ")):
+                inner = indent + 1 + len(rest) - len(text)
+                self._lines[0] = " " * inner + text
+                found.append(self.value(inner))
+            else:
+                found.append(self._rest(text, indent))
+        return found
+
+    def _object(self, indent: int) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        while self.indent == indent and not self._is_item:
+            match = _KEY.fullmatch(self._lines[0].strip())
+            if match is None:
+                raise ValueError(f"{self._lines[0].strip()[:80]!r} is not `name: value`")
+            key = match[2].rstrip() if match[2] else str(_inline(match[1]))
+            found[key] = self._rest(match[3] or "", indent)
+        return found
+
+    def _rest(self, text: str, indent: int) -> Any:
+        """Read what stands behind a colon or a dash of the next line, or below it."""
+        del self._lines[0]
+        if text[:1] in ("|", ">"):
+            return self._text(text, indent)
+        self._skip()
+        if text and not text.startswith("#"):
+            return _inline(text)
+        if self.indent > indent or (self.indent == indent and self._is_item):
+            return self.value(self.indent)
+        return None
+
+    def _text(self, mark: str, indent: int) -> str:
+        """Read a text of several lines, which are indented further."""
+        taken: list[str] = []
+        while self._lines and (not self._lines[0] or self.indent > indent):
+            taken.append(self._lines.popleft())
+        self._skip()
+        left = min((len(line) - len(line.lstrip()) for line in taken if line), default=0)
+        return ("\n" if mark[0] == "|" else " ").join(line[left:] for line in taken).strip()
+
+
+def _inline(text: str) -> Any:
+    """Return the value of a text in one line."""
+    if text[:1] in ("[", "{"):
+        return _flow(text)
+    quoted = _QUOTED.fullmatch(text)
+    if quoted is None:
+        plain = re.split(r"\s#", text, maxsplit=1)[0].strip()
+        if plain.lower() in _WORDS:
+            return _WORDS[plain.lower()]
+        return json.loads(plain) if _NUMBER.fullmatch(plain) else plain
+    inner = quoted[1]
+    if inner[0] == "'":
+        return inner[1:-1].replace("''", "'")
+    try:
+        return json.loads(inner, strict=False)
+    except ValueError:
+        return inner[1:-1].replace('\\"', '"')
+
+
+def _flow(text: str) -> Any:
+    """Return a list or an object that stands in one line: as JSON, or a list of plain values."""
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        inner = text[1:-1].strip()
+        if not (text.startswith("[") and text.endswith("]")):
+            raise ValueError(f"{text[:80]!r} cannot be read: write it as JSON, or over several lines") from None
+    found, at = [], 0
+    while at < len(inner):
+        part = _PARTS.match(inner, at)
+        if part is None:
+            raise ValueError(f"{text[:80]!r} cannot be read: write it as JSON, or over several lines")
+        found.append(_inline(part[1] or part[2].strip()))
+        at = part.end()
+    return found

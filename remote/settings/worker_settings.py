@@ -1,4 +1,4 @@
-"""The settings of a session, merged from all sources, and whether files of the project may count.
+"""Merged settings; files, plugins.
 
 How to use it: `agent.config.settings` is the value for the turn that runs; it changes only between turns. Before you
 read any file of the project that switches something on (a hook, command, skill, agent, MCP server), look at `trusted`,
@@ -8,13 +8,167 @@ and read only below `trusted_directories`. The layers hold settings of the proje
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import hashlib
+import json
+import os
+import re
+import stat
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import field
-from typing import Any
+from typing import Any, Callable
 
 from ccb.tunnel.wire.dataclass import dataclass
+from ccb.tunnel.wire.settings_text import lines_in, load_settings
+
+from ..system.host import is_under
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,39}")
+_ROOT = "${CLAUDE_PLUGIN_ROOT}"
+
+
+def read_plugins(
+    directories: Iterable[str], cwd: str, report: Callable[[str], None]
+) -> tuple[list[Plugin], list[Layer]]:
+    """Return the plugins in these directories, and what they add to the settings. What cannot be used is reported in
+    words."""
+    plugins: list[Plugin] = []
+    layers: list[Layer] = []
+    for given in directories:
+        path = os.path.normpath(os.path.join(cwd, os.path.expanduser(given)))
+        if not os.path.isdir(path):
+            report(f"There is no plugin {path} on this host.")
+            continue
+        manifest = read_settings(os.path.join(path, ".claude-plugin", "plugin.json"), report) or {}
+        name = manifest.get("name", os.path.basename(path))
+        if not isinstance(name, str) or not _NAME.fullmatch(name) or any(name == each.name for each in plugins):
+            report(f"{path}: {str(name)[:100]!r} cannot be the name of another plugin")
+            continue
+        plugins.append(Plugin(name, path))
+        for file, key in ((os.path.join("hooks", "hooks.json"), "hooks"), (".mcp.json", "mcpServers")):
+            value, lines = _read(os.path.join(path, file), key, path, report)
+            if isinstance(value, dict) or (value and key == "hooks"):  # hooks that cannot be read are refused by name
+                layers.append(Layer(FLAG, os.path.join(path, file), {key: value}, True, lines))
+    return plugins, layers
+
+
+def _read(file: str, key: str, root: str, report: Callable[[str], None]) -> tuple[object, dict[str, int]]:
+    """Return a value of a file, in which `root` stands for the directory of the plugin, and the lines of what it holds.
+    If the file cannot be read, that is the value."""
+    try:
+        text = (read_text(file) or "{}").replace(_ROOT, json.dumps(root)[1:-1])
+        values = load_settings(text)
+    except (ValueError, RecursionError) as error:
+        report(f"{file}: {error}")
+        return str(error), {}
+    return values.get(key) if isinstance(values, dict) else values, lines_in(text)[0]
+
 
 Json = dict[str, Any]
+
+_MAX_BYTES = 256 * 1024
+
+
+def read_text(path: str, within: str = "") -> str | None:
+    """Return the text of a regular file of at most 256 KiB, None without one. Raise ValueError if it cannot be used, as
+    one that a link leads to out of the directory `within`: a clone could bring any text of the person's into the
+    conversation. Does not block on a FIFO."""
+    if within:
+        path = os.path.realpath(path)
+        if not is_under(path, within):
+            raise ValueError("it is behind a link that leads out of the project")
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        raise ValueError(f"it cannot be read: {error.strerror}") from None
+    with os.fdopen(handle, "rb") as file:
+        found = os.fstat(handle)
+        if not stat.S_ISREG(found.st_mode):
+            raise ValueError("it is not a file")
+        data = file.read(_MAX_BYTES + 1)
+    if len(data) > _MAX_BYTES:
+        raise ValueError(f"it is larger than {_MAX_BYTES} bytes")
+    return data.decode("utf-8-sig")
+
+
+def digest_of(text: str) -> str:
+    """Return what identifies a text."""
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+@dataclass(frozen=True)
+class SettingsFile:
+    """A settings file. `values` are None if it cannot be used, `problem` says why. `lines` are the lines of its values,
+    and `notes` sentences about keys that stand twice."""
+
+    values: Json | None
+    problem: str = ""
+    lines: Mapping[str, int] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+
+def read_settings_file(path: str) -> SettingsFile | None:
+    """Return what a file says, None without a file."""
+    try:
+        text = read_text(path)
+        if text is None:
+            return None
+        from ccb.tunnel.wire.settings_text import lines_in, load_settings  # most sessions have no such file
+
+        values = load_settings(text) if text.strip() else {}
+        if not isinstance(values, dict):
+            raise ValueError("it is not a JSON object")
+    except json.JSONDecodeError as error:
+        return SettingsFile(None, f"{path}, line {error.lineno}: {error.msg}")
+    except UnicodeDecodeError:
+        return SettingsFile(None, f"{path}: it is not UTF-8 text")
+    except (ValueError, RecursionError) as error:
+        return SettingsFile(None, f"{path}: {error}")
+    lines, again = lines_in(text)
+    notes = (
+        f"{path}, line {line}: {name} stands here again: entries of both count, of single values the last"
+        for name, line in again.items()
+    )
+    return SettingsFile(values, "", lines, tuple(notes))
+
+
+def read_settings(path: str, report: Callable[[str], None]) -> Json | None:
+    """Return the JSON object in a file, None without one. A file that cannot be used is reported, with the line, and
+    counts as none."""
+    file = read_settings_file(path)
+    for text in filter(None, (file.problem, *file.notes) if file is not None else ()):
+        report(text)
+    return file.values if file is not None else None
+
+
+_MAX_NAMES = 2000
+
+
+def markdown_below(top: str) -> Iterator[str]:
+    """Yield the files of agents or commands below a directory, in order. Links to directories are not followed."""
+    count = 0
+    for here, directories, names in os.walk(top):
+        directories.sort()
+        for name in sorted(names):
+            count += 1
+            if count > _MAX_NAMES:
+                return
+            if name.endswith(".md"):
+                yield os.path.join(here, name)
+
+
+def skills_in(top: str) -> Iterator[tuple[str, str]]:
+    """Yield the name and the file of each skill in a directory, in order. The directory of a skill may be a link."""
+    try:
+        names = sorted(os.listdir(top))[:_MAX_NAMES]
+    except OSError:
+        return
+    for name in names:
+        path = os.path.join(top, name, "SKILL.md")
+        if os.path.lexists(path):
+            yield name, path
+
 
 USER, PROJECT, LOCAL, FLAG, KEPT, MANAGED = "user", "project", "local", "flag", "kept", "managed"
 SOURCES = (USER, PROJECT, LOCAL, FLAG, KEPT, MANAGED)

@@ -21,7 +21,7 @@ from typing import Any, Callable
 
 from ccb.tunnel.wire.dataclass import dataclass
 
-from ..sandbox.server import CageServer
+from ..sandbox.cage_server import CageServer
 from .deadline import first_of, within
 from .process import child_environment, is_of_ccb, new_mark, started
 from .regular_files import NotAFile, open_regular

@@ -16,8 +16,8 @@ from ..sandbox.running import RunningCommand, name_of
 from .deadline import to_its_end, within
 
 if TYPE_CHECKING:
-    from ..sandbox.rules import CageRules
-    from ..sandbox.server import CageServer
+    from ..sandbox.cage_rules import CageRules
+    from ..sandbox.cage_server import CageServer
 
 _log = logging.getLogger(__name__)
 

@@ -1,13 +1,28 @@
-"""What a path is, and regular files: how they are opened, and how their versions are told apart."""
+"""Versions; atomic replacement.
+
+A new file takes the place of the old one in one step (rename), unless it would be another file then: one of several
+hard links, one of another owner, one that is mounted by itself, one in a directory that is closed. Such a file is
+written over in place.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import enum
+import errno
+import fcntl
 import hashlib
 import os
+import re
 import stat
+import threading
+import time
+from collections.abc import Iterable, Iterator
 
 from ccb.tunnel.wire.dataclass import dataclass
+
+from ..sandbox.cage_directories import all_mounts
+from .process import new_mark
 
 
 class FileKind(enum.Enum):
@@ -87,3 +102,313 @@ class open_regular:
 
     def __exit__(self, *exc: object) -> None:
         os.close(self._file)
+
+
+_BLOCK = 1 << 20
+_TEMP_PREFIX = ".ccb-"
+_TEMP_NAME = re.compile(re.escape(_TEMP_PREFIX) + "[0-9a-f]{16}")
+_SWEEP_S = 2.0
+_LOCK_WAIT = 1.0  # seconds
+_CLOSED = (errno.EACCES, errno.EPERM, errno.EROFS)
+
+
+def replace_file(lock: threading.Lock, path: str, data: bytes, expected: str, unkept: str = "") -> FileInfo:
+    if expected == ABSENT:
+        return _create(path, data)
+    old = _to_change(path)
+    if old.st_nlink <= 1:  # 0: the file system does not count
+        with contextlib.suppress(_OtherFile):
+            return _by_rename(lock, path, data, expected, old)
+    if unkept:
+        why = f"it has to be written in place, and its present content could not be kept before ({unkept}): use Bash"
+        raise OSError(errno.ENOTSUP, why, path)
+    return _in_place(lock, path, data, expected)
+
+
+class _OtherFile(Exception):
+    """A rename is not possible here, or would make another file of it: with other owners, or other attributes."""
+
+
+def _create(path: str, data: bytes) -> FileInfo:
+    directory = os.path.dirname(path)
+    if os.path.lexists(path):
+        raise FileChanged(f"{path} exists already")
+    _make_directories(directory)
+    with _temporary(directory, 0o666) as (temp, file):
+        _write_all(file, data)
+        os.fsync(file)
+        info = info_of(os.fstat(file))
+        _rename_to_new(temp, path)
+    sync_directory(directory)
+    return info
+
+
+def _by_rename(lock: threading.Lock, path: str, data: bytes, expected: str, old: os.stat_result) -> FileInfo:
+    """Write a file beside the old one, and rename it. Raise _OtherFile."""
+    directory = os.path.dirname(path)
+    if _is_mounted(path, old):
+        raise _OtherFile
+    with contextlib.ExitStack() as stack:
+        try:
+            temp, file = stack.enter_context(_temporary(directory, 0o600))
+        except OSError as error:
+            if error.errno in _CLOSED:
+                raise _OtherFile from None
+            raise
+        _write_all(file, data)
+        _copy_attributes(path, old, file)
+        os.fsync(file)
+        info = info_of(os.fstat(file))
+        with lock, _locked(directory):
+            if _digest(path) != expected:
+                raise FileChanged(f"{path} has changed")
+            try:
+                os.replace(temp, path)
+            except OSError as error:
+                if error.errno in (*_CLOSED, errno.EBUSY, errno.EXDEV):  # it is mounted, or in a sticky directory
+                    raise _OtherFile from None
+                raise
+    sync_directory(directory)
+    return info
+
+
+def _in_place(lock: threading.Lock, path: str, data: bytes, expected: str) -> FileInfo:
+    """Write over the content of the file. When that fails, the old content is put back; when it is cut off, the file
+    holds a mixture of both."""
+    with lock, _locked(os.path.dirname(path)), _opened(path) as file:
+        _lock(file)  # its other names may be in other directories
+        old = _content(file)
+        if digest_of(old) != expected:
+            raise FileChanged(f"{path} has changed")
+        try:
+            _write_over(file, data, len(old))
+        except OSError:
+            _write_over(file, old, 0)
+            raise
+        return info_of(os.fstat(file))
+
+
+def _write_over(file: int, data: bytes, size: int) -> None:
+    """Make `data` the content of a file of `size` bytes. What is longer than that comes first: if there is no room for
+    it, the old content is still whole."""
+    for start, end in ((size, len(data)), (0, min(size, len(data)))):
+        if start < end:
+            os.lseek(file, start, os.SEEK_SET)
+            _write_all(file, data[start:end])
+    os.ftruncate(file, len(data))
+    os.fsync(file)
+
+
+def restore_file(lock: threading.Lock, path: str, data: bytes | None, expected: str, mode: int) -> None:
+    if os.path.realpath(path) != path:
+        raise FileChanged(f"{path} is reached over a link now")
+    if _digest(path) == (ABSENT if data is None else digest_of(data)):
+        return
+    if data is not None:
+        replace_file(lock, path, data, expected)
+        if expected == ABSENT and mode:
+            os.chmod(path, mode)
+        return
+    with lock, _locked(os.path.dirname(path)):
+        if _digest(path) != expected:
+            raise FileChanged(f"{path} has changed")
+        os.unlink(path)
+    sync_directory(os.path.dirname(path))
+
+
+def _make_directories(directory: str) -> None:
+    try:
+        os.makedirs(directory, exist_ok=True)
+    except FileExistsError as error:
+        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), error.filename) from None
+
+
+@contextlib.contextmanager
+def _locked(directory: str) -> Iterator[None]:
+    """Lock the directory, so that no other session of this machine checks a version that is about to be replaced. Go on
+    without the lock if directories cannot be locked here, or another process keeps it: the digest is still checked
+    right before the change."""
+    try:
+        file = os.open(directory, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        yield
+        return
+    try:
+        _lock(file)
+        yield
+    finally:
+        os.close(file)
+
+
+def _lock(file: int) -> None:
+    deadline = time.monotonic() + _LOCK_WAIT
+    while time.monotonic() < deadline:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return
+        except BlockingIOError:
+            time.sleep(0.005)
+        except OSError:
+            return
+
+
+def _write_all(file: int, data: bytes) -> None:
+    view = memoryview(data)
+    while view:
+        view = view[os.write(file, view[:_BLOCK]) :]
+
+
+def _to_change(path: str) -> os.stat_result:
+    """Return the state of a file that may be written. Raise FileChanged or PermissionError."""
+    try:
+        old = os.lstat(path)
+    except FileNotFoundError:
+        raise FileChanged(f"{path} is gone") from None
+    if not stat.S_ISREG(old.st_mode):
+        raise FileChanged(f"{path} is no regular file any more")
+    if not os.access(path, os.W_OK):
+        raise PermissionError(errno.EACCES, "the file is not writable", path)
+    return old
+
+
+def _is_mounted(path: str, old: os.stat_result) -> bool:
+    """Return whether a file is mounted by itself somewhere, as into a container: that place would keep the old file.
+    Only the mounts of processes that this user may look at are known."""
+    for pid, source, place in all_mounts() if os.path.isdir("/proc") else ():
+        if os.path.basename(source) == os.path.basename(path):
+            with contextlib.suppress(OSError):
+                if os.path.samestat(os.stat(f"/proc/{pid}/root{place}"), old):
+                    return True
+    return False
+
+
+def _copy_attributes(path: str, old: os.stat_result, file: int) -> None:
+    """Give a new file the owner, the attributes (ACLs are some of them) and the mode of the old one. Raise
+    _OtherFile."""
+    mine = os.fstat(file)
+    try:
+        if old.st_gid != mine.st_gid:
+            os.fchown(file, -1, old.st_gid)
+        if old.st_uid != mine.st_uid:
+            os.fchown(file, old.st_uid, -1)
+        wanted, there = _attributes(path), _attributes(file)
+        for name in there.keys() - wanted.keys():
+            os.removexattr(file, name)
+        for name, value in wanted.items():
+            if there.get(name) != value:
+                os.setxattr(file, name, value)
+        os.fchmod(file, stat.S_IMODE(old.st_mode))
+    except OSError:
+        raise _OtherFile from None
+
+
+def _attributes(file: str | int) -> dict[str, bytes]:
+    try:
+        names = os.listxattr(file)
+    except (OSError, AttributeError):  # the file system or the system has none
+        return {}
+    return {name: os.getxattr(file, name) for name in names}
+
+
+@contextlib.contextmanager
+def _temporary(directory: str, mode: int) -> Iterator[tuple[str, int]]:
+    """Make a file, and remove it at the end unless it has another name by then."""
+    temp = os.path.join(directory, f"{_TEMP_PREFIX}{new_mark()}")
+    while True:
+        file = os.open(temp, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, mode)
+        _lock(file)
+        if os.path.lexists(temp):  # else a worker that starts has removed it before it was locked
+            break
+        os.close(file)
+    try:
+        yield temp, file
+    finally:
+        os.close(file)
+        with contextlib.suppress(OSError):
+            os.unlink(temp)
+
+
+def remove_left_files(directories: Iterable[str]) -> None:
+    """Remove the temporary files that killed workers of this user have left in these directories, as far as it takes
+    two seconds. A worker that lives has its file locked."""
+    until = time.monotonic() + _SWEEP_S
+    for directory in dict.fromkeys(directories):
+        with contextlib.suppress(OSError), os.scandir(directory) as entries:
+            for entry in entries:
+                if time.monotonic() > until:
+                    return
+                if _TEMP_NAME.fullmatch(entry.name):
+                    _remove_unless_locked(entry.path)
+
+
+def _remove_unless_locked(path: str) -> None:
+    with contextlib.suppress(OSError):
+        file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+        try:
+            info = os.fstat(file)
+            if stat.S_ISREG(info.st_mode) and info.st_uid == os.geteuid():
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                os.unlink(path)
+        finally:
+            os.close(file)
+
+
+@contextlib.contextmanager
+def _opened(path: str) -> Iterator[int]:
+    """Open a regular file for reading and writing, not through a link. Raise FileChanged or OSError."""
+    flags = os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+    try:
+        file = os.open(path, flags)
+    except OSError as error:
+        if error.errno in (errno.ELOOP, errno.ENOENT):
+            raise FileChanged(f"{path} is gone") from None
+        raise
+    try:
+        if not stat.S_ISREG(os.fstat(file).st_mode):
+            raise FileChanged(f"{path} is no regular file any more")
+        yield file
+    finally:
+        os.close(file)
+
+
+def _content(file: int) -> bytes:
+    return b"".join(iter(lambda: os.read(file, _BLOCK), b""))
+
+
+def _digest(path: str) -> str:
+    sha = hashlib.sha256()
+    try:
+        with open_regular(path) as file:
+            offset = 0
+            while True:
+                block = os.pread(file, _BLOCK, offset)
+                if not block:
+                    return sha.hexdigest()
+                sha.update(block)
+                offset += len(block)
+    except FileNotFoundError:
+        return ABSENT
+
+
+def _rename_to_new(temp: str, path: str) -> None:
+    """Rename the temporary file to a new name. Raise FileChanged if a file of that name exists."""
+    try:
+        os.link(temp, path)
+    except FileExistsError:
+        raise FileChanged(f"{path} exists already") from None
+    except OSError:  # a file system without hard links
+        if os.path.lexists(path):
+            raise FileChanged(f"{path} exists already") from None
+        os.rename(temp, path)
+        return
+    os.unlink(temp)
+
+
+def sync_directory(directory: str) -> None:
+    """Make the names in a directory durable, as far as its file system can."""
+    with contextlib.suppress(OSError):
+        file = os.open(directory, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            os.fsync(file)
+        finally:
+            os.close(file)

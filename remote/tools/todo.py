@@ -2,45 +2,21 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Iterable
 from typing import Any, Callable
 
 from ccb.tunnel.wire import tool_traits
 
 from ..context.reminders import Occasion
-from .contract import Tool, ToolContext, ToolDeclaration, ToolResult
-from .schema import issues
+from .tool_contract import Tool, ToolContext, ToolDeclaration, ToolResult
+from .tool_state import _TODO_WRITE_SCHEMA, TodoList, _plain
 
 Json = dict[str, Any]
 
-_MAX_TODOS = 200
-_ROUNDS = 12
+
 _REMINDER = (
     "You have not updated your todo list for a while. If it is out of date, update it; do not mention this to the user."
 )
-
-_TODO_WRITE_SCHEMA: Json = {
-    "type": "object",
-    "properties": {
-        "todos": {
-            "type": "array",
-            "maxItems": _MAX_TODOS,
-            "description": "The updated list",
-            "items": {
-                "type": "object",
-                "properties": {
-                    "content": {"type": "string", "minLength": 1, "maxLength": 2000},
-                    "status": {"type": "string", "enum": ["pending", "in_progress", "completed"]},
-                    "activeForm": {"type": "string", "minLength": 1, "maxLength": 2000},
-                },
-                "required": ["content", "status", "activeForm"],
-            },
-        }
-    },
-    "required": ["todos"],
-    "additionalProperties": False,
-}
 
 
 _TODO_WRITE_DESCRIPTION = (
@@ -50,37 +26,6 @@ _TODO_WRITE_DESCRIPTION = (
     "batches. An item that failed or is only partly done is not completed.\n"
     "- content says what to do (“Run the tests”), activeForm what is being done (“Running the tests”)."
 )
-
-
-class TodoList:
-    """The todo list of an agent. It becomes empty when all items are completed."""
-
-    def __init__(self) -> None:
-        self._items: list[Json] = []
-        self._rounds = 0
-
-    @property
-    def items(self) -> list[Json]:
-        return copy.deepcopy(self._items)
-
-    def replace(self, items: list[Json]) -> None:
-        done = all(item["status"] == "completed" for item in items)
-        self._items = [] if done else copy.deepcopy(items)
-        self._rounds = 0
-
-    def restore(self, written: object) -> None:
-        """Take over the list that the agent wrote in an earlier worker, as its call gave it."""
-        if isinstance(written, list) and not issues({"todos": written}, _TODO_WRITE_SCHEMA):
-            self.replace([_plain(item) for item in written])
-
-    def round_passed(self) -> bool:
-        """Count a round of tool calls. Return whether the agent should be reminded of its list, which it has not
-        written for so long."""
-        self._rounds += 1
-        if not self._items or self._rounds < _ROUNDS:
-            return False
-        self._rounds = 0
-        return True
 
 
 class TodoReminder:
@@ -94,10 +39,6 @@ class TodoReminder:
         if occasion is Occasion.TOOL_RESULTS and todos is not None and todos.round_passed():
             lines = [f"- [{item['status']}] {item['content']}" for item in todos.items]
             yield "\n".join([_REMINDER, *lines])
-
-
-def _plain(item: Json) -> Json:
-    return {name: item[name] for name in ("content", "status", "activeForm")}
 
 
 class TodoWrite(Tool):

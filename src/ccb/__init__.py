@@ -4,4 +4,4 @@ __version__ = "0.1.0"
 
 VERSION_ANSWER = f"2.1.329 (Claude Code compatible: ccb {__version__})"
 """The answer to `ccb --version`. The official clients read the number at its start: it is
-`tunnel.wire.options.CLAUDE_CODE_VERSION`, which cannot be imported here."""
+`tunnel.wire.session_options.CLAUDE_CODE_VERSION`, which cannot be imported here."""

@@ -39,7 +39,7 @@ def main() -> int:
         if sys.argv[1:] in (["--version"], ["-v"]):
             return _version()
         _keep_tracebacks_off_the_terminal()
-        from ccb.tunnel.loading import collection_paused
+        from ccb.tunnel.heavy_imports import collection_paused
 
         with collection_paused():
             from ccb.local.main import run

@@ -25,8 +25,8 @@ from tests.support.worker.compiled import files_of, packed
 
 from ccb.deploy.bootstrap_command import bootstrap_command
 from ccb.deploy.bundle import Bundle, load
-from ccb.remote.compiled import copy
-from ccb.remote.compiled.writer import CopyWriter, write_copy
+from ccb.remote.daemon import compiled_copy
+from ccb.remote.daemon.copy_writer import CopyWriter, write_copy
 
 NOBODY = 65534
 
@@ -38,7 +38,7 @@ class Visited:
         self.host = host
         self.bundle = bundle
         self.cache = host.home / ".cache/ccb/worker"
-        self.path = Path(copy.copy_path(str(self.cache / f"{bundle.sha256}.bundle")))
+        self.path = Path(compiled_copy.copy_path(str(self.cache / f"{bundle.sha256}.bundle")))
         self.log = ""
         self.notes: list[str] = []
 
@@ -79,13 +79,13 @@ class Visited:
     @property
     def codes(self) -> dict[str, bytes]:
         """What the copy holds. Raises for one that a start would not use."""
-        codes, why = copy.load(str(self.cache / f"{self.bundle.sha256}.bundle"), self.bundle.sha256)
+        codes, why = compiled_copy.load(str(self.cache / f"{self.bundle.sha256}.bundle"), self.bundle.sha256)
         assert not why, why
         return codes
 
     def plant(self, version: str, *, digest: str = "") -> bytes:
         """Put a copy in place that a start would use, whose worker names another version. Return its bytes."""
-        file = "ccb/remote/model/request.py"
+        file = "ccb/remote/model/model_request.py"
         source = files_of(self.bundle.data)[file]
         told = re.sub(r'f"ccb/\{\w+\}"', f'"ccb/{version}"', source)
         assert told != source
@@ -167,7 +167,7 @@ def _empty(visited: Visited, data: bytes) -> None:
 
 
 def _not_marshalled(visited: Visited, data: bytes) -> None:
-    header = copy.header_of(visited.bundle.sha256)
+    header = compiled_copy.header_of(visited.bundle.sha256)
     visited.path.write_bytes(hashlib.sha256(header + b"?").digest() + header + b"?")
 
 
@@ -226,7 +226,7 @@ def test_an_odd_copy_is_not_read(
         assert visited.codes
         make(visited, data)
         zip_path = str(visited.cache / f"{bundle.sha256}.bundle")
-        assert copy.load(zip_path, bundle.sha256) == ({}, why)
+        assert compiled_copy.load(zip_path, bundle.sha256) == ({}, why)
     finally:
         host.runtime.rmdir()
 
@@ -263,7 +263,7 @@ def test_a_copy_that_cannot_be_opened_and_a_directory_of_others_are_left_alone(t
     """As a user who does not own what is there."""
     program = """
 import json, os, sys
-from ccb.remote.compiled import copy
+from ccb.remote.daemon import compiled_copy as copy
 os.setuid(65534)
 print(json.dumps([copy.load(path, "d" * 64)[1] for path in sys.argv[1:]]))
 """
@@ -273,7 +273,7 @@ print(json.dumps([copy.load(path, "d" * 64)[1] for path in sys.argv[1:]]))
     theirs, open_to_all, own = tmp_path / "theirs", tmp_path / "open", tmp_path / "own"
     for directory, owner, mode in ((theirs, 0, 0o755), (open_to_all, NOBODY, 0o777), (own, NOBODY, 0o700)):
         directory.mkdir()
-        file = Path(copy.copy_path(str(directory / f"{'d' * 64}.bundle")))
+        file = Path(compiled_copy.copy_path(str(directory / f"{'d' * 64}.bundle")))
         file.write_bytes(packed({}, "d" * 64))
         file.chmod(0o600)
         os.chown(directory, owner, -1)
@@ -285,7 +285,7 @@ print(json.dumps([copy.load(path, "d" * 64)[1] for path in sys.argv[1:]]))
 
 
 async def test_nothing_is_written_for_a_worker_that_runs_from_memory(tmp_path: Path) -> None:
-    for path, no_copy in (("", copy.MISSING), (str(tmp_path / "b.bundle"), "")):
+    for path, no_copy in (("", compiled_copy.MISSING), (str(tmp_path / "b.bundle"), "")):
         writer = CopyWriter(path, "d" * 64, no_copy)
         writer.session_is(working=True)
         writer.session_is(working=False)
@@ -348,4 +348,4 @@ def test_a_worker_that_is_killed_while_it_compiles_leaves_no_file(
     monkeypatch.setattr(subprocess, "run", watched)
     tmp_path.chmod(0o700)
     write_copy(str(path), bundle.sha256, Sources())
-    assert seen == [[path.name]] and Path(copy.copy_path(str(path))).is_file()
+    assert seen == [[path.name]] and Path(compiled_copy.copy_path(str(path))).is_file()

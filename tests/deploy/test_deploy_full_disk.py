@@ -14,8 +14,9 @@ import pytest
 from tests.deploy.test_deploy_local import Host, fresh_bundle, small_disk
 
 from ccb.deploy.bootstrap import launch
-from ccb.tunnel.transports.local import LocalTransport
-from ccb.tunnel.wire import FrameDecoder, Hello
+from ccb.tunnel.transports.command_transport import LocalTransport
+from ccb.tunnel.wire.frames import Hello
+from ccb.tunnel.wire.ndjson import FrameDecoder
 
 INJECTED = {
     "the mark of what is made": ("write", "ENOSPC", 2),

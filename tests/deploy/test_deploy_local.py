@@ -20,8 +20,9 @@ from ccb.deploy.bootstrap_command import CANDIDATES, bootstrap_command
 from ccb.deploy.build_bundle import joined
 from ccb.deploy.bundle import Bundle, load
 from ccb.tunnel.errors import DeployError, NoPython
-from ccb.tunnel.transports.local import LocalTransport
-from ccb.tunnel.wire import FrameDecoder, Hello
+from ccb.tunnel.transports.command_transport import LocalTransport
+from ccb.tunnel.wire.frames import Hello
+from ccb.tunnel.wire.ndjson import FrameDecoder
 
 PYTHONS = sorted(Path("~/.pyenv/versions").expanduser().glob("3.*/bin/python3"))
 OLD = [path for path in PYTHONS if path.parts[-3].startswith(("3.6.", "3.7.", "3.8."))]

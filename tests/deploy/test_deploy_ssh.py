@@ -14,9 +14,9 @@ from ccb.deploy import bootstrap
 from ccb.deploy.bootstrap import Launched, launch
 from ccb.deploy.bundle import Bundle
 from ccb.tunnel.errors import DeployError
-from ccb.tunnel.login.prompter import NobodyToAsk
-from ccb.tunnel.ssh.transport import connect
-from ccb.tunnel.ssh_config.target import SshTarget
+from ccb.tunnel.ssh.asyncssh_transport import connect
+from ccb.tunnel.ssh_config.ssh_target import SshTarget
+from ccb.tunnel.transports.login_prompts import NobodyToAsk
 
 BUSYBOX = shutil.which("busybox") or "/bin/busybox"
 SHELLS = {

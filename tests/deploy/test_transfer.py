@@ -17,7 +17,7 @@ from ccb.deploy.bootstrap import launch
 from ccb.deploy.bootstrap_command import bootstrap_command
 from ccb.deploy.build_bundle import joined
 from ccb.deploy.bundle import Bundle
-from ccb.tunnel.transports.local import LocalTransport
+from ccb.tunnel.transports.command_transport import LocalTransport
 
 
 @pytest.fixture

@@ -29,7 +29,7 @@ from tests.support.model.model_script import Recorded
 from tests.support.network.relay import Relay, relay
 from tests.support.person.laptop import Running, make_laptop
 
-from ccb.tunnel.link.backoff import STEADY_S
+from ccb.tunnel.reconnecting import STEADY_S
 
 OUTPUT = 50_000_000
 LARGE = 2_000_000

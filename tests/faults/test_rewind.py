@@ -11,7 +11,7 @@ import pytest
 from tests.features.steering.test_file_history import OPTIONS, asked, texts, turn, worked
 from tests.remote.worker_process import WorkerHost, until, worker_host
 
-from ccb.tunnel.wire import Input
+from ccb.tunnel.wire.frames import Input
 
 DIES = """
 import os

@@ -16,21 +16,20 @@ from tests.support.hosts.scripted_host import ScriptedHost, session_on
 from tests.support.model.fake_model import FakeModel
 from tests.support.person.laptop import make_laptop
 
-from ccb.local.command_line.arguments import parse_arguments
-from ccb.local.headless.input import stdin as headless_input
+from ccb.local.command_line.parser import parse_arguments
+from ccb.local.headless import stdin_input as headless_input
 from ccb.local.session import remote_session
-from ccb.local.session.connection import AttachOptions
+from ccb.local.session.dialing import AttachOptions
 from ccb.local.session.remote_session import RemoteSession
 from ccb.tunnel.errors import CcbError, ConfigError, ConnectionLost, Unreachable, UsageError
-from ccb.tunnel.login.command_failures import ssh_failure
-from ccb.tunnel.login.prompter import NobodyToAsk
-from ccb.tunnel.openssh import transport as openssh
-from ccb.tunnel.ssh.proxy_command import FirstStream
-from ccb.tunnel.ssh.tcp import open_socket
-from ccb.tunnel.ssh_config import resolve as ssh_config
+from ccb.tunnel.openssh import openssh_transport as openssh
+from ccb.tunnel.ssh.carrier import FirstStream, open_socket
+from ccb.tunnel.ssh_config import config_files as ssh_config
+from ccb.tunnel.ssh_config.config_files import resolve
 from ccb.tunnel.ssh_config.host_config import host_config
-from ccb.tunnel.ssh_config.resolve import resolve
-from ccb.tunnel.ssh_config.target import SshTarget
+from ccb.tunnel.ssh_config.ssh_target import SshTarget
+from ccb.tunnel.transports.login_failures import ssh_failure
+from ccb.tunnel.transports.login_prompts import NobodyToAsk
 
 
 def test_an_argument_that_is_no_session() -> None:

@@ -24,39 +24,29 @@ from tests.support.person.terminal import terminal
 from ccb.deploy import bootstrap
 from ccb.deploy.bootstrap_command import CANDIDATES
 from ccb.deploy.bundle import Bundle
-from ccb.local.command_line.arguments import parse_arguments
-from ccb.local.command_line.error_text import code_of
-from ccb.local.command_line.exit_codes import ExitCode
-from ccb.local.commands.sessions.picker import choose_session
-from ccb.local.connect import session_list
-from ccb.local.connect.session_list import SessionRow
-from ccb.local.credentials.helper import HelperCredential
-from ccb.local.credentials.key_text import checked
-from ccb.local.doctor import host as doctor_host
-from ccb.local.doctor import worker_channel
-from ccb.local.doctor.findings import State
-from ccb.local.session.connection import AttachOptions
+from ccb.local.command_line.exit_codes import ExitCode, code_of
+from ccb.local.command_line.parser import parse_arguments
+from ccb.local.commands.session_table import choose_session
+from ccb.local.connect import host_sessions
+from ccb.local.connect.host_sessions import SessionRow
+from ccb.local.credentials.credential_helper import HelperCredential, checked
+from ccb.local.doctor import host_checks
+from ccb.local.doctor import host_checks as doctor_host
+from ccb.local.doctor.doctor_findings import State
+from ccb.local.session.dialing import AttachOptions
 from ccb.local.session.outbox import Outbox
-from ccb.tunnel.errors import (
-    CcbError,
-    ConfigError,
-    ConnectionLost,
-    DeployError,
-    ProtocolError,
-    Unreachable,
-    UsageError,
-)
+from ccb.tunnel.errors import CcbError, ConfigError, ConnectionLost, DeployError, ProtocolError, Unreachable, UsageError
 from ccb.tunnel.link.link import Link, new_nonce
-from ccb.tunnel.link.refusals import refusal_error
-from ccb.tunnel.login.prompter import NobodyToAsk
-from ccb.tunnel.proxy.providers.anthropic import anthropic_endpoint
-from ccb.tunnel.proxy.providers.network.endpoint import tls_context
-from ccb.tunnel.ssh.tcp import open_socket
-from ccb.tunnel.ssh.transport import connect
-from ccb.tunnel.ssh_config.resolve import resolve
-from ccb.tunnel.ssh_config.target import SshTarget
-from ccb.tunnel.transports.local import LocalTransport
-from ccb.tunnel.wire import Attached, Event, Refused, Snapshot
+from ccb.tunnel.link.worker_refusals import refusal_error
+from ccb.tunnel.providers.anthropic import anthropic_endpoint
+from ccb.tunnel.providers.http_client import tls_context
+from ccb.tunnel.ssh.asyncssh_transport import connect
+from ccb.tunnel.ssh.carrier import open_socket
+from ccb.tunnel.ssh_config.config_files import resolve
+from ccb.tunnel.ssh_config.ssh_target import SshTarget
+from ccb.tunnel.transports.command_transport import LocalTransport
+from ccb.tunnel.transports.login_prompts import NobodyToAsk
+from ccb.tunnel.wire.frames import Attached, Event, Refused, Snapshot
 
 
 @pytest.fixture
@@ -361,10 +351,10 @@ def repeated(body: str) -> str:
     ],
 )
 async def test_a_host_whose_list_of_sessions_is_odd(answer: str, part: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(session_list, "MAX_REPORTS", 20)
+    monkeypatch.setattr(host_sessions, "MAX_REPORTS", 20)
     async with instead_of_the_worker(HAVE + answer, monkeypatch) as transport:
         with pytest.raises(CcbError) as caught:
-            await session_list.list_sessions(transport, Bundle.of(b"x"))
+            await host_sessions.list_sessions(transport, Bundle.of(b"x"))
     assert part in caught.value.what
 
 
@@ -383,7 +373,7 @@ async def test_a_host_whose_list_of_sessions_is_odd(answer: str, part: str, monk
 )
 async def test_a_host_whose_checks_are_odd(answer: str, part: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(doctor_host, "_MAX_CHECKS", 20)
-    monkeypatch.setattr(worker_channel, "_ANSWER_S", 1.0)
+    monkeypatch.setattr(host_checks, "_ANSWER_S", 1.0)
     async with instead_of_the_worker(HAVE + answer, monkeypatch) as transport:
         found = [finding async for finding in doctor_host.host_findings(transport, Bundle.of(b"x"))]
         transport.abort()

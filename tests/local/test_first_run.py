@@ -11,9 +11,9 @@ from tests.support.model.fake_model import API_KEY, FakeModel
 from tests.support.person.laptop import Laptop, tidy_laptop
 from tests.support.person.terminal import terminal
 
-from ccb.local.command_line.arguments import parse_arguments
+from ccb.local.command_line.parser import parse_arguments
 from ccb.local.first_run import set_up
-from ccb.local.tui.theme.sample import sample
+from ccb.local.tui.rendering.themes import sample
 
 pytestmark = pytest.mark.programs
 
@@ -67,7 +67,7 @@ async def test_a_person_without_a_credential_is_asked_once_and_the_session_begin
 async def test_ctrl_c_skips_all_of_it_and_is_not_asked_again(tmp_path: Path, fake_model: FakeModel) -> None:
     with tidy_laptop(tmp_path, fake_model.url) as laptop:
         env = _newcomer(laptop, tmp_path)
-        script = "import sys; from ccb.local import first_run as f; from ccb.local.command_line.arguments import *\n"
+        script = "import sys; from ccb.local import first_run as f; from ccb.local.command_line.parser import *\n"
         script += "f.set_up(parse_arguments(['ssh', 'devbox', '--plain'], remote='')); print('over')"
         async with terminal([sys.executable, "-c", script], env, str(laptop.home)) as first:
             await first.shows("1, 2 or Enter: ")

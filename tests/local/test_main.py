@@ -13,7 +13,7 @@ import pytest
 import ccb
 from ccb.local.command_line.help_text import help_text
 from ccb.local.command_line.options import HOST_COMMANDS, OPTIONS
-from ccb.tunnel.wire.options import CLAUDE_CODE_VERSION
+from ccb.tunnel.wire.session_options import CLAUDE_CODE_VERSION
 
 pytestmark = pytest.mark.programs
 
@@ -56,7 +56,7 @@ def test_understanding_the_command_line_imports_nothing_heavy(argv: list[str], t
 
 
 def test_a_run_imports_nothing_heavy_before_it_begins_to_connect() -> None:
-    code = f"import sys, ccb.local.headless.run; print([name for name in {HEAVY!r} if name in sys.modules])"
+    code = f"import sys, ccb.local.headless.headless_run; print([name for name in {HEAVY!r} if name in sys.modules])"
     assert subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout == "[]\n"
 
 
@@ -83,7 +83,7 @@ def test_host_commands_load_nothing_of_the_way_to_the_model_and_no_pydantic_with
 def test_a_session_is_attached_before_what_sends_model_calls_is_loaded() -> None:
     environ = {"HOME": "/nonexistent", "ANTHROPIC_API_KEY": "k"}
     code = (
-        "import sys\nfrom ccb.local.connect.startup import load_dialing_startup, load_session_startup\n"
+        "import sys\nfrom ccb.local.connect.startup import load_dialing_startup; from ccb.local.connect.startup import load_session_startup\n"
         f"load_session_startup({environ!r}, load_dialing_startup({environ!r})).auth_proxy('host', None, None)\n"
         f"print([name for name in {(*HEAVY, 'http.client')!r} if name in sys.modules])"
     )
@@ -105,8 +105,14 @@ def test_the_worker_is_on_its_way_before_what_its_session_needs_is_loaded(tmp_pa
     done = subprocess.run(argv, check=True, capture_output=True, text=True, timeout=60, env=env)
     loaded = ast.literal_eval(done.stdout)
     later = (
-        *("ccb.tunnel.proxy", "ccb.tunnel.wire.records", "ccb.local.ledger", "ccb.local.providers", "ccb.local.mcp"),
-        *("ccb.local.credentials", "ccb.local.session.remote_session", "ccb.local.session.client"),
+        *(
+            "ccb.tunnel.proxy",
+            "ccb.tunnel.wire.journal_records",
+            "ccb.local.ledger",
+            "ccb.local.providers",
+            "ccb.local.mcp",
+        ),
+        *("ccb.local.credentials", "ccb.local.session.remote_session", "ccb.local.session.session_client"),
         *("ccb.local.headless.event_printer", "ccb.local.connect.project_trust"),
     )
     assert "ccb.deploy.bootstrap" in loaded
@@ -130,8 +136,15 @@ def test_nothing_that_a_connection_can_wait_for_is_loaded_before_it_is_asked_for
     )
     loaded = ast.literal_eval(done.stdout.splitlines()[0])
     later = ("ccb.tunnel.proxy", "ccb.deploy", "ccb.local.ledger", "ccb.local.providers", "ccb.local.credentials")
-    also = ("ccb.local.files", "ccb.local.mcp", "ccb.local.connect.dial", "ccb.tunnel.ssh.login", "sqlite3", "uuid")
-    assert "ccb.tunnel.ssh.tcp" in loaded
+    also = (
+        "ccb.local.files",
+        "ccb.local.mcp",
+        "ccb.local.connect.dialer",
+        "ccb.tunnel.ssh.ssh_login",
+        "sqlite3",
+        "uuid",
+    )
+    assert "ccb.tunnel.ssh.carrier" in loaded
     assert not [name for name in loaded if name.startswith((*later, *also)) or name in {*HEAVY, "platform", "difflib"}]
 
 
@@ -142,7 +155,7 @@ def test_the_audit_loads_its_database_before_the_first_event() -> None:
         "async def main():\n"
         "    async with SessionAudit(Path('/nonexistent')) as audit:\n"
         "        before = 'sqlite3' in sys.modules\n        audit.prepare()\n"
-        "    print(before, 'ccb.local.ledger.store' in sys.modules)\n"
+        "    print(before, 'ccb.local.ledger.call_ledger' in sys.modules)\n"
         "asyncio.run(main())"
     )
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
@@ -240,7 +253,7 @@ def test_an_interrupt_during_the_imports_is_code_130_without_a_traceback() -> No
         "import os, signal, sys\n"
         "class Interrupting:\n"
         "    def find_spec(self, name, *_):\n"
-        "        if name == 'ccb.local.command_line.arguments': os.kill(os.getpid(), signal.SIGINT)\n"
+        "        if name == 'ccb.local.command_line.parser': os.kill(os.getpid(), signal.SIGINT)\n"
         "from ccb.__main__ import main\n"
         "sys.meta_path.insert(0, Interrupting()); sys.argv = ['ccb', 'help']\n"
         "sys.exit(main())"

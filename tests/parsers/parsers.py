@@ -11,37 +11,32 @@ from tempfile import TemporaryDirectory
 from rich.console import Console
 
 from ccb.local.terminal.input_machine import InputMachine
-from ccb.local.tui.model.blocks import ToolBlock
-from ccb.local.tui.model.markdown import render_markdown
-from ccb.local.tui.model.pieces import pieces_of
-from ccb.local.tui.render.diffs.drawing import EditView
-from ccb.local.tui.render.untrusted import escapes, lookalikes, terminal_text
-from ccb.local.tui.theme.palette import palette_of
-from ccb.local.tui.theme.themes import DARK
-from ccb.remote.agent.mentions import mentions
+from ccb.local.transcript.blocks import ToolBlock
+from ccb.local.transcript.pieces import pieces_of
+from ccb.local.tui.rendering import tool_output, untrusted_text
+from ccb.local.tui.rendering.diffs import EditView
+from ccb.local.tui.rendering.markdown import render_markdown
+from ccb.local.tui.rendering.themes import DARK, palette_of
+from ccb.remote.agent import mentions
 from ccb.remote.context.instructions import find_instructions
-from ccb.remote.hooks.outcome import read_output
-from ccb.remote.model.sse import SseParser
-from ccb.remote.permissions.decision import Behavior
+from ccb.remote.hooks.hook_outcome import read_output
+from ccb.remote.model.answer_stream import SseParser
 from ccb.remote.permissions.paths import PathPattern, Places
-from ccb.remote.permissions.rules.rules import parse_rules
-from ccb.remote.permissions.rules.ruleset import RuleSet
-from ccb.remote.permissions.shell.deny_rules import forbidding_rule
-from ccb.remote.permissions.shell.parser import parse as parse_command
-from ccb.remote.permissions.shell.readonly import is_read_only_command
-from ccb.remote.permissions.shell.words import NotUnderstood
-from ccb.remote.settings.front_matter import read_markdown
-from ccb.remote.settings.nested_yaml import read_nested
-from ccb.remote.tools.documents import notebook_cells, pdf_pages
-from ccb.remote.tools.files.edit_text import EditRefused, editable, replace_in, with_endings_of
-from ccb.remote.tools.files.patch import compared
+from ccb.remote.permissions.rules import Behavior, RuleSet, parse_rules
+from ccb.remote.permissions.shell.read_only import is_read_only_command
+from ccb.remote.permissions.shell.shell_parser import parse as parse_command
+from ccb.remote.permissions.shell.shell_words import NotUnderstood
+from ccb.remote.permissions.shell_deny_rules import forbidding_rule
+from ccb.remote.search_program.globs import BadGlob, Globs
+from ccb.remote.settings.front_matter import read_markdown, read_nested
+from ccb.remote.tools import notebook_cells, pdf_pages
 from ccb.remote.tools.output import clean
-from ccb.remote.tools.search.program.globs import BadGlob, Globs
-from ccb.remote.tools.web.markdown import to_markdown
-from ccb.tunnel.proxy.providers.answers.lines import DataLines
-from ccb.tunnel.wire.content.images import image_size
+from ccb.remote.tools.text_changes import EditRefused, compared, editable, replace_in, with_endings_of
+from ccb.remote.tools.web import to_markdown
+from ccb.tunnel.providers.translating_provider import DataLines
 from ccb.tunnel.wire.json_schema import tool_schema
-from ccb.tunnel.wire.mcp_lines import read_messages
+from ccb.tunnel.wire.mcp_messages import read_messages
+from ccb.tunnel.wire.prompt_content import image_size
 
 PALETTE = palette_of(DARK.to_color_system().generate(), dark=True)
 
@@ -133,11 +128,11 @@ def command(text: str) -> None:
 
 def shown_text(text: str) -> None:
     """As the REPL shows names and commands of the host."""
-    picture = escapes.escaped(text[:50_000])
-    escapes.tokens(picture)
-    escapes.unescaped(picture)
-    lookalikes.warnings(text)
-    terminal_text.last_state(text)
+    picture = untrusted_text.escaped(text[:50_000])
+    untrusted_text.tokens(picture)
+    untrusted_text.unescaped(picture)
+    untrusted_text.warnings(text)
+    tool_output.last_state(text)
 
 
 def pdf(text: str) -> None:

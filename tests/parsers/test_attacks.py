@@ -12,12 +12,11 @@ from tests.parsers.attacks import Slow, fixed, is_parsed
 from tests.parsers.parsers import PARSERS, REFUSALS, replaced
 from tests.remote.tools_kit import open_toolbox
 
-from ccb.local.files.both_ends.channel import CopyChannel
-from ccb.remote.tools.documents import notebook_cells, pdf_pages
-from ccb.remote.tools.files.edit_text import EditRefused
-from ccb.remote.tools.files.patch import compared, structured_patch
-from ccb.remote.tools.schema import issues
-from ccb.remote.tools.web.markdown import to_markdown
+from ccb.local.files.both_ends.copy_channel import CopyChannel
+from ccb.remote.tools import notebook_cells, pdf_pages
+from ccb.remote.tools.input_schema import issues
+from ccb.remote.tools.text_changes import EditRefused, compared, structured_patch
+from ccb.remote.tools.web import to_markdown
 from ccb.tunnel.wire.json_schema import tool_schema
 
 PARSER = {parse.__name__: parse for parse, _ in PARSERS}

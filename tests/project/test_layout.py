@@ -15,7 +15,7 @@ pytestmark = pytest.mark.sources
 ROOT = Path(__file__).resolve().parents[2]
 ROOMS = ("local", "remote", "tunnel", "deploy")
 MODULES = sorted(path for room in ROOMS for path in (ROOT / room).rglob("*.py"))
-MAX_LINES = 500
+MAX_LINES = 700
 
 
 @pytest.mark.parametrize("room", ROOMS)
@@ -95,11 +95,11 @@ def test_the_worker_defines_its_dataclasses_with_the_cheap_decorator() -> None:
 
 FORBIDDEN = [
     ("tunnel/wire/ndjson.py", "from ..errors import CcbError"),
-    ("tunnel/wire/records.py", "from ccb.tunnel.secret import Secret"),
-    ("remote/system/threads.py", "from ccb.tunnel import errors"),
-    ("remote/agent/usage.py", "from ccb.tunnel.proxy.policy import Policy"),
+    ("tunnel/wire/journal_records.py", "from ccb.tunnel.secret import Secret"),
+    ("remote/system/deadline.py", "from ccb.tunnel import errors"),
+    ("remote/agent/token_usage.py", "from ccb.tunnel.proxy.policy import Policy"),
     ("tunnel/errors.py", "from ccb.local import results"),
-    ("local/headless/results.py", "from ccb.remote import threads"),
+    ("local/headless/output_formats.py", "from ccb.remote import threads"),
 ]
 
 

@@ -14,7 +14,7 @@ from ccb.local.command_line.exit_codes import ExitCode
 from ccb.local.command_line.options import BY_NAME, OWN_WORDS
 from ccb.local.config.settings import SETTING_NAMES, Settings
 from ccb.local.terminal.keymap import DEFAULT_KEYMAP
-from ccb.local.tui.attached.commands import COMMANDS, KEYS
+from ccb.local.tui.slash_commands import COMMANDS, KEYS
 
 ROOT = Path(__file__).resolve().parents[2]
 KIT = ROOT / "tests" / "support"

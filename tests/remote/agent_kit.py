@@ -14,23 +14,23 @@ from typing import Any, Callable, TypeVar, Union, cast
 from tests.support.worker.cages import sandbox
 
 from ccb.remote.agent.agent import Agent
-from ccb.remote.agent.deps import AgentConfig, AgentDeps, Disclosure, Prompt
-from ccb.remote.agent.history.conversation import Conversation
-from ccb.remote.agent.usage import Ledger
-from ccb.remote.commands.registry import CommandCall, CommandRegistry, Printed, SlashCommand
+from ccb.remote.agent.agent_config import AgentConfig, AgentDeps, Disclosure
+from ccb.remote.agent.conversation import Conversation
+from ccb.remote.agent.token_usage import Ledger
+from ccb.remote.agent.turn_state import Prompt
 from ccb.remote.model.retry import RetrySettings
-from ccb.remote.model.tokens import WindowSettings
-from ccb.remote.permissions.decision import Behavior, Decision
+from ccb.remote.model.token_counts import WindowSettings
 from ccb.remote.permissions.engine import PermissionEngine
 from ccb.remote.permissions.matchers import Askable
+from ccb.remote.permissions.rules import Behavior, Decision
 from ccb.remote.settings.worker_settings import Layer, WorkerSettings
-from ccb.remote.tools.contract import Tool, ToolContext, ToolDeclaration, ToolResult
-from ccb.remote.tools.files.file_state import FileState
-from ccb.remote.tools.registry import ToolRegistry
-from ccb.remote.tools.spill import Spill
-from ccb.remote.tools.todo import TodoList
-from ccb.tunnel.wire.records import MAIN_AGENT, Content, MessageRecord, Record, parse, record_of, to_line
-from ccb.tunnel.wire.requests import A, P, Request, RequestKind, ToolPermission
+from ccb.remote.slash_commands.command_registry import CommandCall, CommandRegistry, Printed, SlashCommand
+from ccb.remote.tools.output import Spill
+from ccb.remote.tools.tool_contract import Tool, ToolContext, ToolDeclaration, ToolResult
+from ccb.remote.tools.tool_state import FileState, TodoList
+from ccb.remote.tools.toolset import ToolRegistry
+from ccb.tunnel.wire.control_protocol import A, P, Request, RequestKind, ToolPermission
+from ccb.tunnel.wire.journal_records import MAIN_AGENT, Content, MessageRecord, Record, parse, record_of, to_line
 from ccb.tunnel.wire.tool_traits import Effect, ToolTraits
 
 Json = dict[str, Any]

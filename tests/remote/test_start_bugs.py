@@ -14,7 +14,7 @@ _SOURCE = Path(__file__).resolve().parents[2] / "src"
 _BUG = """
 import sys
 from ccb.remote import main
-from ccb.remote.host_commands import commands
+from ccb.remote.host_commands import host_command as commands
 main._find_or_start = lambda start: [][1]
 commands._run = lambda params, bundle, reports: [][1]
 sys.exit(main.start(%r, "b" * 64, "disk"))

@@ -20,11 +20,11 @@ json.dump(sorted(sys.modules), sys.stdout)
 """
 _BEGIN = """
 import json, os, sys
-from ccb.remote.daemon import start
+from ccb.remote.daemon import daemon_start as start
 start._import_what_the_daemon_needs()
 from ccb.remote.permissions.engine import PermissionEngine
-from ccb.remote.permissions.sandbox_mode import Sandbox
-from ccb.remote.tools.registry import default_tools, make_context
+from ccb.remote.permissions.modes import Sandbox
+from ccb.remote.tools.toolset import default_tools; from ccb.remote.tools.toolset import make_context
 context = make_context("/", "")
 engine = PermissionEngine(cwd="/", sandbox=Sandbox(context.cages), home="/home")
 tools = {tool.name: tool for tool in default_tools()}
@@ -33,7 +33,7 @@ json.dump(sorted(sys.modules), sys.stdout)
 """
 _START = """
 import json, sys
-from ccb.remote.daemon import start
+from ccb.remote.daemon import daemon_start as start
 %s
 json.dump(sorted(sys.modules), sys.stdout)
 """
@@ -66,7 +66,7 @@ def test_a_session_that_runs_no_command_does_not_import_what_reads_commands(tmp_
     """Nor TLS, which asyncio would import and the worker never speaks, nor what only later work needs."""
     modules = _modules_after(_BEGIN, tmp_path)
     reads_commands = ("ccb.remote.permissions.shell.", "ccb.remote.permissions.git", "ccb.remote.permissions.command_")
-    assert "ccb.remote.daemon.daemon" in modules and "ccb.remote.tools.shell.bash" in modules
+    assert "ccb.remote.daemon.daemon" in modules and "ccb.remote.tools.bash" in modules
     assert not [name for name in modules if name.startswith(reads_commands)]
     later = {"ssl", "_ssl", "uuid", "platform", "shutil", "tempfile", "difflib", "logging.handlers", "pickle"}
     assert not later & set(modules)
@@ -80,7 +80,7 @@ def test_who_waits_for_the_laptop_imports_only_what_the_daemon_needs_and_stops_a
     begin, ahead, daemon = (
         set(_modules_after(_START % then, tmp_path)) for then in ("", word, "start._import_what_the_daemon_needs()")
     )
-    assert {0: not ahead - begin, 3: "dataclasses" in ahead, 99: "ccb.tunnel.wire.records" in ahead}[parts]
+    assert {0: not ahead - begin, 3: "dataclasses" in ahead, 99: "ccb.tunnel.wire.journal_records" in ahead}[parts]
     assert ("asyncio" in ahead) is (parts == 99) and ahead <= daemon and "ssl" not in ahead
 
 

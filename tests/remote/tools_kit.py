@@ -11,9 +11,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Callable
 
-from ccb.remote.tools.contract import Tool, ToolContext, ToolResult
-from ccb.remote.tools.registry import close_context, default_tools, make_context
-from ccb.remote.tools.schema import issues
+from ccb.remote.tools.input_schema import issues
+from ccb.remote.tools.tool_contract import Tool, ToolContext, ToolResult
+from ccb.remote.tools.toolset import close_context, default_tools, make_context
 
 Json = dict[str, Any]
 

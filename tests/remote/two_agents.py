@@ -15,17 +15,18 @@ from typing import Any, cast
 from tests.remote.agent_kit import OpenPermissions, Reply, ScriptedTransport, calls, says
 
 from ccb.remote.agent.agent import Agent
-from ccb.remote.agent.deps import AgentConfig, Prompt
+from ccb.remote.agent.agent_config import AgentConfig
+from ccb.remote.agent.turn_state import Prompt
 from ccb.remote.daemon.assembly import AgentFactory
 from ccb.remote.daemon.model_streams import Calls
-from ccb.remote.journal.journal import Journal
-from ccb.remote.session.log import SessionLog
-from ccb.remote.session.restart.resume import restore, take_up
+from ccb.remote.session.recovery import restore, take_up
 from ccb.remote.session.session import Session
-from ccb.remote.tools.contract import Tool, ToolContext, ToolDeclaration, ToolResult
-from ccb.remote.tools.registry import ToolRegistry, make_context
-from ccb.tunnel.wire import SessionOptions
-from ccb.tunnel.wire.records import MAIN_AGENT, OptionsRecord
+from ccb.remote.session.session_log import SessionLog
+from ccb.remote.session_store.journal import Journal
+from ccb.remote.tools.tool_contract import Tool, ToolContext, ToolDeclaration, ToolResult
+from ccb.remote.tools.toolset import ToolRegistry, make_context
+from ccb.tunnel.wire.journal_records import MAIN_AGENT, OptionsRecord
+from ccb.tunnel.wire.session_options import SessionOptions
 from ccb.tunnel.wire.tool_traits import Effect, ToolTraits
 
 Json = dict[str, Any]

@@ -17,7 +17,7 @@ from typing import Any, Callable, TypeVar
 
 from tests.support.forking.process import start_process
 
-from ccb.tunnel.wire import (
+from ccb.tunnel.wire.frames import (
     CHUNK,
     Attach,
     Attached,
@@ -27,7 +27,6 @@ from ccb.tunnel.wire import (
     Event,
     Fenced,
     Frame,
-    FrameDecoder,
     Head,
     Hello,
     Input,
@@ -35,10 +34,10 @@ from ccb.tunnel.wire import (
     Ping,
     Pong,
     Refused,
-    SessionOptions,
     Stop,
-    encode_frame,
 )
+from ccb.tunnel.wire.ndjson import FrameDecoder, encode_frame
+from ccb.tunnel.wire.session_options import SessionOptions
 
 Json = dict[str, Any]
 F = TypeVar("F")

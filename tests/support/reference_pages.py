@@ -19,13 +19,12 @@ from tests.support.tool_page import tool_blocks
 
 from ccb.local.command_line.exit_codes import ExitCode
 from ccb.local.command_line.help_text import HOSTS, PATHS
-from ccb.local.command_line.option_table.declaration import Group, Option, OptionKind, Subcommand
+from ccb.local.command_line.option_declaration import Group, Option, OptionKind, Subcommand
 from ccb.local.command_line.options import OPTIONS, SUBCOMMANDS
-from ccb.local.commands.auth.command import auth_parser
-from ccb.local.config.sections import Section
-from ccb.local.config.settings import Settings
+from ccb.local.commands.auth import auth_parser
+from ccb.local.config.settings import Section, Settings
 from ccb.local.terminal.keymap import DEFAULT_KEYMAP
-from ccb.local.tui.attached.commands import COMMANDS, KEYS
+from ccb.local.tui.slash_commands import COMMANDS, KEYS
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDER = ROOT / "docs" / "reference"

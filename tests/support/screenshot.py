@@ -24,13 +24,13 @@ from tests.support.repl.attached_repl import repl_on
 from tests.support.repl.pilot import screen_text
 
 from ccb import __version__
-from ccb.local.command_line.arguments import parse_arguments
-from ccb.local.connect.connect import connect_session
-from ccb.local.login.prompts import prompts_for
-from ccb.local.session.client import Item, Received, SessionClient
+from ccb.local.command_line.parser import parse_arguments
+from ccb.local.connect.connect_session import connect_session
+from ccb.local.session.session_client import Item, Received, SessionClient
+from ccb.local.terminal.terminal_prompts import prompts_for
 from ccb.local.tui.app import Repl
-from ccb.local.tui.widgets.info import ReplInfo
-from ccb.tunnel.link.greeting import Greeting
+from ccb.local.tui.widgets.session_info import ReplInfo
+from ccb.tunnel.link.link import Greeting
 from ccb.tunnel.plain_text import HostText
 
 PICTURE = Path(__file__).resolve().parents[2] / "docs" / "repl.svg"

@@ -5,8 +5,8 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterator
 
-from ccb.remote.tools.contract import Tool
-from ccb.remote.tools.registry import default_tools
+from ccb.remote.tools.tool_contract import Tool
+from ccb.remote.tools.toolset import default_tools
 from ccb.tunnel.wire.tool_traits import BUILT_IN, Effect, RuleKind
 
 _EFFECTS = {

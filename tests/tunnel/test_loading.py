@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from ccb.tunnel.loading import collect_rarely, collection_paused, quick_search
+from ccb.tunnel.heavy_imports import collect_rarely, collection_paused, quick_search
 
 
 def test_the_collector_is_paused_and_goes_on() -> None:
@@ -80,7 +80,7 @@ def test_a_search_is_run_only_for_what_is_there_in_several_versions(tmp_path: Pa
 
 def test_aiohttp_reads_no_certificates_and_trusts_nobody_by_itself() -> None:
     code = (
-        "import ssl, threading\nimport ccb.tunnel.loading as loading\n"
+        "import ssl, threading\nimport ccb.tunnel.heavy_imports as loading\n"
         "with loading._no_authorities():\n"
         "    own, others = ssl.create_default_context(), []\n"
         "    thread = threading.Thread(target=lambda: others.append(ssl.create_default_context()))\n"
@@ -104,7 +104,7 @@ def test_asyncssh_finds_the_libraries_that_are_here_and_loads_no_more_than_ssh_h
         "import ctypes.util, sys\n"
         "before, started = ctypes.util.find_library, []\n"
         "sys.addaudithook(lambda name, args: name == 'subprocess.Popen' and started.append(str(args[0])))\n"
-        "from ccb.tunnel.loading import load_asyncssh\nload_asyncssh()\n"
+        "from ccb.tunnel.heavy_imports import load_asyncssh\nload_asyncssh()\n"
         "assert ctypes.util.find_library is before\n"
         "assert not started, started\n"
         "assert not [name for name in sys.modules if 'x509' in name]\n"

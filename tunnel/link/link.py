@@ -1,4 +1,4 @@
-"""The link: the frames of one connection over a pipe.
+"""Frames over one pipe: hello, attach, order of events.
 
 It checks the order of events and acknowledges them, detects a silent peer, and hands the frames of model calls to the
 auth proxy. A link lives as long as its pipe; the session and the calls in the auth proxy outlive it and belong to its
@@ -10,14 +10,16 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
+from dataclasses import field, fields
 from typing import Any, Protocol, Self
 
 from ..errors import ConnectionLost, DeployError, Dropped, ProtocolError
-from ..plain_text import neutralise
+from ..plain_text import HostText, neutralise
 from ..secret import Secret
 from ..transports.pipe import Pipe
-from ..wire import (
+from ..wire.dataclass import dataclass
+from ..wire.frames import (
     PROTOCOL,
     Ack,
     Applied,
@@ -32,6 +34,7 @@ from ..wire import (
     Fenced,
     Frame,
     Hello,
+    NamesFound,
     Open,
     Past,
     Ping,
@@ -40,13 +43,120 @@ from ..wire import (
     Refused,
     Snapshot,
 )
-from ..wire.kinds.lookups import NamesFound
-from .event_order import ACK_SECONDS, EventOrder
-from .frame_reader import FrameReader
-from .frame_writer import FrameWriter
-from .greeting import Greeting, limited_hello
+from ..wire.ndjson import is_too_deep
+from .frame_io import FrameReader, FrameWriter
 from .liveness import DEAD_AFTER, PING_AFTER, Liveness
-from .refusals import refusal_error
+from .worker_refusals import is_session_id, refusal_error
+
+ACK_EVENTS = 64
+"""After how many events an acknowledgement is sent at the latest."""
+
+ACK_SECONDS = 1.0
+"""After how many seconds an event is acknowledged at the latest."""
+
+
+class EventOrder:
+    """Checks the numbers of events and acknowledges them: `send_ack` is called with the number of the last one."""
+
+    def __init__(self, send_ack: Callable[[int], None], ack_seconds: float) -> None:
+        self._send_ack = send_ack
+        self._ack_seconds = ack_seconds
+        self._seq = 0
+        self._acked = 0
+        self._timer: asyncio.TimerHandle | None = None
+
+    @property
+    def last(self) -> int:
+        """The number of the last event that has arrived."""
+        return self._seq
+
+    def begin(self, have: int) -> None:
+        """Start after event `have`: the client has all events up to it."""
+        self._seq = self._acked = have
+
+    def close(self) -> None:
+        """Acknowledge nothing more."""
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def take(self, seq: int) -> bool:
+        """Note that event `seq` has arrived.
+
+        Return False if it had arrived before. Raise ProtocolError if events before it are missing.
+        """
+        if seq <= self._seq:
+            return False
+        if seq != self._seq + 1:
+            raise ProtocolError(
+                f"events {self._seq + 1} to {seq - 1} of the session are missing",
+                do="Attach again. If it happens again, run with --debug and report it.",
+            )
+        self._arrived(seq)
+        return True
+
+    def skip_to(self, seq: int, host: str) -> None:
+        """Count all events up to `seq` as arrived: a snapshot stands for them. Raise ProtocolError if later ones have
+        arrived already."""
+        if seq < self._seq:
+            raise ProtocolError(f"{host} sent a snapshot of events that have already arrived")
+        self._arrived(seq)
+
+    def _arrived(self, seq: int) -> None:
+        self._seq = seq
+        if seq - self._acked >= ACK_EVENTS:
+            self._acknowledge()
+        elif self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(self._ack_seconds, self._acknowledge)
+
+    def _acknowledge(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._acked = self._seq
+        self._send_ack(self._seq)
+
+
+MAX_NOTES = 20
+MAX_NOTE = 1_000
+"""Characters of a note."""
+
+MAX_TEXT = 16 * 1024
+"""Characters of any other text. A directory on Linux has at most 4,096 bytes."""
+
+_MAX_CAPABILITIES = 100
+
+
+@dataclass(frozen=True)
+class Greeting(Hello):
+    """A hello as the laptop reads it: what the worker says in words has the type that marks it."""
+
+    cwd: HostText  # type: ignore[assignment]
+    python: HostText  # type: ignore[assignment]
+    platform: HostText  # type: ignore[assignment]
+    sandbox: HostText = HostText("")  # type: ignore[assignment]
+    notes: list[HostText] = field(default_factory=list)  # type: ignore[assignment]
+
+
+def limited_hello(hello: Hello, host: str) -> Greeting:
+    """Return `hello` with at most MAX_NOTES notes; the last one says how many are left out.
+
+    Last records that are nested too deeply are left out. Raise ProtocolError if a text in it is longer than any that a
+    worker sends, or its session is no ID."""
+    for each in fields(hello):
+        value = getattr(hello, each.name)
+        if isinstance(value, str) and len(value) > MAX_TEXT:
+            raise ProtocolError(f"{host} sent a hello with {len(value)} characters in {each.name!r}")
+    if not is_session_id(hello.session):
+        raise ProtocolError(f"{host} sent a hello of the session {HostText(hello.session)}, which is no ID")
+    last = {} if is_too_deep(hello.last) else hello.last
+    notes = [note if len(note) <= MAX_NOTE else f"{note[:MAX_NOTE]}…" for note in hello.notes[:MAX_NOTES]]
+    more = len(hello.notes) - len(notes)
+    if more > 0:
+        notes.append(f"… and {more} more notes")
+    limited = {"capabilities": hello.capabilities[:_MAX_CAPABILITIES], "last": last, "notes": [*map(HostText, notes)]}
+    words = {name: HostText(getattr(hello, name)) for name in ("cwd", "python", "platform", "sandbox")}
+    return Greeting(**{**hello.__dict__, **limited, **words})
+
 
 log = logging.getLogger(__name__)
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 import time
 from typing import Any, Protocol
 
+from ..providers.costs import ANSWERED, DETAILS, BilledRequest, answer_cost, most_cost, tokens_of
 from ..wire.dataclass import dataclass
-from ..wire.models import AT_MOST, ESTIMATED, TOKENS, ModelTable, add_usage, at_most, count
-from .guards.costs import ANSWERED, DETAILS, BilledRequest, answer_cost, most_cost, tokens_of
+from ..wire.model_facts import AT_MOST, ESTIMATED, TOKENS, ModelTable, add_usage, at_most, count
 
 Json = dict[str, Any]
 

@@ -1,21 +1,214 @@
-"""Decide which requests the auth proxy lets through. The check comes before a credential is read or a connection is
-opened."""
+"""Nonce, pace, grant, routes, headers, limits.
+
+The limits hold for the bytes that the provider gets. So a body is checked whole before its first byte goes on.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
+from fnmatch import fnmatchcase
 from functools import lru_cache
 
+from ..providers.api_errors import Refusal
+from ..providers.provider import MAX_BODY, ROUTES
+from ..providers.request_body import Json, read_request
+from ..secret import Secret
 from ..wire.dataclass import dataclass
-from .guards.costs import ANSWERED
-from .guards.nonce import NonceGuard
-from .guards.refusal import Refusal
-from .guards.request_limits import RequestLimits
 
-MAX_BODY = 32 * 1024 * 1024
-"""Largest request body in bytes; the limit of the Messages API."""
+REVOKED, EXPIRED = "laptop_revoked", "laptop_expired"
+"""The error types of calls after the person has taken the grant back, and after its time."""
+
+_NO_RETRY = {"x-should-retry": "false"}
+
+
+class CallGrant:
+    """Begins with the auth proxy and lasts `lasts_s` seconds, without end if that is None. `now` gives monotonic
+    seconds."""
+
+    def __init__(self, lasts_s: float | None = None, now: Callable[[], float] = time.monotonic) -> None:
+        self._now = now
+        self._ends_at = None if lasts_s is None else now() + lasts_s
+        self._revoked = False
+
+    @property
+    def revoked(self) -> bool:
+        """Whether the person has taken it back."""
+        return self._revoked
+
+    def revoke(self) -> None:
+        """Take it back."""
+        self._revoked = True
+
+    def left_s(self) -> float | None:
+        """Return the seconds until it expires, None if it does not."""
+        return None if self._ends_at is None else max(0.0, self._ends_at - self._now())
+
+    def refusal(self) -> Refusal | None:
+        """Return the answer to every call from now on, None while calls may start."""
+        if self._revoked:
+            text = "this session may call no models any more: the person has revoked that on the laptop"
+            return Refusal(403, text, kind=REVOKED, headers=_NO_RETRY)
+        if self._ends_at is not None and self._now() >= self._ends_at:
+            text = "this session may call no models any more: the time that the laptop's settings give it is over"
+            return Refusal(403, text, kind=EXPIRED, headers=_NO_RETRY)
+        return None
+
+
+MAX_WRONG = 10
+"""Wrong nonces after which a front answers nothing any more, not even a request with the right one."""
+
+
+class NonceGuard:
+    """Compares what requests bring with the nonce of their connection. An empty nonce matches nothing."""
+
+    def __init__(self, nonce: Secret) -> None:
+        self._nonce = nonce
+        self.wrong = 0
+
+    @property
+    def closed(self) -> bool:
+        """Whether too many wrong nonces were tried."""
+        return self.wrong >= MAX_WRONG
+
+    def matches(self, presented: str) -> bool:
+        """Return whether a request with this nonce would be admitted. Compare in constant time."""
+        return presented != "" and self._nonce.matches(presented) and self.wrong < MAX_WRONG
+
+    def admits(self, presented: str) -> bool:
+        """Return whether a request with this nonce may go on, and count a wrong one."""
+        admitted = self.matches(presented)
+        if not admitted:
+            self.wrong += 1
+        return admitted
+
+
+class CallPace:
+    """At most `burst` calls at once, and `per_minute` in the long run. All times are monotonic seconds."""
+
+    def __init__(self, burst: int, per_minute: float, now: float) -> None:
+        self._burst = burst
+        self._per_second = per_minute / 60
+        self._left = float(burst)
+        self._filled_at = now
+
+    def wait(self, now: float) -> float:
+        """Take one call and return 0, or return the seconds until there is one."""
+        self._left = min(float(self._burst), self._left + (now - self._filled_at) * self._per_second)
+        self._filled_at = now
+        if self._left >= 1:
+            self._left -= 1
+            return 0.0
+        return (1 - self._left) / self._per_second
+
+
+@dataclass(frozen=True)
+class RequestLimits:
+    """`models` are patterns such as `claude-*`, any of which a model's name must match; empty for every model.
+    `max_output_tokens` is the largest `max_tokens`, None for no limit."""
+
+    models: Sequence[str] = ()
+    max_output_tokens: int | None = None
+
+    def __bool__(self) -> bool:
+        return bool(self.models) or self.max_output_tokens is not None
+
+    def allows(self, model: object) -> bool:
+        """Return whether a model may be asked."""
+        if not self.models:
+            return True
+        return isinstance(model, str) and bool(model) and any(fnmatchcase(model, each) for each in self.models)
+
+    def check(self, body: bytes, *, answers: bool) -> None:
+        """Raise Refusal unless a whole body is allowed. `answers`: the model answers, so a body names the length."""
+        request = read_request(body)
+        others = list(_others(request))
+        for model in (request.get("model"), *(each.get("model") for each in others)):
+            if not self.allows(model):
+                allowed, named = ", ".join(self.models), str(model)[:200]
+                raise _refusal(f"the laptop's settings do not allow the model {named!r} here, only {allowed}")
+        most = self.max_output_tokens
+        lengths = [request.get("max_tokens"), *(each["max_tokens"] for each in others if each.get("max_tokens"))]
+        for tokens in lengths if answers else ():
+            if most is not None and not (isinstance(tokens, int) and tokens <= most):
+                raise _refusal(f"the laptop's settings allow answers of {most} tokens here, not of {str(tokens)[:20]}")
+
+
+def _others(request: Json) -> Iterator[Json]:
+    """Yield what names another model that may answer: those that take over, and tools that ask one. What does not name
+    it (`"fallbacks": "default"`) is yielded as an object without a model."""
+    for member in ("fallbacks", "models"):
+        found = request.get(member)
+        for each in found if isinstance(found, list) else [found] if found else []:
+            yield each if isinstance(each, dict) else {"model": each if member == "models" else None}
+    tools = request.get("tools")
+    for tool in tools if isinstance(tools, list) else ():
+        if isinstance(tool, dict) and "model" in tool:
+            yield tool
+
+
+def _refusal(text: str) -> Refusal:
+    return Refusal(403, text, kind="laptop_not_allowed", headers={"x-should-retry": "false"})
+
+
+_REMEMBERED = 256  # names of headers, which are the same in all calls
+_CREDENTIAL_LIKE = re.compile(r"auth|cookie|credential|nonce|secret|token$|(^|-)(api-?)?key|organization|workspace")
+
+_REQUEST_NAMES = frozenset({"accept", "content-type", "user-agent", "x-app", "idempotency-key"})
+_REQUEST_PREFIXES = ("anthropic-", "x-stainless-", "x-claude-")
+
+_RESPONSE_NAMES = frozenset(
+    {
+        "content-type",
+        "content-encoding",
+        "content-length",
+        "cache-control",
+        "request-id",
+        "x-request-id",
+        "retry-after",
+        "retry-after-ms",
+        "x-should-retry",
+    }
+)
+_RESPONSE_PREFIXES = ("anthropic-ratelimit-", "anthropic-priority-", "anthropic-fast-")
+
+
+def request_headers(from_worker: Mapping[str, str]) -> dict[str, str]:
+    """Return the headers of the worker that a provider may see, with names in lower case.
+
+    Credentials of any kind and headers of the connection (host, transfer-encoding, …) stay behind.
+    """
+    return _passing(from_worker.items(), _request_name)
+
+
+def response_headers(from_provider: Iterable[tuple[str, str]]) -> dict[str, str]:
+    """Return the headers of the provider that the worker may see, with names in lower case.
+
+    Cookies, account names and details of the server stay behind.
+    """
+    return _passing(from_provider, _response_name)
+
+
+def _passing(headers: Iterable[tuple[str, str]], passed_name: Callable[[str], str]) -> dict[str, str]:
+    return {passed: value for name, value in headers if (passed := passed_name(name))}
+
+
+@lru_cache(_REMEMBERED)
+def _request_name(name: str) -> str:
+    """Return the name in lower case, "" if the header stays behind."""
+    name = name.lower()
+    allowed = name in _REQUEST_NAMES or name.startswith(_REQUEST_PREFIXES)
+    return name if name == "idempotency-key" or (allowed and not _CREDENTIAL_LIKE.search(name)) else ""
+
+
+@lru_cache(_REMEMBERED)
+def _response_name(name: str) -> str:
+    """Return the name in lower case, "" if the header stays behind."""
+    name = name.lower()
+    return name if name in _RESPONSE_NAMES or name.startswith(_RESPONSE_PREFIXES) else ""
+
 
 MAX_CALLS = 64
 """How many model calls of one auth proxy may be under way at the same time."""
@@ -24,8 +217,6 @@ MAX_BURST, MAX_PER_MINUTE = 300, 300
 """How many model calls one auth proxy starts at once, and in a minute. Eight sub-agents with quick answers stay below;
 a worker that only wants to spend money does not."""
 
-ROUTES = frozenset({("POST", ANSWERED), ("POST", "/v1/messages/count_tokens"), ("GET", "/v1/models")})
-"""The methods and paths of the Messages API that a worker may use."""
 
 _QUERY = re.compile(r"[A-Za-z0-9_.~=&,:+*@-]{0,1024}")
 _NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,128}")

@@ -19,8 +19,8 @@ from asyncssh.public_key import (
 )
 
 from ..errors import ConfigError
-from ..login.host_keys import KnownKeys
 from ..ssh_config.host_config import HostConfig, StreamOptions
+from ..transports.host_keys import KnownKeys
 
 KEEPALIVE_S = 5
 KEEPALIVE_COUNT = 2

@@ -13,8 +13,7 @@ from pathlib import Path
 
 from ..errors import ConfigError, UsageError
 from ..wire.dataclass import dataclass
-from .target import SshTarget
-from .unsupported import Lines, changed, without_effect
+from .ssh_target import Lines, SshTarget, changed, without_effect
 
 ALGORITHMS = ("ciphers", "macs", "kexalgorithms", "hostkeyalgorithms", "pubkeyacceptedalgorithms")
 

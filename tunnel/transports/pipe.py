@@ -1,9 +1,24 @@
-"""The two protocols of every way to a host: a transport starts a command, a pipe carries its bytes."""
+"""The protocols Transport and Pipe; what a run may share."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Protocol, runtime_checkable
+
+from ..wire.dataclass import dataclass
+
+
+@dataclass(frozen=True)
+class Sharing:
+    """What the person allows. `own_master`: use a master of theirs that is alive. `keep_s`: log in with the OpenSSH
+    client, and keep that connection for so many seconds (0: do not)."""
+
+    own_master: bool = True
+    keep_s: float = 0
+
+
+DEFAULT_SHARING = Sharing()
+NOTHING_SHARED = Sharing(own_master=False)
 
 
 class Pipe(Protocol):

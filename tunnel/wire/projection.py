@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Callable, ClassVar, TypeVar
 
-from .records import MAIN_AGENT, MessageRecord, Record
+from .journal_records import MAIN_AGENT, MessageRecord, Record
 
 Handler = TypeVar("Handler", bound=Callable[..., None])
 

@@ -1,4 +1,4 @@
-"""The conversation as one widget, which draws only the blocks on the screen, whatever their number.
+"""The conversation as one widget.
 
 A widget for each message costs two orders of magnitude more (measured). The heights of blocks that were never drawn
 at this width are estimated, and corrected when they come into view. Changes are laid out at most once a frame, so that
@@ -8,7 +8,8 @@ streaming never takes the whole CPU.
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from math import ceil
 from typing import NamedTuple
 
 from rich.console import Console
@@ -17,23 +18,132 @@ from textual import events
 from textual.geometry import Offset, Region, Size
 from textual.message import Message
 from textual.scroll_view import ScrollView
+from textual.scrollbar import ScrollBar
 from textual.selection import Selection
 from textual.strip import Strip
+from textual.timer import Timer
 
-from ..model.blocks import Block, Level, NoticeBlock, PromptBlock, PromptState, TipsBlock, stack
-from ..painting.key_priority import KeyPriority
-from ..render.block_renderer import is_animated
-from ..render.copying import word_at
-from ..render.pictures import PictureShelf
-from ..theme.palette import Palette, palette_of
-from .block_layout import BlockLayout
-from .lines.drawn_lines import Line, estimated_height, letters_of, line_after, line_text, marked, turned
-from .lines.frame_pace import FramePace
-from .lines.painted_lines import PaintedLines, RowLook, rows_of
-from .lines.scroll_thumb import extended
-from .lines.spinners import Spinners
-from .lines.transcript_drawing import TranscriptDrawing
-from .one_shot import call_once_after
+from ...transcript.blocks import Block, Level, NoticeBlock, PromptBlock, PromptState, TipsBlock, stack
+from ..rendering.block_renderer import is_animated
+from ..rendering.markdown import word_at
+from ..rendering.pictures import PictureShelf
+from ..rendering.themes import Palette, palette_of
+from .drawing import (
+    BlockLayout,
+    Line,
+    PaintedLines,
+    RowLook,
+    TranscriptDrawing,
+    estimated_height,
+    letters_of,
+    line_after,
+    line_text,
+    marked,
+    rows_of,
+    turned,
+)
+from .painting import KeyPriority, call_once_after
+
+_MIN_FRAME_S = 0.04
+_MAX_FRAME_S = 0.5
+_FRAME_PER_LAYOUT = 6  # a frame lasts this many times the CPU time of the previous layout and painting
+
+
+class FramePace:
+    """Measures layouts and painting, in CPU seconds of this thread."""
+
+    def __init__(self) -> None:
+        self.frame_s = _MIN_FRAME_S
+        self.laid_out_at = 0.0  # monotonic
+        self._painting_s = 0.0  # since the last layout
+
+    @property
+    def wait_s(self) -> float:
+        """Seconds until the next layout may be; not above 0 if it may be now."""
+        return self.laid_out_at + self.frame_s - time.monotonic()
+
+    def resized(self) -> None:
+        """The next layout must not wait."""
+        self.frame_s = 0
+
+    def painted(self, began: float) -> None:
+        """Lines were painted since `began`, a time of this thread."""
+        self._painting_s += time.thread_time() - began
+
+    def laid_out(self, began: float) -> None:
+        """A layout that began at this time of this thread is done."""
+        self.laid_out_at = time.monotonic()
+        took, self._painting_s = time.thread_time() - began + self._painting_s, 0.0
+        self.frame_s = min(_MAX_FRAME_S, max(_MIN_FRAME_S, _FRAME_PER_LAYOUT * took))
+
+
+_PARTS = 8  # of a cell, in which Textual draws the ends of the thumb
+
+
+def extended(bar: ScrollBar, lines: int) -> bool:
+    """Tell the scrollbar of a view that shows the last of now `lines` lines. Return False if it is not laid out yet."""
+    window, rows = bar.window_size, bar.size.height
+    if not window or not rows or lines <= window:
+        return False
+    before = _thumb(rows, bar.window_virtual_size, window, bar.position)
+    last = float(lines - window)
+    bar.set_reactive(ScrollBar.window_virtual_size, lines)
+    bar.set_reactive(ScrollBar.position, last)
+    if _thumb(rows, lines, window, last) != before:
+        bar.refresh()
+    return True
+
+
+def _thumb(rows: int, lines: int, window: int, position: float) -> tuple[int, int] | None:
+    """Return where the thumb begins and ends, in parts of a cell, as Textual computes it."""
+    if lines <= window:
+        return None
+    cells = max(1, window * rows / lines)
+    start = int((rows - cells) * position / (lines - window) * _PARTS)
+    return start, start + ceil(cells * _PARTS)
+
+
+_MAX_ANIMATED = 60  # newest blocks that are searched for running tools
+_TURN_S = 0.2
+
+
+class Spinners:
+    """Turns the spinners of a transcript while at least one is in view. `frame` counts the turns."""
+
+    def __init__(self, transcript: ScrollView, layout: BlockLayout, drawing: TranscriptDrawing) -> None:
+        self.frame = 0
+        self._transcript = transcript
+        self._layout = layout
+        self._drawing = drawing
+        self._timer: Timer | None = None
+
+    def mounted(self) -> None:
+        """The transcript runs, so that it may have timers."""
+        self._timer = self._transcript.set_interval(_TURN_S, self._turn, pause=True)
+
+    def resume(self) -> None:
+        """Turn them from now on, if there are any."""
+        if self._timer is not None and any(True for _ in self._rows()):
+            self._timer.resume()
+
+    def _turn(self) -> None:
+        rows = list(self._rows())
+        if rows:
+            self.frame += 1
+            self._transcript.refresh(*(Region(0, row, 1, 1) for row in rows))
+        elif self._timer is not None:
+            self._timer.pause()  # until one comes into view
+
+    def _rows(self) -> Iterator[int]:
+        """Yield the rows of the screen that begin with a spinner."""
+        layout, top = self._layout, round(self._transcript.scroll_y)
+        last = len(layout.blocks)
+        for position in range(max(0, last - _MAX_ANIMATED), last):
+            if is_animated(layout.blocks[position]) and layout.is_laid_out(position):
+                row = layout.start(position) + self._drawing.head_line(layout.blocks[position]) - top
+                if 0 <= row < self._transcript.size.height:
+                    yield row
+
 
 _MAX_PAINTED = 256  # rows; about 10 KB each with what Textual keeps for them
 _SLICE_S = 0.012  # CPU seconds of a layout for lines some screens away; the next one draws more

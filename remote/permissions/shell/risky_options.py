@@ -17,11 +17,10 @@ from typing import Callable
 
 from ccb.tunnel.wire.dataclass import dataclass
 
-from ..git import arguments as git
+from . import git_commands as git
 from .harmless_options import HARMLESS
-from .readonly import sed_only_edits
-from .variables import is_never_option
-from .words import Command, Word, names
+from .read_only import sed_only_edits
+from .shell_words import Command, Word, is_never_option, names
 from .wrappers import FOUND, MAX_STARTS, effective, everything_behind, is_runner
 
 Inside = Callable[[str], bool]

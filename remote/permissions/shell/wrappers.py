@@ -8,9 +8,8 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from .parser import parse
-from .variables import decides_what_runs
-from .words import ANY, Command, NotUnderstood, Word, is_command_name, names
+from .shell_parser import parse
+from .shell_words import ANY, Command, NotUnderstood, Word, decides_what_runs, is_command_name, names
 
 FOUND = Word("{}", "\1", dynamic=True)
 """Stands for a file that find has found, as an argument of its own."""

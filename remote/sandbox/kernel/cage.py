@@ -1,14 +1,24 @@
-"""A cage as the zygote makes it: what the worker asks for, and how a process puts itself into it.
+"""Namespaces and mounts.
 
 This module runs in the zygote.
+
+With Landlock, a namespace is only needed for the workspace: Landlock cannot except `.git` from a directory that may be
+written. Without Landlock, the whole cage for reading stands on it.
+
+This module runs in the zygote. Root needs no user namespace. Others get one, in which they keep their user id.
 """
 
 from __future__ import annotations
 
+import _socket
+import ctypes
+import errno
+import fcntl
 import os
+import struct
 
-from . import landlock, namespaces, seccomp
-from .syscalls import PR_SET_NO_NEW_PRIVS, Kernel, keep_capabilities
+from . import landlock, seccomp
+from .syscalls import PR_SET_DUMPABLE, PR_SET_NO_NEW_PRIVS, Kernel, keep_capabilities
 
 _DAC_OVERRIDE = 1 << 0 | 1 << 1 | 1 << 3 | 1 << 4  # with CHOWN, FOWNER and FSETID
 _DAC_READ_SEARCH = 1 << 2
@@ -61,7 +71,7 @@ def enter(kernel: Kernel, request: CageRequest, code: bytes) -> None:
     """Put this process into its cage for good; `code` is its filter. Raise OSError, after which the process must not
     run anything."""
     if request.workspace or not request.abi:
-        namespaces.enter(kernel, request)
+        enter_namespaces(kernel, request)
     kept = _DAC_READ_SEARCH | (_DAC_OVERRIDE if request.workspace else 0)
     keep_capabilities(kernel, kept if os.geteuid() == 0 else 0)
     kernel.prctl(PR_SET_NO_NEW_PRIVS, 1)
@@ -97,3 +107,277 @@ def _text(value: object) -> bytes:
 def _texts(value: object) -> list[bytes]:
     assert isinstance(value, list)
     return [_text(each) for each in value]
+
+
+_RDONLY, _NOSUID, _NODEV, _NOEXEC, _REMOUNT, _BIND, _REC, _PRIVATE = 1, 2, 4, 8, 32, 4096, 16384, 1 << 18
+_NOATIME, _NODIRATIME, _RELATIME = 1024, 2048, 1 << 21
+_DETACH = 2
+_HERE, _RECURSIVE, _EMPTY_PATH, _NO_FOLLOW = -100, 0x8000, 0x1000, 0x100
+_CLONE, _FROM_EMPTY_PATH = 1, 4
+_FLAGS_OF_STATVFS = (
+    *((1, _RDONLY), (2, _NOSUID), (4, _NODEV), (8, _NOEXEC), (1024, _NOATIME), (2048, _NODIRATIME), (4096, _RELATIME)),
+)
+
+
+class Mounts:
+    """Changes the mounts that this process sees. Every method may raise OSError."""
+
+    def __init__(self, kernel: Kernel) -> None:
+        self._kernel = kernel
+
+    def make_private(self) -> None:
+        """Keep every further change from other namespaces."""
+        self._mount(b"none", b"/", b"", _REC | _PRIVATE)
+
+    def mount_new(self, kind: bytes, target: bytes, data: bytes) -> None:
+        """Mount a new file system of this kind over a directory, if the directory is there."""
+        if os.path.isdir(target):
+            self._mount(kind, target, kind, _NOSUID | _NOEXEC | (_NODEV if kind == b"tmpfs" else 0), data)
+
+    def bind(self, source: bytes, target: bytes) -> None:
+        """Show `source`, with the mounts in it, as `target` too."""
+        self._mount(source, target, b"", _BIND | _REC)
+
+    def copy(self, path: bytes, read_only: bool = False) -> int:
+        """Return a descriptor for a copy of the mounts at a path, which nobody sees yet. A link is not followed: the
+        copy shows the link itself."""
+        text = ctypes.create_string_buffer(path)
+        flags = _CLONE | os.O_CLOEXEC | _RECURSIVE | _NO_FOLLOW
+        copy = self._kernel.call("open_tree", _HERE, ctypes.addressof(text), flags)
+        if read_only:
+            empty = ctypes.create_string_buffer(b"")
+            attributes = ctypes.create_string_buffer(struct.pack("=4Q", _RDONLY, 0, 0, 0), 32)
+            arguments = ctypes.addressof(empty), _EMPTY_PATH | _RECURSIVE, ctypes.addressof(attributes), 32
+            self._kernel.call("mount_setattr", copy, *arguments)
+        return copy
+
+    def put(self, copy: int, target: bytes) -> None:
+        """Show the copy at a path, and close it. A link is not followed."""
+        empty, text = ctypes.create_string_buffer(b""), ctypes.create_string_buffer(target)
+        addresses = ctypes.addressof(empty), ctypes.addressof(text)
+        try:
+            self._kernel.call("move_mount", copy, addresses[0], _HERE, addresses[1], _FROM_EMPTY_PATH)
+        finally:
+            os.close(copy)
+
+    def limit(
+        self,
+        path: bytes,
+        read_only: bool = False,
+        no_programs: bool = False,
+        no_devices: bool = False,
+        recursive: bool = True,
+    ) -> None:
+        """Limit the mount at a path, and the mounts in it. No program in them changes the user it runs as."""
+        flags = _NOSUID | read_only * _RDONLY | no_programs * _NOEXEC | no_devices * _NODEV
+        text = ctypes.create_string_buffer(path)
+        attributes = ctypes.create_string_buffer(struct.pack("=4Q", flags, 0, 0, 0), 32)
+        arguments = ctypes.addressof(text), _RECURSIVE if recursive else 0, ctypes.addressof(attributes), 32
+        try:
+            self._kernel.call("mount_setattr", _HERE, *arguments)
+        except OSError as error:
+            if error.errno != errno.ENOSYS:
+                raise
+            self._limit_each(path, flags, recursive)
+
+    def _limit_each(self, path: bytes, flags: int, recursive: bool) -> None:
+        """Do the same on a kernel before 5.12, which limits one mount at a time and wants its old limits repeated."""
+        targets = [path]
+        if recursive:
+            with open("/proc/self/mountinfo", "rb") as file:
+                points = [line.split(b" ")[4] for line in file]
+            inside = path.rstrip(b"/") + b"/"
+            targets += [_unescaped(point) for point in points if _unescaped(point).startswith(inside)]
+        for target in targets:
+            old = os.statvfs(target).f_flag
+            kept = sum(flag for bit, flag in _FLAGS_OF_STATVFS if old & bit)
+            self._mount(b"none", target, b"", _REMOUNT | _BIND | flags | kept)
+
+    def become_root(self, path: bytes) -> None:
+        """Make a mount the root of this process, and let go of the old one."""
+        os.chdir(path)
+        here = ctypes.create_string_buffer(b".")
+        self._kernel.call("pivot_root", ctypes.addressof(here), ctypes.addressof(here))
+        self._kernel.call("umount2", ctypes.addressof(here), _DETACH)
+        os.chdir("/")
+
+    def _mount(self, source: bytes, target: bytes, kind: bytes, flags: int, data: bytes = b"") -> None:
+        texts = [ctypes.create_string_buffer(each) for each in (source, target, kind, data)]
+        addresses = [ctypes.addressof(each) for each in texts]
+        try:
+            self._kernel.call("mount", *addresses[:3], flags, addresses[3] if data else 0)
+        except OSError as error:
+            error.filename = "mount of %s" % os.fsdecode(target)
+            raise
+
+
+def _unescaped(point: bytes) -> bytes:
+    """Return a path as it stands in /proc/self/mountinfo with its blanks and backslashes."""
+    for code, character in ((b"\\040", b" "), (b"\\011", b"\t"), (b"\\012", b"\n"), (b"\\134", b"\\")):
+        point = point.replace(code, character)
+    return point
+
+
+_NEWNS, _NEWUSER, _NEWNET = 0x00020000, 0x10000000, 0x40000000
+_SIOCSIFFLAGS, _UP_AND_RUNNING = 0x8914, 0x41
+_BASES = (b"/tmp", b"/run", b"/mnt", b"/var/tmp", b"/media", b"/srv")
+_DEVICES = (b"/dev/null", b"/dev/zero", b"/dev/full", b"/dev/random", b"/dev/urandom")
+_LINKS_IN_DEV = ((b"fd", b"/proc/self/fd"), (b"stdin", b"fd/0"), (b"stdout", b"fd/1"), (b"stderr", b"fd/2"))
+
+
+def enter_namespaces(kernel: Kernel, request: CageRequest) -> None:
+    """Move this process into namespaces of its own, with the view that the request asks for. Raise OSError."""
+    _unshare(kernel, _NEWNS if request.network or not request.workspace else _NEWNS | _NEWNET)
+    mounts = Mounts(kernel)
+    mounts.make_private()
+    if request.workspace:
+        _show_workspace(mounts, request)
+        if not request.network:
+            _start_loopback()
+    elif b"/" in request.read:
+        _show_all(mounts, request)
+    else:
+        _show_only(mounts, request)
+    os.chdir(request.cwd)  # the old working directory is still the one below the new mounts
+
+
+def _unshare(kernel: Kernel, flags: int) -> None:
+    if os.geteuid() == 0:
+        try:
+            kernel.call("unshare", flags)
+            return
+        except PermissionError:
+            pass  # root in a container without the capability: a user namespace may still be allowed
+    user, group = os.geteuid(), os.getegid()
+    kernel.call("unshare", flags | _NEWUSER)
+    kernel.prctl(PR_SET_DUMPABLE, 1)  # the files below belong to root as long as this process is undumpable
+    for name, text in (("setgroups", "deny"), ("uid_map", f"{user} {user} 1"), ("gid_map", f"{group} {group} 1")):
+        with open(f"/proc/self/{name}", "w", encoding="ascii") as file:
+            file.write(text)
+
+
+def _start_loopback() -> None:
+    with _socket_of_kernel() as connection:
+        fcntl.ioctl(connection.fileno(), _SIOCSIFFLAGS, struct.pack("=16sH14x", b"lo", _UP_AND_RUNNING))
+
+
+class _socket_of_kernel:
+    """A socket that is only used to ask the kernel for something, as a context manager."""
+
+    def __enter__(self) -> _socket.socket:
+        self._socket = _socket.socket(_socket.AF_INET, _socket.SOCK_DGRAM)
+        return self._socket
+
+    def __exit__(self, *error: object) -> None:
+        self._socket.close()
+
+
+def _show_all(mounts: Mounts, request: CageRequest) -> None:
+    """Show everything, but let only what the request says be written. Without Landlock, also allow only harmless
+    devices, and run no program from a directory that is only named for reading."""
+    alone = not request.abi
+    devices = [path for path in _DEVICES if alone and os.path.exists(path)]
+    copies = [(path, mounts.copy(path)) for path in (*request.write, request.temporary, *devices) if path]
+    mounts.limit(b"/", read_only=True, no_devices=alone)
+    for path in request.read if alone else ():
+        if path != b"/" and path[:5] not in (b"/proc", b"/dev/") and os.path.isdir(path) and not os.path.islink(path):
+            mounts.put(mounts.copy(path), path)
+            mounts.limit(path, read_only=True, no_programs=True)
+    for path, copy in copies:
+        mounts.put(copy, path)
+
+
+def _show_workspace(mounts: Mounts, request: CageRequest) -> None:
+    """Show everything, but let only the directories of the request be written. A protected path in them is a mount, so
+    it can be neither changed nor renamed. So is each directory on the way to it, which could be renamed otherwise. A
+    file with names outside is a mount, too, but may move with its directory. A path that has vanished raises
+    FileNotFoundError: then the worker looks again."""
+    _show_all(mounts, request)
+    for path in _on_the_way(request):
+        mounts.put(mounts.copy(path), path)
+    for path in (*request.linked, *request.protected):
+        mounts.put(mounts.copy(path, read_only=True), path)
+    mounts.mount_new(b"tmpfs", b"/dev/shm", b"mode=1777")
+    mounts.mount_new(b"devpts", b"/dev/pts", b"newinstance,ptmxmode=0666,mode=600")
+
+
+def _on_the_way(request: CageRequest) -> list[bytes]:
+    """Return the directories between what may be written and what is protected in it, the upper ones first."""
+    found = set()
+    for path in request.protected:
+        above = os.path.dirname(path)
+        while above not in request.write and any(above.startswith(top + b"/") for top in request.write):
+            if os.path.isdir(above) and not os.path.islink(above):
+                found.add(above)
+            above = os.path.dirname(above)
+    return sorted(found)
+
+
+def _show_only(mounts: Mounts, request: CageRequest) -> None:
+    """Show nothing but what the request names. Only what it says can be written."""
+    places: dict[bytes, tuple[bool, bool]] = {}  # path: may programs be run from it, may it be written
+    for paths, kind in ((request.read, (False, False)), (request.execute, (True, False))):
+        for path in paths:
+            places[os.path.realpath(path)] = kind
+    for path in (*request.write, request.temporary, b"/dev/null"):
+        if path:
+            places[os.path.realpath(path)] = (False, True)
+    opened = []
+    for path in sorted(places):
+        try:
+            opened.append((path, os.open(path, os.O_PATH | os.O_CLOEXEC)))
+        except OSError:
+            pass  # it is not there, or this user cannot reach it
+    links = _links([*request.read, *request.execute, request.cwd, *_names_in_root()])
+    base = next(each for each in _BASES if os.path.isdir(each))
+    mounts.mount_new(b"tmpfs", base, b"mode=755")
+    for path, file in opened:
+        executable, writable = places[path]
+        target = base + path
+        _make_place(target, directory=os.path.isdir("/proc/self/fd/%d" % file))
+        try:
+            mounts.bind(b"/proc/self/fd/%d" % file, target)
+        except FileNotFoundError:
+            continue  # another process has replaced the file since it was opened, as adding a user does
+        finally:
+            os.close(file)
+        mounts.limit(target, read_only=not writable, no_programs=not executable, no_devices=path[:5] != b"/dev/")
+    for name, to in [*links, *((b"/dev/" + name, to) for name, to in _LINKS_IN_DEV)]:
+        if not os.path.lexists(base + name):
+            os.makedirs(os.path.dirname(base + name), exist_ok=True)
+            os.symlink(to, base + name)
+    mounts.limit(base, read_only=True, recursive=False)
+    mounts.become_root(base)
+
+
+def _make_place(path: bytes, directory: bool) -> None:
+    """Make what a mount can cover, unless a mount already shows it."""
+    if os.path.lexists(path):
+        return
+    os.makedirs(path if directory else os.path.dirname(path), exist_ok=True)
+    if not directory:
+        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
+
+
+def _names_in_root() -> list[bytes]:
+    return [b"/" + name for name in os.listdir(b"/")]
+
+
+def _links(paths: list[bytes]) -> list[tuple[bytes, bytes]]:
+    """Return the symbolic links on the way to these paths, each with what it points to."""
+    found: dict[bytes, bytes] = {}
+    waiting = list(paths)
+    while waiting:
+        path = waiting.pop()
+        reached = b""
+        parts = [part for part in path.split(b"/") if part]
+        for at, part in enumerate(parts):
+            reached += b"/" + part
+            if reached in found:
+                break
+            if os.path.islink(reached):
+                found[reached] = os.readlink(reached)
+                target = os.path.normpath(os.path.join(os.path.dirname(reached), found[reached]))
+                waiting.append(os.path.join(target, *parts[at + 1 :]))
+                break
+    return sorted(found.items())

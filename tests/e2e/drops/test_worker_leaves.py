@@ -11,7 +11,7 @@ from tests.support.network.held_wire import in_process_host
 
 from ccb.tunnel.errors import ConnectionLost
 from ccb.tunnel.link.link import Link, new_nonce
-from ccb.tunnel.wire import Applied, Bye, Event, Input
+from ccb.tunnel.wire.frames import Applied, Bye, Event, Input
 
 
 async def test_a_journal_that_can_hold_nothing_any_more_ends_the_worker_and_not_the_session(

@@ -17,12 +17,10 @@ from tests.support.person.laptop import Laptop, make_laptop
 
 from ccb.local.credentials.accounts import Account, Kind, ProviderAccounts
 from ccb.local.credentials.encrypted_file import EncryptedFile
-from ccb.local.credentials.keyring_store import KeyStore
-from ccb.local.credentials.store import SecretStore
-from ccb.tunnel.login.prompter import NobodyToAsk
-from ccb.tunnel.proxy.providers.kinds import KINDS
-from ccb.tunnel.secret import Secret
-from ccb.tunnel.transports.environment import SECRET_VARIABLES
+from ccb.local.credentials.secret_store import KeyStore, SecretStore
+from ccb.tunnel.providers.provider_kinds import KINDS
+from ccb.tunnel.secret import SECRET_VARIABLES, Secret
+from ccb.tunnel.transports.login_prompts import NobodyToAsk
 
 LOOK = "env; cat /proc/$PPID/environ; ps -fp $PPID"  # other programs of the machine are not this test's business
 STALE, REFRESH, NEXT = "canary-stale-token", "canary-refresh-token", "canary-next-refresh"

@@ -22,7 +22,8 @@ from tests.support.hosts.sshd import Sshd, make_key
 from tests.support.network.link_peer import HELLO
 from tests.support.person.laptop import make_laptop
 
-from ccb.tunnel.wire import Attach, Attached, Event, Fenced, FrameDecoder, Ping, Progress, Snapshot, encode_frame
+from ccb.tunnel.wire.frames import Attach, Attached, Event, Fenced, Ping, Progress, Snapshot
+from ccb.tunnel.wire.ndjson import FrameDecoder, encode_frame
 
 log = logging.getLogger(__name__)
 

@@ -28,10 +28,11 @@ from tests.support.person.laptop import Laptop, make_laptop
 
 from ccb.deploy.bootstrap import launch
 from ccb.deploy.bundle import load
-from ccb.tunnel.login.prompter import NobodyToAsk
-from ccb.tunnel.ssh.transport import connect
-from ccb.tunnel.ssh_config.target import SshTarget
-from ccb.tunnel.wire import Bye, Frame, FrameDecoder, Hello, Report
+from ccb.tunnel.ssh.asyncssh_transport import connect
+from ccb.tunnel.ssh_config.ssh_target import SshTarget
+from ccb.tunnel.transports.login_prompts import NobodyToAsk
+from ccb.tunnel.wire.frames import Bye, Frame, Hello, Report
+from ccb.tunnel.wire.ndjson import FrameDecoder
 
 pytestmark = pytest.mark.visited
 

@@ -17,8 +17,8 @@ from tests.support.model.fake_model import FakeModel
 from tests.support.person.laptop import Laptop, make_laptop
 
 from ccb.deploy.bootstrap import launch
-from ccb.tunnel.login.command_failures import command_failure
-from ccb.tunnel.transports.command import CommandTransport, PipeCommand
+from ccb.tunnel.transports.command_transport import CommandTransport, PipeCommand
+from ccb.tunnel.transports.login_failures import command_failure
 
 PYTHON = Path(sys.base_prefix) / "bin" / "python3"
 

@@ -29,7 +29,7 @@ from tests.support.model.model_script import Recorded
 from tests.support.person.laptop import Laptop, make_laptop
 from tests.support.person.terminal import Terminal, terminal
 
-from ccb.tunnel.wire import SessionOptions
+from ccb.tunnel.wire.session_options import SessionOptions
 
 Json = dict[str, Any]
 

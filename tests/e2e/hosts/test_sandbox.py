@@ -11,7 +11,7 @@ from tests.support.model.fake_model import FakeModel
 from tests.support.person.laptop import Json, Laptop, make_laptop
 from tests.support.worker.cages import NO_CAGE, NO_NAMESPACES
 
-from ccb.remote.sandbox.server import CageServer
+from ccb.remote.sandbox.cage_server import CageServer
 
 STREAM = ["--output-format", "stream-json", "--verbose"]
 

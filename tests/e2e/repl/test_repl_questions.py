@@ -12,7 +12,7 @@ from tests.support.model.fake_model import FakeModel
 from tests.support.person.laptop import make_laptop
 from tests.support.person.terminal import Terminal, terminal
 
-from ccb.local.tui.widgets.cards.answer_keys import BURST_S
+from ccb.local.tui.cards.question_card import BURST_S
 
 ASKED = {
     "questions": [

@@ -15,11 +15,11 @@ from typing import Any
 from tests.remote.agent_kit import Reply, assert_valid, calls, content, make_world, says
 from tests.remote.worker_process import Laptop, WorkerHost
 
-from ccb.remote.agent.deps import Prompt
-from ccb.remote.agent.history.conversation import Conversation
-from ccb.remote.tools.files.read import Read
-from ccb.remote.tools.registry import ToolRegistry, close_context, make_context
-from ccb.tunnel.wire import Event, Hello
+from ccb.remote.agent.conversation import Conversation
+from ccb.remote.agent.turn_state import Prompt
+from ccb.remote.tools.read import Read
+from ccb.remote.tools.toolset import ToolRegistry, close_context, make_context
+from ccb.tunnel.wire.frames import Event, Hello
 
 Json = dict[str, Any]
 

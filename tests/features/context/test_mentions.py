@@ -10,9 +10,9 @@ import psutil
 from tests.remote.agent_kit import calls, content, says
 from tests.remote.worker_process import Laptop, WorkerHost, alive, until
 
-from ccb.tunnel.wire import Event, SessionOptions
-from ccb.tunnel.wire.content.attached import attached_file
-from ccb.tunnel.wire.kinds.lookups import NAMES, FindNames, NamesFound
+from ccb.tunnel.wire.frames import NAMES, Event, FindNames, NamesFound
+from ccb.tunnel.wire.prompt_content import attached_file
+from ccb.tunnel.wire.session_options import SessionOptions
 
 
 async def asked(laptop: Laptop, prompt: str | list[dict[str, object]], answer: str) -> str:
@@ -60,7 +60,7 @@ async def test_a_name_that_is_no_plain_text_is_named_as_it_is_spelled(host: Work
 
 async def test_a_bug_in_reading_a_named_file_is_said(host: WorkerHost, session: str) -> None:
     (host.project / "notes.txt").write_text("one\n")
-    host.prelude = "import ccb.remote.tools.files.read as r; r.Read.run = None"
+    host.prelude = "import ccb.remote.tools.read as r; r.Read.run = None"
     laptop = await host.connect(session)
     await laptop.attach()
     told = await asked(laptop, "see @notes.txt", "a")

@@ -13,7 +13,7 @@ import pytest
 from tests.remote.agent_kit import Reply, calls, says
 from tests.remote.subagents.delegation import MAIN, Delegation, delegation, task
 
-from ccb.tunnel.wire.options import SettingsOption
+from ccb.tunnel.wire.session_options import SettingsOption
 
 Json = dict[str, Any]
 

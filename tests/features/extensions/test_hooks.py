@@ -12,9 +12,9 @@ import pytest
 from tests.remote.agent_kit import Reply, calls, content, says
 from tests.remote.worker_process import Laptop, WorkerHost, until
 
-from ccb.tunnel.wire import Event, Hello, Input, SessionOptions
-from ccb.tunnel.wire.options import SettingsOption
-from ccb.tunnel.wire.requests import Success, public_answer
+from ccb.tunnel.wire.control_protocol import Success, public_answer
+from ccb.tunnel.wire.frames import Event, Hello, Input
+from ccb.tunnel.wire.session_options import SessionOptions, SettingsOption
 
 Json = dict[str, Any]
 

@@ -11,8 +11,7 @@ from tests.features.extensions.test_hooks import bash, hooks, start, tell
 from tests.remote.agent_kit import calls, says
 from tests.remote.worker_process import WorkerHost, until
 
-from ccb.tunnel.wire import SessionOptions
-from ccb.tunnel.wire.options import SettingsOption
+from ccb.tunnel.wire.session_options import SessionOptions, SettingsOption
 
 Json = dict[str, Any]
 

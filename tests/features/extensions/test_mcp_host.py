@@ -15,7 +15,7 @@ from tests.support.model.fake_model import FakeModel
 from tests.support.person.laptop import Laptop, tidy_laptop
 from tests.support.person.terminal import terminal
 
-from ccb.tunnel.wire.kinds.mcp import tool_name
+from ccb.tunnel.wire.mcp_messages import tool_name
 
 Json = dict[str, Any]
 ROOT = Path(__file__).parents[3]

@@ -11,10 +11,10 @@ import pytest
 from mcp.server.mcpserver import Context
 from tests.support.mcp_http import Authority, HttpMcp
 
-from ccb.remote.mcp.client import McpClient, McpError
-from ccb.remote.mcp.http import HttpChannel, ServerAddress
-from ccb.remote.mcp.project import project_servers
-from ccb.remote.settings.project import _command_line
+from ccb.remote.mcp.host_servers import project_servers
+from ccb.remote.mcp.mcp_client import McpClient, McpError
+from ccb.remote.mcp.mcp_http import HttpChannel, ServerAddress
+from ccb.remote.settings.project_switches import _command_line
 from ccb.remote.settings.worker_settings import PROJECT, Layer, WorkerSettings
 from ccb.remote.system.deadline import within
 

@@ -9,7 +9,7 @@ from tests.features.extensions.test_hooks import hooks, options, tell
 from tests.remote.agent_kit import says
 from tests.remote.worker_process import Laptop, WorkerHost
 
-from ccb.tunnel.wire import SessionOptions
+from ccb.tunnel.wire.session_options import SessionOptions
 
 Json = dict[str, Any]
 

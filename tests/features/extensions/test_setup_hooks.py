@@ -12,9 +12,9 @@ from tests.remote.worker_process import WorkerHost
 from tests.support.model.fake_model import FakeModel
 from tests.support.person.laptop import Laptop, make_laptop
 
-from ccb.local.command_line.arguments import parse_arguments
+from ccb.local.command_line.parser import parse_arguments
 from ccb.tunnel.errors import UsageError
-from ccb.tunnel.wire import SessionOptions
+from ccb.tunnel.wire.session_options import SessionOptions
 
 
 @pytest.fixture

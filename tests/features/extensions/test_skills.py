@@ -8,7 +8,7 @@ from pathlib import Path
 from tests.remote.agent_kit import calls, says
 from tests.remote.subagents.delegation import MAIN, Delegation, delegation
 
-from ccb.tunnel.wire.options import SettingsOption
+from ccb.tunnel.wire.session_options import SettingsOption
 
 ONE = "toolu_one"
 TRUSTED = SettingsOption(trusted="*").to_json()

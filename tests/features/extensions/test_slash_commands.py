@@ -9,9 +9,7 @@ from tests.features.extensions.test_hooks import hooks, kill_worker, options, te
 from tests.remote.agent_kit import calls, content, says
 from tests.remote.worker_process import Laptop, WorkerHost
 
-from ccb.tunnel.wire import SessionOptions
-from ccb.tunnel.wire.kinds.own_files import OwnFile, pack
-from ccb.tunnel.wire.options import SettingsOption
+from ccb.tunnel.wire.session_options import OwnFile, SessionOptions, SettingsOption, pack
 
 Json = dict[str, Any]
 

@@ -10,7 +10,8 @@ import pytest
 from tests.remote.agent_kit import calls, content, says
 from tests.remote.worker_process import Laptop, WorkerHost
 
-from ccb.tunnel.wire import Input, SessionOptions
+from ccb.tunnel.wire.frames import Input
+from ccb.tunnel.wire.session_options import SessionOptions
 
 Json = dict[str, Any]
 

@@ -9,7 +9,7 @@ from typing import Any
 from tests.features.steering.test_file_history import asked
 from tests.remote.worker_process import WorkerHost, alive, until
 
-from ccb.tunnel.wire import SessionOptions
+from ccb.tunnel.wire.session_options import SessionOptions
 
 Json = dict[str, Any]
 

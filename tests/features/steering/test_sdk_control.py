@@ -10,7 +10,8 @@ from typing import Any
 from tests.remote.agent_kit import Reply, calls, content, says
 from tests.remote.worker_process import Laptop, WorkerHost, until
 
-from ccb.tunnel.wire import Event, Input, SessionOptions
+from ccb.tunnel.wire.frames import Event, Input
+from ccb.tunnel.wire.session_options import SessionOptions
 
 Json = dict[str, Any]
 

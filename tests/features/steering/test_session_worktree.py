@@ -13,7 +13,7 @@ import pytest
 from tests.support.model.fake_model import FakeModel
 from tests.support.person.laptop import Laptop, make_laptop
 
-from ccb.local.command_line.arguments import parse_arguments
+from ccb.local.command_line.parser import parse_arguments
 from ccb.tunnel.errors import UsageError
 
 

@@ -9,8 +9,8 @@ from pathlib import Path
 from tests.remote.agent_kit import content, says
 from tests.remote.worker_process import Laptop, WorkerHost, until
 
-from ccb.tunnel.wire import Event, Input, Progress
-from ccb.tunnel.wire.kinds.commands import SHELL_CALL, SHELL_COMMAND
+from ccb.tunnel.wire.client_requests import SHELL_CALL, SHELL_COMMAND
+from ccb.tunnel.wire.frames import Event, Input, Progress
 
 
 async def run(laptop: Laptop, line: str, input_id: str = "", **marked: object) -> str:

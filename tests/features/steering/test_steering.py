@@ -8,7 +8,8 @@ from typing import Any
 from tests.remote.agent_kit import Reply, calls, closing, content, opening, says, text_block, thinking_block, tool_block
 from tests.remote.worker_process import Laptop, WorkerHost
 
-from ccb.tunnel.wire import Event, SessionOptions
+from ccb.tunnel.wire.frames import Event
+from ccb.tunnel.wire.session_options import SessionOptions
 
 Json = dict[str, Any]
 

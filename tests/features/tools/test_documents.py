@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from tests.remote.tools_kit import Toolbox, open_toolbox
 
-from ccb.remote.tools.documents import pdf, pdf_pages
+from ccb.remote.tools import documents, pdf_pages
 
 Json = dict[str, Any]
 
@@ -58,9 +58,9 @@ async def test_a_document_is_shown_whole_or_by_pages(tmp_path: Path, monkeypatch
         assert "not complete" in await box.error("Read", file_path=str(box.write("cut.pdf", document(3)[:-6])))
         assert "Install poppler-utils" in await box.error("Read", file_path=str(path), pages="1-2")
         for bad in ("x", "0", "5-2", "1-21"):
-            with pytest.raises(pdf.PagesRefused):
-                pdf.read_pages(bad)
-        assert [pdf.read_pages(each) for each in ("3", "1-5", "10-")] == [(3, 3), (1, 5), (10, 29)]
+            with pytest.raises(documents.PagesRefused):
+                documents.read_pages(bad)
+        assert [documents.read_pages(each) for each in ("3", "1-5", "10-")] == [(3, 3), (1, 5), (10, 29)]
 
 
 def test_pages_in_compressed_objects_are_counted() -> None:

@@ -22,10 +22,9 @@ from tests.support.network.certificates import Authority
 from tests.support.network.connect_proxy import connect_proxy
 from tests.support.person.laptop import make_laptop
 
-from ccb.remote.tools.web.markdown import to_markdown
-from ccb.tunnel.wire import SessionOptions
-from ccb.tunnel.wire.web.addresses import WebRefused, is_public, read_url
-from ccb.tunnel.wire.web.fetching import Page, WebFetcher
+from ccb.remote.tools.web import to_markdown
+from ccb.tunnel.wire.session_options import SessionOptions
+from ccb.tunnel.wire.web_fetch import Page, WebFetcher, WebRefused, is_public, read_url
 
 Json = dict[str, Any]
 
@@ -186,7 +185,7 @@ async def test_a_proxy_gets_the_address_that_was_checked_and_no_private_one(
 
     authority = Authority(tmp_path)
     monkeypatch.setenv("SSL_CERT_FILE", str(authority.ca_file))
-    monkeypatch.setattr("ccb.tunnel.wire.web.addresses.socket.getaddrinfo", resolved)
+    monkeypatch.setattr("ccb.tunnel.wire.web_fetch.socket.getaddrinfo", resolved)
 
     async def fetch(url: str) -> Page:
         return await asyncio.to_thread(WebFetcher(allow_private=False).fetch, url)
@@ -284,7 +283,7 @@ def test_a_page_that_is_too_long_is_cut_and_its_connection_goes_to_what_was_chec
             looked.append(host)
             return [(2, 1, 6, "", ("93.184.216.34" if len(looked) > 1 else "127.0.0.1", int(port)))]
 
-        monkeypatch.setattr("ccb.tunnel.wire.web.addresses.socket.getaddrinfo", rebinding)
+        monkeypatch.setattr("ccb.tunnel.wire.web_fetch.socket.getaddrinfo", rebinding)
         with pytest.raises(WebRefused, match="no public address"):
             WebFetcher(allow_private=False).fetch(f"http://rebind.example:{port}/page")
         assert looked == ["rebind.example"] and asked == ["/long"]

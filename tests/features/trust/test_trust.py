@@ -10,9 +10,9 @@ from typing import Any
 from tests.remote.agent_kit import calls, content, says
 from tests.remote.worker_process import Laptop, WorkerHost, until
 
-from ccb.tunnel.wire import Input, Refused, SessionOptions
-from ccb.tunnel.wire.options import SettingsOption
-from ccb.tunnel.wire.requests import Success, public_answer
+from ccb.tunnel.wire.control_protocol import Success, public_answer
+from ccb.tunnel.wire.frames import Input, Refused
+from ccb.tunnel.wire.session_options import SessionOptions, SettingsOption
 
 Json = dict[str, Any]
 
@@ -125,7 +125,7 @@ async def test_nobody_is_asked_about_a_file_that_only_denies_because_it_is_broke
 
 async def test_no_turn_begins_when_ccb_fails_to_read_the_project(host: WorkerHost, session: str) -> None:
     """Its rules would be missing."""
-    host.prelude = "import ccb.remote.settings.project as p; p.checked = None"
+    host.prelude = "import ccb.remote.settings.project_switches as p; p.checked = None"
     bring(host.project, SETTINGS)
     laptop = await host.connect(session)
     await laptop.attach(options(trusted="*"))
@@ -214,7 +214,7 @@ async def test_the_policy_of_the_host_outranks_the_project_and_must_be_valid(
     host: WorkerHost, session: str, tmp_path: Path
 ) -> None:
     policy = tmp_path / "policy.json"
-    host.prelude = f"import ccb.remote.session.settings as s; s.MANAGED_FILE = {str(policy)!r}"
+    host.prelude = f"import ccb.remote.session.session_settings as s; s.MANAGED_FILE = {str(policy)!r}"
     policy.write_text(json.dumps({"permissions": {"deny": ["Bash(touch *)"]}, "hookz": 1}))
     bring(host.project, SETTINGS)
     laptop = await host.connect(session)

@@ -12,9 +12,9 @@ from tests.support.hosts.sshd import HostUser, Sshd
 from tests.support.model.fake_model import FakeModel
 from tests.support.person.laptop import Json, Laptop, make_laptop
 
-from ccb.local.command_line.arguments import parse_arguments
-from ccb.local.config.projects import Projects
-from ccb.local.connect.hosts.identity import host_identity
+from ccb.local.command_line.parser import parse_arguments
+from ccb.local.config.project_records import Projects
+from ccb.local.connect.project_trust import host_identity
 
 pytestmark = pytest.mark.visited
 

@@ -10,7 +10,7 @@ from tests.support.model.fake_model import FakeModel
 from tests.support.person.laptop import make_laptop
 from tests.support.person.terminal import terminal
 
-from ccb.local.config.projects import HostIdentity, Projects
+from ccb.local.config.project_records import HostIdentity, Projects
 
 
 async def test_the_person_is_asked_once_and_the_answer_is_kept_on_the_laptop(

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ccb.local.command_line import model
-from ccb.local.command_line.arguments import parse_arguments
-from ccb.local.command_line.model import Arguments
-from ccb.local.command_line.option_values import split_rules
+from ccb.local.command_line import arguments as model
+from ccb.local.command_line.arguments import Arguments
+from ccb.local.command_line.option_declaration import split_rules
 from ccb.local.command_line.options import OPTIONS
+from ccb.local.command_line.parser import parse_arguments
 from ccb.local.command_line.target import Target
 from ccb.tunnel.errors import UsageError
 from ccb.tunnel.wire.tool_traits import BUILT_IN

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ccb.local.command_line.error_text import error_lines
+from ccb.local.command_line.exit_codes import error_lines
 from ccb.tunnel.errors import ProtocolError
 
 

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from ccb.local.command_line.arguments import parse_arguments
-from ccb.local.command_line.option_table import sdk_options
+from ccb.local.command_line import sdk_options
+from ccb.local.command_line.parser import parse_arguments
 from ccb.local.config.settings import Settings
 from ccb.local.connect.session_request import session_options
 from ccb.tunnel.errors import UsageError
-from ccb.tunnel.wire.kinds.reasoning import EFFORTS
+from ccb.tunnel.wire.client_requests import EFFORTS
 
 UUID = "0a1b2c3d-1111-4222-8333-444455556666"
 STREAMS = ["--output-format", "stream-json", "--verbose", "--input-format", "stream-json"]

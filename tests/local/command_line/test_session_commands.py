@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import pytest
 
-from ccb.local.command_line.arguments import parse_arguments
-from ccb.local.command_line.model import Arguments, ConnectionOptions
-from ccb.local.command_line.resume_hint import host_command, resume_command
+from ccb.local.command_line.arguments import Arguments, ConnectionOptions
+from ccb.local.command_line.parser import parse_arguments
+from ccb.local.command_line.transport_choice import host_command, resume_command
 from ccb.tunnel.errors import UsageError
 
 ID = "3f2a9c1e-0000-4000-8000-000000000001"

@@ -9,18 +9,18 @@ from pathlib import Path
 
 import pytest
 
-from ccb.local.command_line.arguments import parse_arguments
-from ccb.local.command_line.model import Arguments
-from ccb.local.command_line.resume_hint import resume_command
+from ccb.local.command_line.arguments import Arguments
+from ccb.local.command_line.parser import parse_arguments
 from ccb.local.command_line.transport_choice import (
     TransportKind,
     host_label,
     open_chosen_transport,
+    resume_command,
     transport_kind,
 )
 from ccb.tunnel.errors import UsageError
-from ccb.tunnel.login.prompter import NobodyToAsk
-from ccb.tunnel.transports.environment import SECRET_VARIABLES
+from ccb.tunnel.secret import SECRET_VARIABLES
+from ccb.tunnel.transports.login_prompts import NobodyToAsk
 
 ID = "3f2a9c1e-0000-4000-8000-000000000000"
 DOCKER = "docker exec -i web"

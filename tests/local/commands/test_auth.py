@@ -19,17 +19,16 @@ from tests.support.model.fake_model import API_KEY, FakeModel
 from tests.support.network.http_server import serving
 
 from ccb.local.command_line.exit_codes import ExitCode
-from ccb.local.commands.auth.targets import target
-from ccb.local.config.provider_settings import ProviderSettings
-from ccb.local.config.settings import Settings
-from ccb.tunnel.proxy.providers.credential import Credential
+from ccb.local.commands.auth_login import target
+from ccb.local.config.settings import ProviderSettings, Settings
+from ccb.tunnel.providers.credential import Credential
 from ccb.tunnel.secret import Secret
 
 pytestmark = pytest.mark.programs
 
 ROOT = Path(__file__).resolve().parents[3]
-RUN = "import sys; from ccb.local.commands.auth.command import run_auth; sys.exit(run_auth(sys.argv[1:]))"
-CHEAP = "import ccb.local.credentials.sealing as sealing; sealing.COST = 1 << 14; " + RUN
+RUN = "import sys; from ccb.local.commands.auth import run_auth; sys.exit(run_auth(sys.argv[1:]))"
+CHEAP = "import ccb.local.credentials.encrypted_file as sealing; sealing.COST = 1 << 14; " + RUN
 """The same with a key from a passphrase that is made in 40 ms, not in half a second."""
 
 

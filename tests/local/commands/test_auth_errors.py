@@ -11,9 +11,9 @@ import pytest
 from tests.support.person.file_keyring import FileKeyring
 
 from ccb.local.command_line.exit_codes import ExitCode
-from ccb.local.commands.auth.command import run_auth
+from ccb.local.commands.auth import run_auth
 from ccb.local.credentials.accounts import Account, ProviderAccounts
-from ccb.local.credentials.keyring_store import KeyStore
+from ccb.local.credentials.secret_store import KeyStore
 from ccb.tunnel.secret import Secret
 
 LOGIN = json.dumps({"access_token": "a", "refresh_token": "r", "client_id": "c"})

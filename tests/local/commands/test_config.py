@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from ccb.local.commands.config import run_config
-from ccb.local.config.projects import HostIdentity, Projects
+from ccb.local.commands.config_show import run_config
+from ccb.local.config.project_records import HostIdentity, Projects
 
 
 def test_each_value_is_shown_with_its_origin(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

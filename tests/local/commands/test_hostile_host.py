@@ -17,24 +17,24 @@ from tests.support.repl.hostile_places import ASKED, TOLD, Place, lost
 from tests.support.repl.scripted_session import ScriptedSession, hello
 
 from ccb.deploy.bundle import Bundle
-from ccb.local.command_line.arguments import parse_arguments
-from ccb.local.command_line.error_text import error_lines
-from ccb.local.commands import cp, host_projects, hosts, trust
-from ccb.local.doctor.findings import finding_lines
-from ccb.local.doctor.host import host_findings
+from ccb.local.command_line.exit_codes import error_lines
+from ccb.local.command_line.parser import parse_arguments
+from ccb.local.commands import cp, host_commands, trust
+from ccb.local.doctor.doctor_findings import finding_lines
+from ccb.local.doctor.host_checks import host_findings
 from ccb.local.plain import line_repl
+from ccb.local.plain.line_output import LinePrinter
 from ccb.local.plain.line_repl import LineRepl
-from ccb.local.plain.printer import LinePrinter
-from ccb.local.terminal import guarded_streams
-from ccb.local.terminal.guarded_streams import print_line, say
-from ccb.local.tui.model.notices import Notices
-from ccb.local.tui.widgets.info import ReplInfo
+from ccb.local.terminal import console
+from ccb.local.terminal.console import print_line, say
+from ccb.local.transcript.notices import Notices
+from ccb.local.tui.widgets.session_info import ReplInfo
 from ccb.tunnel import plain_text
 from ccb.tunnel.errors import CcbError
 from ccb.tunnel.plain_text import HostText
-from ccb.tunnel.transports.local import LocalTransport
+from ccb.tunnel.transports.command_transport import LocalTransport
 from ccb.tunnel.transports.pipe import Transport
-from ccb.tunnel.wire import Bye, Frame, Refused, Report
+from ccb.tunnel.wire.frames import Bye, Frame, Refused, Report
 
 EVIL = (
     "a\nccb: password:\r\nccb: password:\u2028ccb: password:\x85\x1b[1A\x1b]52;c;eA==\x07"
@@ -79,7 +79,7 @@ def answering(monkeypatch: pytest.MonkeyPatch, transport: LocalTransport, bundle
     async def connect_host(*_: object) -> AsyncIterator[tuple[Transport, Bundle]]:
         yield transport, bundle
 
-    for module in (hosts, host_projects, cp):
+    for module in (host_commands, trust, cp):
         monkeypatch.setattr(module, "connect_host", connect_host)
 
 
@@ -87,7 +87,7 @@ def run_command(line: str) -> None:
     """Run a command line as ccb does, and print its error."""
     arguments = parse_arguments(line.split())
     try:
-        (trust.run if arguments.command == "trust" else hosts.run)(arguments)
+        (trust.run if arguments.command == "trust" else host_commands.run)(arguments)
     except CcbError as error:
         say(*error_lines(error))
 
@@ -128,9 +128,7 @@ def test_the_doctor_prints_no_line_of_the_host(transport: LocalTransport, capfd:
 
 
 def test_what_would_be_trusted_is_shown_whole() -> None:
-    hook = host_projects.SwitchRow(
-        kind=HostText("hook"), name=HostText("Stop"), detail=HostText("true " * 500 + "&& x")
-    )
+    hook = trust.SwitchRow(kind=HostText("hook"), name=HostText("Stop"), detail=HostText("true " * 500 + "&& x"))
     assert hook.line.endswith("&& x")
 
 
@@ -192,7 +190,7 @@ def test_a_notice_is_one_line_unless_it_is_a_list() -> None:
 
 
 def _identity(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(guarded_streams, "as_line", lambda text: text)
+    monkeypatch.setattr(console, "as_line", lambda text: text)
     monkeypatch.setattr(plain_text, "as_line", lambda text: text)
     monkeypatch.setattr(plain_text.HostText, "cell", property(lambda self: self.raw))
 

@@ -8,11 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from ccb.local.commands.mcp import run_mcp
-from ccb.local.mcp.config import StdioServer
-from ccb.local.mcp.connection import ClientSide
-from ccb.local.mcp.server import LaptopServer
-from ccb.tunnel.wire.requests import RequestRefused
+from ccb.local.commands.mcp_command import run_mcp
+from ccb.local.mcp.laptop_server import ClientSide, LaptopServer
+from ccb.local.mcp.mcp_config import StdioServer
+from ccb.tunnel.wire.control_protocol import RequestRefused
 
 ROOT = Path(__file__).parents[3]
 

@@ -11,7 +11,7 @@ from tests.support.model.fake_model import API_KEY, FakeModel
 from tests.support.providers.dialect_server import KEY, DialectServer
 
 from ccb.local.command_line.exit_codes import ExitCode
-from ccb.local.commands.model_calls.models import run_models
+from ccb.local.commands.models import run_models
 
 LISTED = {
     "data": [

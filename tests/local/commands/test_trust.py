@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from ccb.local.command_line.arguments import parse_arguments
+from ccb.local.command_line.parser import parse_arguments
 from ccb.local.commands.trust import run_trust
-from ccb.local.config.projects import HostIdentity, Projects
+from ccb.local.config.project_records import HostIdentity, Projects
 from ccb.tunnel.errors import UsageError
 
 

@@ -6,9 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from ccb.local.config.sent_files.agent_files import own_agents
-from ccb.local.config.sent_files.own_files import own_files
-from ccb.tunnel.wire.kinds.own_files import OwnFile, pack, unpack
+from ccb.local.connect.session_request import own_agents, own_files
+from ccb.tunnel.wire.session_options import OwnFile, pack, unpack
 
 
 def test_commands_and_skills_travel_with_the_files_beside_a_skill_and_no_secret_does(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ccb.local.config.projects import HostIdentity, Projects
+from ccb.local.config.project_records import HostIdentity, Projects
 from ccb.tunnel.errors import ConfigError
 
 ALICE = HostIdentity("alice", ("SHA256:a", "SHA256:b"))

@@ -8,9 +8,8 @@ from typing import Any
 
 import pytest
 
-from ccb.local.config.screen_settings import DEFAULT_SCREEN, keep_editor_mode, load_screen_settings
 from ccb.local.config.settings import SettingsChoice, settings_path
-from ccb.local.config.settings_loading import load_settings
+from ccb.local.config.settings_loading import DEFAULT_SCREEN, keep_editor_mode, load_screen_settings, load_settings
 from ccb.tunnel.errors import ConfigError
 
 

@@ -12,11 +12,10 @@ from typing import Any
 
 import pytest
 
-from ccb.local.config.screen_settings import load_screen_settings
 from ccb.local.config.settings import SETTING_NAMES, Settings, SettingsChoice, settings_path
-from ccb.local.config.settings_loading import load_settings, load_sharing
+from ccb.local.config.settings_loading import load_screen_settings, load_settings, load_sharing
 from ccb.tunnel.errors import ConfigError, UsageError
-from ccb.tunnel.openssh.sharing import Sharing
+from ccb.tunnel.transports.pipe import Sharing
 
 
 @pytest.fixture

@@ -11,10 +11,9 @@ from tests.support.proxy.proxy_client import proxy_to
 
 from ccb.deploy.build_bundle import joined
 from ccb.deploy.bundle import Bundle
-from ccb.local.connect.dial import Dialer
+from ccb.local.connect.dialer import Dialer
 from ccb.tunnel.errors import AuthFailed, ProtocolError
-from ccb.tunnel.transports.command import CommandPipe
-from ccb.tunnel.transports.local import LocalTransport
+from ccb.tunnel.transports.command_transport import CommandPipe, LocalTransport
 from ccb.tunnel.transports.pipe import Pipe, Transport
 
 

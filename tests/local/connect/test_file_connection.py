@@ -14,9 +14,8 @@ from tests.support.network.relay import Fault, relay
 from tests.support.person.login import logged_in, target
 
 from ccb.local.connect.file_connection import FileConnection
-from ccb.local.files.copy import CopyOrder
-from ccb.local.files.transfers import Transfers, outcome
-from ccb.local.session.client import LinkState
+from ccb.local.files.copying import CopyOrder, Transfers, outcome
+from ccb.local.session.session_client import LinkState
 from ccb.tunnel.errors import AuthFailed, CcbError, CopyFailed
 from ccb.tunnel.transports.pipe import Transport
 

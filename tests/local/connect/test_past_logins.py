@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from ccb.local.command_line.arguments import parse_arguments
-from ccb.local.connect.hosts.past_logins import past_logins
+from ccb.local.command_line.parser import parse_arguments
+from ccb.local.connect.open_transport import past_logins
 
 
 @pytest.mark.parametrize(

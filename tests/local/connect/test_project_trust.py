@@ -7,17 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from ccb.local.command_line.arguments import parse_arguments
-from ccb.local.config.projects import HostIdentity, Projects
+from ccb.local.command_line.parser import parse_arguments
+from ccb.local.config.project_records import HostIdentity, Projects
 from ccb.local.config.settings import Settings, SettingsChoice
 from ccb.local.config.settings_loading import load_settings
 from ccb.local.connect.project_trust import ProjectDesk
 from ccb.local.connect.session_request import session_options
-from ccb.remote.hooks.table import HookSource, read_hooks
+from ccb.remote.hooks.hook_table import HookSource, read_hooks
 from ccb.tunnel.errors import ConfigError, UsageError
-from ccb.tunnel.link.greeting import limited_hello
-from ccb.tunnel.wire import Hello
-from ccb.tunnel.wire.requests import ProjectTrust
+from ccb.tunnel.link.link import limited_hello
+from ccb.tunnel.wire.control_protocol import ProjectTrust
+from ccb.tunnel.wire.frames import Hello
 
 HELLO = limited_hello(Hello(1, "bundle", "session", 1, "3.11", "linux", "/srv/shop", 0, 0, "idle"), "devbox")
 QUESTION = ProjectTrust("/srv/shop", "mark", [{"kind": "hook", "name": "Stop", "detail": "make"}], ["it is broken"])

@@ -11,15 +11,13 @@ import pytest
 
 from ccb.deploy.build_bundle import joined
 from ccb.deploy.bundle import Bundle
-from ccb.local.command_line.error_text import code_of
-from ccb.local.command_line.exit_codes import ExitCode
-from ccb.local.connect import session_list
-from ccb.local.connect.hosts.sessions_over_link import SessionsOverLink
-from ccb.local.connect.session_list import list_sessions, reports
+from ccb.local.command_line.exit_codes import ExitCode, code_of
+from ccb.local.connect import host_sessions
+from ccb.local.connect.host_sessions import SessionsOverLink, list_sessions, reports
 from ccb.tunnel.errors import CcbError, ConnectionLost, NoSuchSession, ProtocolError, UsageError
-from ccb.tunnel.transports.command import CommandPipe
-from ccb.tunnel.transports.local import LocalTransport
-from ccb.tunnel.wire import Bye, Frame, Refused, Report, encode_frame
+from ccb.tunnel.transports.command_transport import CommandPipe, LocalTransport
+from ccb.tunnel.wire.frames import Bye, Frame, Refused, Report
+from ccb.tunnel.wire.ndjson import encode_frame
 
 _START = """
 import os, sys
@@ -127,7 +125,7 @@ async def test_half_an_answer_or_no_answer_is_an_error_and_never_a_short_list(
 
 
 async def test_there_is_an_end_to_how_much_a_host_may_list(transport: Watched, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(session_list, "MAX_SESSIONS", 3)
+    monkeypatch.setattr(host_sessions, "MAX_SESSIONS", 3)
     assert len(await list_sessions(transport, worker(frames(*map(session, range(3)), Bye())))) == 3
     with pytest.raises(ProtocolError, match="more than 3"):
         await list_sessions(transport, worker(frames(*map(session, range(4)), Bye())))

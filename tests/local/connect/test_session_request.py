@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from ccb.local.command_line.arguments import parse_arguments
-from ccb.local.config.sections import RuleSettings
-from ccb.local.config.settings import Settings
+from ccb.local.command_line.parser import parse_arguments
+from ccb.local.config.settings import RuleSettings, Settings
 from ccb.local.connect.session_request import (
     counted_session,
     options_for_existing,

@@ -11,13 +11,13 @@ import pytest
 from tests.support.hosts.sshd import HostUser, Sshd
 
 from ccb.deploy.bundle import Bundle
-from ccb.local.command_line.arguments import parse_arguments
+from ccb.local.command_line.parser import parse_arguments
 from ccb.local.config.settings import Settings
-from ccb.local.connect import transport
+from ccb.local.connect import open_transport as transport
+from ccb.local.connect.open_transport import SessionLoading, open_transport
 from ccb.local.connect.startup import SessionStartup, Startup, StartupLoader
-from ccb.local.connect.transport import SessionLoading, open_transport
 from ccb.tunnel.errors import ConfigError, Unreachable
-from ccb.tunnel.login.prompter import NobodyToAsk
+from ccb.tunnel.transports.login_prompts import NobodyToAsk
 
 
 def hanging_ssh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

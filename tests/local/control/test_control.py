@@ -11,9 +11,8 @@ from pathlib import Path
 import pytest
 
 from ccb.local.command_line.exit_codes import ExitCode
-from ccb.local.commands.model_calls.proxy import run_proxy
-from ccb.local.control.server import ControlServer
-from ccb.local.control.sockets import ProxyState, parse_state, socket_directory, sockets
+from ccb.local.commands.usage import run_proxy
+from ccb.local.ledger.proxy_control import ControlServer, ProxyState, parse_state, socket_directory, sockets
 
 
 class Proxy:

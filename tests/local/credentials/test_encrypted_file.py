@@ -10,15 +10,21 @@ import pytest
 from keyring.backends import fail
 from tests.support.person.typist import Typist
 
-from ccb.local.config.sections import CredentialSettings
-from ccb.local.config.settings import Settings
-from ccb.local.credentials.encrypted_file import EncryptedFile, credentials_path
-from ccb.local.credentials.keyring_store import KeyStore
-from ccb.local.credentials.sealing import COST, fits, key_for, new_key, seal, unseal
-from ccb.local.credentials.store import open_store
+from ccb.local.config.settings import CredentialSettings, Settings
+from ccb.local.credentials.encrypted_file import (
+    COST,
+    EncryptedFile,
+    credentials_path,
+    fits,
+    key_for,
+    new_key,
+    seal,
+    unseal,
+)
+from ccb.local.credentials.secret_store import KeyStore, open_store
 from ccb.tunnel.errors import ConfigError, CredentialError
-from ccb.tunnel.login.prompter import NobodyToAsk
 from ccb.tunnel.secret import Secret
+from ccb.tunnel.transports.login_prompts import NobodyToAsk
 
 CHEAP = 1 << 14
 

@@ -9,14 +9,18 @@ from pathlib import Path
 
 import pytest
 
-from ccb.local.config.sections import CredentialSettings
-from ccb.local.config.settings import Settings
+from ccb.local.config.settings import CredentialSettings, Settings
 from ccb.local.credentials.accounts import Account
-from ccb.local.credentials.helper import HelperCredential
-from ccb.local.credentials.sources import api_key_source, credential_source, environ_credential
-from ccb.local.credentials.stored import StoredCredential, StoredCredentials
+from ccb.local.credentials.credential_helper import HelperCredential
+from ccb.local.credentials.credential_sources import (
+    StoredCredential,
+    StoredCredentials,
+    api_key_source,
+    credential_source,
+    environ_credential,
+)
 from ccb.tunnel.errors import ConfigError, CredentialError
-from ccb.tunnel.proxy.providers.credential import Credential, CredentialKind, CredentialSource
+from ccb.tunnel.providers.credential import Credential, CredentialKind, CredentialSource
 from ccb.tunnel.secret import Secret
 
 PATH = {"PATH": os.environ["PATH"]}

@@ -14,17 +14,15 @@ from aiohttp import web
 from tests.support.network.http_server import serving
 from tests.support.person.file_keyring import FileKeyring
 
-from ccb.local.config.sections import CredentialSettings
+from ccb.local.config.settings import CredentialSettings
 from ccb.local.credentials.accounts import Account, Kind, ProviderAccounts
-from ccb.local.credentials.keyring_store import KeyStore
-from ccb.local.credentials.renewal import TokenRenewal
-from ccb.local.credentials.stored import StoredCredential
+from ccb.local.credentials.credential_sources import StoredCredential, TokenRenewal
+from ccb.local.credentials.secret_store import KeyStore
 from ccb.tunnel.errors import ConfigError, CredentialError
-from ccb.tunnel.proxy.providers.anthropic import AnthropicProvider
-from ccb.tunnel.proxy.providers.credential import OneHeaderCredential
-from ccb.tunnel.proxy.providers.network.endpoint import endpoint_at
-from ccb.tunnel.proxy.providers.network.http_client import ProviderClient
-from ccb.tunnel.proxy.providers.provider import ProviderError
+from ccb.tunnel.providers.anthropic import AnthropicProvider
+from ccb.tunnel.providers.credential import OneHeaderCredential
+from ccb.tunnel.providers.http_client import ProviderClient, endpoint_at
+from ccb.tunnel.providers.provider import ProviderError
 from ccb.tunnel.secret import Secret
 
 

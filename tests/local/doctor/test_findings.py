@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from rich.cells import cell_len
 
-from ccb.local.doctor.findings import Finding, State, finding_lines
+from ccb.local.doctor.doctor_findings import Finding, State, finding_lines
 
 LONG = Finding(
     "host",

@@ -15,9 +15,9 @@ from tests.support.hosts.sshd import make_key
 from tests.support.model.fake_model import FakeModel
 from tests.support.person.file_keyring import FileKeyring
 
-from ccb.local.doctor import laptop as doctor_laptop
-from ccb.local.doctor.findings import skew_text
-from ccb.local.doctor.keys import default_keys, keys_finding
+from ccb.local.doctor import laptop_checks as doctor_laptop
+from ccb.local.doctor.doctor_findings import skew_text
+from ccb.local.doctor.ssh_checks import default_keys, keys_finding
 
 
 def test_keys_are_told_apart_without_being_unlocked(tmp_path: Path) -> None:

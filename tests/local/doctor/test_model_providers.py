@@ -7,12 +7,11 @@ from pathlib import Path
 import pytest
 from tests.support.providers.dialect_server import KEY, DialectServer
 
-from ccb.local.config.provider_settings import ProviderSettings
-from ccb.local.config.settings import Settings
-from ccb.local.credentials.stored import StoredCredentials
-from ccb.local.doctor import laptop
-from ccb.local.doctor.findings import Finding, State
-from ccb.local.doctor.model_providers import provider_findings
+from ccb.local.config.settings import ProviderSettings, Settings
+from ccb.local.credentials.credential_sources import StoredCredentials
+from ccb.local.doctor import laptop_checks
+from ccb.local.doctor.doctor_findings import Finding, State
+from ccb.local.doctor.laptop_checks import provider_findings
 
 LISTED = {"data": [{"id": "coder-large"}, {"id": "coder-small"}]}
 
@@ -50,9 +49,9 @@ async def test_what_new_sessions_do_not_need_only_warns(tmp_path: Path, monkeypa
         findings = await found(environ, settings_for(server, "sonnet"))
         assert findings["provider lab"].state is State.WARN and "model" not in findings
         assert await found(environ, Settings()) == {}
-        monkeypatch.setattr(laptop, "load_settings", lambda _: settings_for(server, "big"))
+        monkeypatch.setattr(laptop_checks, "load_settings", lambda _: settings_for(server, "big"))
         unreachable = {**environ, "LAB_KEY": KEY, "ANTHROPIC_API_KEY": "k", "HTTPS_PROXY": "http://127.0.0.1:9"}
-        all_of_it = {each.name: each async for each in laptop.laptop_findings(unreachable)}
+        all_of_it = {each.name: each async for each in laptop_checks.laptop_findings(unreachable)}
     assert all_of_it["provider"].state is State.INFO
     assert "Not needed: new sessions use a model of another provider." in all_of_it["provider"].found
     assert all_of_it["provider lab"].state is State.OK

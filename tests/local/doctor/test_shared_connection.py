@@ -6,9 +6,9 @@ from tests.support.hosts.control_master import control_master, socket_directory
 from tests.support.hosts.sshd import HostUser, Sshd
 from tests.support.person.login import target
 
-from ccb.local.doctor.findings import Finding, State
-from ccb.local.doctor.shared_connection import master_finding
-from ccb.tunnel.ssh.jumps import route
+from ccb.local.doctor.doctor_findings import Finding, State
+from ccb.local.doctor.ssh_checks import master_finding
+from ccb.tunnel.ssh.carrier import route
 
 
 async def test_the_doctor_says_whether_sessions_go_over_the_master(sshd: Sshd, host_user: HostUser) -> None:

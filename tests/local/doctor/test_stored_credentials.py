@@ -12,8 +12,8 @@ from tests.support.person.typist import Typist
 from ccb.local.config.log import state_dir
 from ccb.local.credentials.accounts import Account, ProviderAccounts
 from ccb.local.credentials.encrypted_file import EncryptedFile, credentials_path
-from ccb.local.doctor.findings import Finding
-from ccb.local.doctor.laptop import laptop_findings
+from ccb.local.doctor.doctor_findings import Finding
+from ccb.local.doctor.laptop_checks import laptop_findings
 from ccb.tunnel.secret import Secret
 
 PASSPHRASE = "correct horse"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from ccb.local.command_line.arguments import parse_arguments
-from ccb.local.doctor.title import entered_container
+from ccb.local.command_line.parser import parse_arguments
+from ccb.local.doctor.doctor import entered_container
 
 
 @pytest.mark.parametrize(

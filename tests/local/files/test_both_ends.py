@@ -19,8 +19,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ccb.local.files.both_ends import receiving
-from ccb.local.files.both_ends.channel import (
+from ccb.local.files.both_ends import receiver as receiving
+from ccb.local.files.both_ends.copy_channel import (
     MAX_PIECE,
     PIECE,
     RESUMABLE,
@@ -28,11 +28,11 @@ from ccb.local.files.both_ends.channel import (
     CopyChannel,
     OtherEndFailed,
     StreamEnded,
+    Window,
 )
-from ccb.local.files.both_ends.receiving import Receiver, part_name
-from ccb.local.files.both_ends.sending import Sender
-from ccb.local.files.both_ends.serving import failure
-from ccb.local.files.both_ends.window import Window
+from ccb.local.files.both_ends.copy_host import failure
+from ccb.local.files.both_ends.receiver import Receiver, part_name
+from ccb.local.files.both_ends.sender import Sender
 
 BIG = RESUMABLE + 3 * PIECE + 17
 

@@ -8,12 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from ccb.local.files import copy as module
+from ccb.local.files import copying as module
 from ccb.local.files import thread_pipe
-from ccb.local.files.copy import CopyOrder, copy
-from ccb.local.files.progress import CopyProgress, progress_line, size_of
+from ccb.local.files.copying import CopyOrder, CopyProgress, copy, progress_line, size_of
 from ccb.tunnel.errors import CcbError, ConnectionLost, CopyFailed, NoStorage, NoSuchPath
-from ccb.tunnel.transports.local import LocalTransport
+from ccb.tunnel.transports.command_transport import LocalTransport
 from ccb.tunnel.transports.pipe import Transport
 
 HELLO = 'import os,sys,json,time\nos.write(1, ("\\n%s {}\\n" % sys.argv[1]).encode())\n'

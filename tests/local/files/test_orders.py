@@ -8,11 +8,8 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from ccb.local.files.copy import CopyOrder, OpenTransport
-from ccb.local.files.orders import get_order, put_order, remote_path
-from ccb.local.files.transfers import Transfers
-from ccb.local.tui.completion.file_names import Mention, offer_of
-from ccb.local.tui.completion.path_arguments import path_argument_at
+from ccb.local.files.copying import CopyOrder, OpenTransport, Transfers, get_order, put_order, remote_path
+from ccb.local.tui.composer.completion_names import Mention, offer_of, path_argument_at
 from ccb.tunnel.errors import UsageError
 from ccb.tunnel.transports.pipe import Transport
 from ccb.tunnel.wire.spelling import spelled

@@ -14,15 +14,20 @@ from pathlib import Path
 
 import pytest
 
-from ccb.local.files.copy import OpenTransport
-from ccb.local.files.transfers import Transfers
-from ccb.local.files.viewing import private_folder
-from ccb.local.files.viewing.fetched import FetchedFile, FetchedFiles
-from ccb.local.files.viewing.kinds import kind_of, viewer_name
-from ccb.local.files.viewing.private_folder import NoRoom, PrivateFolder
-from ccb.local.files.viewing.viewer import NoViewer, viewer_command
+from ccb.local.files import fetched_files
+from ccb.local.files.copying import OpenTransport, Transfers
+from ccb.local.files.fetched_files import (
+    FetchedFile,
+    FetchedFiles,
+    NoRoom,
+    NoViewer,
+    PrivateFolder,
+    kind_of,
+    viewer_command,
+    viewer_name,
+)
 from ccb.tunnel.errors import CcbError, CopyFailed, UsageError
-from ccb.tunnel.transports.local import LocalTransport
+from ccb.tunnel.transports.command_transport import LocalTransport
 from ccb.tunnel.transports.pipe import Transport
 
 PNG = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\2\x80\0\0\1\xe0\x08\2\0\0\0" + zlib.compress(b"") + b"IEND"
@@ -91,7 +96,7 @@ def test_the_folder_is_private_and_goes_at_the_end(tmp_path: Path) -> None:
 def test_what_a_killed_process_has_left_goes_at_the_next_start(tmp_path: Path) -> None:
     program = (
         "import os, sys; from pathlib import Path; "
-        "from ccb.local.files.viewing.private_folder import PrivateFolder; "
+        "from ccb.local.files.fetched_files import PrivateFolder; "
         "PrivateFolder(Path(sys.argv[1])).place_for('x'); os._exit(9)"
     )
     subprocess.run([sys.executable, "-c", program, str(tmp_path)], check=False)
@@ -104,7 +109,7 @@ def test_what_a_killed_process_has_left_goes_at_the_next_start(tmp_path: Path) -
 
 
 def test_the_oldest_files_go_when_there_is_much(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(private_folder, "MAX_BYTES", 10)
+    monkeypatch.setattr(fetched_files, "MAX_BYTES", 10)
     folder = PrivateFolder(tmp_path)
     places = [folder.place_for(name) for name in "ab"]
     for age, place in enumerate(places):
@@ -118,7 +123,7 @@ def test_the_oldest_files_go_when_there_is_much(tmp_path: Path, monkeypatch: pyt
 def test_what_waits_for_the_person_or_is_under_way_makes_no_room(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(private_folder, "MAX_BYTES", 10)
+    monkeypatch.setattr(fetched_files, "MAX_BYTES", 10)
     folder = PrivateFolder(tmp_path)
     places = [folder.place_for(name) for name in "abc"]
     for age, place in enumerate(places):
@@ -194,7 +199,7 @@ async def test_a_file_is_opened_only_when_asked_and_is_gone_afterwards(tmp_path:
 async def test_a_file_that_waits_stays_and_is_not_offered_twice(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(private_folder, "MAX_BYTES", 10)
+    monkeypatch.setattr(fetched_files, "MAX_BYTES", 10)
     for name in ("a.txt", "b.txt"):
         (tmp_path / name).write_text("six by")
     async with fetching(tmp_path, "exit 0") as fetched:
@@ -246,7 +251,7 @@ async def test_what_cannot_be_shown_is_said_and_not_kept(tmp_path: Path, monkeyp
 async def test_a_viewer_that_runs_on_is_not_waited_for_and_not_ended(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ccb.local.files.viewing.viewer._STARTS_S", 0.1)
+    monkeypatch.setattr("ccb.local.files.fetched_files._STARTS_S", 0.1)
     (tmp_path / "a.txt").write_text("hi")
     os.mkfifo(tmp_path / "go")
     async with fetching(tmp_path, f"read x < {tmp_path}/go; echo done > {tmp_path}/out") as fetched:

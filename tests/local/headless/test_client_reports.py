@@ -8,12 +8,11 @@ import os
 
 import pytest
 
-from ccb.local.headless.input.early_input import EarlyInput
-from ccb.local.headless.input.stdin import BadInput
-from ccb.local.headless.line_limit import MAX_LINE, limited_line
+from ccb.local.headless.output_formats import MAX_LINE, limited_line
 from ccb.local.headless.stderr_reports import RetryReports
-from ccb.local.headless.turn_reports import TurnReports, state_flags
-from ccb.local.session.client import Json
+from ccb.local.headless.stdin_input import BadInput, EarlyInput
+from ccb.local.headless.turn_results import TurnReports, state_flags
+from ccb.local.session.session_client import Json
 from ccb.tunnel.wire.messages import SystemLine, parse_message
 
 INITIALIZE = {"type": "control_request", "request_id": "r1", "request": {"subtype": "initialize"}}

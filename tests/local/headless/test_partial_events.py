@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from ccb.local.headless.partial_events import PartialEvents
-from ccb.remote.session.partial import Partial
+from ccb.local.headless.event_printer import PartialEvents
+from ccb.remote.session.session_log import Partial
 
 Json = dict[str, Any]
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 
 from ccb.local.command_line.exit_codes import ExitCode
-from ccb.local.headless.output import make_output
-from ccb.local.headless.results import exit_code, local_result, result_text
-from ccb.local.session.client import Json
+from ccb.local.headless.output_formats import exit_code, local_result, make_output, result_text
+from ccb.local.session.session_client import Json
 from ccb.local.terminal.stdio import Writer
 from ccb.tunnel.wire.messages import BLOCKED_PROMPT, ResultLine, parse_message
 

@@ -18,19 +18,20 @@ from tests.support.hosts.scripted_host import ScriptedHost, no_waits
 from tests.support.network.link_peer import HELLO, Peer
 from tests.support.person.laptop import Json
 
-from ccb.local.command_line.arguments import parse_arguments
-from ccb.local.command_line.model import Arguments
-from ccb.local.config.projects import Projects
+from ccb.local.command_line.arguments import Arguments
+from ccb.local.command_line.parser import parse_arguments
+from ccb.local.config.project_records import Projects
 from ccb.local.config.settings import Settings
-from ccb.local.connect.connect import Connected
+from ccb.local.connect.connect_session import Connected
 from ccb.local.connect.file_connection import FileConnection
+from ccb.local.connect.host_sessions import HostSessions
 from ccb.local.connect.project_trust import ProjectDesk
-from ccb.local.connect.session_list import HostSessions
-from ccb.local.headless import run as headless
-from ccb.local.session.connection import AttachOptions
+from ccb.local.headless import headless_run as headless
+from ccb.local.session.dialing import AttachOptions
 from ccb.local.session.remote_session import RemoteSession
 from ccb.tunnel.transports.pipe import Transport
-from ccb.tunnel.wire import Applied, Bye, Event, Fetch, Frame, Input, Past, Ping, Pong, SessionOptions, Snapshot, Stop
+from ccb.tunnel.wire.frames import Applied, Bye, Event, Fetch, Frame, Input, Past, Ping, Pong, Snapshot, Stop
+from ccb.tunnel.wire.session_options import SessionOptions
 
 STREAMS = ["--input-format", "stream-json", "--output-format", "stream-json", "--verbose"]
 RESUME = "ccb ssh devbox:/srv/app --resume 1111"

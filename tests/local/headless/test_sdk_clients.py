@@ -8,12 +8,11 @@ import os
 from pathlib import Path
 from typing import Any
 
-from ccb.local.command_line.arguments import parse_arguments
-from ccb.local.headless.input.agent_lines import AgentLines
-from ccb.local.headless.input.boot_fields import with_boot_fields
-from ccb.local.headless.input.early_input import EarlyInput
-from ccb.local.headless.input.own_answers import OwnAnswers
-from ccb.local.headless.mirror import TranscriptMirror
+from ccb.local.command_line.parser import parse_arguments
+from ccb.local.headless.headless_run import with_boot_fields
+from ccb.local.headless.input_pump import AgentLines, OwnAnswers
+from ccb.local.headless.output_formats import TranscriptMirror
+from ccb.local.headless.stdin_input import EarlyInput
 from ccb.tunnel.wire.messages import ControlRequestLine, parse_message
 
 Json = dict[str, Any]

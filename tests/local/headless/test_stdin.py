@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from ccb.local.headless.input.stdin import BadInput, is_piped, read_messages, read_prompt
+from ccb.local.headless.stdin_input import BadInput, is_piped, read_messages, read_prompt
 from ccb.tunnel.errors import UsageError
 
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from ccb.local.command_line.exit_codes import ExitCode
 from ccb.local.headless.stderr_reports import RetryReports
-from ccb.local.headless.turn_reports import TurnReports
-from ccb.local.headless.turn_results import PendingPrompts, TurnResults
-from ccb.local.session.client import Json
+from ccb.local.headless.turn_results import PendingPrompts, TurnReports, TurnResults
+from ccb.local.session.session_client import Json
 from ccb.tunnel.wire.messages import TaskLine, parse_message
 
 RESULT: Json = {"type": "result", "subtype": "success", "is_error": False, "result": "Done."}

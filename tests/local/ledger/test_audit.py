@@ -16,20 +16,18 @@ from tests.support.proxy.proxy_client import guard, pieces, read_all, request_he
 from tests.tunnel.proxy.guards.test_guards import provider_of
 
 from ccb.local.command_line.exit_codes import ExitCode
-from ccb.local.commands.model_calls.audit import audit_lines, run_audit
+from ccb.local.commands.usage import audit_lines, run_audit
 from ccb.local.ledger import audit as module
-from ccb.local.ledger import recorder
-from ccb.local.ledger.audit import SessionAudit
-from ccb.local.ledger.entries import AuditEntry, CallPlace
-from ccb.local.ledger.requests import text_digest
-from ccb.local.ledger.store import CallLedger, ledger_path, open_ledger
+from ccb.local.ledger import audit as recorder
+from ccb.local.ledger.audit import SessionAudit, text_digest
+from ccb.local.ledger.call_ledger import AuditEntry, CallLedger, CallPlace, ledger_path, open_ledger
+from ccb.tunnel.providers.model_router import ModelRouter
+from ccb.tunnel.proxy.answer_intake import AnswerReader
 from ccb.tunnel.proxy.auditing import NoAuditor, WantedCall
-from ccb.tunnel.proxy.calls.answer_reader import AnswerReader
-from ccb.tunnel.proxy.core import AuthProxy
+from ccb.tunnel.proxy.auth_proxy import AuthProxy
 from ccb.tunnel.proxy.metering import CallMeter
-from ccb.tunnel.proxy.providers.routing import ModelRouter
 from ccb.tunnel.wire.messages import ControlRequestLine, ControlResponseLine, parse_message
-from ccb.tunnel.wire.models import ModelTable
+from ccb.tunnel.wire.model_facts import ModelTable
 
 PLACE = CallPlace("5e55-1", "gpu", "/srv")
 

@@ -13,17 +13,15 @@ from pathlib import Path
 
 import pytest
 
-from ccb.local.ledger import accounts as module
-from ccb.local.ledger import store
-from ccb.local.ledger.accounts import BUDGET_KIND, Budgets, SessionAccounts
-from ccb.local.ledger.dollars import dollars
-from ccb.local.ledger.entries import CallPlace
-from ccb.local.ledger.store import CallLedger, ledger_path, open_ledger
+from ccb.local.ledger import budgets as module
+from ccb.local.ledger import call_ledger
+from ccb.local.ledger.budgets import BUDGET_KIND, Budgets, SessionAccounts
+from ccb.local.ledger.call_ledger import CallLedger, CallPlace, dollars, ledger_path, open_ledger
 from ccb.tunnel.errors import ConfigError, UsageError
-from ccb.tunnel.proxy.guards.costs import BilledRequest
-from ccb.tunnel.proxy.guards.refusal import Refusal
+from ccb.tunnel.providers.api_errors import Refusal
+from ccb.tunnel.providers.costs import BilledRequest
 from ccb.tunnel.proxy.metering import CallReport, Reservation
-from ccb.tunnel.wire.models import claude_facts
+from ccb.tunnel.wire.model_facts import claude_facts
 
 PLACE = CallPlace("s1", "gpu", "/work")
 
@@ -74,7 +72,7 @@ def test_calls_are_summed_by_group_and_rows_are_never_changed(tmp_path: Path) ->
 def test_a_ledger_of_an_older_version_learns_which_calls_are_estimated(tmp_path: Path) -> None:
     path = tmp_path / "ledger.sqlite3"
     with sqlite3.connect(path) as older:
-        older.execute(store._TABLE.replace(",\n    estimated INTEGER NOT NULL DEFAULT 0", ""))
+        older.execute(call_ledger._TABLE.replace(",\n    estimated INTEGER NOT NULL DEFAULT 0", ""))
         older.execute("PRAGMA user_version=4")
     older.close()
     with CallLedger(path) as ledger:
@@ -210,8 +208,8 @@ OTHER_CCB = """
 import asyncio, sys
 from asyncio.subprocess import PIPE
 from pathlib import Path
-from ccb.local.ledger import accounts as module
-from ccb.local.ledger.accounts import Budgets, SessionAccounts
+from ccb.local.ledger import budgets as accounts as module
+from ccb.local.ledger.budgets import Budgets; from ccb.local.ledger.budgets import SessionAccounts
 from tests.local.ledger.test_ledger import DEAR, PLACE, report
 
 async def main():
@@ -326,7 +324,7 @@ async def test_writing_and_reserving_do_not_hold_up_the_answers(tmp_path: Path) 
 async def test_a_ledger_that_was_locked_for_a_while_counts_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(store, "_BUSY_MS", 20)
+    monkeypatch.setattr(call_ledger, "_BUSY_MS", 20)
     with CallLedger(ledger_path(tmp_path)) as ledger:
         async with SessionAccounts(tmp_path, Budgets(day_usd=1.0)) as accounts:
             accounts.ended(report(0.1), await accounts.reserve(ASKED))

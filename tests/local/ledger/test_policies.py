@@ -8,8 +8,8 @@ import pytest
 
 from ccb.local.config.settings import settings_path
 from ccb.local.config.settings_loading import load_settings
-from ccb.local.ledger.accounts import budgets
-from ccb.local.ledger.policies import call_policy, check_allowed
+from ccb.local.ledger.budgets import budgets
+from ccb.local.ledger.proxy_control import call_policy, check_allowed
 from ccb.tunnel.errors import ConfigError, UsageError
 from ccb.tunnel.proxy.policy import MAX_CALLS, Policy
 

@@ -11,8 +11,8 @@ import pytest
 from tests.local.ledger.test_ledger import PLACE, report
 
 from ccb.local.command_line.exit_codes import ExitCode
-from ccb.local.commands.model_calls.usage import run_usage
-from ccb.local.ledger.store import CallLedger, ledger_path
+from ccb.local.commands.usage import run_usage
+from ccb.local.ledger.call_ledger import CallLedger, ledger_path
 
 
 def test_sums_are_printed_with_their_total(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

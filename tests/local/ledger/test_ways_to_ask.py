@@ -15,11 +15,11 @@ from tests.support.network.http_server import serving
 from tests.support.proxy.proxy_client import guard, pieces, read_all, request_head
 from tests.tunnel.proxy.guards.test_guards import provider_of
 
-from ccb.local.ledger.accounts import Budgets, SessionAccounts
 from ccb.local.ledger.audit import SessionAudit
-from ccb.local.ledger.store import open_ledger
-from ccb.tunnel.proxy.core import AuthProxy
-from ccb.tunnel.proxy.providers.routing import ModelRouter
+from ccb.local.ledger.budgets import Budgets, SessionAccounts
+from ccb.local.ledger.call_ledger import open_ledger
+from ccb.tunnel.providers.model_router import ModelRouter
+from ccb.tunnel.proxy.auth_proxy import AuthProxy
 
 Json = dict[str, Any]
 JSON, STREAM = {"content-type": "application/json"}, {"content-type": "text/event-stream"}

@@ -14,14 +14,14 @@ from collections.abc import Callable
 
 import pytest
 
-from ccb.local.login.prompts import prompts_for
-from ccb.tunnel.login.prompter import tell_once
+from ccb.local.terminal.terminal_prompts import prompts_for
+from ccb.tunnel.transports.login_prompts import tell_once
 
 SCRIPT = """
 import asyncio, signal, sys
 from pathlib import Path
-from ccb.local.login.prompts import TerminalPrompts
-from ccb.tunnel.login.host_keys import HostKeyInfo
+from ccb.local.terminal.terminal_prompts import TerminalPrompts
+from ccb.tunnel.transports.host_keys import HostKeyInfo
 
 prompts = TerminalPrompts()
 info = HostKeyInfo("dev\\x1b[2Jbox", 2222, "ssh-ed25519", "SHA256:abc", Path("known_hosts"))

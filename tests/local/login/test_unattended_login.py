@@ -7,10 +7,10 @@ import asyncio
 import pytest
 from tests.support.person.ssh_asks import SshAsks
 
-from ccb.local.login.unattended_login import log_in_unattended
+from ccb.local.connect.open_transport import log_in_unattended
 from ccb.tunnel.errors import AuthFailed
-from ccb.tunnel.login.prompter import NobodyToAsk, Prompts
-from ccb.tunnel.transports.local import LocalTransport
+from ccb.tunnel.transports.command_transport import LocalTransport
+from ccb.tunnel.transports.login_prompts import NobodyToAsk, Prompts
 from ccb.tunnel.transports.pipe import Transport
 
 URL = "Visit https://login.invalid/abc"

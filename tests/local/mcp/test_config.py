@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ccb.local.mcp.config import HttpServer, StdioServer, server_configs
+from ccb.local.mcp.mcp_config import HttpServer, StdioServer, server_configs
 from ccb.tunnel.errors import ConfigError
 
 

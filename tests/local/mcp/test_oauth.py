@@ -18,15 +18,12 @@ from tests.support.mcp_http import Authority, HttpMcp
 from tests.support.person.typist import Typist
 
 from ccb.local.credentials.encrypted_file import EncryptedFile
-from ccb.local.credentials.keyring_store import KeyStore
-from ccb.local.credentials.store import SecretStore
-from ccb.local.mcp.config import HttpServer, OAuthClient
-from ccb.local.mcp.connection import ClientSide
-from ccb.local.mcp.login import log_in, log_out
-from ccb.local.mcp.oauth import StoredLogins
-from ccb.local.mcp.server import LaptopServer
+from ccb.local.credentials.secret_store import KeyStore, SecretStore
+from ccb.local.mcp.laptop_server import ClientSide, LaptopServer
+from ccb.local.mcp.mcp_config import HttpServer, OAuthClient
+from ccb.local.mcp.mcp_login import StoredLogins, log_in, log_out
 from ccb.tunnel.errors import CredentialError
-from ccb.tunnel.wire.requests import RequestRefused
+from ccb.tunnel.wire.control_protocol import RequestRefused
 
 CALL = {
     "jsonrpc": "2.0",
@@ -135,7 +132,7 @@ async def test_a_login_that_nobody_finishes_ends_and_a_port_that_is_taken_is_nam
 ) -> None:
     async with protected(monkeypatch) as (_, config):
         monkeypatch.setattr("webbrowser.open", lambda _: None)
-        monkeypatch.setattr("ccb.local.mcp.oauth.WAIT_S", 0.01)
+        monkeypatch.setattr("ccb.local.mcp.mcp_login.WAIT_S", 0.01)
         with pytest.raises(CredentialError) as failed:
             await log_in("far", config, KeyStore())
         assert "nobody has logged in" in failed.value.evidence

@@ -12,14 +12,12 @@ import pytest
 from tests.support.hosts.scripted_host import ScriptedHost, session_on
 from tests.support.network.link_peer import Peer
 
-from ccb.local.mcp.gate import guard_client_servers, is_call, permitted
-from ccb.local.mcp.permissions import LaptopPermissions
-from ccb.local.session.client import Received, Skipped
+from ccb.local.mcp.mcp_permissions import LaptopPermissions
+from ccb.local.mcp.mcp_service import guard_client_servers, is_call, permitted
 from ccb.local.session.remote_session import RemoteSession
-from ccb.tunnel.wire import Event, Input, Snapshot
-from ccb.tunnel.wire.kinds.commands import CHANGE_RULES
-from ccb.tunnel.wire.kinds.mcp import LAPTOP_MCP_MESSAGE, MCP_MESSAGE, McpMessage
-from ccb.tunnel.wire.requests import (
+from ccb.local.session.session_client import Received, Skipped
+from ccb.tunnel.wire.client_requests import CHANGE_RULES
+from ccb.tunnel.wire.control_protocol import (
     CAN_USE_TOOL,
     HOOK_CALLBACK,
     INTERRUPT,
@@ -32,6 +30,8 @@ from ccb.tunnel.wire.requests import (
     public_answer,
     public_withdrawal,
 )
+from ccb.tunnel.wire.frames import Event, Input, Snapshot
+from ccb.tunnel.wire.mcp_messages import LAPTOP_MCP_MESSAGE, MCP_MESSAGE, McpMessage
 
 Json = dict[str, Any]
 ADD = "mcp__notes__add"

@@ -13,12 +13,11 @@ from aiohttp import web
 from tests.support.mcp_http import HttpMcp
 from tests.support.network.http_server import serving
 
-from ccb.local.mcp import server as server_module
-from ccb.local.mcp.config import HttpServer
-from ccb.local.mcp.connection import ClientSide
-from ccb.local.mcp.server import LaptopServer
-from ccb.tunnel.wire.kinds.mcp import Elicitation
-from ccb.tunnel.wire.requests import RequestRefused
+from ccb.local.mcp import laptop_server as server_module
+from ccb.local.mcp.laptop_server import ClientSide, LaptopServer
+from ccb.local.mcp.mcp_config import HttpServer
+from ccb.tunnel.wire.control_protocol import RequestRefused
+from ccb.tunnel.wire.mcp_messages import Elicitation
 
 Json = dict[str, Any]
 

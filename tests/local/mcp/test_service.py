@@ -13,17 +13,17 @@ from tests.support.hosts.scripted_host import ScriptedHost, session_on
 from tests.support.mcp_http import HttpMcp
 from tests.support.network.link_peer import Peer
 
-from ccb.local.credentials.keyring_store import KeyStore
-from ccb.local.mcp import service
-from ccb.local.mcp.config import HttpServer
-from ccb.local.mcp.form_hooks import FormHooks
-from ccb.local.mcp.permissions import LaptopPermissions
-from ccb.local.mcp.service import LaptopServers
-from ccb.local.session.client import Received
+from ccb.local.credentials.secret_store import KeyStore
+from ccb.local.mcp import mcp_service
+from ccb.local.mcp.mcp_config import HttpServer
+from ccb.local.mcp.mcp_permissions import LaptopPermissions
+from ccb.local.mcp.mcp_service import LaptopServers
+from ccb.local.session.own_hooks import FormHooks
 from ccb.local.session.remote_session import RemoteSession
-from ccb.tunnel.wire import Event, Input
-from ccb.tunnel.wire.kinds.mcp import ELICITATION, LAPTOP_MCP_MESSAGE, McpMessage
-from ccb.tunnel.wire.requests import CAN_USE_TOOL, Request, public_withdrawal
+from ccb.local.session.session_client import Received
+from ccb.tunnel.wire.control_protocol import CAN_USE_TOOL, Request, public_withdrawal
+from ccb.tunnel.wire.frames import Event, Input
+from ccb.tunnel.wire.mcp_messages import ELICITATION, LAPTOP_MCP_MESSAGE, McpMessage
 
 Json = dict[str, Any]
 
@@ -35,7 +35,7 @@ async def test_the_session_goes_on_while_what_speaks_to_servers_is_loaded(monkey
         begun.set()
         assert may_end.wait(60), "nothing else runs while it loads"
 
-    monkeypatch.setattr(service, "load_clients", load)
+    monkeypatch.setattr(mcp_service, "load_clients", load)
     far = HttpMcp()
     async with far.serving() as url, session_on(ScriptedHost()) as (session, peer):
         permissions = LaptopPermissions(lambda: {"allow": ["mcp__far"]}, None, mode="default", may_bypass=False)

@@ -20,11 +20,10 @@ import pytest
 from tests.support import odd_mcp_server
 from tests.support.odd_mcp_server import LAUNCHER, TOOLS, marked_processes
 
-from ccb.local.mcp import server as server_module
-from ccb.local.mcp.config import StdioServer
-from ccb.local.mcp.connection import ClientSide
-from ccb.local.mcp.server import LaptopServer
-from ccb.tunnel.wire.requests import RequestRefused
+from ccb.local.mcp import laptop_server as server_module
+from ccb.local.mcp.laptop_server import ClientSide, LaptopServer
+from ccb.local.mcp.mcp_config import StdioServer
+from ccb.tunnel.wire.control_protocol import RequestRefused
 
 Json = dict[str, Any]
 SERVER = odd_mcp_server.__file__
@@ -78,8 +77,8 @@ async def test_the_end_of_a_server_ends_all_that_its_launcher_has_left_behind() 
 async def test_nothing_of_a_server_is_left_when_ccb_is_killed(end: signal.Signals) -> None:
     odd = Odd(launcher=LAUNCHER)
     program = (
-        "import asyncio, sys; from ccb.local.mcp.config import StdioServer;"
-        "from ccb.local.mcp.connection import ClientSide; from ccb.local.mcp.server import LaptopServer\n"
+        "import asyncio, sys; from ccb.local.mcp.mcp_config import StdioServer;"
+        "from ccb.local.mcp.laptop_server import ClientSide; from ccb.local.mcp.laptop_server import LaptopServer\n"
         "async def main():\n"
         "    server = LaptopServer('odd', StdioServer.model_validate_json(sys.argv[1]), ClientSide(sys.stderr))\n"
         "    await server.reply({'id': 1, 'method': 'initialize'}); print('up', flush=True)\n"
@@ -109,7 +108,7 @@ async def test_a_server_ends_with_its_keeper() -> None:
 async def test_a_keeper_ends_what_its_server_leaves(adopts: bool, deaf: str) -> None:
     mark = uuid4().hex
     program = (
-        "import ctypes, sys, types; from ccb.local.mcp import keeper\n"
+        "import ctypes, sys, types; from ccb.local.mcp import server_keeper as keeper\n"
         f"real = ctypes.CDLL(None).prctl; ctypes.CDLL = lambda name: types.SimpleNamespace(\n"
         f"    prctl=lambda what, *rest: real(what, *rest) if {adopts} else -1)\n"
         "sys.exit(keeper.main(int(sys.argv[1]), sys.argv[2:]))"
@@ -236,7 +235,7 @@ ANSWER = '{"jsonrpc": "2.0", "id": ID, "result": {"is": "%s"}}'
 async def test_each_answer_ends_its_call_at_once_as_far_as_it_can_be_read(
     monkeypatch: pytest.MonkeyPatch, lines: list[str], found: object
 ) -> None:
-    monkeypatch.setattr("ccb.tunnel.wire.mcp_lines.CHATTER_S", 0.05 if found == "no JSON at all" else 20)
+    monkeypatch.setattr("ccb.tunnel.wire.mcp_messages.CHATTER_S", 0.05 if found == "no JSON at all" else 20)
     async with running() as odd, asyncio.timeout(30):
         reply = await odd.server.reply(call("raw", lines=lines))
         if "result" in reply:

@@ -19,25 +19,21 @@ from tests.support.person.terminal import terminal
 from tests.support.providers.dialect_server import KEY, DialectServer
 from tests.support.repl.scripted_session import MODEL, ScriptedSession, hello, question, session_rule
 
-from ccb.local.config.provider_settings import ProviderSettings
-from ccb.local.config.settings import Settings
-from ccb.local.files.copy import OpenTransport
-from ccb.local.files.transfers import Transfers
-from ccb.local.login.prompts import prompts_for
+from ccb.local.config.settings import ProviderSettings, Settings
+from ccb.local.files.copying import OpenTransport, Transfers
 from ccb.local.plain import line_repl
 from ccb.local.plain.line_repl import LineRepl
-from ccb.local.plain.run import FirstLoginPrompts
-from ccb.local.providers.model_choice import ModelChoice
-from ccb.local.session.client import LinkState
-from ccb.local.tui.widgets.info import ReplInfo
+from ccb.local.plain.plain_run import FirstLoginPrompts
+from ccb.local.providers.known_models import ModelChoice
+from ccb.local.session.session_client import LinkState
+from ccb.local.terminal.terminal_prompts import prompts_for
+from ccb.local.tui.widgets.session_info import ReplInfo
 from ccb.tunnel.errors import CcbError
 from ccb.tunnel.plain_text import as_line
-from ccb.tunnel.transports.local import LocalTransport
+from ccb.tunnel.transports.command_transport import LocalTransport
 from ccb.tunnel.transports.pipe import Transport
-from ccb.tunnel.wire.kinds.commands import CHANGE_RULES, LIST_RULES
-from ccb.tunnel.wire.kinds.rewind import REWIND_FILES, REWIND_POINTS
-from ccb.tunnel.wire.kinds.tasks import CANCEL_ASYNC_MESSAGE
-from ccb.tunnel.wire.requests import ProjectTrust
+from ccb.tunnel.wire.client_requests import CANCEL_ASYNC_MESSAGE, CHANGE_RULES, LIST_RULES, REWIND_FILES, REWIND_POINTS
+from ccb.tunnel.wire.control_protocol import ProjectTrust
 
 Json = dict[str, Any]
 EVIL = "\x1b]52;c;ZXZpbA==\x07\x9d2;owned\x9c\x1b[2J\u202e\x1b]8;;http://evil/\x1b\\"

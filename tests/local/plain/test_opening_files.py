@@ -10,12 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from ccb.local.files.copy import OpenTransport
-from ccb.local.files.transfers import Transfers
-from ccb.local.files.viewing.fetched import FetchedFiles
-from ccb.local.files.viewing.private_folder import PrivateFolder
+from ccb.local.files.copying import OpenTransport, Transfers
+from ccb.local.files.fetched_files import FetchedFiles, PrivateFolder
 from ccb.local.plain.files import PlainFiles
-from ccb.tunnel.transports.local import LocalTransport
+from ccb.tunnel.transports.command_transport import LocalTransport
 from ccb.tunnel.transports.pipe import Transport
 
 

@@ -12,11 +12,10 @@ from tests.support.model.fake_model import FakeModel
 from tests.support.person.laptop import tidy_laptop
 from tests.support.person.terminal import terminal
 
-from ccb.local.connect.session_list import SessionRow
-from ccb.local.tui.sessions.switching import NextSession
+from ccb.local.connect.host_sessions import SessionRow
+from ccb.local.tui.session_switching import NextSession
 from ccb.tunnel.plain_text import HostText
-from ccb.tunnel.wire.kinds.rewind import REWIND_CONVERSATION, REWIND_FILES, REWIND_POINTS
-from ccb.tunnel.wire.kinds.tasks import READ_TASK, STOP_TASK
+from ccb.tunnel.wire.client_requests import READ_TASK, REWIND_CONVERSATION, REWIND_FILES, REWIND_POINTS, STOP_TASK
 
 POINTS = [{"id": "p2", "text": "Repair the \x1b[2Jtotal.", "files": 2}, {"id": "p1", "text": "Look around."}]
 FILES = [

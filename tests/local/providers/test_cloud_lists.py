@@ -13,14 +13,12 @@ from urllib.parse import parse_qs
 import pytest
 from tests.support.providers.cloud_server import ACCESS_KEY, ACCESS_TOKEN, REGION, SECRET_KEY, CloudServer
 
-from ccb.local.config.provider_settings import ProviderSettings
-from ccb.local.config.settings import Settings
-from ccb.local.providers.known_models import check_models, current_list
-from ccb.local.providers.model_lists import ModelList
-from ccb.local.providers.model_offers import offers_of
+from ccb.local.config.settings import ProviderSettings, Settings
+from ccb.local.providers.known_models import check_models, current_list, offers_of
+from ccb.local.providers.model_list_cache import ModelList
 from ccb.local.providers.named_provider import NamedProvider, named_provider
 from ccb.tunnel.errors import UsageError
-from ccb.tunnel.proxy.providers.provider import ProviderError
+from ccb.tunnel.providers.provider import ProviderError
 
 Json = dict[str, Any]
 

@@ -10,13 +10,12 @@ from pathlib import Path
 import pytest
 from tests.support.providers.dialect_server import KEY, DialectServer
 
-from ccb.local.config.provider_settings import ModelSettings, ProviderSettings
-from ccb.local.config.settings import Settings
+from ccb.local.config.settings import ModelSettings, ProviderSettings, Settings
 from ccb.local.providers.known_models import check_models, model_options, refresh_lists, said_at_start, short_names
-from ccb.local.providers.model_lists import FRESH_S, NEW_S, ModelLists
+from ccb.local.providers.model_list_cache import FRESH_S, NEW_S, ModelLists
 from ccb.tunnel.errors import UsageError
-from ccb.tunnel.proxy.providers.models.listing import ListedModel
-from ccb.tunnel.wire.models import ALIASES, ModelTable
+from ccb.tunnel.providers.model_lists import ListedModel
+from ccb.tunnel.wire.model_facts import ALIASES, ModelTable
 
 LISTED = {"data": [{"id": "coder-large", "max_model_len": 77_000}, {"id": "coder-small"}, {"id": "writer"}]}
 

@@ -10,16 +10,15 @@ from aiohttp import web
 from tests.support.network.http_server import serving
 from tests.support.proxy.proxy_client import guard, pieces, read_all, request_head
 
-from ccb.local.config.provider_settings import ModelSettings, ProviderSettings
-from ccb.local.config.settings import Settings
+from ccb.local.config.settings import ModelSettings, ProviderSettings, Settings
 from ccb.local.config.settings_loading import load_settings
 from ccb.local.providers.known_models import model_options, said_at_start
 from ccb.local.providers.named_provider import named_provider
 from ccb.local.providers.session_provider import has_others, session_provider
 from ccb.tunnel.errors import ConfigError, CredentialError, UsageError
-from ccb.tunnel.proxy.core import AuthProxy
-from ccb.tunnel.proxy.guards.refusal import Refusal
-from ccb.tunnel.wire.models import ModelTable
+from ccb.tunnel.providers.api_errors import Refusal
+from ccb.tunnel.proxy.auth_proxy import AuthProxy
+from ccb.tunnel.wire.model_facts import ModelTable
 
 NONE = Settings()
 KEYS = {"ANTHROPIC_API_KEY": "k", "OPENAI_API_KEY": "o"}

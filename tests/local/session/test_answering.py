@@ -12,14 +12,13 @@ import pytest
 from tests.support.hosts.scripted_host import ScriptedHost, no_waits
 from tests.support.network.link_peer import Peer
 
-from ccb.local.session.answers.answering import MAX_ANSWERING, MAX_OPEN, MAX_WAITING, MAX_WAITING_BYTES, REFUSES
-from ccb.local.session.client import Item, LaptopNotice, LinkChange, LinkState, Received, Skipped
-from ccb.local.session.connection import AttachOptions
+from ccb.local.session.answering import MAX_ANSWERING, MAX_OPEN, MAX_WAITING, MAX_WAITING_BYTES, REFUSES
+from ccb.local.session.dialing import AttachOptions
 from ccb.local.session.newest import MAX_ID
 from ccb.local.session.outbox import MAX_INPUTS
 from ccb.local.session.remote_session import RemoteSession
-from ccb.tunnel.wire import Applied, Attached, Event, Fetch, Input, Past, Progress, Snapshot
-from ccb.tunnel.wire.requests import (
+from ccb.local.session.session_client import Item, LaptopNotice, LinkChange, LinkState, Received, Skipped
+from ccb.tunnel.wire.control_protocol import (
     CAN_USE_TOOL,
     AnsweredBy,
     Durability,
@@ -30,6 +29,7 @@ from ccb.tunnel.wire.requests import (
     payload_of,
     public_withdrawal,
 )
+from ccb.tunnel.wire.frames import Applied, Attached, Event, Fetch, Input, Past, Progress, Snapshot
 
 Json = dict[str, Any]
 

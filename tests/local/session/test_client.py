@@ -10,14 +10,14 @@ import pytest
 from tests.support.hosts.scripted_host import ScriptedHost, session_on
 from tests.support.network.link_peer import HELLO, Peer
 
-from ccb.local.session import event_feed
-from ccb.local.session.client import Item, LaptopNotice, LinkChange, LinkState, Received, SessionClient
-from ccb.local.session.connection import AttachOptions
-from ccb.local.session.event_feed import MAX_QUEUED
+from ccb.local.session import link_reader
+from ccb.local.session.dialing import AttachOptions
+from ccb.local.session.link_reader import MAX_QUEUED
 from ccb.local.session.remote_session import RemoteSession
+from ccb.local.session.session_client import Item, LaptopNotice, LinkChange, LinkState, Received, SessionClient
 from ccb.tunnel.errors import CcbError, ConnectionLost, UsageError
-from ccb.tunnel.wire import Ack, Bye, Detach, Input, Json, Progress, Stop
-from ccb.tunnel.wire.requests import SET_MODEL, SET_PERMISSION_MODE, Request, RequestFailed
+from ccb.tunnel.wire.control_protocol import SET_MODEL, SET_PERMISSION_MODE, Request, RequestFailed
+from ccb.tunnel.wire.frames import Ack, Bye, Detach, Input, Json, Progress, Stop
 
 
 @asynccontextmanager
@@ -178,7 +178,7 @@ async def test_a_reader_that_does_not_read_holds_the_host_back_and_loses_nothing
 
 async def test_large_events_hold_the_host_back_before_they_fill_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     """Items alone say little: 256 frames of many megabytes would be gigabytes."""
-    monkeypatch.setattr(event_feed, "MAX_QUEUED_BYTES", 4 * 1024 * 1024)
+    monkeypatch.setattr(link_reader, "MAX_QUEUED_BYTES", 4 * 1024 * 1024)
     async with attached() as (session, peer):
         sent = 0
 
@@ -197,7 +197,7 @@ async def test_large_events_hold_the_host_back_before_they_fill_the_memory(monke
 
 
 async def test_an_event_over_the_limit_of_the_queue_still_arrives(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(event_feed, "MAX_QUEUED_BYTES", 100_000)
+    monkeypatch.setattr(link_reader, "MAX_QUEUED_BYTES", 100_000)
     async with attached() as (session, peer):
         for number in range(5):
             await peer.say({"type": "assistant", "n": number, "fill": "x" * 20_000})

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from ccb.local.session.images import result_text
+from ccb.local.transcript.blocks import result_text
 
 PNG = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\2\x80\0\0\1\xe0\x08\2\0\0\0" + bytes(12_000)
 JPEG = b"\xff\xd8\xff\xe0\0\4ab\xff\xc0\0\x0b\x08\0\2\0\3\1" + bytes(2_500_000)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from tests.support.repl.pilot import desk
 
-from ccb.local.session.answers.notification_hooks import NotificationHooks
+from ccb.local.session.own_hooks import NotificationHooks
 
 
 async def wait_for(path: Path) -> None:

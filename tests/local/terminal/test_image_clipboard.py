@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from ccb.local.terminal import image_clipboard
-from ccb.local.terminal.image_clipboard import NoImage, clipboard_image
+from ccb.local.terminal import clipboard
+from ccb.local.terminal.clipboard import NoImage, clipboard_image
 
 SCRIPTS = {
     "xclip": 'case "$5" in TARGETS) printf "TARGETS\\ntext/plain\\nimage/png\\n";; image/png) printf pixels;; esac',
@@ -50,9 +50,9 @@ async def test_why_there_is_no_image_is_said(tmp_path: Path, monkeypatch: pytest
     assert await why({**path, "DISPLAY": ":0"}) == "there is no image in the clipboard"
     assert await why({**path, "WAYLAND_DISPLAY": "w"}) == "there is no image in the clipboard"
     assert await why(path, "darwin") == "there is no image in the clipboard"
-    monkeypatch.setattr(image_clipboard, "_ANSWER_S", 0.2)
+    monkeypatch.setattr(clipboard, "_ANSWER_S", 0.2)
     programs(tmp_path, xclip="exec /bin/sleep 60")
     assert "xclip did not say within" in await why({**path, "DISPLAY": ":0"})
-    monkeypatch.setattr(image_clipboard, "MAX_CLIPBOARD_BYTES", 4)
+    monkeypatch.setattr(clipboard, "MAX_CLIPBOARD_BYTES", 4)
     programs(tmp_path, pngpaste="printf 'much too long'")
     assert await why(path, "darwin") == "the image in the clipboard is too large"

@@ -11,9 +11,9 @@ import pytest
 from tests.local.tui.widgets.test_history import long_session, said
 from tests.support.repl.pilot import desk
 
-from ccb.local.tui.attached.steering.exporting import write_new
-from ccb.local.tui.model.blocks import Level, MarkdownBlock, NoticeBlock, PromptBlock, ToolBlock, ToolState
-from ccb.local.tui.model.markdown_export import markdown_of
+from ccb.local.transcript.blocks import Level, MarkdownBlock, NoticeBlock, PromptBlock, ToolBlock, ToolState
+from ccb.local.transcript.markdown_export import markdown_of
+from ccb.local.tui.about_session import write_new
 
 
 async def test_all_of_the_session_is_written_also_what_is_not_on_the_screen(tmp_path: Path) -> None:

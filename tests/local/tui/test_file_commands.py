@@ -13,14 +13,12 @@ import pytest
 from tests.support.repl.pilot import Desk, desk
 from tests.support.repl.scripted_session import ScriptedSession, hello
 
-from ccb.local.files.copy import OpenTransport
-from ccb.local.files.transfers import Transfers
-from ccb.local.files.viewing.fetched import FetchedFiles
-from ccb.local.files.viewing.private_folder import PrivateFolder
-from ccb.local.session.client import FoundNames
-from ccb.local.tui.completion.path_arguments import path_argument_at
-from ccb.local.tui.transfers import offer
-from ccb.tunnel.transports.local import LocalTransport
+from ccb.local.files.copying import OpenTransport, Transfers
+from ccb.local.files.fetched_files import FetchedFiles, PrivateFolder
+from ccb.local.session.session_client import FoundNames
+from ccb.local.tui.composer.completion_names import path_argument_at
+from ccb.local.tui.panels import transfer_panel
+from ccb.tunnel.transports.command_transport import LocalTransport
 from ccb.tunnel.transports.pipe import Transport
 
 
@@ -168,10 +166,10 @@ async def test_a_file_is_fetched_and_a_key_opens_it(tmp_path: Path, monkeypatch:
             await at.sees("No file waits to be opened")
             await command(at, "/open run.sh")
             await at.sees("Alt+O opens it")
-            monkeypatch.setattr(offer, "SEEN_S", 60.0)
+            monkeypatch.setattr(transfer_panel, "SEEN_S", 60.0)
             await at.chord("alt+o")  # the file has only just come: the key was meant for something else
             assert files.fetched.offered
-            monkeypatch.setattr(offer, "SEEN_S", 0.0)
+            monkeypatch.setattr(transfer_panel, "SEEN_S", 0.0)
             await at.chord("alt+o")
             await at.sees("Opened run.sh.txt with")
             await at.loses("Alt+O opens it")

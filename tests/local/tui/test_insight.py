@@ -9,12 +9,11 @@ from pathlib import Path
 import pytest
 from tests.support.repl.pilot import Desk, desk
 
-from ccb.local.config.reports.bug_report import write_report
-from ccb.local.doctor import examination
-from ccb.local.doctor.findings import Finding, State
-from ccb.local.ledger.entries import CallPlace
-from ccb.local.ledger.store import CallLedger, ledger_path
-from ccb.local.tui.model.blocks import Level
+from ccb.local.config.bug_report import write_report
+from ccb.local.doctor import doctor
+from ccb.local.doctor.doctor_findings import Finding, State
+from ccb.local.ledger.call_ledger import CallLedger, CallPlace, ledger_path
+from ccb.local.transcript.blocks import Level
 from ccb.tunnel.errors import ConnectionLost
 from ccb.tunnel.proxy.metering import CallReport
 
@@ -51,7 +50,7 @@ async def test_the_doctor_s_findings_come_into_a_panel_with_what_helps(monkeypat
         yield Finding("host", "python", State.WARN, "Python \x1b[31m3.9", "Install a newer one.")
         raise ConnectionLost("devbox is gone")
 
-    monkeypatch.setattr(examination, "attached_findings", findings)
+    monkeypatch.setattr(doctor, "attached_findings", findings)
     async with desk() as at:
         await say(at, "/doctor")
         await at.sees("This laptop", "· ccb", "! python", "→ Install a newer one.", "Nothing blocks; 1 warning.")

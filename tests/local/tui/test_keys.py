@@ -8,8 +8,8 @@ from pathlib import Path
 from tests.support.repl.pilot import COLOURFUL, desk
 from tests.support.repl.scripted_session import ScriptedSession
 
-from ccb.local.config.screen_settings import ScreenSettings, load_screen_settings
-from ccb.local.session.client import LinkState
+from ccb.local.config.settings_loading import ScreenSettings, load_screen_settings
+from ccb.local.session.session_client import LinkState
 from ccb.local.terminal.keymap import keymap_of
 
 CHOSEN = ScreenSettings(

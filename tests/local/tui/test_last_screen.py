@@ -7,7 +7,7 @@ from dataclasses import replace
 from tests.support.repl.pilot import desk
 from tests.support.repl.scripted_session import ScriptedSession, hello
 
-from ccb.local.tui.model.blocks import PromptBlock
+from ccb.local.transcript.blocks import PromptBlock
 
 _SAID = {"type": "user", "message": {"role": "user", "content": "what the person asked"}, "uuid": "u1"}
 _TEXT = {"type": "text", "text": "The very last words."}

@@ -9,9 +9,9 @@ import pytest
 from tests.support.repl.pilot import Desk, desk
 from tests.support.repl.scripted_session import ScriptedSession, session_rule
 
-from ccb.local.tui.model.blocks import ToolBlock
-from ccb.local.tui.render.approval_text import MAX_CHARS, MAX_LINES
-from ccb.local.tui.widgets import block_layout
+from ccb.local.transcript.blocks import ToolBlock
+from ccb.local.tui.rendering.approval_text import MAX_CHARS, MAX_LINES
+from ccb.local.tui.widgets import drawing
 
 pytestmark = pytest.mark.slow
 
@@ -150,6 +150,6 @@ async def test_what_calls_carry_counts_for_the_memory_of_the_page() -> None:
         held = sum(
             len(block.tool_input["content"]) for block in at.app.view.transcript.blocks if isinstance(block, ToolBlock)
         )
-        assert held <= block_layout.MAX_BYTES
+        assert held <= drawing.MAX_BYTES
         await at.pilot.press(*["pageup"] * 40)
         await at.sees("older entries are no longer shown here")

@@ -13,10 +13,10 @@ pytestmark = pytest.mark.programs
 
 PROGRAM = """
 import asyncio, sys
-from ccb.local.session.client import LinkState
-from ccb.local.login.prompts import TerminalPrompts
-from ccb.local.tui.widgets.info import ReplInfo
-from ccb.tunnel.login.host_keys import HostKeyInfo
+from ccb.local.session.session_client import LinkState
+from ccb.local.terminal.terminal_prompts import TerminalPrompts
+from ccb.local.tui.widgets.session_info import ReplInfo
+from ccb.tunnel.transports.host_keys import HostKeyInfo
 from tests.support.repl.attached_repl import run_on
 from tests.support.repl.scripted_session import ScriptedSession
 

@@ -6,8 +6,8 @@ from typing import cast
 
 from tests.support.repl.pilot import desk
 
-from ccb.local.mcp.service import LaptopServers, ServerState
-from ccb.tunnel.wire.requests import RequestRefused
+from ccb.local.mcp.mcp_service import LaptopServers, ServerState
+from ccb.tunnel.wire.control_protocol import RequestRefused
 
 
 class Servers:

@@ -9,9 +9,8 @@ from pathlib import Path
 from tests.support.providers.dialect_server import KEY, DialectServer
 from tests.support.repl.pilot import Desk, desk
 
-from ccb.local.config.provider_settings import ModelSettings, ProviderSettings
-from ccb.local.config.settings import Settings
-from ccb.local.providers.model_choice import ModelChoice
+from ccb.local.config.settings import ModelSettings, ProviderSettings, Settings
+from ccb.local.providers.known_models import ModelChoice
 
 LISTED = {"data": [{"id": f"coder-{each}", "max_model_len": each * 1000} for each in (8, 32, 64, 128, 1_050)]}
 PRICES = ModelSettings(inputPrice=0.5, outputPrice=2.0, efforts=["low", "high"])

@@ -8,8 +8,8 @@ import pytest
 from tests.support.repl.pilot import desk
 
 from ccb.local.headless.stderr_reports import RetryReports
-from ccb.local.plain.printer import LinePrinter
-from ccb.local.tui.model.notices import Notices
+from ccb.local.plain.line_output import LinePrinter
+from ccb.local.transcript.notices import Notices
 from ccb.tunnel.wire.messages import SystemLine, parse_message
 
 

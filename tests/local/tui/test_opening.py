@@ -15,9 +15,9 @@ from tests.support.person.terminal import Terminal, screen_env, terminal
 from tests.support.repl.pilot import COLOURFUL, QuickPilot, screen_text, wait_until
 from tests.support.repl.scripted_session import MODEL, ScriptedSession
 
-from ccb.local.session.client import AS_PROMPT, LinkState
+from ccb.local.session.session_client import AS_PROMPT, LinkState
 from ccb.local.tui.app import Repl
-from ccb.local.tui.widgets.info import ReplInfo
+from ccb.local.tui.widgets.session_info import ReplInfo
 
 
 @dataclass
@@ -166,11 +166,11 @@ async def test_what_the_login_says_is_shown_and_stays() -> None:
 
 PROGRAM = """
 import asyncio, select, sys
-from ccb.local.login.prompts import TerminalPrompts
+from ccb.local.terminal.terminal_prompts import TerminalPrompts
 from ccb.local.tui.app import Repl
-from ccb.local.tui.run import run_repl
-from ccb.local.tui.widgets.info import ReplInfo
-from ccb.tunnel.errors import CcbError, Unreachable
+from ccb.local.tui.between_sessions import run_repl
+from ccb.local.tui.widgets.session_info import ReplInfo
+from ccb.tunnel.errors import CcbError; from ccb.tunnel.errors import Unreachable
 from tests.support.repl.scripted_session import ScriptedSession
 
 async def attend(app):
@@ -267,15 +267,15 @@ async def test_ctrl_c_while_connecting_says_what_was_not_sent() -> None:
 
 
 HEAVY = (
-    "aiohttp", "asyncssh", "ccb.local.connect.connect", "ccb.local.session", "ccb.local.tui.attached.view",
-    "ccb.tunnel.wire.records", "markdown_it", "pydantic", "pygments", "rich.markdown",
+    "aiohttp", "asyncssh", "ccb.local.connect.connect_session", "ccb.local.session", "ccb.local.tui.session_view",
+    "ccb.tunnel.wire.journal_records", "markdown_it", "pydantic", "pygments", "rich.markdown",
 )  # fmt: skip
 
 
 @pytest.mark.programs
 def test_the_first_frame_waits_for_nothing_that_only_a_session_needs() -> None:
     code = (
-        "import sys, ccb.local.main, ccb.local.repl, ccb.local.tui.app, ccb.local.tui.run\n"
+        "import sys, ccb.local.main, ccb.local.repl, ccb.local.tui.app, ccb.local.tui.between_sessions\n"
         f"print([name for name in {HEAVY!r} if name in sys.modules])"
     )
     assert subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout == "[]\n"

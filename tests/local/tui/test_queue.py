@@ -7,7 +7,7 @@ from pathlib import Path
 from tests.support.repl.pilot import Desk, desk
 from textual import events
 
-from ccb.local.session.client import LinkState
+from ccb.local.session.session_client import LinkState
 
 
 async def queued(at: Desk, *texts: str) -> list[str]:

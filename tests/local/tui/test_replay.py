@@ -9,9 +9,9 @@ from tests.support.repl.pilot import Desk, desk
 from tests.support.repl.scripted_session import ScriptedSession
 from textual import events
 
-from ccb.local.session.client import LinkState
-from ccb.local.tui.attached.approvals import Approvals
-from ccb.local.tui.model.forms.questions import OpenQuestions, ReplayMonitor
+from ccb.local.session.session_client import LinkState
+from ccb.local.transcript.questions import OpenQuestions, ReplayMonitor
+from ccb.local.tui.approvals import Approvals
 from ccb.tunnel.wire.messages import ControlRequestLine, parse_message
 
 MAKE = {"command": "make"}

@@ -8,8 +8,8 @@ from tests.support.repl.scripted_session import ScriptedSession, hello
 from tests.support.repl.scripted_work import work
 from textual import events
 
-from ccb.local.tui.model.blocks import Level, NoticeBlock
-from ccb.local.tui.model.status.totals import tokens
+from ccb.local.transcript.blocks import Level, NoticeBlock
+from ccb.local.transcript.session_facts import tokens
 from ccb.tunnel.errors import ConnectionLost
 
 DONE = """\

@@ -7,8 +7,8 @@ from typing import Any
 from tests.support.repl.pilot import Desk, desk
 from tests.support.repl.scripted_session import ScriptedSession
 
-from ccb.local.session.client import LinkState
-from ccb.tunnel.wire.requests import A, P, Request, Success
+from ccb.local.session.session_client import LinkState
+from ccb.tunnel.wire.control_protocol import A, P, Request, Success
 
 Json = dict[str, Any]
 

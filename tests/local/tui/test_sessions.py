@@ -11,16 +11,16 @@ from tests.support.repl.pilot import COLOURFUL, Desk, QuickPilot, desk, wait_unt
 from tests.support.repl.scripted_session import MODEL, ScriptedSession, hello
 from textual.theme import BUILTIN_THEMES
 
-from ccb.local.command_line.model import AgentOptions, Arguments, SessionChoice
-from ccb.local.connect.session_list import SessionRow
-from ccb.local.session.client import LinkState
+from ccb.local.command_line.arguments import AgentOptions, Arguments, SessionChoice
+from ccb.local.connect.host_sessions import SessionRow
+from ccb.local.session.session_client import LinkState
 from ccb.local.tui.app import Repl
-from ccb.local.tui.attached.shell import LaptopSide
-from ccb.local.tui.sessions.session_lines import PreviewLines
-from ccb.local.tui.sessions.switching import NextSession, Switching, arguments_for
-from ccb.local.tui.stage import choose_first, take_off
-from ccb.local.tui.theme.palette import palette_of
-from ccb.local.tui.widgets.info import ReplInfo
+from ccb.local.tui.between_sessions import choose_first, take_off
+from ccb.local.tui.panels.session_panel import PreviewLines
+from ccb.local.tui.rendering.themes import palette_of
+from ccb.local.tui.repl_shell import LaptopSide
+from ccb.local.tui.session_switching import NextSession, Switching, arguments_for
+from ccb.local.tui.widgets.session_info import ReplInfo
 from ccb.tunnel.errors import ConnectionLost, UsageError
 from ccb.tunnel.plain_text import HostText
 

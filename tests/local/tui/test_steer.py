@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.local.tui.test_queue import listed, queued, waiting
 from tests.support.repl.pilot import desk
 
-from ccb.local.session.client import LinkState
+from ccb.local.session.session_client import LinkState
 
 
 async def test_ctrl_s_steers_and_enter_queues() -> None:

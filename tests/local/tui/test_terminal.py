@@ -17,13 +17,13 @@ import pytest
 from tests.support.machine.waiting import until
 from tests.support.person.terminal import Terminal, screen_env, terminal
 
-from ccb.local.tui.render.block_renderer import SPINNER
+from ccb.local.tui.rendering.block_renderer import SPINNER
 
 pytestmark = pytest.mark.programs
 
 HOSTILE = """
 import asyncio, sys
-from ccb.local.tui.widgets.info import ReplInfo
+from ccb.local.tui.widgets.session_info import ReplInfo
 from tests.support.repl.attached_repl import run_on
 from tests.support.repl.scripted_session import ScriptedSession
 
@@ -44,7 +44,7 @@ sys.exit(asyncio.run(main()))
 """
 BUSY = """
 import asyncio, os, signal, sys
-from ccb.local.tui.widgets.info import ReplInfo
+from ccb.local.tui.widgets.session_info import ReplInfo
 from tests.support.repl.attached_repl import run_on
 from tests.support.repl.scripted_session import ScriptedSession
 

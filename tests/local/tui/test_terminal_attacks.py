@@ -20,7 +20,7 @@ from tests.support.repl.scripted_session import ScriptedSession, hello
 from tests.support.terminal.attacks import ATTACK_TEXTS, ATTACKS
 from tests.support.terminal.strict_parser import strangers
 
-from ccb.local.session.client import LinkState
+from ccb.local.session.session_client import LinkState
 from ccb.local.tui.app import Repl
 
 SIZE = (120, 30)

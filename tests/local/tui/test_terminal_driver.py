@@ -12,8 +12,8 @@ import pytest
 from textual import events
 from textual.message import Message
 
-from ccb.local.tui.painting.key_priority import KeyPriority
 from ccb.local.tui.terminal_driver import TerminalDriver
+from ccb.local.tui.widgets.painting import KeyPriority
 
 
 def test_esc_alone_is_a_key_long_before_a_tenth_of_a_second(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,10 +7,10 @@ from typing import Any
 from tests.support.repl.pilot import Desk, desk
 from tests.support.repl.scripted_session import ScriptedSession
 
-from ccb.local.config.screen_settings import ScreenSettings
-from ccb.local.session.client import LinkState, Received
+from ccb.local.config.settings_loading import ScreenSettings
+from ccb.local.session.session_client import LinkState, Received
 from ccb.local.terminal.keymap import keymap_of
-from ccb.local.tui.views.searching import SearchedBlocks
+from ccb.local.tui.panels.reading_page import SearchedBlocks
 
 Json = dict[str, Any]
 

@@ -24,20 +24,23 @@ from tests.remote.agent_kit import (
     tool_block,
 )
 
-from ccb.remote.agent.compaction.micro import newest, old_results
-from ccb.remote.agent.compaction.state import KeptPrompts
-from ccb.remote.agent.history.conversation import Conversation, tool_result_message
-from ccb.remote.agent.history.history_message import CLEARED
-from ccb.remote.agent.usage import Ledger
+from ccb.remote.agent.compaction import newest, old_results
+from ccb.remote.agent.conversation import CLEARED, Conversation, KeptPrompts, tool_result_message
+from ccb.remote.agent.token_usage import Ledger
 from ccb.remote.context.reminders import Occasion
-from ccb.remote.hooks.outcome import HookOutcome
-from ccb.remote.hooks.table import PRE_COMPACT, SESSION_START
-from ccb.remote.model.tokens import ContextLimits, WindowSettings
-from ccb.remote.ports import ModelLinkError
-from ccb.tunnel.wire.kinds.turns import CompactStartRecord
-from ccb.tunnel.wire.kinds.workers import ForkedRecord
-from ccb.tunnel.wire.models import ModelTable, claude_facts
-from ccb.tunnel.wire.records import MessageRecord, PromptItem, PromptRecord, record_of
+from ccb.remote.hooks.hook_outcome import HookOutcome
+from ccb.remote.hooks.hook_table import PRE_COMPACT, SESSION_START
+from ccb.remote.model.model_request import ModelLinkError
+from ccb.remote.model.token_counts import ContextLimits, WindowSettings
+from ccb.tunnel.wire.journal_records import (
+    CompactStartRecord,
+    ForkedRecord,
+    MessageRecord,
+    PromptItem,
+    PromptRecord,
+    record_of,
+)
+from ccb.tunnel.wire.model_facts import ModelTable, claude_facts
 
 Json = dict[str, Any]
 

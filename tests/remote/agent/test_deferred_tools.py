@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from tests.remote.agent_kit import World, assert_valid, calls, error_reply, make_world, says
 
-from ccb.remote.permissions.decision import Behavior, Decision
-from ccb.remote.tools.contract import Tool, ToolContext, ToolDeclaration, ToolResult
-from ccb.remote.tools.deferred.search import find
-from ccb.remote.tools.registry import DEFER_ABOVE_CHARS, ToolRegistry
+from ccb.remote.permissions.rules import Behavior, Decision
+from ccb.remote.tools.tool_contract import Tool, ToolContext, ToolDeclaration, ToolResult
+from ccb.remote.tools.tool_search import find
+from ccb.remote.tools.toolset import DEFER_ABOVE_CHARS, ToolRegistry
 from ccb.tunnel.wire.tool_traits import Effect, ToolTraits
 
 Json = dict[str, Any]

@@ -26,8 +26,8 @@ from tests.remote.agent_kit import (
     tool_start,
 )
 
-from ccb.remote.agent.history.conversation import Conversation
-from ccb.remote.permissions.decision import Behavior, Decision
+from ccb.remote.agent.conversation import Conversation
+from ccb.remote.permissions.rules import Behavior, Decision
 
 Json = dict[str, Any]
 

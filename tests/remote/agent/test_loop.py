@@ -21,13 +21,13 @@ from tests.remote.agent_kit import (
     tool_block,
 )
 
-from ccb.remote.agent.deps import Prompt
-from ccb.remote.agent.history.conversation import Conversation
-from ccb.remote.agent.usage import Ledger
-from ccb.remote.model.errors import ModelError
+from ccb.remote.agent.conversation import Conversation
+from ccb.remote.agent.token_usage import Ledger
+from ccb.remote.agent.turn_state import Prompt
+from ccb.remote.model.retry import ModelError
 from ccb.tunnel.wire import ndjson
+from ccb.tunnel.wire.journal_records import InputRecord, MessageRecord, PromptItem, PromptRecord, record_of
 from ccb.tunnel.wire.messages import UserLine, parse_message
-from ccb.tunnel.wire.records import InputRecord, MessageRecord, PromptItem, PromptRecord, record_of
 
 Json = dict[str, Any]
 
@@ -194,7 +194,7 @@ async def test_unchanged_messages_are_not_encoded_again(monkeypatch: pytest.Monk
         counted.append(data["role"])
         return ndjson.dump(data)
 
-    monkeypatch.setattr("ccb.remote.agent.history.history_message.dump", dump)
+    monkeypatch.setattr("ccb.remote.model.model_request.sendable", dump)
     world.transport.replies.append(says("y", "msg_y"))
     await world.turn("more")
     assert len(counted) <= 4

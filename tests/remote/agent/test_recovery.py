@@ -30,11 +30,11 @@ from tests.remote.agent_kit import (
     tool_start,
 )
 
-from ccb.remote.agent.history.conversation import Conversation
-from ccb.remote.model.tokens import WindowSettings
-from ccb.remote.ports import ModelLinkError
-from ccb.remote.tools.contract import ToolDeclaration, ToolResult
-from ccb.tunnel.wire.models import ModelFacts
+from ccb.remote.agent.conversation import Conversation
+from ccb.remote.model.model_request import ModelLinkError
+from ccb.remote.model.token_counts import WindowSettings
+from ccb.remote.tools.tool_contract import ToolDeclaration, ToolResult
+from ccb.tunnel.wire.model_facts import ModelFacts
 
 Json = dict[str, Any]
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from tests.remote.agent_kit import assert_valid, calls, make_world, says
 
-from ccb.remote.agent.history.conversation import Conversation
+from ccb.remote.agent.conversation import Conversation
 from ccb.remote.context.reminders import Occasion, Reminders
 
 Json = dict[str, Any]

@@ -11,17 +11,17 @@ from pathlib import Path
 import pytest
 from tests.remote.agent_kit import World, calls, make_world, says
 
-from ccb.remote.agent.deps import Prompt
-from ccb.remote.agent.history.conversation import Conversation
-from ccb.remote.agent.messages import compact_summary
-from ccb.remote.permissions.decision import Behavior, Decision
+from ccb.remote.agent.agent_messages import compact_summary
+from ccb.remote.agent.conversation import Conversation
+from ccb.remote.agent.turn_state import Prompt
+from ccb.remote.permissions.rules import Behavior, Decision
+from ccb.remote.session_store.session_files import PlanFile
 from ccb.remote.system.deadline import within
-from ccb.remote.tools.files.read import Read
-from ccb.remote.tools.plan_file import PlanFile
-from ccb.remote.tools.planning.reminders import PlanReminders
-from ccb.remote.tools.registry import ToolRegistry, close_context, make_context
+from ccb.remote.tools.plan_mode import PlanReminders
+from ccb.remote.tools.read import Read
 from ccb.remote.tools.todo import TodoWrite
-from ccb.tunnel.wire.records import MessageRecord
+from ccb.remote.tools.toolset import ToolRegistry, close_context, make_context
+from ccb.tunnel.wire.journal_records import MessageRecord
 
 
 async def turn(world: World, text: str) -> None:

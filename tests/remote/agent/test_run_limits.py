@@ -7,10 +7,9 @@ from dataclasses import replace
 import pytest
 from tests.remote.agent_kit import Reply, World, assert_valid, calls, closing, make_world, opening, says, text_block
 
-from ccb.remote.agent.limits.run_limits import MAX_TRIES
-from ccb.remote.agent.limits.token_target import target_in
-from ccb.remote.session.clients.client_setup import demanded
-from ccb.tunnel.wire import SessionOptions
+from ccb.remote.agent.limits import MAX_TRIES, target_in
+from ccb.remote.session.client_setup import demanded
+from ccb.tunnel.wire.session_options import SessionOptions
 
 SCHEMA = {"properties": {"n": {"type": "integer"}}, "required": ["n"]}
 

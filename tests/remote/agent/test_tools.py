@@ -21,12 +21,12 @@ from tests.remote.agent_kit import (
     tool_block,
 )
 
-from ccb.remote.agent.tool_calls.executor import ToolCall, ToolExecutor
-from ccb.remote.permissions.decision import Behavior, Decision
-from ccb.remote.tools.contract import ToolResult
-from ccb.remote.tools.schema import issues
-from ccb.remote.tools.spill import Spill
-from ccb.tunnel.wire.requests import ToolPermission
+from ccb.remote.agent.tool_call import ToolCall, ToolExecutor
+from ccb.remote.permissions.rules import Behavior, Decision
+from ccb.remote.tools.input_schema import issues
+from ccb.remote.tools.output import Spill
+from ccb.remote.tools.tool_contract import ToolResult
+from ccb.tunnel.wire.control_protocol import ToolPermission
 
 Json = dict[str, Any]
 
@@ -199,7 +199,7 @@ async def test_a_hidden_tool_is_unknown() -> None:
     hidden = make_world(calls(("t1", "Change", {"key": "a"})), says("ok", "msg_2"))
     hidden.permissions.hidden.add("Change")
     from ccb.remote.agent.agent import Agent
-    from ccb.remote.agent.usage import Ledger
+    from ccb.remote.agent.token_usage import Ledger
 
     hidden.agent = Agent(hidden.agent.config, hidden.agent._deps, hidden.conversation, Ledger())
     await hidden.turn()

@@ -17,10 +17,10 @@ from tests.remote.agent_kit import OpenPermissions, assert_valid, calls, says
 from tests.remote.two_agents import MODELS, SECOND, TOOLS, TwoAgents, afterwards, until_cut
 from tests.remote.worker_process import until
 
-from ccb.remote.agent.history.conversation import Conversation
+from ccb.remote.agent.conversation import Conversation
 from ccb.remote.daemon.assembly import INTERRUPTED, NEVER_STARTED
-from ccb.remote.permissions.decision import Behavior, Decision
-from ccb.tunnel.wire.records import MAIN_AGENT, Record
+from ccb.remote.permissions.rules import Behavior, Decision
+from ccb.tunnel.wire.journal_records import MAIN_AGENT, Record
 
 Json = dict[str, Any]
 

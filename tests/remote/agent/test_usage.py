@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ccb.remote.agent.usage import Ledger
-from ccb.tunnel.wire.models import claude_facts
+from ccb.remote.agent.token_usage import Ledger
+from ccb.tunnel.wire.model_facts import claude_facts
 
 
 def test_the_parts_of_a_usage_add_up() -> None:

@@ -6,11 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from ccb.remote.commands.definition import CommandFile
-from ccb.remote.commands.discovery import discover
-from ccb.remote.commands.expansion import expand, named_files
-from ccb.remote.commands.skill_tool import listing
 from ccb.remote.settings.worker_settings import WorkerSettings
+from ccb.remote.slash_commands.command_files import CommandFile, discover, expand, named_files
+from ccb.remote.slash_commands.skills import listing
 
 
 def write(root: Path, name: str, text: str) -> None:

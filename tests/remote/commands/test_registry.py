@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from ccb.remote.commands.registry import CommandCall, CommandRegistry, Printed, SlashCommand
+from ccb.remote.slash_commands.command_registry import CommandCall, CommandRegistry, Printed, SlashCommand
 
 
 def command(name: str, source: str = "builtin") -> SlashCommand:

@@ -12,13 +12,12 @@ from typing import Any
 
 import pytest
 
-from ccb.remote.context import git as git_module
-from ccb.remote.context.branch import current_branch
-from ccb.remote.context.context import gather
-from ccb.remote.context.git_state import GitState, git_state
+from ccb.remote.context import git_state as git_module
+from ccb.remote.context.git_state import GitState, current_branch, git_state
 from ccb.remote.context.instructions import SCOPES, NestedInstructions, find_instructions
 from ccb.remote.context.reminders import Occasion
-from ccb.remote.permissions.sandbox_mode import Cages
+from ccb.remote.context.system_prompt import gather
+from ccb.remote.permissions.modes import Cages
 from ccb.remote.system.host import LocalHost
 
 

@@ -11,12 +11,11 @@ from typing import Any
 import pytest
 from tests.support.worker.cages import NO_CAGES, sandbox
 
-from ccb.remote.context.context import Context
 from ccb.remote.context.git_state import GitState
 from ccb.remote.context.instructions import InstructionFile
-from ccb.remote.context.prompt import STATIC, SessionPrompt, session_prompt
+from ccb.remote.context.system_prompt import STATIC, Context, SessionPrompt, session_prompt
 from ccb.remote.system.host import LocalHost
-from ccb.tunnel.wire.options import SessionOptions
+from ccb.tunnel.wire.session_options import SessionOptions
 
 CONTEXT = Context(
     cwd="/srv/app",

@@ -14,7 +14,7 @@ import pytest
 from tests.remote.agent_kit import calls, content, says
 from tests.remote.worker_process import Laptop, WorkerHost, alive, until
 
-from ccb.tunnel.wire import (
+from ccb.tunnel.wire.frames import (
     Attach,
     Attached,
     Bye,
@@ -27,10 +27,10 @@ from ccb.tunnel.wire import (
     Past,
     Progress,
     Refused,
-    SessionOptions,
     Snapshot,
     Stop,
 )
+from ccb.tunnel.wire.session_options import SessionOptions
 
 Json = dict[str, Any]
 ALICE = SessionOptions(client="alice@laptop pid 1 aa")

@@ -15,7 +15,7 @@ import pytest
 
 _SOURCE = Path(__file__).resolve().parents[3] / "src"
 _RUN = (
-    "import socket,sys; from ccb.remote.daemon import bridge; s=socket.socket(socket.AF_UNIX); s.connect(sys.argv[1]);"
+    "import socket,sys; from ccb.remote import main as bridge; s=socket.socket(socket.AF_UNIX); s.connect(sys.argv[1]);"
     "bridge.run(0,1,s)"
 )
 DEADLINE_S = 60.0

@@ -11,28 +11,27 @@ from pathlib import Path
 
 import pytest
 
-from ccb.remote.daemon import client as client_module
-from ccb.remote.daemon.client import Client
-from ccb.remote.journal.journal import Journal
-from ccb.tunnel.wire import (
+from ccb.remote.daemon import attached_client as client_module
+from ccb.remote.daemon.attached_client import Client
+from ccb.remote.session_store.journal import Journal
+from ccb.tunnel.wire.frames import (
     Attach,
     Credit,
     Data,
     End,
     Event,
     Fetch,
+    FindNames,
     Frame,
-    FrameDecoder,
     Head,
     Input,
     Ping,
     Pong,
     Progress,
     Stop,
-    encode_frame,
 )
-from ccb.tunnel.wire.kinds.lookups import FindNames
-from ccb.tunnel.wire.records import MessageRecord
+from ccb.tunnel.wire.journal_records import MessageRecord
+from ccb.tunnel.wire.ndjson import FrameDecoder, encode_frame
 
 DEADLINE_S = 60.0
 

@@ -14,20 +14,8 @@ from tests.remote.worker_process import WorkerHost, alive, until
 
 from ccb.remote.daemon.hello import LONG_JOURNAL
 from ccb.remote.daemon.hello import PROTOCOL as HELLO_PROTOCOL
-from ccb.tunnel.wire import (
-    PROTOCOL,
-    Applied,
-    Attach,
-    Bye,
-    Detach,
-    Event,
-    Fenced,
-    Hello,
-    Ping,
-    Pong,
-    Refused,
-    SessionOptions,
-)
+from ccb.tunnel.wire.frames import PROTOCOL, Applied, Attach, Bye, Detach, Event, Fenced, Hello, Ping, Pong, Refused
+from ccb.tunnel.wire.session_options import SessionOptions
 
 
 async def test_hello_comes_unprompted_and_names_the_session(host: WorkerHost, session: str) -> None:
@@ -254,7 +242,7 @@ async def test_a_question_waits_over_a_drop_under_the_same_id(host: WorkerHost, 
             "response": {"behavior": "allow", "updatedInput": asked["request"]["input"]},
         },
     }
-    from ccb.tunnel.wire import Input
+    from ccb.tunnel.wire.frames import Input
 
     await second.send(Input(second.epoch, "answer-1", body))
     opened, _ = await second.call()

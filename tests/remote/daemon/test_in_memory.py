@@ -20,11 +20,11 @@ import pytest
 from tests.remote.agent_kit import says
 from tests.remote.worker_process import WorkerHost, alive, until
 
-from ccb.remote.journal.journal import Journal, JournalError
-from ccb.remote.journal.storage import MemoryFile
-from ccb.remote.sessions import sockets
-from ccb.tunnel.wire import Detach, Event, Hello, Refused, SessionOptions
-from ccb.tunnel.wire.records import MessageRecord
+from ccb.remote.session_store import sockets
+from ccb.remote.session_store.journal import Journal, JournalError, MemoryFile
+from ccb.tunnel.wire.frames import Detach, Event, Hello, Refused
+from ccb.tunnel.wire.journal_records import MessageRecord
+from ccb.tunnel.wire.session_options import SessionOptions
 
 DEADLINE_S = 60.0
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from ccb.remote.daemon.logout import bound_note, kills, move_out
-from ccb.remote.sessions.paths import goes_at_logout, in_login_scope, lingers
+from ccb.remote.session_store.session_paths import goes_at_logout, in_login_scope, lingers
 
 USER = pwd.getpwuid(os.getuid()).pw_name
 YES = "[Login]\nKillUserProcesses=yes\n"

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from ccb.remote.daemon.model_streams import Calls, ModelLink
-from ccb.remote.ports import ModelLinkError
-from ccb.tunnel.wire import CHUNK, INITIAL_CREDIT, Cancel, Credit, Data, End, Head, Open
+from ccb.remote.model.model_request import ModelLinkError
+from ccb.tunnel.wire.frames import CHUNK, INITIAL_CREDIT, Cancel, Credit, Data, End, Head, Open
 
 DEADLINE_S = 60.0
 

@@ -18,14 +18,15 @@ from tests.remote.agent_kit import calls, content, says
 from tests.remote.worker_process import DEADLINE_S, Laptop, WorkerHost, alive, until
 from tests.support.worker.cages import NO_CAGE, NO_NAMESPACES
 
-from ccb.remote.sandbox.server import Availability, CageServer, Mechanism
-from ccb.tunnel.wire import Attach, Attached, Hello, Input, Refused, SessionOptions
+from ccb.remote.sandbox.cage_server import Availability, CageServer, Mechanism
+from ccb.tunnel.wire.frames import Attach, Attached, Hello, Input, Refused
+from ccb.tunnel.wire.session_options import SessionOptions
 
 Json = dict[str, Any]
 
 _NO_PARSER = """
-from ccb.remote.permissions.decision import Behavior, Decision
-from ccb.remote.permissions.shell.policy import BashPolicy
+from ccb.remote.permissions.rules import Behavior; from ccb.remote.permissions.rules import Decision
+from ccb.remote.permissions.shell_policy import BashPolicy
 BashPolicy.decide = lambda self, text: Decision(Behavior.ALLOW, "the parser lets everything through")
 """
 
@@ -273,7 +274,7 @@ async def test_the_worker_asks_for_cages_while_the_first_client_attaches(host: W
 
 _HANGING = """
 import os, time
-from ccb.remote.sandbox.server import CageServer
+from ccb.remote.sandbox.cage_server import CageServer
 asked = CageServer._ask
 def ask(self, fields, descriptors):
     open(os.environ["HOME"] + "/hangs", "w").close()

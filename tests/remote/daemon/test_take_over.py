@@ -15,9 +15,9 @@ import pytest
 from tests.remote.agent_kit import calls, content, opening, says
 from tests.remote.worker_process import Laptop, WorkerHost, alive, until
 
-from ccb.remote.daemon.client import SILENT_S, STUCK_S
-from ccb.remote.session.partial import Partial
-from ccb.tunnel.wire import (
+from ccb.remote.daemon.attached_client import SILENT_S, STUCK_S
+from ccb.remote.session.session_log import Partial
+from ccb.tunnel.wire.frames import (
     Applied,
     Attach,
     Attached,
@@ -33,10 +33,10 @@ from ccb.tunnel.wire import (
     Past,
     Ping,
     Pong,
-    SessionOptions,
     Snapshot,
 )
-from ccb.tunnel.wire.records import WithdrawnRecord, record_of
+from ccb.tunnel.wire.journal_records import WithdrawnRecord, record_of
+from ccb.tunnel.wire.session_options import SessionOptions
 
 Json = dict[str, Any]
 ALICE = SessionOptions(client="alice@laptop pid 1 aa", permission_prompts="stdio")

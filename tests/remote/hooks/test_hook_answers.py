@@ -10,7 +10,7 @@ from typing import Any
 from tests.remote.agent_kit import calls, says
 from tests.remote.subagents.delegation import MAIN, delegation
 
-from ccb.tunnel.wire.options import SettingsOption
+from ccb.tunnel.wire.session_options import SettingsOption
 
 Json = dict[str, Any]
 

@@ -11,16 +11,14 @@ from typing import Any, cast
 
 import pytest
 
-from ccb.remote.hooks.lent import HookSession
-from ccb.remote.hooks.outcome import NOTHING, HookOutcome, read_output
-from ccb.remote.hooks.runner import HookRunner
-from ccb.remote.hooks.table import Hook, HookSource, client_hooks, read_hooks
+from ccb.remote.hooks.hook_outcome import NOTHING, HookOutcome, read_output
+from ccb.remote.hooks.hook_runner import HookRunner, HookSession
+from ccb.remote.hooks.hook_table import Hook, HookSource, client_hooks, read_hooks
 from ccb.remote.system.deadline import within_while
 from ccb.remote.system.host import LocalHost
 from ccb.remote.system.process import marked
-from ccb.tunnel.wire.kinds.turns import HookRecord
-from ccb.tunnel.wire.records import Content, MessageRecord, Record, record_of
-from ccb.tunnel.wire.requests import Request, RequestFailed
+from ccb.tunnel.wire.control_protocol import Request, RequestFailed
+from ccb.tunnel.wire.journal_records import Content, HookRecord, MessageRecord, Record, record_of
 from ccb.tunnel.wire.settings_text import lines_in, load_settings
 
 Json = dict[str, Any]

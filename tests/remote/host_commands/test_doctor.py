@@ -14,13 +14,13 @@ from pathlib import Path
 import pytest
 from tests.remote.worker_process import WorkerHost
 
-from ccb.remote.host_commands.doctor import quota
-from ccb.remote.host_commands.doctor import sandbox as doctor_sandbox
-from ccb.remote.host_commands.doctor import storage as doctor_storage
-from ccb.remote.host_commands.doctor import system as doctor_system
-from ccb.remote.host_commands.programs import said_by
-from ccb.remote.sandbox.server import Availability, CageServer, Mechanism
-from ccb.tunnel.wire import Bye, Credit, Data, Ping, Report, Stop
+from ccb.remote.host_commands import doctor_checks as doctor_sandbox
+from ccb.remote.host_commands import storage_checks
+from ccb.remote.host_commands import storage_checks as doctor_storage
+from ccb.remote.host_commands import system_checks as doctor_system
+from ccb.remote.host_commands.system_checks import said_by
+from ccb.remote.sandbox.cage_server import Availability, CageServer, Mechanism
+from ccb.tunnel.wire.frames import Bye, Credit, Data, Ping, Report, Stop
 
 
 async def test_checks_then_measurements_then_goodbye(host: WorkerHost) -> None:
@@ -158,15 +158,15 @@ def test_the_cages_of_the_host_are_told(monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_a_quota_is_read_as_the_kernel_gives_it() -> None:
     raw = struct.pack("=8QI", 2048, 1024, 900 * 1024, 100, 0, 99, 0, 0, 0) + bytes(56)
-    limits = quota.parse_quota(raw)
+    limits = storage_checks.parse_quota(raw)
     assert limits is not None
     assert (limits.left, limits.nodes_left) == (124 * 1024, 1), "the lower limit counts, and limits are in kilobytes"
     assert doctor_storage.quota_text(limits) == "quota 900K of 1M, 99 of 100 files"
-    assert quota.parse_quota(bytes(128)) is None
+    assert storage_checks.parse_quota(bytes(128)) is None
 
 
 def test_where_there_are_no_quotas_there_is_nothing_to_say(tmp_path: Path) -> None:
-    assert quota.of_path(str(tmp_path), "") is None
+    assert storage_checks.of_path(str(tmp_path), "") is None
 
 
 def test_a_quota_on_a_server_is_asked_of_the_program_that_knows(
@@ -176,7 +176,7 @@ def test_a_quota_on_a_server_is_asked_of_the_program_that_knows(
     program.write_text('#!/bin/sh\necho\necho "Block limit reached on server:/home"\nexit 1\n', encoding="ascii")
     program.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
-    assert quota.over_on_network() == "Block limit reached on server:/home"
+    assert storage_checks.over_on_network() == "Block limit reached on server:/home"
 
 
 def test_each_reason_for_not_writing_has_its_own_way_out(tmp_path: Path) -> None:

@@ -21,7 +21,8 @@ import pytest
 from tests.remote.agent_kit import calls, content, says
 from tests.remote.worker_process import Laptop, WorkerHost, alive, until
 
-from ccb.tunnel.wire import Bye, Detach, Event, Hello, Refused, Report, SessionOptions
+from ccb.tunnel.wire.frames import Bye, Detach, Event, Hello, Refused, Report
+from ccb.tunnel.wire.session_options import SessionOptions
 
 Json = dict[str, Any]
 

@@ -39,7 +39,7 @@ async def test_each_value_has_its_source_its_file_and_its_line(host: WorkerHost)
     (directory / "commands/fix.md").write_text("Fix it.")
     policy = host.home / "policy.json"
     policy.write_text(POLICY)
-    host.prelude = f"import ccb.remote.session.settings as s; s.MANAGED_FILE = {str(policy)!r}"
+    host.prelude = f"import ccb.remote.session.session_settings as s; s.MANAGED_FILE = {str(policy)!r}"
     reports = await command(host, "project", directory=str(host.project))
     found = [
         (kind, each["kind"], each["name"], each["detail"], each["source"], each.get("at"))

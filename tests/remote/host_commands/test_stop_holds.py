@@ -9,7 +9,8 @@ import uuid
 import pytest
 from tests.remote.worker_process import WorkerHost, alive, until
 
-from ccb.tunnel.wire import Attach, Bye, Event, Hello, Refused, SessionOptions
+from ccb.tunnel.wire.frames import Attach, Bye, Event, Hello, Refused
+from ccb.tunnel.wire.session_options import SessionOptions
 
 
 async def stop(host: WorkerHost, session: str) -> None:

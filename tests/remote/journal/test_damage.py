@@ -18,13 +18,14 @@ from hypothesis import strategies as st
 from tests.remote.agent_kit import assert_valid, calls, content, says
 from tests.remote.worker_process import Laptop, WorkerHost, alive, until
 
-from ccb.remote.agent.history.conversation import Conversation, close_open_tool_uses, tool_result_message
-from ccb.remote.journal.journal import Journal, JournalError
-from ccb.remote.session.inputs import Inputs
-from ccb.remote.session.restart.recovery import UnfinishedPrompts
-from ccb.tunnel.wire import Event, Hello, Refused, SessionOptions
+from ccb.remote.agent.conversation import Conversation, close_open_tool_uses, tool_result_message
+from ccb.remote.session.input_queue import Inputs
+from ccb.remote.session.recovery import UnfinishedPrompts
+from ccb.remote.session_store.journal import Journal, JournalError
+from ccb.tunnel.wire.frames import Event, Hello, Refused
+from ccb.tunnel.wire.journal_records import MessageRecord, PromptItem, PromptRecord, record_of
 from ccb.tunnel.wire.projection import replay
-from ccb.tunnel.wire.records import MessageRecord, PromptItem, PromptRecord, record_of
+from ccb.tunnel.wire.session_options import SessionOptions
 
 Json = dict[str, Any]
 

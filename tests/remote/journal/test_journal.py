@@ -18,10 +18,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ccb.remote.daemon.hello import _last_records
-from ccb.remote.journal import journal as journal_module
-from ccb.remote.journal.journal import Journal, JournalError
-from ccb.tunnel.wire.kinds.rewind import RewindRecord
-from ccb.tunnel.wire.records import MessageRecord, Record, parse_line
+from ccb.remote.session_store import journal as journal_module
+from ccb.remote.session_store.journal import Journal, JournalError
+from ccb.tunnel.wire.journal_records import MessageRecord, Record, RewindRecord, parse_line
 
 
 def records(journal: Journal, after: int = 0) -> list[tuple[int, str, dict[str, Any]]]:

@@ -6,8 +6,8 @@ from typing import Any, cast
 
 import pytest
 
-from ccb.remote.hooks.outcome import HookOutcome, read_answer
-from ccb.remote.mcp.forms import ServerForms
+from ccb.remote.hooks.hook_outcome import HookOutcome, read_answer
+from ccb.remote.mcp.mcp_client import ServerForms
 
 Json = dict[str, Any]
 

@@ -13,21 +13,19 @@ from typing import Any, cast
 import pytest
 from tests.remote.tools.test_read import PNG
 
-from ccb.local.mcp.permissions import McpRules
-from ccb.remote.commands.mcp_prompts import prompt_commands
-from ccb.remote.commands.registry import CommandCall, CommandRefused, Expanded
+from ccb.local.mcp.mcp_permissions import McpRules
 from ccb.remote.context.reminders import Occasion
-from ccb.remote.mcp.client import McpClient, McpError
-from ccb.remote.mcp.servers import IN_CLIENT, McpServers
-from ccb.remote.mcp.tool import tool_result
-from ccb.remote.permissions.decision import Behavior
-from ccb.remote.permissions.rules.rules import parse_rule
-from ccb.remote.permissions.rules.ruleset import RuleSet
-from ccb.remote.session.clients.client_setup import call_seconds
-from ccb.remote.tools.contract import CallContext, ToolContext
-from ccb.remote.tools.registry import ToolRegistry
-from ccb.remote.tools.spill import Spill
-from ccb.tunnel.wire.kinds.mcp import tool_name
+from ccb.remote.mcp.mcp_client import McpClient, McpError
+from ccb.remote.mcp.mcp_servers import IN_CLIENT, McpServers
+from ccb.remote.mcp.mcp_tools import tool_result
+from ccb.remote.permissions.rules import Behavior, RuleSet, parse_rule
+from ccb.remote.session.client_setup import call_seconds
+from ccb.remote.slash_commands.command_registry import CommandCall, CommandRefused, Expanded
+from ccb.remote.slash_commands.mcp_prompts import prompt_commands
+from ccb.remote.tools.output import Spill
+from ccb.remote.tools.tool_contract import CallContext, ToolContext
+from ccb.remote.tools.toolset import ToolRegistry
+from ccb.tunnel.wire.mcp_messages import tool_name
 
 Json = dict[str, Any]
 
@@ -163,7 +161,7 @@ async def test_a_server_that_fails_is_told_and_can_be_connected_again() -> None:
 
 
 async def test_a_server_that_may_come_back_is_tried_again_until_it_does(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ccb.remote.mcp.servers._WAITS_S", (0.01, 0.02))
+    monkeypatch.setattr("ccb.remote.mcp.mcp_servers._WAITS_S", (0.01, 0.02))
     far, gone = Server(ADD), Server(LOOK)
     far.failure = gone.failure = "it cannot be reached"
     far.may_come_back = True
@@ -185,7 +183,7 @@ async def test_a_server_that_may_come_back_is_tried_again_until_it_does(monkeypa
 
 
 async def test_a_server_is_tried_again_even_if_taking_it_up_fails(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ccb.remote.mcp.servers._WAITS_S", (0.01, 0.02))
+    monkeypatch.setattr("ccb.remote.mcp.mcp_servers._WAITS_S", (0.01, 0.02))
     failures = [RuntimeError("the list cannot be shown")] * 2
 
     def changed() -> None:

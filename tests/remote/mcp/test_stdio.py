@@ -10,15 +10,14 @@ from typing import Any, cast
 
 import pytest
 
-from ccb.remote.mcp.client import McpClient, McpError
-from ccb.remote.mcp.forms import ServerForms
-from ccb.remote.mcp.project import project_servers
-from ccb.remote.mcp.stdio import ServerCommand, StdioChannel, _Child
+from ccb.remote.mcp.host_servers import project_servers
+from ccb.remote.mcp.mcp_client import McpClient, McpError, ServerForms
+from ccb.remote.mcp.mcp_stdio import ServerCommand, StdioChannel, _Child
 from ccb.remote.settings.worker_settings import LOCAL, PROJECT, USER, Layer, WorkerSettings
 from ccb.remote.system.deadline import within
 from ccb.remote.system.host import LocalHost
 from ccb.remote.system.process import marked
-from ccb.tunnel.wire.requests import Request
+from ccb.tunnel.wire.control_protocol import Request
 
 Json = dict[str, Any]
 
@@ -184,7 +183,7 @@ async def test_a_server_has_limits_in_what_it_sends_and_does_not_read(tmp_path: 
 async def test_a_server_that_does_not_start_is_refused_for_a_while(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ccb.remote.mcp.stdio._WAITS_S", (0.0, 60.0))
+    monkeypatch.setattr("ccb.remote.mcp.mcp_stdio._WAITS_S", (0.0, 60.0))
     place = Place(tmp_path, "broken")
     with pytest.raises(McpError, match="exit code 1: it is broken"):
         await place.client.connect()
@@ -238,7 +237,7 @@ ANSWER = '{"jsonrpc": "2.0", "id": ID, "result": {"is": "%s"}}'
 async def test_each_answer_ends_its_call_at_once_as_far_as_it_can_be_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lines: list[str], found: object
 ) -> None:
-    monkeypatch.setattr("ccb.tunnel.wire.mcp_lines.CHATTER_S", 0.05 if found == "no JSON at all" else 20)
+    monkeypatch.setattr("ccb.tunnel.wire.mcp_messages.CHATTER_S", 0.05 if found == "no JSON at all" else 20)
     place = Place(tmp_path)
     await place.client.connect()
     try:
@@ -252,7 +251,7 @@ async def test_each_answer_ends_its_call_at_once_as_far_as_it_can_be_read(
 async def test_a_server_that_prints_while_it_works_is_waited_for_once_that_is_known(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ccb.tunnel.wire.mcp_lines.CHATTER_S", 0.0)
+    monkeypatch.setattr("ccb.tunnel.wire.mcp_messages.CHATTER_S", 0.0)
     place = Place(tmp_path)
     await place.client.connect()
     with pytest.raises(McpError, match="no JSON, and no answer: working"):
@@ -265,7 +264,7 @@ async def test_a_server_that_prints_while_it_works_is_waited_for_once_that_is_kn
 async def test_a_call_has_a_limit_that_begins_again_while_the_person_is_asked(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ccb.remote.mcp.client._LOOK_S", 0.02)
+    monkeypatch.setattr("ccb.remote.mcp.mcp_client._LOOK_S", 0.02)
     place = Place(tmp_path)
     await place.client.connect()
     place.client.call_s, place.person.answer = 0.5, {}

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from ccb.remote.model.models import max_tokens, resolve_model
-from ccb.tunnel.wire.models import ModelFacts, ModelTable, claude_facts
+from ccb.remote.model.model_request import max_tokens, resolve_model
+from ccb.tunnel.wire.model_facts import ModelFacts, ModelTable, claude_facts
 
 
 @pytest.mark.parametrize(

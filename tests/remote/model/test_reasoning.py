@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from ccb.remote.model.models import SMALL, resolve_model, small_model
-from ccb.remote.model.reasoning import Reasoning, can_think, effort_of
-from ccb.tunnel.wire.models import ModelNames, ModelTable
+from ccb.remote.model.model_request import SMALL, Reasoning, can_think, effort_of, resolve_model, small_model
+from ccb.tunnel.wire.model_facts import ModelNames, ModelTable
 
 NUMBERS = [100_000, 8_000, 1.0, 2.0, 0.1, 1.0]
 THINKS, LEVELLESS, PLAIN = "lab/reason-1", "lab/reason-2", "lab/plain-1"

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from ccb.remote.agent.history.history_message import HistoryMessage
-from ccb.remote.model.request import RequestPrefix, body
+from ccb.remote.agent.conversation import HistoryMessage
+from ccb.remote.model.model_request import RequestPrefix, body
 
 Json = dict[str, Any]
 

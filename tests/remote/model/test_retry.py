@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ccb.remote.model.errors import ModelError, Retry
-from ccb.remote.model.retry import RetryPolicy, RetrySettings, retry_after, should_retry
+from ccb.remote.model.retry import ModelError, Retry, RetryPolicy, RetrySettings, retry_after, should_retry
 
 
 def _delays(policy: RetryPolicy, failure: ModelError) -> list[float]:

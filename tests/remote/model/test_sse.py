@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ccb.remote.model.sse import SseError, SseEvent, SseParser
+from ccb.remote.model.answer_stream import SseError, SseEvent, SseParser
 
 STREAM = (
     b"\xef\xbb\xbf: a comment\r\n\r\n"

@@ -17,9 +17,8 @@ from tests.remote.agent_kit import (
     tool_start,
 )
 
-from ccb.remote.model.errors import ModelError
-from ccb.remote.model.sse import SseParser
-from ccb.remote.model.stream import BlockDone, MessageAssembler, StopKnown, decode_event
+from ccb.remote.model.answer_stream import BlockDone, MessageAssembler, SseParser, StopKnown, decode_event
+from ccb.remote.model.retry import ModelError
 
 Json = dict[str, Any]
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 import pytest
 from tests.support.worker.cages import sandbox
 
-from ccb.remote.permissions.child import ChildPermissions
-from ccb.remote.permissions.decision import Behavior
-from ccb.remote.permissions.engine import PermissionEngine
-from ccb.remote.tools.registry import default_tools
+from ccb.remote.permissions.engine import ChildPermissions, PermissionEngine
+from ccb.remote.permissions.rules import Behavior
+from ccb.remote.tools.toolset import default_tools
 
 TOOLS = {tool.name: tool for tool in default_tools()}
 CALLS = {

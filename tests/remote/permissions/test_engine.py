@@ -8,12 +8,10 @@ import pytest
 from tests.support.worker.cages import sandbox
 from tests.support.worker.permission_desk import Desk, Named, bash, on_file
 
-from ccb.remote.permissions.decision import Behavior, Decision
 from ccb.remote.permissions.engine import PermissionEngine
-from ccb.remote.permissions.headless import headless_denial
 from ccb.remote.permissions.matchers import PathMatcher
 from ccb.remote.permissions.modes import ModeError
-from ccb.remote.permissions.rules.rules import RuleError
+from ccb.remote.permissions.rules import Behavior, Decision, RuleError, headless_denial
 from ccb.remote.settings.worker_settings import Layer, WorkerSettings
 
 ALLOW, ASK, DENY = Behavior.ALLOW, Behavior.ASK, Behavior.DENY

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ccb.remote.permissions.repositories import repository_around
+from ccb.remote.permissions.modes import repository_around
 
 
 def git(directory: Path, *arguments: str) -> None:

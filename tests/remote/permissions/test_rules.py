@@ -10,7 +10,7 @@ import pytest
 
 from ccb.remote.permissions.engine import read_rule
 from ccb.remote.permissions.paths import PathPattern, Places, protection
-from ccb.remote.permissions.rules.rules import CommandPattern, Rule, RuleError, parse_rule, parse_rules, split_rules
+from ccb.remote.permissions.rules import CommandPattern, Rule, RuleError, parse_rule, parse_rules, split_rules
 from ccb.remote.settings.worker_settings import PROJECT, Layer, Sourced
 
 

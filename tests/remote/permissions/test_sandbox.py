@@ -9,10 +9,10 @@ import pytest
 from tests.support.worker.cages import NO_CAGES, ONLY_READING, sandbox
 from tests.support.worker.permission_desk import Desk, Named, bash, on_file
 
-from ccb.remote.permissions.decision import Behavior, Decision
 from ccb.remote.permissions.engine import PermissionEngine
-from ccb.remote.permissions.sandbox_mode import SandboxError
-from ccb.remote.sandbox.rules import CageKind
+from ccb.remote.permissions.modes import SandboxError
+from ccb.remote.permissions.rules import Behavior, Decision
+from ccb.remote.sandbox.cage_rules import CageKind
 
 ALLOW, ASK, DENY = Behavior.ALLOW, Behavior.ASK, Behavior.DENY
 

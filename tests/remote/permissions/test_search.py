@@ -12,14 +12,13 @@ from tests.remote.tools_kit import Toolbox, open_toolbox
 from tests.support.worker.cages import sandbox
 from tests.support.worker.permission_desk import Desk, Named, bash
 
-from ccb.remote.agent.deps import AgentConfig
-from ccb.remote.agent.tool_calls.call import ParsedCall
-from ccb.remote.agent.tool_calls.permission import decide
-from ccb.remote.permissions.decision import Behavior
+from ccb.remote.agent.agent_config import AgentConfig, PromptSource
+from ccb.remote.agent.tool_call import ParsedCall
+from ccb.remote.agent.tool_permission import decide
 from ccb.remote.permissions.engine import PermissionEngine
-from ccb.remote.ports import PromptSource
-from ccb.remote.tools.contract import CallContext
-from ccb.remote.tools.registry import ToolRegistry
+from ccb.remote.permissions.rules import Behavior
+from ccb.remote.tools.tool_contract import CallContext
+from ccb.remote.tools.toolset import ToolRegistry
 
 ALLOW, ASK, DENY = Behavior.ALLOW, Behavior.ASK, Behavior.DENY
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from tests.support.worker.permission_desk import Desk, Named, bash, on_file
 
-from ccb.remote.permissions.decision import Behavior
+from ccb.remote.permissions.rules import Behavior
 from ccb.remote.settings.worker_settings import USER, Layer, WorkerSettings
 
 ALLOW, ASK, DENY = Behavior.ALLOW, Behavior.ASK, Behavior.DENY

@@ -7,12 +7,10 @@ from pathlib import Path
 import pytest
 from tests.support.worker.permission_desk import Desk
 
-from ccb.remote.permissions.decision import Behavior
 from ccb.remote.permissions.modes import Trust
-from ccb.remote.permissions.rules.rules import parse_rules
-from ccb.remote.permissions.rules.ruleset import COMMAND_LINE, RuleSet
-from ccb.remote.permissions.shell.policy import BashPolicy
-from ccb.remote.permissions.shell.readonly import is_read_only_command
+from ccb.remote.permissions.rules import COMMAND_LINE, Behavior, RuleSet, parse_rules
+from ccb.remote.permissions.shell.read_only import is_read_only_command
+from ccb.remote.permissions.shell_policy import BashPolicy
 
 ALLOW, ASK = Behavior.ALLOW, Behavior.ASK
 

@@ -24,9 +24,8 @@ from pathlib import Path
 from tests.remote.sandbox import hostile_lines
 from tests.remote.tools_kit import is_alive
 
-from ccb.remote.sandbox.protected import why_protected
-from ccb.remote.sandbox.rules import CageRules, read_only_rules, workspace_rules
-from ccb.remote.sandbox.server import CageServer
+from ccb.remote.sandbox.cage_rules import CageRules, read_only_rules, why_protected, workspace_rules
+from ccb.remote.sandbox.cage_server import CageServer
 from ccb.remote.system.host import LocalHost
 from ccb.remote.system.process import marked, stop_marked
 

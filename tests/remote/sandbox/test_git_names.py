@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from tests.remote.sandbox.workspace_kit import Workspace
 
-from ccb.remote.sandbox import server as server_module
-from ccb.remote.sandbox.git_names import GitSettings
-from ccb.remote.sandbox.server import CageUnavailable
+from ccb.remote.sandbox import cage_server as server_module
+from ccb.remote.sandbox.cage_server import CageUnavailable
+from ccb.remote.sandbox.outliving import GitSettings
 from ccb.remote.system.host import LocalHost
 
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from ccb.remote.sandbox.server import Availability, CageServer
+from ccb.remote.sandbox.cage_server import Availability, CageServer
 
 _WORLD = Path(__file__).with_name("hostile_world.py")
 _PLAIN_USER = 12345

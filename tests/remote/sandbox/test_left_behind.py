@@ -13,13 +13,10 @@ import pytest
 from tests.remote.sandbox.workspace_kit import Workspace
 from tests.remote.tools_kit import until
 
-from ccb.remote.sandbox.aside import set_aside
-from ccb.remote.sandbox.census import Census
-from ccb.remote.sandbox.guard import Guard
-from ccb.remote.sandbox.protected import is_repository, why_protected
-from ccb.remote.sandbox.rules import workspace_rules
-from ccb.remote.sandbox.server import CageServer, CageUnavailable
-from ccb.remote.sandbox.temporary import TemporaryDirectories
+from ccb.remote.sandbox.cage_directories import TemporaryDirectories
+from ccb.remote.sandbox.cage_rules import is_repository, why_protected, workspace_rules
+from ccb.remote.sandbox.cage_server import CageServer, CageUnavailable
+from ccb.remote.sandbox.outliving import Census, Guard, set_aside
 from ccb.remote.system.host import LocalHost
 from ccb.remote.system.regular_files import ABSENT, digest_of
 
@@ -354,7 +351,7 @@ async def test_what_is_replaced_beside_a_living_command_is_set_aside(
     name: str, act: Callable[[Path], None], pins: bool, workspace: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The new file is no mount. `.envrc` is a placeholder before."""
-    monkeypatch.setattr("ccb.remote.sandbox.guard._MAX_OPEN", 200 if pins else 0)
+    monkeypatch.setattr("ccb.remote.sandbox.outliving._MAX_OPEN", 200 if pins else 0)
     (workspace.root / "included").touch()
     process = await workspace.start(f"echo up; {_WAITS.format(name)}")
     await until(lambda: workspace.output == b"up\n")
@@ -370,7 +367,7 @@ async def test_what_is_replaced_beside_a_living_command_is_set_aside(
 async def test_what_is_written_beside_a_living_command_is_set_aside_also_without_the_refusal(
     workspace: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ccb.remote.sandbox.guard._acts_in", lambda *_: False)
+    monkeypatch.setattr("ccb.remote.sandbox.outliving._acts_in", lambda *_: False)
     process = await workspace.start(f"echo up; {_WAITS.format('sub/AGENTS.md')}")
     await until(lambda: workspace.output == b"up\n")
     await workspace.host.replace(str(workspace.root / "sub" / "AGENTS.md"), b"new\n", ABSENT)
@@ -472,7 +469,7 @@ async def test_a_repository_is_not_led_elsewhere_over_a_link(workspace: Workspac
 def test_a_count_is_taken_again_only_where_something_changed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for number in range(5):
         (tmp_path / f"d{number}" / "inner").mkdir(parents=True)
-    monkeypatch.setattr("ccb.remote.sandbox.census._TICK_NS", 0)
+    monkeypatch.setattr("ccb.remote.sandbox.outliving._TICK_NS", 0)
     census = Census(str(tmp_path))
     assert census.take() == set()
     scandir, listed = os.scandir, []
@@ -495,7 +492,7 @@ def test_a_command_without_the_cage_has_only_what_changed_read_again(
     for number in range(5):
         (tmp_path / "project" / f"d{number}").mkdir(parents=True)
         (tmp_path / "project" / f"d{number}" / "file").touch()
-    monkeypatch.setattr("ccb.remote.sandbox.census._TICK_NS", 0)
+    monkeypatch.setattr("ccb.remote.sandbox.outliving._TICK_NS", 0)
     top = str(tmp_path / "project")
     guard = Guard()
     assert guard.begin([top], True, lambda _: b"")[1] == []

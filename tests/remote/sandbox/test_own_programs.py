@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from tests.remote.tools_kit import until
 
-from ccb.remote.sandbox.rules import CageRules, read_only_rules
-from ccb.remote.sandbox.server import CageServer, Mechanism
+from ccb.remote.sandbox.cage_rules import CageRules, read_only_rules
+from ccb.remote.sandbox.cage_server import CageServer, Mechanism
 from ccb.remote.system.host import LocalHost
 from ccb.remote.system.process import Process
 

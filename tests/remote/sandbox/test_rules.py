@@ -8,10 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from ccb.remote.sandbox.guard import Guard
-from ccb.remote.sandbox.programs import program_directories
-from ccb.remote.sandbox.protected import acts_later, why_protected
-from ccb.remote.sandbox.rules import CageKind, read_only_rules, workspace_rules
+from ccb.remote.sandbox.cage_rules import (
+    CageKind,
+    acts_later,
+    program_directories,
+    read_only_rules,
+    why_protected,
+    workspace_rules,
+)
+from ccb.remote.sandbox.outliving import Guard
 from ccb.remote.sandbox.stops import stopped
 
 _LOGIN = {"PATH": "/usr/bin:/bin"}

@@ -22,10 +22,10 @@ import pytest
 from tests.remote.bundle_in_memory import bundle_of_the_sources, imports_from
 from tests.remote.tools_kit import is_alive, until
 
-from ccb.remote.sandbox import server as server_module
-from ccb.remote.sandbox.rules import CageRules, read_only_rules
+from ccb.remote.sandbox import cage_server as server_module
+from ccb.remote.sandbox.cage_rules import CageRules, read_only_rules
+from ccb.remote.sandbox.cage_server import CageServer, CageUnavailable, Mechanism
 from ccb.remote.sandbox.running import RunningCommand
-from ccb.remote.sandbox.server import CageServer, CageUnavailable, Mechanism
 from ccb.remote.system.host import LocalHost
 from ccb.remote.system.process import Process, marked
 
@@ -136,7 +136,7 @@ async def test_everything_can_be_opened_for_reading(most_abi: int, tmp_path: Pat
 def test_what_a_killed_worker_has_left_is_removed_by_the_next(tmp_path: Path) -> None:
     program = """
 import os
-from ccb.remote.sandbox.temporary import TemporaryDirectories
+from ccb.remote.sandbox.cage_directories import TemporaryDirectories
 directories = TemporaryDirectories()
 path = directories.make()
 open(path + "/file", "w").close()
@@ -335,7 +335,7 @@ async def test_environment_of_any_bytes_arrives(caged: Caged) -> None:
 def test_the_zygote_ends_with_its_worker(tmp_path: Path) -> None:
     program = """
 import os, sys
-from ccb.remote.sandbox.server import CageServer
+from ccb.remote.sandbox.cage_server import CageServer
 server = CageServer()
 print(server.availability().mechanism.name, server._zygote.pid, flush=True)
 os.kill(os.getpid(), 9)

@@ -14,10 +14,10 @@ import pytest
 from tests.remote.sandbox.workspace_kit import Workspace
 from tests.remote.tools_kit import until
 
-from ccb.remote.permissions.sandbox_mode import Cages
-from ccb.remote.sandbox.placeholders import Placeholders
-from ccb.remote.sandbox.rules import workspace_rules
-from ccb.remote.sandbox.server import CageServer, CageUnavailable
+from ccb.remote.permissions.modes import Cages
+from ccb.remote.sandbox.cage_directories import Placeholders
+from ccb.remote.sandbox.cage_rules import workspace_rules
+from ccb.remote.sandbox.cage_server import CageServer, CageUnavailable
 from ccb.remote.system.host import LocalHost
 
 

@@ -6,7 +6,7 @@ import os
 import subprocess
 from pathlib import Path
 
-from ccb.remote.sandbox.rules import workspace_rules
+from ccb.remote.sandbox.cage_rules import workspace_rules
 from ccb.remote.system.host import LocalHost
 from ccb.remote.system.process import Process
 

@@ -10,15 +10,11 @@ from typing import Any, cast
 
 import pytest
 
-from ccb.remote.journal.journal import JournalError
-from ccb.remote.session.broker import Handled, OpenRequests, RequestBroker
-from ccb.remote.session.clients.client_requests import register_client_requests
-from ccb.remote.session.restart.recovery import Recovered
-from ccb.tunnel.wire.kinds.workers import ForkedRecord
-from ccb.tunnel.wire.messages import ControlRequestLine, ControlResponseLine, parse_message
-from ccb.tunnel.wire.projection import replay
-from ccb.tunnel.wire.records import Content, InputRecord, MessageRecord, record_of
-from ccb.tunnel.wire.requests import (
+from ccb.remote.session.recovery import Recovered
+from ccb.remote.session.request_broker import Handled, OpenRequests, RequestBroker
+from ccb.remote.session.request_handlers import register_client_requests
+from ccb.remote.session_store.journal import JournalError
+from ccb.tunnel.wire.control_protocol import (
     CAN_USE_TOOL,
     INTERRUPT,
     Answer,
@@ -37,6 +33,9 @@ from ccb.tunnel.wire.requests import (
     payload_of,
     public_answer,
 )
+from ccb.tunnel.wire.journal_records import Content, ForkedRecord, InputRecord, MessageRecord, record_of
+from ccb.tunnel.wire.messages import ControlRequestLine, ControlResponseLine, parse_message
+from ccb.tunnel.wire.projection import replay
 
 Json = dict[str, Any]
 

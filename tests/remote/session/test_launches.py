@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ccb.remote.session.clients.launches import Launches
-from ccb.tunnel.wire import SessionOptions
+from ccb.remote.session.client_setup import Launches
+from ccb.tunnel.wire.session_options import SessionOptions
 
 
 def test_the_models_of_an_earlier_client_are_kept_where_the_next_one_names_none() -> None:

@@ -12,19 +12,19 @@ from typing import Any
 
 import pytest
 
-from ccb.remote.agent.history.conversation import Conversation, close_open_tool_uses
-from ccb.remote.agent.usage import Ledger, SessionUsage
+from ccb.remote.agent.conversation import Conversation, close_open_tool_uses
+from ccb.remote.agent.token_usage import Ledger, SessionUsage
 from ccb.remote.host_commands.logs import last_lines
-from ccb.remote.journal.journal import Journal
-from ccb.remote.journal.summary import JournalSummary, last_mark
-from ccb.remote.session.broker import OpenRequests
-from ccb.remote.session.inputs import Inputs
-from ccb.remote.session.restart.recovery import Recovered, UnfinishedPrompts
-from ccb.remote.session.snapshot import SnapshotProjection
-from ccb.remote.sessions.fork import fork, unused_copy_of
-from ccb.remote.sessions.registry import Entry, derived
+from ccb.remote.session.input_queue import Inputs
+from ccb.remote.session.recovery import Recovered, UnfinishedPrompts
+from ccb.remote.session.request_broker import OpenRequests
+from ccb.remote.session.session_log import SnapshotProjection
+from ccb.remote.session_store.fork import fork, unused_copy_of
+from ccb.remote.session_store.journal import Journal
+from ccb.remote.session_store.journal_summary import JournalSummary, last_mark
+from ccb.remote.session_store.session_registry import Entry, derived
+from ccb.tunnel.wire.journal_records import InputRecord, Record
 from ccb.tunnel.wire.projection import replay
-from ccb.tunnel.wire.records import InputRecord, Record
 
 Json = dict[str, Any]
 

@@ -7,24 +7,20 @@ from typing import Any
 
 import pytest
 
-from ccb.remote.agent.history.histories import AgentHistories
-from ccb.remote.agent.usage import SessionUsage
-from ccb.remote.file_history.points import RewindPoints
-from ccb.remote.journal.summary import JournalSummary, WorkerMark
-from ccb.remote.session.broker import OpenRequests
-from ccb.remote.session.inputs import Inputs
-from ccb.remote.session.partial import Partial
-from ccb.remote.session.restart.recovery import Recovered, UnfinishedPrompts
-from ccb.remote.session.snapshot import SnapshotProjection
-from ccb.tunnel.wire.kinds.queue import TakenRecord, UnqueuedRecord
-from ccb.tunnel.wire.kinds.rewind import RewindRecord
-from ccb.tunnel.wire.kinds.workers import ForkedRecord
-from ccb.tunnel.wire.projection import Projection, replay
-from ccb.tunnel.wire.records import (
+from ccb.remote.agent.agent_histories import AgentHistories
+from ccb.remote.agent.token_usage import SessionUsage
+from ccb.remote.session.input_queue import Inputs
+from ccb.remote.session.recovery import Recovered, UnfinishedPrompts
+from ccb.remote.session.request_broker import OpenRequests
+from ccb.remote.session.session_log import Partial, SnapshotProjection
+from ccb.remote.session_store.file_history import RewindPoints
+from ccb.remote.session_store.journal_summary import JournalSummary, WorkerMark
+from ccb.tunnel.wire.journal_records import (
     MAIN_AGENT,
     AgentResultRecord,
     Content,
     DamagedRecord,
+    ForkedRecord,
     InputRecord,
     MessageRecord,
     ModelEndRecord,
@@ -32,13 +28,17 @@ from ccb.tunnel.wire.records import (
     PromptItem,
     PromptRecord,
     Record,
+    RewindRecord,
+    TakenRecord,
     ToolStartRecord,
     TurnEndRecord,
     TurnStartRecord,
     UnknownRecord,
+    UnqueuedRecord,
     WithdrawnRecord,
     record_of,
 )
+from ccb.tunnel.wire.projection import Projection, replay
 
 Json = dict[str, Any]
 

@@ -5,16 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from ccb.remote.agent.history.histories import AgentHistories
-from ccb.remote.agent.usage import SessionUsage
+from ccb.remote.agent.agent_histories import AgentHistories
+from ccb.remote.agent.token_usage import SessionUsage
 from ccb.remote.host_commands.logs import last_lines
-from ccb.remote.session.broker import OpenRequests
-from ccb.remote.session.inputs import Inputs
-from ccb.remote.session.partial import Partial
-from ccb.remote.session.restart.recovery import Recovered, UnfinishedPrompts
-from ccb.remote.session.snapshot import SnapshotProjection
-from ccb.tunnel.wire.projection import replay
-from ccb.tunnel.wire.records import (
+from ccb.remote.session.input_queue import Inputs
+from ccb.remote.session.recovery import Recovered, UnfinishedPrompts
+from ccb.remote.session.request_broker import OpenRequests
+from ccb.remote.session.session_log import Partial, SnapshotProjection
+from ccb.tunnel.wire.journal_records import (
     MAIN_AGENT,
     AgentResultRecord,
     Content,
@@ -30,6 +28,7 @@ from ccb.tunnel.wire.records import (
     record_of,
     to_line,
 )
+from ccb.tunnel.wire.projection import replay
 
 Json = dict[str, Any]
 

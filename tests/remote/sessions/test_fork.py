@@ -13,7 +13,8 @@ import pytest
 from tests.remote.agent_kit import Reply, calls, content, says
 from tests.remote.worker_process import Laptop, WorkerHost, alive, until
 
-from ccb.tunnel.wire import Attach, Event, Hello, Refused, SessionOptions, Snapshot
+from ccb.tunnel.wire.frames import Attach, Event, Hello, Refused, Snapshot
+from ccb.tunnel.wire.session_options import SessionOptions
 
 Json = dict[str, Any]
 

@@ -15,7 +15,8 @@ import pytest
 from tests.remote.agent_kit import calls, content, says
 from tests.remote.worker_process import Laptop, WorkerHost, alive, until
 
-from ccb.tunnel.wire import Event, Hello, Refused, SessionOptions
+from ccb.tunnel.wire.frames import Event, Hello, Refused
+from ccb.tunnel.wire.session_options import SessionOptions
 
 Json = dict[str, Any]
 

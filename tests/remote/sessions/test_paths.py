@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from ccb.remote.sessions.paths import MAX_SOCKET_PATH, find_paths, private_directory
+from ccb.remote.session_store.session_paths import MAX_SOCKET_PATH, find_paths, private_directory
 
 SESSION = str(uuid.UUID(int=7))
 

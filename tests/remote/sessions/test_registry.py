@@ -14,15 +14,21 @@ from typing import Any
 
 import pytest
 
-from ccb.remote.sessions import identity, session_directory
-from ccb.remote.sessions.registry import by_prefix, described, latest_of, sessions
-from ccb.remote.sessions.session_directory import (
+from ccb.remote.session_store import process_identity, session_directory
+from ccb.remote.session_store.session_directory import (
     SessionDirectory,
     identity_of,
     is_same_directory,
     resumed_elsewhere,
 )
-from ccb.remote.sessions.summary import SummaryFile, read_summary
+from ccb.remote.session_store.session_registry import (
+    SummaryFile,
+    by_prefix,
+    described,
+    latest_of,
+    read_summary,
+    sessions,
+)
 
 Json = dict[str, Any]
 
@@ -64,7 +70,7 @@ def ours(states: Path) -> list[str]:
 
 
 def test_a_summary_is_private_whole_and_written_only_when_it_changes(tmp_path: Path) -> None:
-    summary = SummaryFile(str(tmp_path), {"session": "s", **identity.own_identity()})
+    summary = SummaryFile(str(tmp_path), {"session": "s", **process_identity.own_identity()})
     summary.update(state="idle", prompt="ä" * 300)
     path = tmp_path / "summary.json"
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
@@ -219,7 +225,7 @@ def test_what_is_no_session_is_passed_over(states: Path) -> None:
 
 
 def test_the_process_with_the_pid_of_a_dead_daemon_is_not_the_daemon(states: Path) -> None:
-    owner: Json = identity.own_identity()
+    owner: Json = process_identity.own_identity()
     live = make(states, "/a", updated=1.0, state="running", driver="me", **owner)
     reused = make(states, "/b", updated=1.0, state="running", driver="me", **{**owner, "started": "1"})
     booted = make(states, "/c", updated=1.0, state="running", driver="me", **{**owner, "boot": "earlier"})
@@ -247,7 +253,7 @@ def test_a_living_daemon_without_a_summary_is_known_by_its_lock(states: Path, tm
     session = make(states, "/a")
     runtime = tmp_path / "run/ccb"
     runtime.mkdir(parents=True)
-    (runtime / f"{session}.lock").write_text(json.dumps(identity.own_identity()))
+    (runtime / f"{session}.lock").write_text(json.dumps(process_identity.own_identity()))
     (entry,) = [each for each in sessions() if each.session == session]
     assert described(entry)["pid"] == os.getpid()
 

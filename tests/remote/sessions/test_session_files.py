@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ccb.remote.sessions import session_files
+from ccb.remote.session_store import session_files
 
 
 @pytest.fixture

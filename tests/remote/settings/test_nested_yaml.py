@@ -6,8 +6,7 @@ import time
 
 import pytest
 
-from ccb.remote.settings.front_matter import read_markdown
-from ccb.remote.settings.nested_yaml import read_nested
+from ccb.remote.settings.front_matter import read_markdown, read_nested
 
 
 def nested(text: str) -> object:

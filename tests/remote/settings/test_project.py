@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from ccb.remote.settings.project import read_project
+from ccb.remote.settings.project_switches import read_project
 
 
 def test_a_rule_of_a_project_about_a_tool_that_there_is_not_is_named_with_its_line(tmp_path: Path) -> None:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from ccb.remote.commands.discovery import discover
-from ccb.remote.settings.project import project_directories, read_project
+from ccb.remote.settings.project_switches import project_directories, read_project
 from ccb.remote.settings.worker_settings import FLAG, MANAGED, PROJECT, USER, Layer, WorkerSettings
-from ccb.remote.subagents.catalogue import Catalogue
-from ccb.tunnel.wire import SessionOptions
+from ccb.remote.slash_commands.command_files import discover
+from ccb.remote.subagents.agent_catalogue import Catalogue
+from ccb.tunnel.wire.session_options import SessionOptions
 
 ALL = WorkerSettings().sources
 

@@ -15,11 +15,11 @@ from tests.remote.agent_kit import Reply, ScriptedTransport, calls, says
 
 from ccb.remote.daemon.assembly import SessionHost, begin_session, resume_session
 from ccb.remote.daemon.model_streams import Calls
-from ccb.remote.journal.journal import Journal
 from ccb.remote.session.session import Session
-from ccb.remote.tools.registry import close_context, make_context
-from ccb.tunnel.wire import SessionOptions
-from ccb.tunnel.wire.records import MessageRecord, Record
+from ccb.remote.session_store.journal import Journal
+from ccb.remote.tools.toolset import close_context, make_context
+from ccb.tunnel.wire.journal_records import MessageRecord, Record
+from ccb.tunnel.wire.session_options import SessionOptions
 
 Json = dict[str, Any]
 

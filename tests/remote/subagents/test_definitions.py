@@ -10,11 +10,9 @@ from tests.remote.subagents.delegation import MAIN, delegates, delegation, task
 
 from ccb.remote.settings.front_matter import read_markdown
 from ccb.remote.settings.worker_settings import WorkerSettings
-from ccb.remote.subagents.catalogue import Catalogue
-from ccb.remote.tools.agents.definition import AgentDefinition
-from ccb.remote.tools.agents.reading import from_fields, from_markdown
-from ccb.tunnel.wire import SessionOptions
-from ccb.tunnel.wire.options import SettingsOption
+from ccb.remote.subagents.agent_catalogue import Catalogue
+from ccb.remote.tools.agent_definitions import AgentDefinition, from_fields, from_markdown
+from ccb.tunnel.wire.session_options import SessionOptions, SettingsOption
 
 REVIEWER = """---
 name: reviewer

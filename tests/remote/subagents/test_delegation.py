@@ -10,7 +10,7 @@ from typing import Any
 from tests.remote.agent_kit import Reply, calls, closing, opening, says, text_block, tool_block
 from tests.remote.subagents.delegation import MAIN, delegates, delegation, task
 
-from ccb.tunnel.wire.options import SettingsOption
+from ccb.tunnel.wire.session_options import SettingsOption
 from ccb.tunnel.wire.tool_traits import BUILT_IN, Effect
 
 Json = dict[str, Any]

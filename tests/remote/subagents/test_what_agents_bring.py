@@ -14,13 +14,12 @@ import pytest
 from tests.remote.agent_kit import calls, says
 from tests.remote.subagents.delegation import MAIN, Delegation, delegates, delegation, task
 
-from ccb.remote.mcp.servers import McpServers
-from ccb.remote.settings.project import read_project
+from ccb.remote.mcp.mcp_servers import McpServers
+from ccb.remote.settings.project_switches import read_project
 from ccb.remote.settings.worker_settings import PROJECT, WorkerSettings
-from ccb.remote.subagents.catalogue import Catalogue
+from ccb.remote.subagents.agent_catalogue import Catalogue
 from ccb.remote.subagents.sub_agents import REQUIRED_S, SubAgents
-from ccb.tunnel.wire import SessionOptions
-from ccb.tunnel.wire.options import SettingsOption
+from ccb.tunnel.wire.session_options import SessionOptions, SettingsOption
 
 Json = dict[str, Any]
 

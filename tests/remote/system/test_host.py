@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from ccb.remote.system import replacing
+from ccb.remote.system import regular_files
 from ccb.remote.system.host import DirEntry, LocalHost
 from ccb.remote.system.regular_files import ABSENT, FileChanged, FileKind, NotAFile, digest_of
 
@@ -267,7 +267,7 @@ async def test_a_link_put_in_the_place_of_the_file_is_not_followed(
     (one := tmp_path / "one").write_bytes(OLD)
     os.link(one, tmp_path / "two")
     (secret := tmp_path / "secret").write_bytes(OLD)
-    check = replacing._to_change
+    check = regular_files._to_change
 
     def swapped(path: str) -> os.stat_result:
         found = check(path)
@@ -275,7 +275,7 @@ async def test_a_link_put_in_the_place_of_the_file_is_not_followed(
         one.symlink_to(secret)
         return found
 
-    monkeypatch.setattr(replacing, "_to_change", swapped)
+    monkeypatch.setattr(regular_files, "_to_change", swapped)
     with pytest.raises(FileChanged):
         await LocalHost().replace(str(one), b"new", digest_of(OLD))
     assert secret.read_bytes() == OLD
@@ -357,9 +357,9 @@ async def test_a_container_that_has_the_file_mounted_sees_the_new_content(tmp_pa
 
 
 def test_the_temporary_file_of_a_write_is_removed_only_when_nobody_writes_it(tmp_path: Path) -> None:
-    with replacing._temporary(str(tmp_path), 0o600) as (temp, _):
-        replacing.remove_left_files([str(tmp_path), "/no/such/directory"])
+    with regular_files._temporary(str(tmp_path), 0o600) as (temp, _):
+        regular_files.remove_left_files([str(tmp_path), "/no/such/directory"])
         assert os.path.lexists(temp)
     Path(temp).touch()
-    replacing.remove_left_files([str(tmp_path)])
+    regular_files.remove_left_files([str(tmp_path)])
     assert _names(tmp_path) == []

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from tests.remote.tools_kit import until
 
-from ccb.remote.sandbox.server import CageServer
+from ccb.remote.sandbox.cage_server import CageServer
 from ccb.remote.system import login_shell
 from ccb.remote.system.login_shell import CACHE, LoginEnvironment, ShellFailed, kept_variables
 from ccb.remote.system.process import marked

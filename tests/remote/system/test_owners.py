@@ -9,21 +9,19 @@ from pathlib import Path
 
 import pytest
 
-from ccb.remote.commands.discovery import discover
-from ccb.remote.context.branch import current_branch
-from ccb.remote.context.git import Git
+from ccb.remote.context.git_state import Git, current_branch
 from ccb.remote.context.instructions import find_instructions, instruction_text, project_root
-from ccb.remote.context.style import style_text
-from ccb.remote.permissions.git.repository import why_unsafe
-from ccb.remote.permissions.repositories import repository_around
-from ccb.remote.permissions.sandbox_mode import Cages
-from ccb.remote.sandbox.server import Availability, Mechanism
-from ccb.remote.settings.project import read_project
+from ccb.remote.context.system_prompt import style_text
+from ccb.remote.permissions.git_repositories import why_unsafe
+from ccb.remote.permissions.modes import Cages, repository_around
+from ccb.remote.sandbox.cage_server import Availability, Mechanism
+from ccb.remote.settings.project_switches import read_project
 from ccb.remote.settings.worker_settings import Layer, WorkerSettings
-from ccb.remote.subagents.catalogue import Catalogue
+from ccb.remote.slash_commands.command_files import discover
+from ccb.remote.subagents.agent_catalogue import Catalogue
 from ccb.remote.system.host import LocalHost
 from ccb.remote.system.owners import is_ours
-from ccb.tunnel.wire import SessionOptions
+from ccb.tunnel.wire.session_options import SessionOptions
 
 _STRANGER = 4711
 

@@ -19,8 +19,8 @@ from typing import Any
 import pytest
 from tests.remote.tools_kit import is_alive, until
 
-from ccb.remote.sandbox import running, server
-from ccb.remote.sandbox.rules import workspace_rules
+from ccb.remote.sandbox import cage_server, running
+from ccb.remote.sandbox.cage_rules import workspace_rules
 from ccb.remote.system import process as process_module
 from ccb.remote.system.host import LocalHost
 from ccb.remote.system.process import MARK, Process, child_environment, marked, new_mark, stop_marked, without_ccb
@@ -270,11 +270,11 @@ async def test_the_kernel_ends_what_no_list_of_processes_shows(
     most_abi: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As a crowd of processes that fork and end faster than they are listed. Without bounded signals, it stays."""
-    _, modules = marshal.loads(server.load_modules()[4:])
+    _, modules = marshal.loads(cage_server.load_modules()[4:])
     blind = [(name, code, text.replace("found = [top]", "return []")) for name, code, text in modules]
     packed = marshal.dumps((b"compile the sources", blind))
-    monkeypatch.setattr(server, "load_modules", lambda: len(packed).to_bytes(4, "little") + packed)
-    with contextlib.closing(LocalHost(cages=server.CageServer(most_abi))) as host:
+    monkeypatch.setattr(cage_server, "load_modules", lambda: len(packed).to_bytes(4, "little") + packed)
+    with contextlib.closing(LocalHost(cages=cage_server.CageServer(most_abi))) as host:
         if not host.cages().workspace or (host.cages().abi < 6) is (most_abi == 99):
             pytest.skip(f"this kernel has ABI {host.cages().abi} of Landlock")
         output = bytearray()
@@ -321,7 +321,7 @@ async def test_descendants_are_found_with_and_without_lists_of_children(host: Lo
 _REMOTE = Path(running.__file__).parent.parent
 _WORKER = """
 import asyncio, json, marshal, os, sys
-from ccb.remote.sandbox import server
+from ccb.remote.sandbox import cage_server as server
 from ccb.remote.sandbox.running import adopt_orphans
 from ccb.remote.system.host import LocalHost
 script, awaited, old, new = sys.argv[1:]
@@ -429,7 +429,7 @@ async def test_a_killed_worker_leaves_only_what_the_next_one_finds(
     mark = new_mark()
     program = f"""
 import asyncio, os
-from ccb.remote.sandbox.rules import workspace_rules
+from ccb.remote.sandbox.cage_rules import workspace_rules
 from ccb.remote.system.host import LocalHost
 async def main():
     host, output = LocalHost({mark!r}), bytearray()

@@ -12,7 +12,7 @@ import time
 
 import pytest
 
-from ccb.remote.system.threads import Threads
+from ccb.remote.system.deadline import Threads
 
 SOMEBODY = 100_000 + os.getpid()  # who owns no process, nor does that of another run
 
@@ -42,7 +42,7 @@ def test_work_waits_for_the_threads_that_there_may_be() -> None:
 
 
 DEEP = """
-from ccb.remote.system.threads import Threads
+from ccb.remote.system.deadline import Threads
 def deep(left): return 0 if left == 0 else max([left], key=lambda _: deep(left - 1))
 print(Threads().submit(deep, 300).result())
 """

@@ -18,10 +18,10 @@ import pytest
 from tests.remote.tools_kit import Toolbox, is_alive, open_toolbox, until
 
 from ccb.remote.system.process import Process
-from ccb.remote.tools.contract import MAX_OUTPUT_CHARS
-from ccb.remote.tools.registry import close_context
-from ccb.remote.tools.shell.bash import Bash
-from ccb.remote.tools.shell.shell_tools import BashOutput
+from ccb.remote.tools.background_tools import BashOutput
+from ccb.remote.tools.bash import Bash
+from ccb.remote.tools.output import MAX_OUTPUT_CHARS
+from ccb.remote.tools.toolset import close_context
 
 Json = dict[str, Any]
 
@@ -203,7 +203,7 @@ async def test_a_long_output_is_head_path_and_tail(box: Toolbox) -> None:
 async def test_a_gigabyte_of_output_costs_no_memory(tmp_path: Path) -> None:
     script = f"""
 import asyncio
-from ccb.remote.tools.registry import close_context, default_tools, make_context
+from ccb.remote.tools.toolset import close_context; from ccb.remote.tools.toolset import default_tools; from ccb.remote.tools.toolset import make_context
 async def main():
     context = make_context({str(tmp_path)!r}, {str(tmp_path / "out")!r})
     bash = default_tools()[0]
@@ -374,7 +374,7 @@ async def test_unknown_shells_are_named_with_the_known_ones(box: Toolbox) -> Non
 
 
 async def test_there_is_a_limit_to_background_commands(box: Toolbox, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ccb.remote.tools.shell.bash.MAX_RUNNING", 2)
+    monkeypatch.setattr("ccb.remote.tools.background_shells.MAX_RUNNING", 2)
     for _ in range(2):
         await box("Bash", command="sleep 300", run_in_background=True)
     assert "KillShell first" in await box.error("Bash", command="sleep 300", run_in_background=True)

@@ -14,7 +14,7 @@ import pytest
 from tests.remote.tools_kit import Toolbox, open_toolbox
 
 from ccb.remote.system.host import LocalHost
-from ccb.remote.tools.shell import bash
+from ccb.remote.tools import bash
 
 
 @pytest.fixture

@@ -13,12 +13,12 @@ from typing import Any
 import pytest
 from tests.remote.tools_kit import Toolbox, open_toolbox, until
 
-from ccb.remote.sandbox.rules import CageRules, workspace_rules
-from ccb.remote.sandbox.server import CageServer, Mechanism
+from ccb.remote.sandbox.cage_rules import CageRules, workspace_rules
+from ccb.remote.sandbox.cage_server import CageServer, Mechanism
 from ccb.remote.system.host import LocalHost
 from ccb.remote.system.process import Process
-from ccb.remote.tools.contract import CallContext
-from ccb.remote.tools.spill import Spill
+from ccb.remote.tools.output import Spill
+from ccb.remote.tools.tool_contract import CallContext
 
 _HOW = "To ask the user to run it without the sandbox, call Bash again with dangerouslyDisableSandbox: true."
 

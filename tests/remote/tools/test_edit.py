@@ -15,10 +15,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.remote.tools_kit import Toolbox, open_toolbox
 
-from ccb.remote.tools.contract import CallContext, Preview, ToolResult, UpcomingChange
-from ccb.remote.tools.files.edit_text import EditRefused, editable, replace_in
-from ccb.remote.tools.files.file_state import FileState
-from ccb.remote.tools.files.patch import MAX_PREVIEW, structured_patch
+from ccb.remote.tools.text_changes import MAX_PREVIEW, EditRefused, editable, replace_in, structured_patch
+from ccb.remote.tools.tool_contract import CallContext, Preview, ToolResult, UpcomingChange
+from ccb.remote.tools.tool_state import FileState
 
 Json = dict[str, Any]
 

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from tests.remote.tools_kit import Toolbox, open_toolbox
 
 from ccb.remote.system.text_encoding import text_of
-from ccb.remote.tools.contract import Preview
-from ccb.remote.tools.files.edit_text import EditRefused, replace_in, with_endings_of
+from ccb.remote.tools.text_changes import EditRefused, replace_in, with_endings_of
+from ccb.remote.tools.tool_contract import Preview
 
 Json = dict[str, Any]
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from ccb.remote.tools.search.program import names
-from ccb.remote.tools.search.program.names import NameIndex, glimpse
+from ccb.remote.search_program import file_names
+from ccb.remote.search_program.file_names import NameIndex, glimpse
 
 
 def index_of(root: Path, files: Iterable[str]) -> NameIndex:
@@ -76,7 +76,7 @@ def test_a_name_that_leads_out_of_the_tree_lists_its_directory(tmp_path: Path) -
 
 
 def test_a_tree_that_is_too_large_is_cut_near_its_root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(names, "MAX_ENTRIES", 3)
+    monkeypatch.setattr(file_names, "MAX_ENTRIES", 3)
     index = index_of(tmp_path, ["a/deep/file", "b", "c"])
     assert index.cut and index.find("", 50)[0] == ["a/", "b", "c"]
 

@@ -12,7 +12,7 @@ from tests.remote.tools_kit import Toolbox, open_toolbox
 from tests.support.worker.cages import sandbox
 from tests.support.worker.permission_desk import Desk, on_file
 
-from ccb.remote.permissions.decision import Behavior
+from ccb.remote.permissions.rules import Behavior
 
 NAMES = {
     "caf\udce9.txt": r"caf\xe9.txt",

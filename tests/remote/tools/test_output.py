@@ -11,9 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ccb.remote.tools.contract import MAX_OUTPUT_CHARS
-from ccb.remote.tools.output import Output, clean, limited
-from ccb.remote.tools.spill import Spill
+from ccb.remote.tools.output import MAX_OUTPUT_CHARS, Output, Spill, clean, limited
 
 
 @pytest.fixture

@@ -11,11 +11,10 @@ from tests.remote.tools_kit import Toolbox, open_toolbox
 from tests.support.worker.cages import sandbox
 from tests.support.worker.permission_desk import Desk, on_file
 
-from ccb.remote.permissions.decision import Behavior
-from ccb.remote.system.host import LocalHost
-from ccb.remote.system.pinned import PinnedHost
+from ccb.remote.permissions.rules import Behavior
+from ccb.remote.system.host import LocalHost, PinnedHost
 from ccb.remote.system.regular_files import ABSENT, digest_of
-from ccb.remote.tools.contract import CallContext
+from ccb.remote.tools.tool_contract import CallContext
 
 
 @pytest.fixture

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from tests.remote.tools_kit import Toolbox, open_toolbox
 
 from ccb.remote.system.host import LocalHost
-from ccb.remote.tools.files.read_text import read_range
-from ccb.remote.tools.registry import default_tools
+from ccb.remote.tools.read import read_range
+from ccb.remote.tools.toolset import default_tools
 
 Json = dict[str, Any]
 

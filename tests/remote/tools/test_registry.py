@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from ccb.remote.tools.contract import Tool, ToolContext, ToolDeclaration, ToolResult
-from ccb.remote.tools.registry import ToolRegistry, default_tools
+from ccb.remote.tools.tool_contract import Tool, ToolContext, ToolDeclaration, ToolResult
+from ccb.remote.tools.toolset import ToolRegistry, default_tools
 from ccb.tunnel.wire.tool_traits import BUILT_IN, Effect, RuleKind, ToolTraits, traits_of
 
 Json = dict[str, Any]

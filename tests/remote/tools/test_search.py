@@ -19,14 +19,14 @@ from hypothesis import strategies as st
 from tests.remote.bundle_in_memory import bundle_of_the_sources, imports_from
 from tests.remote.tools_kit import Toolbox, open_toolbox, until
 
-from ccb.remote.tools.registry import close_context, make_context
-from ccb.remote.tools.search.glob import Glob
-from ccb.remote.tools.search.grep import Grep
-from ccb.remote.tools.search.program.globs import BadGlob, Globs, expand_braces
-from ccb.remote.tools.search.program.literals import required
-from ccb.remote.tools.search.program.main import BadRequest, answer, compiled
-from ccb.remote.tools.search.program.walk import Limits, files, walk
-from ccb.remote.tools.search.run_program import BOOT, SearchFailed, load_program, search, search_command
+from ccb.remote.search_program.globs import BadGlob, Globs, expand_braces
+from ccb.remote.search_program.scan import required
+from ccb.remote.search_program.search_main import BadRequest, answer, compiled
+from ccb.remote.search_program.walk import Limits, files, walk
+from ccb.remote.tools.find_files import Glob
+from ccb.remote.tools.grep import Grep
+from ccb.remote.tools.search_process import BOOT, SearchFailed, load_program, search, search_command
+from ccb.remote.tools.toolset import close_context, make_context
 
 Json = dict[str, Any]
 
@@ -426,7 +426,7 @@ async def test_searches_that_cannot_work_are_refused_before_they_start(box: Tool
 
 async def test_a_pattern_that_explodes_freezes_nothing_and_ends(box: Toolbox, monkeypatch: pytest.MonkeyPatch) -> None:
     box.write("a", "a" * 60 + "!\n")
-    monkeypatch.setattr("ccb.remote.tools.search.run_program._KILL_AFTER", 0.2)
+    monkeypatch.setattr("ccb.remote.tools.search_process._KILL_AFTER", 0.2)
     began = time.monotonic()
     try:  # on a busy machine the program notices the end of its time before it is killed
         found = await search(box.context, _grep("(a+)+$", box.root, seconds=0.3), 0.3)
@@ -466,7 +466,7 @@ def test_the_program_loads_nothing_that_takes_long() -> None:
     assert shows != BOOT
     argv = [sys.executable, "-I", "-S", "-c", shows, load_program(), "request"]
     loaded = subprocess.run(argv, capture_output=True, text=True, check=True).stdout.split()
-    assert "ccb.remote.tools.search.program.main" in loaded and not {
+    assert "ccb.remote.search_program.search_main" in loaded and not {
         "subprocess",
         "threading",
         "typing",
@@ -485,7 +485,7 @@ async def test_ripgrep_starts_before_the_rest_of_the_program_and_once(
     done = subprocess.run(command, stdout=subprocess.PIPE, check=True)
     assert json.loads(done.stdout)["items"] == ["a"]
     assert starts.read_text() == "started\n"
-    without_the_rest = [load_program(("running",)) if part == load_program() else part for part in command]
+    without_the_rest = [load_program(("globs",)) if part == load_program() else part for part in command]
     assert subprocess.run(without_the_rest, capture_output=True, check=False).returncode
     await until(lambda: starts.read_text() == "started\nstarted\n")
 
@@ -531,7 +531,7 @@ async def test_the_program_runs_from_the_bundle_even_when_that_is_gone(tmp_path:
     script = f"""
 {imports_from(bundle)}
 import asyncio
-from ccb.remote.tools.registry import close_context, default_tools, make_context
+from ccb.remote.tools.toolset import close_context; from ccb.remote.tools.toolset import default_tools; from ccb.remote.tools.toolset import make_context
 async def main():
     tools = {{tool.name: tool for tool in default_tools()}}
     context = make_context({str(tmp_path / "tree")!r}, {str(tmp_path / "out")!r})

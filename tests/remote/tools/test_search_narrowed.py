@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 from tests.remote.tools_kit import open_toolbox
 
-from ccb.remote.tools.search.program.main import answer
-from ccb.remote.tools.search.run_program import unsearched
-from ccb.remote.tools.shell.ignore_files import narrowing_note
+from ccb.remote.search_program.search_main import answer
+from ccb.remote.tools.bash import narrowing_note
+from ccb.remote.tools.search_process import unsearched
 
 BACKENDS = [("rg", "grep"), ("rg",), ("grep",), ()]
 

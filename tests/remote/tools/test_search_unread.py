@@ -15,15 +15,15 @@ from typing import Any
 import pytest
 from tests.remote.tools_kit import Toolbox, open_toolbox
 
-from ccb.remote.tools.search import grep as grep_module
-from ccb.remote.tools.search.program.main import answer
-from ccb.remote.tools.search.run_program import search_command
+from ccb.remote.search_program.search_main import answer
+from ccb.remote.tools import grep as grep_module
+from ccb.remote.tools.search_process import search_command
 
 Json = dict[str, Any]
 
 _PROGRAM = """
 import json, sys
-from ccb.remote.tools.search.program.main import BadRequest, answer
+from ccb.remote.search_program.search_main import BadRequest; from ccb.remote.search_program.search_main import answer
 for request in json.loads(sys.argv[1]):
     try:
         print(json.dumps(answer(request)))

@@ -36,16 +36,14 @@ _PR_SET_MM, _PR_SET_MM_MAP = 35, 14
 
 def import_worker() -> None:
     """Import what every worker imports until it has said hello, and what it imports after that."""
-    import ccb.remote.daemon.bridge
-    import ccb.remote.main  # noqa: F401
-    from ccb.remote.daemon import start
+    from ccb.remote.daemon import daemon_start
 
-    start._import_what_the_daemon_needs()
+    daemon_start._import_what_the_daemon_needs()
 
 
 def import_ccb() -> None:
     """Import all of ccb but what few runs need: MCP servers of the laptop, and the worker."""
-    from ccb.tunnel.loading import load_asyncssh
+    from ccb.tunnel.heavy_imports import load_asyncssh
 
     load_asyncssh()
     for room in ("local", "tunnel", "deploy"):

@@ -9,12 +9,11 @@ from dataclasses import replace
 
 from tests.support.network.link_peer import HELLO, Peer, link_pair
 
-from ccb.local.session.connection import AttachOptions, KnownSession
+from ccb.local.session.dialing import AttachOptions, KnownSession
 from ccb.local.session.remote_session import RemoteSession
 from ccb.tunnel.errors import CcbError
-from ccb.tunnel.link.greeting import Greeting
-from ccb.tunnel.link.link import Link, new_nonce
-from ccb.tunnel.wire import Attach, Attached
+from ccb.tunnel.link.link import Greeting, Link, new_nonce
+from ccb.tunnel.wire.frames import Attach, Attached
 
 
 class NoCalls:

@@ -11,8 +11,8 @@ from pathlib import Path
 from tests.support.worker.compiled import files_of
 
 from ccb.deploy.bundle import Bundle, cache_folder, load
-from ccb.remote.compiled import copy
-from ccb.remote.compiled.writer import write_copy
+from ccb.remote.daemon import compiled_copy
+from ccb.remote.daemon.copy_writer import write_copy
 
 
 def visit(home: Path, owner: int = -1) -> None:
@@ -24,7 +24,7 @@ def visit(home: Path, owner: int = -1) -> None:
             step.mkdir(mode=0o700)
             os.chown(step, owner, -1)
     path = cache_directory / f"{bundle.sha256}.bundle"
-    for file, data in ((path, bundle.data), (Path(copy.copy_path(str(path))), compiled)):
+    for file, data in ((path, bundle.data), (Path(compiled_copy.copy_path(str(path))), compiled)):
         file.touch(0o600)
         file.write_bytes(data)
         os.chown(file, owner, -1)
@@ -45,13 +45,13 @@ def _left_behind() -> tuple[Bundle, bytes]:
 def _copy_in(directory: Path, bundle: Bundle) -> bytes:
     """Return the compiled copy in a directory. Write it if there is none that a start would use."""
     path = str(directory / f"{bundle.sha256}.bundle")
-    if copy.load(path, bundle.sha256)[1]:
+    if compiled_copy.load(path, bundle.sha256)[1]:
         for older in directory.iterdir():
             if not older.name.startswith((bundle.sha256, ".")):  # the other processes of this run write there too
                 older.unlink(missing_ok=True)
         Path(path).touch()
         write_copy(path, bundle.sha256, _Sources(bundle))
-    return Path(copy.copy_path(path)).read_bytes()
+    return Path(compiled_copy.copy_path(path)).read_bytes()
 
 
 class _Sources:

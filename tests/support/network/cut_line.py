@@ -7,10 +7,11 @@ from typing import Self
 
 from ccb.remote.daemon.model_streams import Calls, ModelLink
 from ccb.tunnel.link.link import new_nonce
-from ccb.tunnel.proxy.core import AuthProxy
-from ccb.tunnel.proxy.inband import InbandCalls
+from ccb.tunnel.proxy.auth_proxy import AuthProxy
+from ccb.tunnel.proxy.link_front import InbandCalls
 from ccb.tunnel.secret import Secret
-from ccb.tunnel.wire import Frame, FrameDecoder, encode_frame
+from ccb.tunnel.wire.frames import Frame
+from ccb.tunnel.wire.ndjson import FrameDecoder, encode_frame
 
 _MAX_QUEUED = 8  # frames of a request body on their way
 

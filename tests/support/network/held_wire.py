@@ -14,10 +14,10 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Self
 
-from ccb.remote.compiled.writer import CopyWriter
+from ccb.remote.daemon.clients import LifeLimits
+from ccb.remote.daemon.copy_writer import CopyWriter
 from ccb.remote.daemon.daemon import Daemon
-from ccb.remote.daemon.lifetime import LifeLimits
-from ccb.remote.sessions.paths import SessionPaths
+from ccb.remote.session_store.session_paths import SessionPaths
 from ccb.tunnel.errors import ConnectionLost
 
 SESSION = "11111111-2222-4333-8444-555555555555"

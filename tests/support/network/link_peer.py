@@ -11,7 +11,8 @@ from dataclasses import replace
 from typing import TypeVar
 
 from ccb.tunnel.errors import ConnectionLost
-from ccb.tunnel.wire import PROTOCOL, Event, Frame, FrameDecoder, Hello, Json, encode_frame
+from ccb.tunnel.wire.frames import PROTOCOL, Event, Frame, Hello, Json
+from ccb.tunnel.wire.ndjson import FrameDecoder, encode_frame
 
 F = TypeVar("F")
 

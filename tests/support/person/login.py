@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 from tests.support.hosts.sshd import HostUser, Sshd
 
-from ccb.tunnel.login.host_keys import HostKeyInfo
-from ccb.tunnel.login.prompter import LoginMemory, NobodyToAsk, Prompts
-from ccb.tunnel.ssh.pipelining.past_logins import PastLogins
-from ccb.tunnel.ssh.transport import SshTransport, connect
-from ccb.tunnel.ssh_config.target import SshTarget
+from ccb.tunnel.ssh.asyncssh_transport import SshTransport, connect
+from ccb.tunnel.ssh.past_logins import PastLogins
+from ccb.tunnel.ssh_config.ssh_target import SshTarget
+from ccb.tunnel.transports.host_keys import HostKeyInfo
+from ccb.tunnel.transports.login_prompts import LoginMemory, NobodyToAsk, Prompts
 from ccb.tunnel.transports.pipe import Transport
 
 

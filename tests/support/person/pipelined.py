@@ -9,10 +9,10 @@ import asyncssh
 from tests.support.hosts.sshd import Sshd
 from tests.support.person.login import logged_in
 
-from ccb.tunnel.login.prompter import Prompts
-from ccb.tunnel.ssh.jumps import route
-from ccb.tunnel.ssh.pipelining.past_logins import PastLogin, PastLogins, fingerprint
-from ccb.tunnel.ssh_config.target import SshTarget
+from ccb.tunnel.ssh.carrier import route
+from ccb.tunnel.ssh.past_logins import PastLogin, PastLogins, fingerprint
+from ccb.tunnel.ssh_config.ssh_target import SshTarget
+from ccb.tunnel.transports.login_prompts import Prompts
 
 SIGNED = "yes, the key signed at once"
 PIPELINED = f"{SIGNED} and the command did not wait"

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from ccb.tunnel.login.prompter import LoginMemory
+from ccb.tunnel.transports.login_prompts import LoginMemory
 
 
 class SshAsks:

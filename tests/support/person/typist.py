@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ccb.tunnel.login.prompter import NobodyToAsk
+from ccb.tunnel.transports.login_prompts import NobodyToAsk
 
 
 class Typist(NobodyToAsk):

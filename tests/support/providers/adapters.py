@@ -10,11 +10,10 @@ from typing import Any
 
 import pytest
 
-from ccb.local.config.provider_settings import ProviderSettings
-from ccb.local.config.settings import Settings
+from ccb.local.config.settings import ProviderSettings, Settings
 from ccb.local.providers.session_provider import session_provider
-from ccb.tunnel.proxy.core import AuthProxy
-from ccb.tunnel.proxy.providers.provider import ProviderError
+from ccb.tunnel.providers.provider import ProviderError
+from ccb.tunnel.proxy.auth_proxy import AuthProxy
 
 from ..proxy.proxy_client import guard, pieces, read_all, request_head
 from .dialect_server import KEY, DialectServer, Reply

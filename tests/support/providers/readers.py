@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ccb.tunnel.proxy.providers.chat.request import ChatDialect
-from ccb.tunnel.proxy.providers.dialect.dialect import Dialect, ModelTarget, StreamReader
-from ccb.tunnel.proxy.providers.dialect.stream import StreamTranslator
-from ccb.tunnel.proxy.providers.kinds import KINDS
-from ccb.tunnel.proxy.providers.models.traits import TraitsTable
-from ccb.tunnel.proxy.providers.responses.request import ResponsesDialect
+from ccb.tunnel.providers.dialect import Dialect, ModelTarget, StreamReader
+from ccb.tunnel.providers.model_traits import TraitsTable
+from ccb.tunnel.providers.openai_chat import ChatDialect
+from ccb.tunnel.providers.openai_responses import ResponsesDialect
+from ccb.tunnel.providers.provider_kinds import KINDS
+from ccb.tunnel.providers.translating_provider import StreamTranslator
 
 from .adapters import MODELS
 

@@ -8,9 +8,8 @@ from pathlib import Path
 
 from aiohttp import web
 
-from ccb.tunnel.proxy.core import AuthProxy
-from ccb.tunnel.proxy.guards.nonce import NonceGuard
-from ccb.tunnel.proxy.policy import RequestHead
+from ccb.tunnel.proxy.auth_proxy import AuthProxy
+from ccb.tunnel.proxy.policy import NonceGuard, RequestHead
 from ccb.tunnel.secret import Secret
 
 

@@ -15,7 +15,7 @@ from tests.support.proxy.http_door import http_door
 
 from ccb.local.config.settings import Settings
 from ccb.local.providers.session_provider import session_provider
-from ccb.tunnel.proxy.core import AuthProxy
+from ccb.tunnel.proxy.auth_proxy import AuthProxy
 from ccb.tunnel.proxy.policy import Policy
 
 NONCE = "n" * 43
@@ -26,7 +26,7 @@ async def _main(directory: Path, model: str, upstream: str) -> None:
     settings = Settings()
     environ = {"HOME": str(directory), "ANTHROPIC_BASE_URL": upstream, **keys}
     if "/" in model:
-        from ccb.local.config.provider_settings import ProviderSettings
+        from ccb.local.config.settings import ProviderSettings
 
         name = model.partition("/")[0]
         settings = Settings(providers={name: ProviderSettings(baseUrl=f"{upstream}/v1")})

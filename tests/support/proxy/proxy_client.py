@@ -12,15 +12,14 @@ from functools import partial
 
 from tests.support.model.fake_model import API_KEY
 
-from ccb.tunnel.proxy.calls.response import ProxiedResponse
-from ccb.tunnel.proxy.core import AuthProxy
-from ccb.tunnel.proxy.guards.nonce import NonceGuard
-from ccb.tunnel.proxy.inband import InbandCalls
-from ccb.tunnel.proxy.policy import Policy, RequestHead
-from ccb.tunnel.proxy.providers.anthropic import AnthropicProvider, anthropic_client
-from ccb.tunnel.proxy.providers.credential import Credential, CredentialSource, FixedCredential
+from ccb.tunnel.providers.anthropic import AnthropicProvider, anthropic_client
+from ccb.tunnel.providers.credential import Credential, CredentialSource, FixedCredential
+from ccb.tunnel.proxy.auth_proxy import AuthProxy
+from ccb.tunnel.proxy.link_front import InbandCalls
+from ccb.tunnel.proxy.policy import NonceGuard, Policy, RequestHead
+from ccb.tunnel.proxy.proxied_call import ProxiedResponse
 from ccb.tunnel.secret import Secret
-from ccb.tunnel.wire import CHUNK, INITIAL_CREDIT, Cancel, Credit, Data, End, Frame, Head, Open
+from ccb.tunnel.wire.frames import CHUNK, INITIAL_CREDIT, Cancel, Credit, Data, End, Frame, Head, Open
 
 NONCE = "nonce-of-this-connection"
 

@@ -16,10 +16,10 @@ from pathlib import Path
 from tests.support.proxy.http_door import http_door
 from tests.support.proxy.proxy_client import NONCE, proxy_to
 
-from ccb.tunnel.proxy.core import AuthProxy
-from ccb.tunnel.proxy.inband import InbandCalls
+from ccb.tunnel.proxy.auth_proxy import AuthProxy
+from ccb.tunnel.proxy.link_front import InbandCalls
 from ccb.tunnel.secret import Secret
-from ccb.tunnel.wire import CHUNK, INITIAL_CREDIT, Credit, Data, End, Frame, Open
+from ccb.tunnel.wire.frames import CHUNK, INITIAL_CREDIT, Credit, Data, End, Frame, Open
 
 
 class _Far:

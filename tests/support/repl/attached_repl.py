@@ -6,12 +6,12 @@ import os
 from collections.abc import Mapping
 from contextlib import ExitStack
 
-from ccb.local.config.screen_settings import DEFAULT_SCREEN, ScreenSettings
-from ccb.local.login.prompts import TerminalPrompts
-from ccb.local.session.client import SessionClient
+from ccb.local.config.settings_loading import DEFAULT_SCREEN, ScreenSettings
+from ccb.local.session.session_client import SessionClient
+from ccb.local.terminal.terminal_prompts import TerminalPrompts
 from ccb.local.tui.app import Repl
-from ccb.local.tui.run import run_repl
-from ccb.local.tui.widgets.info import ReplInfo
+from ccb.local.tui.between_sessions import run_repl
+from ccb.local.tui.widgets.session_info import ReplInfo
 
 
 def repl_on(

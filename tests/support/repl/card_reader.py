@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ccb.local.tui.render.approval_text import MODEL_SAYS, WHOLE_INPUT
-from ccb.local.tui.render.untrusted.escapes import unescaped
+from ccb.local.tui.rendering.approval_text import MODEL_SAYS, WHOLE_INPUT
+from ccb.local.tui.rendering.untrusted_text import unescaped
 
 Json = dict[str, Any]
 

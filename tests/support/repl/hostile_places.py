@@ -9,10 +9,10 @@ from typing import Any
 from tests.support.repl.pilot import Desk
 from tests.support.repl.scripted_session import ScriptedSession, session_rule
 
-from ccb.local.session.client import FoundNames, LinkState
+from ccb.local.session.session_client import FoundNames, LinkState
 from ccb.tunnel.errors import ConnectionLost
-from ccb.tunnel.wire.kinds.mcp import ELICITATION, Elicitation
-from ccb.tunnel.wire.requests import ProjectTrust, Request
+from ccb.tunnel.wire.control_protocol import ProjectTrust, Request
+from ccb.tunnel.wire.mcp_messages import ELICITATION, Elicitation
 
 Json = dict[str, Any]
 Place = Callable[[ScriptedSession, str], None]

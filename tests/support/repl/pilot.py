@@ -20,10 +20,10 @@ from textual.message import Message
 from textual.message_pump import MessagePump
 from textual.pilot import Pilot
 
-from ccb.local.config.screen_settings import DEFAULT_SCREEN, ScreenSettings
+from ccb.local.config.settings_loading import DEFAULT_SCREEN, ScreenSettings
 from ccb.local.tui.app import Repl
-from ccb.local.tui.widgets.cards.answer_keys import BURST_S
-from ccb.local.tui.widgets.info import ReplInfo
+from ccb.local.tui.cards.question_card import BURST_S
+from ccb.local.tui.widgets.session_info import ReplInfo
 
 DEADLINE_S = 60.0
 RESUME = "ccb ssh devbox:/srv/shop --resume 5e55"

@@ -13,14 +13,22 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Itera
 from contextlib import contextmanager
 from typing import Any
 
-from ccb.local.session.client import AS_PROMPT, FoundNames, Item, LinkChange, LinkState, Received, SendAs, Skipped
+from ccb.local.session.session_client import (
+    AS_PROMPT,
+    FoundNames,
+    Item,
+    LinkChange,
+    LinkState,
+    Received,
+    SendAs,
+    Skipped,
+)
 from ccb.tunnel.errors import CcbError, ConnectionLost, UsageError
-from ccb.tunnel.link.greeting import Greeting, limited_hello
-from ccb.tunnel.wire import Hello
-from ccb.tunnel.wire.kinds.commands import LIST_COMMANDS, SHELL_COMMAND
-from ccb.tunnel.wire.kinds.mcp import ELICITATION
-from ccb.tunnel.wire.kinds.tasks import MOVE_ASYNC_MESSAGE
-from ccb.tunnel.wire.requests import CAN_USE_TOOL, A, P, Request, RequestFailed, RequestKind, Success
+from ccb.tunnel.link.link import Greeting, limited_hello
+from ccb.tunnel.wire.client_requests import LIST_COMMANDS, MOVE_ASYNC_MESSAGE, SHELL_COMMAND
+from ccb.tunnel.wire.control_protocol import CAN_USE_TOOL, A, P, Request, RequestFailed, RequestKind, Success
+from ccb.tunnel.wire.frames import Hello
+from ccb.tunnel.wire.mcp_messages import ELICITATION
 
 Json = dict[str, Any]
 Play = Callable[["ScriptedSession", str], Coroutine[Any, Any, None]]
@@ -392,7 +400,7 @@ def main() -> int:
     from tests.support.repl.scripted_work import work
 
     from ccb import __version__
-    from ccb.local.tui.widgets.info import ReplInfo
+    from ccb.local.tui.widgets.session_info import ReplInfo
 
     async def run() -> int:
         session = ScriptedSession(play=work)

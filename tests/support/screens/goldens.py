@@ -21,7 +21,7 @@ from tests.support.screens import panels, scenes
 from tests.support.screens.scenes import Scene, scene
 from textual.color import Color
 
-from ccb.local.tui.render.block_renderer import SPINNER
+from ccb.local.tui.rendering.block_renderer import SPINNER
 
 DIRECTORY = Path(__file__).resolve().parents[2] / "local" / "tui" / "goldens"
 NORMAL, NARROW, WIDE, TINY = (100, 30), (80, 24), (240, 70), (40, 16)

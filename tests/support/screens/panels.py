@@ -5,10 +5,9 @@ from __future__ import annotations
 from tests.support.repl.pilot import Desk
 from tests.support.screens.scenes import answered, sessions
 
-from ccb.local.session.client import Received
-from ccb.local.tui.views.host_panel import HostPanel, RecentHost
-from ccb.tunnel.wire.kinds.commands import LIST_RULES
-from ccb.tunnel.wire.kinds.rewind import REWIND_FILES, REWIND_POINTS
+from ccb.local.session.session_client import Received
+from ccb.local.tui.panels.list_panel import HostPanel, RecentHost
+from ccb.tunnel.wire.client_requests import LIST_RULES, REWIND_FILES, REWIND_POINTS
 
 __all__ = ["changes", "conversation", "hosts", "rules", "sessions", "settings", "tools"]
 

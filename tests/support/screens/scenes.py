@@ -15,13 +15,13 @@ from tests.support.repl.scripted_session import ScriptedSession, session_rule
 from tests.support.repl.scripted_work import ANSWER, EDIT, PATCH, PATH, THOUGHT, TODOS
 
 from ccb.local import first_run
-from ccb.local.connect.session_list import SessionRow
-from ccb.local.session.client import LinkState
-from ccb.local.tui.attached.presenters import status
-from ccb.local.tui.widgets.lines.spinners import Spinners
+from ccb.local.connect.host_sessions import SessionRow
+from ccb.local.session.session_client import LinkState
+from ccb.local.tui import presenters
+from ccb.local.tui.widgets.transcript import Spinners
 from ccb.tunnel.errors import ConnectionLost
 from ccb.tunnel.plain_text import HostText
-from ccb.tunnel.wire.content.images import image_block
+from ccb.tunnel.wire.prompt_content import image_block
 
 Json = dict[str, Any]
 Scene = Callable[[Desk], Awaitable[None]]
@@ -253,7 +253,7 @@ async def sessions(at: Desk) -> None:
 def _still() -> Iterator[None]:
     """Let the clock of the status line stand still, and the spinners of running calls."""
     still = SimpleNamespace(monotonic=lambda: 1000.0)
-    with mock.patch.object(status, "time", still), mock.patch.object(Spinners, "_turn"):
+    with mock.patch.object(presenters, "time", still), mock.patch.object(Spinners, "_turn"):
         yield
 
 

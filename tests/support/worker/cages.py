@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 
-from ccb.remote.permissions.sandbox_mode import Cages, Sandbox
-from ccb.remote.sandbox.server import Availability, Mechanism
+from ccb.remote.permissions.modes import Cages, Sandbox
+from ccb.remote.sandbox.cage_server import Availability, Mechanism
 
 ALL_CAGES = Availability(Mechanism.LANDLOCK, 7, True)
 ONLY_READING = Availability(Mechanism.LANDLOCK, 7, False, "user namespaces are forbidden")

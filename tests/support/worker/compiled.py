@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import marshal
 
-from ccb.remote.compiled.copy import header_of
+from ccb.remote.daemon.compiled_copy import header_of
 
 
 def files_of(bundle: bytes) -> dict[str, str]:

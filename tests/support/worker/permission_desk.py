@@ -9,9 +9,9 @@ from typing import Any
 
 from tests.support.worker.cages import sandbox
 
-from ccb.remote.permissions.decision import Decision
 from ccb.remote.permissions.engine import PermissionEngine
 from ccb.remote.permissions.paths import Places
+from ccb.remote.permissions.rules import Decision
 from ccb.tunnel.wire.tool_traits import ToolTraits, traits_of
 
 

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from ccb.tunnel.link import backoff
-from ccb.tunnel.link.backoff import MAX_QUICK, Pace, waits
+from ccb.tunnel import reconnecting
+from ccb.tunnel.reconnecting import MAX_QUICK, Pace, waits
 
 
 def plain() -> Iterator[float]:
@@ -15,7 +15,7 @@ def plain() -> Iterator[float]:
 
 
 def test_attempts_wait_longer_and_longer_and_begin_anew_after_a_connection(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(backoff, "STEADY_S", 0.0)
+    monkeypatch.setattr(reconnecting, "STEADY_S", 0.0)
     pace = Pace(plain)
     for _ in range(MAX_QUICK + 3):
         assert [pace.next() for _ in range(8)] == [0, 1, 2, 4, 8, 16, 30, 30]
@@ -23,13 +23,13 @@ def test_attempts_wait_longer_and_longer_and_begin_anew_after_a_connection(monke
 
 
 def test_connections_that_keep_breaking_off_at_once_are_not_made_again_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(backoff, "STEADY_S", 600.0)
+    monkeypatch.setattr(reconnecting, "STEADY_S", 600.0)
     pace = Pace(plain)
     seen = []
     for _ in range(MAX_QUICK + 4):
         pace.connected()
         seen.append(pace.next())
     assert seen == [0.0] * MAX_QUICK + [1, 2, 4, 8]
-    monkeypatch.setattr(backoff, "STEADY_S", 0.0)
+    monkeypatch.setattr(reconnecting, "STEADY_S", 0.0)
     pace.connected()
     assert pace.next() == 0, "one that lasted ends it"

@@ -13,9 +13,9 @@ from tests.support.network.link_peer import Peer, SocketPipe, link_pair
 
 from ccb.tunnel.errors import CcbError, ConnectionLost, ProtocolError, UsageError
 from ccb.tunnel.link import liveness
-from ccb.tunnel.link.frame_writer import FrameWriter
+from ccb.tunnel.link.frame_io import FrameWriter
 from ccb.tunnel.link.link import Link, new_nonce
-from ccb.tunnel.wire import (
+from ccb.tunnel.wire.frames import (
     Ack,
     Attach,
     Bye,

@@ -9,9 +9,9 @@ from tests.support.hosts.scripted_host import NoCalls
 from tests.support.network.link_peer import HELLO, link_pair
 
 from ccb.tunnel.errors import CcbError, DeployError, NoStorage, NoSuchPath, ProtocolError, UsageError
-from ccb.tunnel.link.greeting import MAX_NOTES
-from ccb.tunnel.link.link import Link, new_nonce
-from ccb.tunnel.wire import PROTOCOL, Attach, Data, End, Refused, encode_frame
+from ccb.tunnel.link.link import MAX_NOTES, Link, new_nonce
+from ccb.tunnel.wire.frames import PROTOCOL, Attach, Data, End, Refused
+from ccb.tunnel.wire.ndjson import encode_frame
 
 
 async def test_hello_is_read_and_the_next_epoch_asked_for() -> None:

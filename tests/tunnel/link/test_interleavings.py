@@ -23,12 +23,12 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from tests.support.hosts.scripted_host import LinkConnection
 from tests.support.network.held_wire import InProcessHost, Wire, frames_in, in_process_host
 
-from ccb.local.session.client import LinkState, Received, Skipped
-from ccb.local.session.connection import FIRST_TRIES, AttachOptions, KnownSession
+from ccb.local.session.dialing import FIRST_TRIES, AttachOptions, KnownSession
 from ccb.local.session.remote_session import RemoteSession
+from ccb.local.session.session_client import LinkState, Received, Skipped
 from ccb.tunnel.errors import CcbError
 from ccb.tunnel.link.link import Link
-from ccb.tunnel.wire.records import MessageRecord, Record
+from ccb.tunnel.wire.journal_records import MessageRecord, Record
 
 pytestmark = pytest.mark.slow
 

@@ -10,9 +10,9 @@ from tests.support.network.held_wire import Wire, in_process_host
 from tests.support.network.link_peer import link_pair
 from tests.tunnel.link.test_interleavings import Player
 
-from ccb.local.session.state import LinkState
+from ccb.local.session.session_client import LinkState
 from ccb.tunnel.link.link import Link, new_nonce
-from ccb.tunnel.wire import Attached, Event, Fenced, Snapshot
+from ccb.tunnel.wire.frames import Attached, Event, Fenced, Snapshot
 
 
 async def until(condition: Callable[[], object]) -> None:

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from ccb.tunnel.link.wake import Clocks, changes, machine_clocks, source_addresses
+from ccb.tunnel.reconnecting import Clocks, changes, machine_clocks, source_addresses
 
 
 class Machine:

@@ -12,11 +12,11 @@ from tests.support.hosts.sshd import sshd as serve
 from tests.support.person.ssh_asks import SshAsks, ssh_environment
 
 from ccb.tunnel.errors import AuthFailed, CcbError, Dropped, HostKeyError, Unreachable
-from ccb.tunnel.login.command_failures import last_words, ssh_failure
-from ccb.tunnel.login.prompter import NobodyToAsk
-from ccb.tunnel.openssh import transport as openssh
-from ccb.tunnel.ssh import transport as ssh
-from ccb.tunnel.ssh_config.target import SshTarget
+from ccb.tunnel.openssh import openssh_transport as openssh
+from ccb.tunnel.ssh import asyncssh_transport as ssh
+from ccb.tunnel.ssh_config.ssh_target import SshTarget
+from ccb.tunnel.transports.login_failures import last_words, ssh_failure
+from ccb.tunnel.transports.login_prompts import NobodyToAsk
 
 PLAIN = ("ssh", "-F", "/dev/null")
 REFUSED = "ann@192.0.2.1: Permission denied (publickey)."

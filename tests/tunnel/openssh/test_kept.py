@@ -21,17 +21,15 @@ from tests.support.model.fake_model import API_KEY
 from tests.support.person.login import Person, target
 from tests.support.person.ssh_asks import SshAsks
 
-from ccb.tunnel.login.prompter import NobodyToAsk, Prompts
-from ccb.tunnel.openssh import kept_records
-from ccb.tunnel.openssh.kept_login import KeptRoute, not_kept
-from ccb.tunnel.openssh.kept_records import Kept, all_kept, key_of
-from ccb.tunnel.openssh.sharing import Sharing
-from ccb.tunnel.openssh.transport import OpenSshTransport
-from ccb.tunnel.openssh.trial import MasterTrial
-from ccb.tunnel.ssh.jumps import route
-from ccb.tunnel.ssh.transport import SshTransport, share_or_connect
-from ccb.tunnel.ssh_config.target import SshTarget
-from ccb.tunnel.transports.pipe import Transport
+from ccb.tunnel.openssh import kept_connections
+from ccb.tunnel.openssh.kept_connections import Kept, KeptRoute, all_kept, key_of, not_kept
+from ccb.tunnel.openssh.openssh_transport import OpenSshTransport
+from ccb.tunnel.openssh.shared_master import MasterTrial
+from ccb.tunnel.ssh.asyncssh_transport import SshTransport, share_or_connect
+from ccb.tunnel.ssh.carrier import route
+from ccb.tunnel.ssh_config.ssh_target import SshTarget
+from ccb.tunnel.transports.login_prompts import NobodyToAsk, Prompts
+from ccb.tunnel.transports.pipe import Sharing, Transport
 
 HOUR = Sharing(keep_s=3600)
 
@@ -185,7 +183,7 @@ async def test_sleep_ends_it_before_its_keeper_has_noticed(
     where = target(sshd, host_user)
     assert await use(where) == "new"
     first = only()
-    monkeypatch.setattr(kept_records, "has_slept", lambda before: before == first.slept)
+    monkeypatch.setattr(kept_connections, "has_slept", lambda before: before == first.slept)
     assert await use(where) == "new" and only().pid != first.pid and logins(sshd) == 2
 
 
@@ -295,12 +293,22 @@ async def test_questions_reach_the_person_once(sshd: Sshd, host_user: HostUser, 
 
 def test_a_login_ends_with_the_ccb_that_is_killed(runtime: Path) -> None:
     """Nobody would answer its questions any more."""
-    from ccb.tunnel.openssh import keeper
+    from ccb.tunnel.openssh import connection_keeper
 
     ssh, record = runtime / "ssh", runtime / "s.json"
     ssh.write_text("#!/bin/sh\nsleep 600\n")
     ssh.chmod(0o755)
-    words = [sys.executable, "-I", "-S", keeper.__file__, str(runtime / "s"), str(record), "60", "{}", str(ssh)]
+    words = [
+        sys.executable,
+        "-I",
+        "-S",
+        connection_keeper.__file__,
+        str(runtime / "s"),
+        str(record),
+        "60",
+        "{}",
+        str(ssh),
+    ]
     with subprocess.Popen(words, stdin=subprocess.PIPE) as ccb:
         asyncio.run(until(record.exists))
         assert commands_with(str(ssh))

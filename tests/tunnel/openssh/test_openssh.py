@@ -24,11 +24,11 @@ from tests.support.person.login import target as target_of
 from tests.support.person.ssh_asks import SshAsks, ssh_environment
 
 from ccb.tunnel.errors import AuthFailed, ConfigError, Dropped, HostKeyError, Unreachable, UsageError
-from ccb.tunnel.login.askpass import private_directory
-from ccb.tunnel.login.prompter import NobodyToAsk, Prompts
-from ccb.tunnel.openssh import transport as openssh
-from ccb.tunnel.openssh.transport import OpenSshTransport, connect
-from ccb.tunnel.ssh_config.target import SshTarget
+from ccb.tunnel.openssh import openssh_transport as openssh
+from ccb.tunnel.openssh.openssh_transport import OpenSshTransport, connect
+from ccb.tunnel.ssh_config.ssh_target import SshTarget
+from ccb.tunnel.transports.askpass import private_directory
+from ccb.tunnel.transports.login_prompts import NobodyToAsk, Prompts
 
 
 @pytest.fixture
@@ -158,9 +158,9 @@ async def test_a_frozen_connection_can_be_given_up_at_once(
 async def test_a_master_ends_with_a_ccb_that_is_killed(sshd: Sshd, host_user: HostUser, env: dict[str, str]) -> None:
     where = target(sshd, host_user)
     script = (
-        "import asyncio\nfrom ccb.tunnel.openssh.transport import connect\n"
-        "from ccb.tunnel.login.prompter import NobodyToAsk\n"
-        "from ccb.tunnel.ssh_config.target import SshTarget\n"
+        "import asyncio\nfrom ccb.tunnel.openssh.openssh_transport import connect\n"
+        "from ccb.tunnel.transports.login_prompts import NobodyToAsk\n"
+        "from ccb.tunnel.ssh_config.ssh_target import SshTarget\n"
         "async def main():\n"
         "    words = ('ssh', '-F', '/dev/null')\n"
         f"    transport = await connect({where!r}, NobodyToAsk(), env={env!r}, words=words)\n"

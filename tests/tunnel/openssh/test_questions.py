@@ -14,11 +14,11 @@ from tests.support.hosts.sshd import sshd as serve
 from tests.support.person.ssh_asks import SshAsks, ssh_environment
 
 from ccb.tunnel.errors import AuthFailed
-from ccb.tunnel.login.asking import AskingTransport
-from ccb.tunnel.login.command_failures import wrapper_failure
-from ccb.tunnel.openssh import transport as openssh
-from ccb.tunnel.ssh_config.target import SshTarget
-from ccb.tunnel.transports.command import PipeCommand
+from ccb.tunnel.openssh import openssh_transport as openssh
+from ccb.tunnel.ssh_config.ssh_target import SshTarget
+from ccb.tunnel.transports.askpass import AskingTransport
+from ccb.tunnel.transports.command_transport import PipeCommand
+from ccb.tunnel.transports.login_failures import wrapper_failure
 
 
 @pytest.fixture

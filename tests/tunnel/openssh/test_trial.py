@@ -16,14 +16,12 @@ from tests.support.network.relay import relay
 from tests.support.person.login import Person, only_config, target
 
 from ccb.tunnel.errors import ConnectionLost
-from ccb.tunnel.login.prompter import NobodyToAsk, Prompts
-from ccb.tunnel.openssh.live_master import find_master
-from ccb.tunnel.openssh.sharing import DEFAULT_SHARING, NOTHING_SHARED, Sharing
-from ccb.tunnel.openssh.trial import MasterTrial
-from ccb.tunnel.ssh.jumps import route
-from ccb.tunnel.ssh.transport import share_or_connect
-from ccb.tunnel.ssh_config.target import SshTarget
-from ccb.tunnel.transports.pipe import OnTrial, Transport
+from ccb.tunnel.openssh.shared_master import MasterTrial, find_master
+from ccb.tunnel.ssh.asyncssh_transport import share_or_connect
+from ccb.tunnel.ssh.carrier import route
+from ccb.tunnel.ssh_config.ssh_target import SshTarget
+from ccb.tunnel.transports.login_prompts import NobodyToAsk, Prompts
+from ccb.tunnel.transports.pipe import DEFAULT_SHARING, NOTHING_SHARED, OnTrial, Sharing, Transport
 
 
 @pytest.fixture

@@ -16,10 +16,10 @@ from tests.support.person.laptop import make_laptop
 from tests.support.person.ssh_asks import SshAsks, ssh_environment
 
 from ccb.tunnel.errors import AuthFailed, CcbError, Dropped, HostKeyError, Unreachable
-from ccb.tunnel.login.command_failures import session_failure, ssh_failure
-from ccb.tunnel.login.prompter import NobodyToAsk, Prompts
-from ccb.tunnel.openssh.transport import connect
-from ccb.tunnel.ssh_config.target import SshTarget
+from ccb.tunnel.openssh.openssh_transport import connect
+from ccb.tunnel.ssh_config.ssh_target import SshTarget
+from ccb.tunnel.transports.login_failures import session_failure, ssh_failure
+from ccb.tunnel.transports.login_prompts import NobodyToAsk, Prompts
 
 CLOSED = "kex_exchange_identification: Connection closed by remote host\nConnection closed by UNKNOWN port 65535"
 

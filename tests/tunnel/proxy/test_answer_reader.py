@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ccb.remote.model.sse import SseParser
-from ccb.tunnel.proxy.calls.answer_reader import TellingEvents
+from ccb.remote.model.answer_stream import SseParser
+from ccb.tunnel.proxy.answer_intake import TellingEvents
 
 LINES = st.lists(
     st.tuples(

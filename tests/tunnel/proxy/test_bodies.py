@@ -18,12 +18,10 @@ from tests.support.network.http_server import serving
 from tests.support.proxy.proxy_client import NONCE, Stream, Worker, message_body, proxy_to
 
 from ccb.remote.daemon.model_streams import Calls
-from ccb.tunnel.proxy import bodies
-from ccb.tunnel.proxy.core import AuthProxy
-from ccb.tunnel.wire import Open
-from ccb.tunnel.wire.calls.cache import MAX_KEPT
-from ccb.tunnel.wire.calls.compression import deflate
-from ccb.tunnel.wire.calls.outgoing import digest_of
+from ccb.tunnel.proxy import body_store
+from ccb.tunnel.proxy.auth_proxy import AuthProxy
+from ccb.tunnel.wire.body_deltas import MAX_KEPT, deflate, digest_of
+from ccb.tunnel.wire.frames import Open
 
 
 class Provider:
@@ -207,8 +205,8 @@ async def test_what_a_hostile_worker_sends_as_parts_does_not_reach_the_provider(
 
 
 async def test_only_so_many_bodies_are_made_in_a_while(provider: Provider, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bodies, "MAX_BURST", 3)
-    monkeypatch.setattr(bodies, "MAX_PER_MINUTE", 0.001)
+    monkeypatch.setattr(body_store, "MAX_BURST", 3)
+    monkeypatch.setattr(body_store, "MAX_PER_MINUTE", 0.001)
     base = message_body()
     wrong = {"size": len(base), "digest": hashlib.sha256(b"other").hexdigest(), "parts": [len(base), 0, 0]}
     async with proxy_to(provider.url) as proxy, Worker(proxy) as worker, asyncio.timeout(60):

@@ -14,12 +14,11 @@ from tests.support.network.http_server import serving
 from tests.support.proxy.proxy_client import NONCE, guard, message_body, pieces, proxy_to, read_all, request_head
 
 from ccb.tunnel.errors import CredentialError
-from ccb.tunnel.proxy.guards.pace import CallPace
-from ccb.tunnel.proxy.guards.refusal import Refusal
-from ccb.tunnel.proxy.policy import Policy
-from ccb.tunnel.proxy.providers.credential import Credential, CredentialKind, FixedCredential
-from ccb.tunnel.proxy.providers.provider import ProviderError
-from ccb.tunnel.proxy.upload import BodyLost
+from ccb.tunnel.providers.api_errors import Refusal
+from ccb.tunnel.providers.credential import Credential, CredentialKind, FixedCredential
+from ccb.tunnel.providers.provider import ProviderError
+from ccb.tunnel.proxy.policy import CallPace, Policy
+from ccb.tunnel.proxy.request_upload import BodyLost
 from ccb.tunnel.secret import Secret
 
 

@@ -20,8 +20,8 @@ from tests.support.network.relay import relay
 from tests.support.proxy.proxy_client import message_body, proxy_to
 
 from ccb.remote.daemon.model_streams import Calls, ModelLink
-from ccb.tunnel.proxy.core import AuthProxy
-from ccb.tunnel.wire import Credit, Data, End, Frame, Head
+from ccb.tunnel.proxy.auth_proxy import AuthProxy
+from ccb.tunnel.wire.frames import Credit, Data, End, Frame, Head
 
 KIB = 1024
 

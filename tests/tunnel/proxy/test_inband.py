@@ -14,11 +14,10 @@ from tests.support.network.http_server import serving
 from tests.support.proxy.proxy_client import NONCE, Stream, Worker, message_body, proxy_to
 
 from ccb.tunnel.errors import ConnectionLost
-from ccb.tunnel.proxy.calls.call import BUFFER
-from ccb.tunnel.proxy.inband import InbandCalls
+from ccb.tunnel.proxy.link_front import InbandCalls
+from ccb.tunnel.proxy.proxied_call import BUFFER
 from ccb.tunnel.secret import Secret
-from ccb.tunnel.wire import CHUNK, INITIAL_CREDIT, Data, End, Frame, Open
-from ccb.tunnel.wire.frames import frame_from_dict
+from ccb.tunnel.wire.frames import CHUNK, INITIAL_CREDIT, Data, End, Frame, Open, frame_from_dict
 
 MIB = 1024 * 1024
 

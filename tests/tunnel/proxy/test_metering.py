@@ -17,17 +17,17 @@ from tests.support.model.fake_model import API_KEY, FakeModel
 from tests.support.network.http_server import serving
 from tests.support.proxy.proxy_client import guard, message_body, pieces, read_all, request_head
 
+from ccb.tunnel.providers.anthropic import AnthropicProvider, anthropic_client
+from ccb.tunnel.providers.api_errors import Refusal
+from ccb.tunnel.providers.costs import BilledRequest, answer_cost, billed, most_cost
+from ccb.tunnel.providers.credential import Credential, FixedCredential
+from ccb.tunnel.providers.model_router import ModelRouter
+from ccb.tunnel.proxy.answer_intake import AnswerReader
 from ccb.tunnel.proxy.auditing import NoAuditor
-from ccb.tunnel.proxy.calls.answer_reader import AnswerReader
-from ccb.tunnel.proxy.core import AuthProxy
-from ccb.tunnel.proxy.guards.costs import BilledRequest, answer_cost, billed, most_cost
-from ccb.tunnel.proxy.guards.refusal import Refusal
+from ccb.tunnel.proxy.auth_proxy import AuthProxy
 from ccb.tunnel.proxy.metering import CallMeter, CallReport, Reservation
-from ccb.tunnel.proxy.providers.anthropic import AnthropicProvider, anthropic_client
-from ccb.tunnel.proxy.providers.credential import Credential, FixedCredential
-from ccb.tunnel.proxy.providers.routing import ModelRouter
 from ccb.tunnel.secret import Secret
-from ccb.tunnel.wire.models import ModelFacts, ModelTable
+from ccb.tunnel.wire.model_facts import ModelFacts, ModelTable
 
 MODELS = ModelTable()
 STREAM = {"content-type": "text/event-stream; charset=utf-8"}

@@ -17,13 +17,12 @@ from tests.tunnel.proxy.test_metering import KeptAccounts
 
 from ccb.local.config.settings import Settings
 from ccb.local.providers.session_provider import session_provider
-from ccb.remote.agent.compaction.size import ContextSize
-from ccb.remote.model import request
-from ccb.remote.model.sse import SseParser
-from ccb.remote.model.stream import MessageAssembler, decode_event
-from ccb.tunnel.proxy.core import AuthProxy
+from ccb.remote.model import model_request
+from ccb.remote.model.answer_stream import MessageAssembler, SseParser, decode_event
+from ccb.remote.model.token_counts import ContextSize
+from ccb.tunnel.proxy.auth_proxy import AuthProxy
 from ccb.tunnel.proxy.metering import CallReport
-from ccb.tunnel.wire.models import AT_MOST, ESTIMATED, TOKENS, count
+from ccb.tunnel.wire.model_facts import AT_MOST, ESTIMATED, TOKENS, count
 
 Json = dict[str, Any]
 TEXT = "word " * 80  # 100 tokens
@@ -41,7 +40,9 @@ class _Message:
 
 async def asked(environ: dict[str, str], settings: Settings, model: str) -> tuple[list[bytes], bytes, CallReport]:
     """Make one call. Return the request, the answer, and what the laptop reports."""
-    body = request.body(request.RequestPrefix([], []), [_Message()], model=model, max_tokens=5_000, session_id="s")
+    body = model_request.body(
+        model_request.RequestPrefix([], []), [_Message()], model=model, max_tokens=5_000, session_id="s"
+    )
     accounts, whole = KeptAccounts(), b"".join(body)
     async with AuthProxy(session_provider(environ, settings, model), accounts=accounts) as proxy:
         async with proxy.call(request_head(whole), pieces(whole), nonce=guard()) as response:
@@ -60,7 +61,7 @@ async def used(environ: dict[str, str], settings: Settings, model: str) -> tuple
     for event in SseParser().feed(answer):
         assembler.feed(decode_event(event.data))
     assert assembler.stop_reason == "end_turn"
-    return request.usage_of(body, assembler.final_usage()), report
+    return model_request.usage_of(body, assembler.final_usage()), report
 
 
 def counts(usage: Json, report: CallReport) -> tuple[int, int, int, bool]:

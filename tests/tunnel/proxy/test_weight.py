@@ -15,14 +15,13 @@ from tests.support.network.http_server import serving
 from tests.support.proxy.proxy_bench import MB, Bench, bench, drain, event_latency
 from tests.support.proxy.proxy_client import guard, pieces, request_head
 
-from ccb.local.config.provider_settings import ProviderSettings
-from ccb.local.config.settings import Settings
+from ccb.local.config.settings import ProviderSettings, Settings
 from ccb.local.providers.session_provider import session_provider
-from ccb.tunnel.proxy.core import AuthProxy
-from ccb.tunnel.proxy.guards.costs import BilledRequest
-from ccb.tunnel.proxy.providers.anthropic import AnthropicProvider, anthropic_client
-from ccb.tunnel.proxy.providers.provider import ProviderRequest, ProviderResponse
-from ccb.tunnel.proxy.providers.routing import ModelRouter
+from ccb.tunnel.providers.anthropic import AnthropicProvider, anthropic_client
+from ccb.tunnel.providers.costs import BilledRequest
+from ccb.tunnel.providers.model_router import ModelRouter
+from ccb.tunnel.providers.provider import ProviderRequest, ProviderResponse
+from ccb.tunnel.proxy.auth_proxy import AuthProxy
 
 MAX_GROWTH = 20  # MB
 

@@ -18,9 +18,9 @@ from tests.support.person.login import Person, every_host, logged_in, only_confi
 from tests.support.person.ssh_agent import ssh_agent
 
 from ccb.tunnel.errors import AuthFailed
-from ccb.tunnel.login.prompter import NobodyToAsk
-from ccb.tunnel.ssh.transport import connect
-from ccb.tunnel.ssh_config.target import SshTarget
+from ccb.tunnel.ssh.asyncssh_transport import connect
+from ccb.tunnel.ssh_config.ssh_target import SshTarget
+from ccb.tunnel.transports.login_prompts import NobodyToAsk
 
 PASSWORD = "open, sesame"
 

@@ -7,7 +7,7 @@ from typing import cast
 
 import asyncssh
 
-from ccb.tunnel.ssh.transport import close_all
+from ccb.tunnel.ssh.asyncssh_transport import close_all
 
 
 class Closing:

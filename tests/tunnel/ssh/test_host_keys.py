@@ -12,10 +12,10 @@ from tests.support.hosts.sshd import sshd as serve
 from tests.support.person.login import Person, every_host, logged_in, only_config, pipe_to, target
 
 from ccb.tunnel.errors import HostKeyError
-from ccb.tunnel.login.prompter import NobodyToAsk
-from ccb.tunnel.ssh.transport import connect
-from ccb.tunnel.ssh_config.resolve import config_command
-from ccb.tunnel.ssh_config.target import SshTarget
+from ccb.tunnel.ssh.asyncssh_transport import connect
+from ccb.tunnel.ssh_config.config_files import config_command
+from ccb.tunnel.ssh_config.ssh_target import SshTarget
+from ccb.tunnel.transports.login_prompts import NobodyToAsk
 
 
 def public(key: Path) -> str:

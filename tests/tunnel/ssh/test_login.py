@@ -27,9 +27,9 @@ from ccb.tunnel.errors import (
     Unreachable,
     UsageError,
 )
-from ccb.tunnel.login.prompter import NobodyToAsk
-from ccb.tunnel.ssh.transport import connect
-from ccb.tunnel.ssh_config.target import SshTarget
+from ccb.tunnel.ssh.asyncssh_transport import connect
+from ccb.tunnel.ssh_config.ssh_target import SshTarget
+from ccb.tunnel.transports.login_prompts import NobodyToAsk
 
 
 async def test_a_command_runs_as_the_user_and_tells_its_end(sshd: Sshd, host_user: HostUser) -> None:

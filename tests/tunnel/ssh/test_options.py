@@ -13,12 +13,11 @@ from tests.support.network.relay import relay
 from tests.support.person.login import Person, logged_in, no_openssh, only_config, output, pipe_to, target
 
 from ccb.tunnel.errors import AuthFailed, ConfigError, ConnectionLost, Dropped, HostKeyError, Unreachable
-from ccb.tunnel.login.prompter import NobodyToAsk
-from ccb.tunnel.ssh.jumps import route
-from ccb.tunnel.ssh.transport import SshTransport, connect
-from ccb.tunnel.ssh_config.resolve import resolve
-from ccb.tunnel.ssh_config.target import SshTarget
-from ccb.tunnel.ssh_config.unsupported import of_consequence, only_openssh
+from ccb.tunnel.ssh.asyncssh_transport import SshTransport, connect
+from ccb.tunnel.ssh.carrier import route
+from ccb.tunnel.ssh_config.config_files import resolve
+from ccb.tunnel.ssh_config.ssh_target import SshTarget, of_consequence, only_openssh
+from ccb.tunnel.transports.login_prompts import NobodyToAsk
 
 UNKNOWN = "sntrup761x25519-sha512@openssh.com"
 """ssh has it, asyncssh does not (without liboqs)."""
@@ -220,7 +219,7 @@ async def test_a_passphrase_is_asked_for_as_often_as_was_set(sshd: Sshd, host_us
 async def test_a_channel_that_is_not_opened_is_a_lost_connection(
     sshd: Sshd, host_user: HostUser, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ccb.tunnel.ssh.transport._OPEN_S", 0.5)
+    monkeypatch.setattr("ccb.tunnel.ssh.asyncssh_transport._OPEN_S", 0.5)
     async with relay(sshd.port) as link:
         sshd.trust(link.port)
         async with logged_in(target(sshd, host_user, port=link.port)) as transport:

@@ -12,9 +12,9 @@ from tests.support.hosts.sshd import sshd as serve
 from tests.support.person.login import Person, every_host, logged_in, output, pipe_to, target
 
 from ccb.tunnel.errors import Dropped, Unreachable
-from ccb.tunnel.login.prompter import NobodyToAsk
-from ccb.tunnel.ssh.transport import connect
-from ccb.tunnel.transports.environment import SECRET_VARIABLES
+from ccb.tunnel.secret import SECRET_VARIABLES
+from ccb.tunnel.ssh.asyncssh_transport import connect
+from ccb.tunnel.transports.login_prompts import NobodyToAsk
 
 
 async def test_it_is_run_by_the_shell_of_the_person(

@@ -13,9 +13,9 @@ import psutil
 import pytest
 
 from ccb.tunnel.errors import Unreachable
-from ccb.tunnel.ssh.tcp import open_socket
-from ccb.tunnel.ssh_config.resolve import resolve
-from ccb.tunnel.ssh_config.target import SshTarget
+from ccb.tunnel.ssh.carrier import open_socket
+from ccb.tunnel.ssh_config.config_files import resolve
+from ccb.tunnel.ssh_config.ssh_target import SshTarget
 
 
 def free_port() -> int:

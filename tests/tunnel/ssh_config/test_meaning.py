@@ -15,12 +15,11 @@ from hypothesis import strategies as st
 from tests.support.person.login import only_config
 
 from ccb.tunnel.errors import ConfigError
-from ccb.tunnel.ssh.jumps import route
-from ccb.tunnel.ssh_config import files
-from ccb.tunnel.ssh_config.files import read_config
+from ccb.tunnel.ssh.carrier import route
+from ccb.tunnel.ssh_config import config_files
+from ccb.tunnel.ssh_config.config_files import read_config, resolve, with_identities
 from ccb.tunnel.ssh_config.host_config import HostConfig, host_config
-from ccb.tunnel.ssh_config.resolve import resolve, with_identities
-from ccb.tunnel.ssh_config.target import SshTarget
+from ccb.tunnel.ssh_config.ssh_target import SshTarget
 
 VALUES = {
     "HostName": ["%h.x.org", "h1", "10.1.1.1", "%h", "Web2.Example.com"],
@@ -136,7 +135,7 @@ def config(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         path = only_config(directory, patch)
         (directory / ".ssh").mkdir()
         (directory / ".ssh" / "config").symlink_to(path)
-        patch.setattr(files, "SYSTEM_CONFIG", directory / "nothing")
+        patch.setattr(config_files, "SYSTEM_CONFIG", directory / "nothing")
         yield path
 
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from ccb.tunnel.ssh.jumps import route, ssh_of_jump_hosts
-from ccb.tunnel.ssh_config.origin import ELSEWHERE, applied_options
-from ccb.tunnel.ssh_config.target import SshTarget
+from ccb.tunnel.ssh.carrier import route, ssh_of_jump_hosts
+from ccb.tunnel.ssh_config.applied_options import ELSEWHERE, applied_options
+from ccb.tunnel.ssh_config.ssh_target import SshTarget
 
 
 @pytest.fixture

@@ -13,12 +13,12 @@ import pytest
 from tests.support.person.login import no_openssh, only_config
 
 from ccb.tunnel.errors import ConfigError
-from ccb.tunnel.ssh.jumps import route
-from ccb.tunnel.ssh_config import resolve as ssh_config
-from ccb.tunnel.ssh_config.origin import applied_options
-from ccb.tunnel.ssh_config.resolve import resolve
-from ccb.tunnel.ssh_config.target import SshTarget
-from ccb.tunnel.transports.environment import SECRET_VARIABLES
+from ccb.tunnel.secret import SECRET_VARIABLES
+from ccb.tunnel.ssh.carrier import route
+from ccb.tunnel.ssh_config import config_files as ssh_config
+from ccb.tunnel.ssh_config.applied_options import applied_options
+from ccb.tunnel.ssh_config.config_files import resolve
+from ccb.tunnel.ssh_config.ssh_target import SshTarget
 
 
 @pytest.fixture(params=["ssh -G", "without OpenSSH"])
@@ -133,7 +133,7 @@ async def test_a_condition_that_takes_too_long_is_given_up_with_what_it_started(
     monkeypatch.setattr(ssh_config, "_RESOLVE_DEADLINE_S", 1.0)
     with pytest.raises(ConfigError, match="did not answer"):
         await resolve(SshTarget("far"))
-    monkeypatch.setattr("ccb.tunnel.ssh_config.origin._DEADLINE_S", 1.0)
+    monkeypatch.setattr("ccb.tunnel.ssh_config.applied_options._DEADLINE_S", 1.0)
     assert await applied_options(SshTarget("far")) is None
     said = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True, check=True, env=os.environ).stdout
     assert "sleep 4321" not in said.splitlines()

@@ -23,13 +23,18 @@ from tests.support.machine.waiting import until
 from ccb.deploy.bootstrap import launch
 from ccb.deploy.bundle import load
 from ccb.tunnel.errors import AuthFailed, DeployError, NoPython, Unreachable, UsageError
-from ccb.tunnel.login.askpass import _ASK
-from ccb.tunnel.login.command_failures import command_failure
-from ccb.tunnel.openssh.container import ContainerPipe, ContainerTransport, container_command, container_name
-from ccb.tunnel.transports.command import CommandTransport, PipeCommand
-from ccb.tunnel.transports.command_line import shell_argv, words_of, wrapper_argv
-from ccb.tunnel.transports.local import LocalTransport
-from ccb.tunnel.transports.stderr_tail import StderrTail
+from ccb.tunnel.transports.askpass import _ASK
+from ccb.tunnel.transports.command_transport import (
+    CommandTransport,
+    LocalTransport,
+    PipeCommand,
+    StderrTail,
+    shell_argv,
+    words_of,
+    wrapper_argv,
+)
+from ccb.tunnel.transports.container import ContainerPipe, ContainerTransport, container_command, container_name
+from ccb.tunnel.transports.login_failures import command_failure
 
 SHELLS = ["bash", "dash", "zsh", "fish", "tcsh", "busybox sh"]
 

@@ -12,24 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ccb.tunnel.wire import (
-    MAX_LINE,
-    Attach,
-    Data,
-    Event,
-    Frame,
-    FrameDecoder,
-    FrameError,
-    Hello,
-    Input,
-    LineSplitter,
-    Report,
-    SessionOptions,
-    encode_frame,
-    frame_from_dict,
-)
-from ccb.tunnel.wire.ndjson import MAX_FRAME
-from ccb.tunnel.wire.structure import MAX_DEPTH
+from ccb.tunnel.wire.frames import Attach, Data, Event, Frame, FrameError, Hello, Input, Report, frame_from_dict
+from ccb.tunnel.wire.ndjson import MAX_DEPTH, MAX_FRAME, MAX_LINE, FrameDecoder, LineSplitter, encode_frame
+from ccb.tunnel.wire.session_options import SessionOptions
 
 text = st.text(alphabet=st.characters(exclude_categories=["Cs"]), max_size=40)
 json_values = st.recursive(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ccb.tunnel.wire.models import ALIASES, may_be_model
+from ccb.tunnel.wire.model_facts import ALIASES, may_be_model
 
 
 @pytest.mark.parametrize(

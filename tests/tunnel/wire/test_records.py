@@ -10,37 +10,41 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ccb.tunnel.wire import Event, FrameDecoder, encode_frame
-from ccb.tunnel.wire.kinds.queue import MovedRecord, QueuedRecord, TakenRecord, UnqueuedRecord
-from ccb.tunnel.wire.kinds.reasoning import ReasoningRecord
-from ccb.tunnel.wire.kinds.rewind import FileChangeRecord, RewindRecord, RewoundRecord
-from ccb.tunnel.wire.kinds.turns import CompactEndRecord, CompactStartRecord, HookRecord
-from ccb.tunnel.wire.kinds.workers import DriverRecord, ForkedRecord, WorkerRecord
-from ccb.tunnel.wire.messages import (
-    ResultLine,
-)
-from ccb.tunnel.wire.ndjson import dump
-from ccb.tunnel.wire.projection import Projection, on, replay
-from ccb.tunnel.wire.records import (
+from ccb.tunnel.wire.frames import Event
+from ccb.tunnel.wire.journal_records import (
     MAIN_AGENT,
     AgentResultRecord,
+    CompactEndRecord,
+    CompactStartRecord,
     Content,
     DamagedRecord,
+    DriverRecord,
+    FileChangeRecord,
+    ForkedRecord,
+    HookRecord,
     InputRecord,
     LateAnswerRecord,
     MessageRecord,
     ModelEndRecord,
     ModelRecord,
+    MovedRecord,
     OptionsRecord,
     PromptItem,
     PromptRecord,
+    QueuedRecord,
+    ReasoningRecord,
     Record,
     RecordError,
+    RewindRecord,
+    RewoundRecord,
+    TakenRecord,
     ToolStartRecord,
     TurnEndRecord,
     TurnStartRecord,
     UnknownRecord,
+    UnqueuedRecord,
     WithdrawnRecord,
+    WorkerRecord,
     in_session,
     parse,
     parse_event,
@@ -50,6 +54,9 @@ from ccb.tunnel.wire.records import (
     to_line,
     to_page,
 )
+from ccb.tunnel.wire.messages import ResultLine
+from ccb.tunnel.wire.ndjson import FrameDecoder, dump, encode_frame
+from ccb.tunnel.wire.projection import Projection, on, replay
 
 Json = dict[str, Any]
 

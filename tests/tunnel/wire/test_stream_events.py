@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from ccb.tunnel.wire.stream_events import (
+from ccb.tunnel.wire.messages import (
     ContentBlockDelta,
     ContentBlockStart,
     ContentBlockStop,

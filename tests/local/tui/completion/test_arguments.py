@@ -9,11 +9,11 @@ from typing import Any, cast
 from tests.support.repl.pilot import COLOURFUL, Desk, desk
 from tests.support.repl.scripted_session import MODEL, ScriptedSession
 
-from ccb.local.connect.session_list import SessionRow
-from ccb.local.tui.completion.candidates import Candidate, choice_offers
+from ccb.local.connect.host_sessions import SessionRow
+from ccb.local.tui.composer.completion_offers import Candidate, choice_offers
 from ccb.tunnel.errors import ConnectionLost
 from ccb.tunnel.plain_text import HostText
-from ccb.tunnel.wire.kinds.commands import LIST_RULES
+from ccb.tunnel.wire.client_requests import LIST_RULES
 
 ROWS = [
     SessionRow(session="5e55", cwd=HostText("/srv/shop"), state="idle", prompt=HostText("the one on the screen")),

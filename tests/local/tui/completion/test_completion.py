@@ -5,10 +5,10 @@ from __future__ import annotations
 from tests.support.repl.pilot import desk
 
 from ccb.local.terminal.keymap import DEFAULT_KEYMAP
-from ccb.local.tui.attached.commands import OWN_NAMES, help_sections
-from ccb.local.tui.completion.candidates import Candidate, fitting
-from ccb.local.tui.completion.worker_commands import from_worker
-from ccb.remote.session.commands.about_session import ON_SCREEN
+from ccb.local.tui.composer.completion_names import from_worker
+from ccb.local.tui.composer.completion_offers import Candidate, fitting
+from ccb.local.tui.slash_commands import OWN_NAMES, help_sections
+from ccb.remote.session.session_commands import ON_SCREEN
 
 LISTED = [
     {"name": "compact", "description": "Summarise what was said", "argumentHint": "[hint]"},

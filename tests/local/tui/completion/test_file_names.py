@@ -7,8 +7,8 @@ import asyncio
 import pytest
 from tests.support.repl.pilot import desk
 
-from ccb.local.session.client import FoundNames, LinkState, parse_names
-from ccb.local.tui.completion.file_names import mention_at
+from ccb.local.session.session_client import FoundNames, LinkState, parse_names
+from ccb.local.tui.composer.completion_names import mention_at
 
 TREE = ("README.md", "src/", "src/app.py", "src/reader.py", "my notes/", "my notes/read me.txt")
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import Any, cast
 
-from ccb.local.session.client import SessionClient
-from ccb.local.tui.completion.worker_commands import WorkerCommands
+from ccb.local.session.session_client import SessionClient
+from ccb.local.tui.composer.completion_names import WorkerCommands
 
 
 class _SlowClient:

@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 from rich.console import Console
 
-from ccb.local.tui.model.markdown import render_markdown
-from ccb.local.tui.theme.palette import palette_of
-from ccb.local.tui.theme.themes import DARK
+from ccb.local.tui.rendering.markdown import render_markdown
+from ccb.local.tui.rendering.themes import DARK, palette_of
 
 
 def drawn(text: str) -> str:

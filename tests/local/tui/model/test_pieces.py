@@ -7,13 +7,12 @@ import time
 import pytest
 from rich.console import Console
 
-from ccb.local.tui.model.blocks import MarkdownBlock
-from ccb.local.tui.model.markdown_export import markdown_of
-from ccb.local.tui.model.pieces import Piece, first_cut, pieces_of
-from ccb.local.tui.render.block_renderer import BlockRenderer
-from ccb.local.tui.theme.palette import palette_of
-from ccb.local.tui.theme.themes import DARK
-from ccb.local.tui.widgets.lines.drawn_lines import draw_lines, texts_of
+from ccb.local.transcript.blocks import MarkdownBlock
+from ccb.local.transcript.markdown_export import markdown_of
+from ccb.local.transcript.pieces import Piece, first_cut, pieces_of
+from ccb.local.tui.rendering.block_renderer import BlockRenderer
+from ccb.local.tui.rendering.themes import DARK, palette_of
+from ccb.local.tui.widgets.drawing import draw_lines, texts_of
 
 PROSE = "".join(
     f"The *{n}*th paragraph says what `module_{n}` does,\nand what it will **never** do.\n\n" for n in range(60)

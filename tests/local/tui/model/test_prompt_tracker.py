@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from ccb.local.session.client import parse_snapshot
-from ccb.local.tui.model.blocks import MAX_BLOCK_CHARS, BlockList, PromptBlock, PromptState
-from ccb.local.tui.model.prompt_tracker import PromptTracker
+from ccb.local.session.session_client import parse_snapshot
+from ccb.local.transcript.blocks import MAX_BLOCK_CHARS, BlockList, PromptBlock, PromptState
+from ccb.local.transcript.prompt_tracker import PromptTracker
 
 
 def test_more_prompts_than_a_worker_queues_move_up_into_the_conversation() -> None:

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 from tests.support.broken_messages import broken_messages
 
-from ccb.local.plain.questions import PlainQuestion
-from ccb.local.session.client import Received, parse_snapshot
+from ccb.local.plain.line_output import PlainQuestion
+from ccb.local.session.session_client import Received, parse_snapshot
 from ccb.local.terminal.keymap import DEFAULT_KEYMAP
-from ccb.local.tui.model.blocks import (
+from ccb.local.transcript.blocks import (
     Block,
     BlockList,
     Level,
@@ -21,11 +21,11 @@ from ccb.local.tui.model.blocks import (
     ToolBlock,
     ToolState,
 )
-from ccb.local.tui.model.transcript_reducer import TranscriptReducer
-from ccb.local.tui.render.approval_text import place_of_call
-from ccb.local.tui.theme.palette import palette_of
-from ccb.local.tui.widgets.cards.questions import card_for
-from ccb.remote.tools.shell.bash import _HOW_TO_READ
+from ccb.local.transcript.transcript_reducer import TranscriptReducer
+from ccb.local.tui.cards.card_for import card_for
+from ccb.local.tui.rendering.approval_text import place_of_call
+from ccb.local.tui.rendering.themes import palette_of
+from ccb.remote.tools.bash import _HOW_TO_READ
 from ccb.tunnel.wire.messages import ControlRequestLine, parse_message
 
 Json = dict[str, Any]

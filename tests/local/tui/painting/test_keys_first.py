@@ -17,9 +17,9 @@ from textual.screen import Screen
 from textual.strip import Strip
 from textual.widget import Widget
 
-from ccb.local.tui.painting.key_priority import KeyPriority, WorkSlices
-from ccb.local.tui.widgets.composer import Composer
-from ccb.local.tui.widgets.lines.painted_lines import PaintedLines
+from ccb.local.tui.composer.composer import Composer
+from ccb.local.tui.widgets.drawing import PaintedLines
+from ccb.local.tui.widgets.painting import KeyPriority, WorkSlices
 from ccb.local.tui.widgets.transcript import Transcript
 
 _MOVE_FOR_NOTHING = re.compile(r"\x1b\[\d+;\d+H(?=\x1b\[\d+;\d+H|\n|$)")
@@ -77,7 +77,7 @@ async def test_the_stream_stands_still_for_a_key_that_is_not_shown_yet_but_not_f
 
 def test_keys_that_change_nothing_leave_time_for_work_between_them(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [100.0]
-    monkeypatch.setattr("ccb.local.tui.painting.key_priority.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("ccb.local.tui.widgets.painting.time.monotonic", lambda: now[0])
     keys, free = KeyPriority(), 0
     for _ in range(1_000):
         keys.came()

@@ -15,13 +15,13 @@ from tests.remote.tools_kit import open_toolbox
 from tests.support.repl.card_reader import applied, read_diff, read_edits, read_path, read_table, read_values
 from tests.support.repl.pilot import Desk, desk
 
-from ccb.local.tui.model.blocks import ToolBlock
-from ccb.local.tui.render.approval_text import subject_lines
-from ccb.local.tui.render.card_rows import drawn, fold
-from ccb.local.tui.render.diffs import EditView
-from ccb.local.tui.theme.palette import palette_of
-from ccb.remote.tools.contract import Preview
-from ccb.remote.tools.files.patch import structured_patch
+from ccb.local.transcript.blocks import ToolBlock
+from ccb.local.tui.rendering.approval_text import subject_lines
+from ccb.local.tui.rendering.card_rows import drawn, fold
+from ccb.local.tui.rendering.diffs import EditView
+from ccb.local.tui.rendering.themes import palette_of
+from ccb.remote.tools.text_changes import structured_patch
+from ccb.remote.tools.tool_contract import Preview
 from ccb.tunnel.wire.messages import ControlRequestLine
 
 Json = dict[str, Any]

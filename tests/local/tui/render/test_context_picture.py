@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from rich.text import Text
 
-from ccb.local.tui.model.blocks import NoticeBlock
-from ccb.local.tui.render.block_renderer import BlockRenderer
-from ccb.local.tui.theme.palette import palette_of
+from ccb.local.transcript.blocks import NoticeBlock
+from ccb.local.tui.rendering.block_renderer import BlockRenderer
+from ccb.local.tui.rendering.themes import palette_of
 
 COLOURS = ("foreground", "background", "accent", "surface", "success", "error", "warning")
 PICTURE = "m: 4.3k of 200.0k tokens (2 %)\n\n  ▓▓▒◆" + "·" * 36 + "\n\n  ▓ System prompt  2.1k · 1 %"

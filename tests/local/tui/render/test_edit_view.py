@@ -7,10 +7,9 @@ import io
 import pytest
 from rich.console import Console
 
-from ccb.local.tui.model.blocks import ToolBlock
-from ccb.local.tui.render.diffs import EditView
-from ccb.local.tui.theme.palette import Palette, palette_of
-from ccb.local.tui.theme.themes import ANSI_DARK, DARK
+from ccb.local.transcript.blocks import ToolBlock
+from ccb.local.tui.rendering.diffs import EditView
+from ccb.local.tui.rendering.themes import ANSI_DARK, DARK, Palette, palette_of
 
 PATCH = [
     {

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from tests.support.repl.pilot import desk
 
-from ccb.local.tui.model.blocks import Level
-from ccb.local.tui.render.error_card import error_lines
+from ccb.local.transcript.blocks import Level
+from ccb.local.tui.rendering.tool_output import error_lines
 from ccb.tunnel.errors import ConnectionLost
-from ccb.tunnel.proxy.guards.grant import CallGrant
+from ccb.tunnel.proxy.policy import CallGrant
 
 
 def _revoked() -> CallGrant:

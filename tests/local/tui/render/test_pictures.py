@@ -14,13 +14,12 @@ from rich.segment import Segment
 from tests.support.repl.pilot import COLOURFUL, Desk, desk
 from textual.color import Color
 
-from ccb.local.config.screen_settings import ScreenSettings
-from ccb.local.session.images import PictureData
-from ccb.local.tui.model import blocks
-from ccb.local.tui.model.blocks import ToolBlock
-from ccb.local.tui.render import pictures
-from ccb.local.tui.render.pictures import HALF_BLOCK, Line, PictureShelf
-from ccb.local.tui.render.untrusted.text_only import TextOnly
+from ccb.local.config.settings_loading import ScreenSettings
+from ccb.local.transcript import blocks
+from ccb.local.transcript.blocks import PictureData, ToolBlock
+from ccb.local.tui.rendering import pictures
+from ccb.local.tui.rendering.pictures import HALF_BLOCK, Line, PictureShelf
+from ccb.local.tui.rendering.untrusted_text import TextOnly
 
 PLACEHOLDER = "\U0010eeee\u030d\u030d"
 """A part of an image of any program, to kitty."""

@@ -7,11 +7,10 @@ import time
 import pytest
 from tests.support.repl.pilot import Desk, desk
 
-from ccb.local.tui.model.blocks import MAX_BLOCK_CHARS, ToolBlock, ToolState
-from ccb.local.tui.render.diffs import EditView
-from ccb.local.tui.render.tool_output import MAX_DETAIL_LINES, headline, tool_output, tool_summary
-from ccb.local.tui.render.untrusted.terminal_text import last_state
-from ccb.local.tui.theme.palette import Palette, palette_of
+from ccb.local.transcript.blocks import MAX_BLOCK_CHARS, ToolBlock, ToolState
+from ccb.local.tui.rendering.diffs import EditView
+from ccb.local.tui.rendering.themes import Palette, palette_of
+from ccb.local.tui.rendering.tool_output import MAX_DETAIL_LINES, headline, last_state, tool_output, tool_summary
 
 COLOURS = ("foreground", "background", "accent", "surface", "success", "error", "warning")
 

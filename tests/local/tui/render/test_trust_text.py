@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ccb.local.tui.render.trust_text import trust_lines
+from ccb.local.tui.rendering.approval_text import trust_lines
 
 
 def test_the_owner_stands_below_each_file() -> None:

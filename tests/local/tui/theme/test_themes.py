@@ -15,7 +15,7 @@ from tests.support.repl.scripted_work import ANSWER
 from textual.color import Color
 from textual.theme import Theme
 
-from ccb.local.tui.theme.themes import (
+from ccb.local.tui.rendering.themes import (
     ANSI_DARK,
     ANSI_LIGHT,
     DARK,

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ccb.local.tui.vim.machine import Vim, VimEffect, VimMode, advance
+from ccb.local.tui.composer.vim import Vim, VimEffect, VimMode, advance
 
 
 def play(text: str, keys: str, *, at: int = 0) -> tuple[Vim, str, int, list[VimEffect]]:

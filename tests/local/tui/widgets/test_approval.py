@@ -13,7 +13,7 @@ from tests.support.repl.scripted_session import ScriptedSession, session_rule
 from tests.support.repl.scripted_work import EDIT, NEW, OLD, PATH
 from textual import events
 
-from ccb.local.tui.widgets.cards.answer_keys import BURST_S
+from ccb.local.tui.cards.question_card import BURST_S
 
 COMMAND = {"command": "make test && rm -rf build", "description": "Test and clean"}
 RULE = session_rule("Bash", "make test:*")
@@ -289,7 +289,7 @@ async def test_a_mark_is_gone_after_a_look_at_the_composer_or_at_another_window(
 
 @pytest.mark.slow
 async def test_a_card_in_the_place_of_another_cannot_be_gone_to_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ccb.local.tui.attached.approvals._SETTLING_S", 3.0)  # longer than a busy machine needs below
+    monkeypatch.setattr("ccb.local.tui.approvals._SETTLING_S", 3.0)  # longer than a busy machine needs below
     async with desk() as at:
         await at.prompt("go")
         ask(at.session, "first", "echo one")

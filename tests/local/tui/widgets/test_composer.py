@@ -9,7 +9,7 @@ from tests.support.repl.pilot import desk, key_event
 from tests.support.repl.scripted_session import MODEL, ScriptedSession
 from textual import events
 
-from ccb.local.tui.attached.commands import COMMANDS, parse_command
+from ccb.local.tui.slash_commands import COMMANDS, parse_command
 from ccb.tunnel.errors import ConnectionLost
 
 

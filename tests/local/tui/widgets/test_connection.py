@@ -14,10 +14,10 @@ from tests.support.repl.pilot import RESUME, Desk, desk
 from tests.support.repl.scripted_session import ScriptedSession, hello
 
 from ccb.local.command_line.exit_codes import ExitCode
-from ccb.local.session.client import LinkChange, LinkState
-from ccb.local.session.retry_schedule import RetrySchedule
+from ccb.local.session.dialing import RetrySchedule
+from ccb.local.session.session_client import LinkChange, LinkState
 from ccb.local.terminal.keymap import DEFAULT_KEYMAP
-from ccb.local.tui.widgets.connection import BRIEF_S, STUCK_S, BannerMessage, ConnectionView
+from ccb.local.tui.widgets.connection_banner import BRIEF_S, STUCK_S, BannerMessage, ConnectionView
 from ccb.tunnel.errors import ConnectionLost, UsageError
 
 SILENT = "the host has not answered for 15 s"

@@ -15,21 +15,19 @@ import pytest
 from tests.support.repl.pilot import Desk, desk
 from textual import events
 
-from ccb.local.config.prompt_store import PromptStore
-from ccb.local.terminal.image_clipboard import NoImage
-from ccb.local.tui.widgets import composer
-from ccb.local.tui.widgets.composing import attachments
-from ccb.local.tui.widgets.composing.attachments import (
+from ccb.local.config.prompt_history import PromptStore
+from ccb.local.terminal.clipboard import NoImage
+from ccb.local.tui.composer import attachments, composer
+from ccb.local.tui.composer.attachments import (
     Attachment,
     Attachments,
     NotAttached,
     dropped_files,
+    dropped_paths,
     image_attachment,
     read_attachment,
 )
-from ccb.local.tui.widgets.composing.dropped_paths import dropped_paths
-from ccb.tunnel.wire.content.attached import is_attached_file
-from ccb.tunnel.wire.content.images import MAX_IMAGE_BYTES
+from ccb.tunnel.wire.prompt_content import MAX_IMAGE_BYTES, is_attached_file
 
 
 def png(width: int = 3, height: int = 2, padding: int = 0) -> bytes:

@@ -9,8 +9,8 @@ from tests.support.repl.pilot import Desk, desk
 from tests.support.repl.scripted_session import ScriptedSession, question
 from textual import events
 
-from ccb.local.session.client import LinkState, Received
-from ccb.local.tui.widgets import block_layout
+from ccb.local.session.session_client import LinkState, Received
+from ccb.local.tui.widgets import drawing
 
 TOP = "… earlier events are not loaded · PgUp here loads them"
 RESULT = {
@@ -359,7 +359,7 @@ async def test_events_that_the_host_has_lost_are_said_to_be_missing() -> None:
 
 
 async def test_loading_stops_where_the_page_is_full(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(block_layout, "MAX_BLOCKS", 20)
+    monkeypatch.setattr(drawing, "MAX_BLOCKS", 20)
     async with desk(long_session(100), size=(60, 14)) as at:
         await at.sees(TOP)
         async with asyncio.timeout(60):

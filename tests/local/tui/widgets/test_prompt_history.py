@@ -8,7 +8,7 @@ from pathlib import Path
 from tests.support.repl.pilot import desk
 from textual import events
 
-from ccb.local.config.prompt_store import MAX_PROMPTS, PromptStore
+from ccb.local.config.prompt_history import MAX_PROMPTS, PromptStore
 
 
 def test_prompts_and_the_draft_are_kept_for_a_place_and_nobody_else(tmp_path: Path) -> None:

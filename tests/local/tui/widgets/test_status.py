@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from tests.support.repl.pilot import desk
 
-from ccb.local.session.client import LinkState
-from ccb.local.tui.model.status.totals import Totals
-from ccb.local.tui.theme.palette import palette_of
-from ccb.local.tui.widgets.status import Busy, LinkFacts, StatusFacts, state_in_words, status_text
+from ccb.local.session.session_client import LinkState
+from ccb.local.transcript.session_facts import Totals
+from ccb.local.tui.rendering.themes import palette_of
+from ccb.local.tui.widgets.status_line import Busy, LinkFacts, StatusFacts, state_in_words, status_text
 
 COLOURS = ("foreground", "background", "accent", "surface", "success", "error", "warning")
 PALETTE = palette_of(dict.fromkeys(COLOURS, "#808080"), dark=True)

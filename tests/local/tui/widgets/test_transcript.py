@@ -16,12 +16,10 @@ from tests.support.repl.scripted_work import PATCH, PATH, TODOS
 from textual import events
 
 from ccb.local.session.model_waits import retry_text
-from ccb.local.tui.model.blocks import Block, MarkdownBlock, NoticeBlock
-from ccb.local.tui.render.block_renderer import BlockRenderer
-from ccb.local.tui.theme.palette import palette_of
-from ccb.local.tui.theme.themes import DARK
-from ccb.local.tui.widgets.block_layout import MAX_BLOCKS, MAX_BYTES
-from ccb.local.tui.widgets.lines.drawn_lines import Line, draw_parts, line_text
+from ccb.local.transcript.blocks import Block, MarkdownBlock, NoticeBlock
+from ccb.local.tui.rendering.block_renderer import BlockRenderer
+from ccb.local.tui.rendering.themes import DARK, palette_of
+from ccb.local.tui.widgets.drawing import MAX_BLOCKS, MAX_BYTES, Line, draw_parts, line_text
 from ccb.local.tui.widgets.transcript import Transcript
 from ccb.tunnel.wire.messages import SystemLine, parse_message
 
@@ -60,7 +58,7 @@ async def test_what_grows_is_drawn_once_a_frame_and_only_its_last_piece(monkeypa
         drawn.append(block)
         return draw_parts(console, renderer, block, width)
 
-    monkeypatch.setattr("ccb.local.tui.widgets.lines.transcript_drawing.draw_parts", noting)
+    monkeypatch.setattr("ccb.local.tui.widgets.drawing.draw_parts", noting)
     async with desk() as at:
         await at.prompt("hello")
         at.session.begin()
@@ -98,8 +96,8 @@ async def test_what_is_far_from_the_screen_is_drawn_in_slices_and_all_of_it_in_t
             slices.append(0)
             super()._measure(start, width)
 
-    monkeypatch.setattr("ccb.local.tui.widgets.lines.transcript_drawing.draw_parts", counting)
-    monkeypatch.setattr("ccb.local.tui.attached.view.Transcript", Sliced)
+    monkeypatch.setattr("ccb.local.tui.widgets.drawing.draw_parts", counting)
+    monkeypatch.setattr("ccb.local.tui.widgets.transcript.Transcript", Sliced)
     async with desk(size=(100, 30)) as at:
         await at.prompt("go")
         at.session.begin()
@@ -398,7 +396,7 @@ async def test_what_comes_just_before_the_next_frame_is_shown(monkeypatch: pytes
         shown = at.app.view.transcript
         await at.until(lambda: not shown._layout_waits)
         clock = SimpleNamespace(monotonic=lambda: 100.0, thread_time=time.thread_time)
-        monkeypatch.setattr("ccb.local.tui.widgets.lines.frame_pace.time", clock)
+        monkeypatch.setattr("ccb.local.tui.widgets.transcript.time", clock)
         shown._pace.laid_out_at, shown._pace.frame_s = 100.0, 1e-9
         at.session.text("A nanosecond before.")
         await at.sees("A nanosecond before.")
@@ -507,7 +505,7 @@ async def test_a_long_file_is_drawn_in_slices_and_looks_as_before_meanwhile(
             if turns[-1]:
                 turns.append(0)
 
-    monkeypatch.setattr("ccb.local.tui.widgets.lines.transcript_drawing._SLICE_S", 0)
+    monkeypatch.setattr("ccb.local.tui.widgets.drawing._SLICE_S", 0)
     async with desk(size=(100, 30)) as at:
         await at.prompt("go")
         at.session.begin()
@@ -515,7 +513,7 @@ async def test_a_long_file_is_drawn_in_slices_and_looks_as_before_meanwhile(
         call = at.session.call("Write", file_path="/srv/shop/values.py", content=content)
         at.session.done(call, "written")
         await at.sees("1,476 more lines")
-        monkeypatch.setattr("ccb.local.tui.widgets.lines.transcript_drawing.draw_parts", counting)
+        monkeypatch.setattr("ccb.local.tui.widgets.drawing.draw_parts", counting)
         turning = asyncio.create_task(turn())
         at.app.view.transcript.toggle_details()
         await at.sees("value_1499 = 1499")

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from tests.support.worker.permission_desk import Desk
 
-from ccb.remote.permissions.decision import Behavior
+from ccb.remote.permissions.rules import Behavior
 
 FILES = sorted(Path(__file__).parent.glob("*.txt"))
 _SIGNS = str.maketrans({"␊": "\n", "␉": "\t", "␍": "\r", "␛": "\x1b"})

@@ -10,7 +10,7 @@ from contextlib import closing
 
 from tests.remote.permissions.fuzz.rounds import Round, caged_round, denied_round, judged_round
 
-from ccb.remote.sandbox.server import CageServer, Mechanism
+from ccb.remote.sandbox.cage_server import CageServer, Mechanism
 
 _LINES, _CAGED_LINES, _DENIED_LINES = 20_000, 1_000, 4_000
 

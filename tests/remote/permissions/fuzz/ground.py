@@ -20,8 +20,8 @@ from pathlib import Path
 
 from tests.remote.permissions.corpus.rows import make_project
 
-from ccb.remote.sandbox.rules import read_only_rules
-from ccb.remote.sandbox.server import CageServer
+from ccb.remote.sandbox.cage_rules import read_only_rules
+from ccb.remote.sandbox.cage_server import CageServer
 from ccb.remote.system.process import child_environment
 
 SHELLS = tuple(path for path in map(shutil.which, ("bash", "dash")) if path)

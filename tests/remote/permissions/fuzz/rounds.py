@@ -13,8 +13,8 @@ from tests.remote.permissions.fuzz.ground import SHELLS, Ground, Trouble
 from tests.remote.permissions.fuzz.lines import Lines
 from tests.support.worker.permission_desk import bash
 
-from ccb.remote.permissions.decision import Behavior
-from ccb.remote.sandbox.server import CageServer
+from ccb.remote.permissions.rules import Behavior
+from ccb.remote.sandbox.cage_server import CageServer
 
 _AT_ONCE = 100
 _DENIED_AT_ONCE = 40  # lines that may change the ground

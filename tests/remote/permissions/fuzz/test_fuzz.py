@@ -10,7 +10,7 @@ import pytest
 from tests.remote.permissions.fuzz.ground import SHELLS, Ground
 from tests.remote.permissions.fuzz.rounds import caged_round, denied_round, judged_round
 
-from ccb.remote.sandbox.server import CageServer, Mechanism
+from ccb.remote.sandbox.cage_server import CageServer, Mechanism
 
 pytestmark = pytest.mark.slow
 

@@ -14,9 +14,9 @@ from tests.support.worker.cages import NO_CAGES
 from tests.support.worker.permission_desk import Desk, bash
 
 from ccb.remote.context.git_state import GitState, git_state
-from ccb.remote.permissions.decision import Behavior
-from ccb.remote.permissions.git.repository import why_unsafe
-from ccb.remote.permissions.sandbox_mode import Cages
+from ccb.remote.permissions.git_repositories import why_unsafe
+from ccb.remote.permissions.modes import Cages
+from ccb.remote.permissions.rules import Behavior
 from ccb.remote.system.host import LocalHost
 
 ALLOW, ASK = Behavior.ALLOW, Behavior.ASK

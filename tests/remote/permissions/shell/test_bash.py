@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.support.worker.permission_desk import Desk, bash
 
-from ccb.remote.permissions.decision import Behavior
+from ccb.remote.permissions.rules import Behavior
 
 ALLOW, ASK, DENY = Behavior.ALLOW, Behavior.ASK, Behavior.DENY
 

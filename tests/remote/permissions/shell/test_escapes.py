@@ -8,7 +8,7 @@ import subprocess
 import pytest
 from tests.support.worker.permission_desk import Desk, bash
 
-from ccb.remote.permissions.decision import Behavior
+from ccb.remote.permissions.rules import Behavior
 
 ALLOW, ASK, DENY = Behavior.ALLOW, Behavior.ASK, Behavior.DENY
 

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ccb.remote.permissions.shell.parser import parse
-from ccb.remote.permissions.shell.words import NotUnderstood
+from ccb.remote.permissions.shell.shell_parser import parse
+from ccb.remote.permissions.shell.shell_words import NotUnderstood
 from ccb.remote.permissions.shell.wrappers import effective
 
 SHELLS = [path for path in map(shutil.which, ("bash", "dash", "busybox")) if path]

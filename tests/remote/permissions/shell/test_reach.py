@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from tests.support.worker.permission_desk import Desk, bash
 
-from ccb.remote.permissions.decision import Behavior
-from ccb.remote.permissions.shell.readonly import is_read_only_command
+from ccb.remote.permissions.rules import Behavior
+from ccb.remote.permissions.shell.read_only import is_read_only_command
 
 ALLOW, ASK, DENY = Behavior.ALLOW, Behavior.ASK, Behavior.DENY
 SECRET = "the secret of another project"

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ccb.remote.permissions.shell.readonly import changes_directory, is_read_only_command
+from ccb.remote.permissions.shell.read_only import changes_directory, is_read_only_command
 
 READ_ONLY = [
     *(

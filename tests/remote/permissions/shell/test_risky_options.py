@@ -9,10 +9,10 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from tests.support.worker.permission_desk import Desk, bash
 
-from ccb.remote.permissions.decision import Behavior
+from ccb.remote.permissions.rules import Behavior
 from ccb.remote.permissions.shell.harmless_options import HARMLESS
-from ccb.remote.permissions.shell.parser import parse
 from ccb.remote.permissions.shell.risky_options import TABLES, uncovered
+from ccb.remote.permissions.shell.shell_parser import parse
 
 ALLOW, ASK = Behavior.ALLOW, Behavior.ASK
 

@@ -15,16 +15,13 @@ from tests.support.model.fake_model import API_KEY, FakeModel
 from tests.support.network.http_server import serving
 from tests.support.proxy.proxy_client import guard, message_body, pieces, proxy_to, read_all, request_head
 
-from ccb.tunnel.proxy.core import AuthProxy
-from ccb.tunnel.proxy.guards.grant import CallGrant
-from ccb.tunnel.proxy.guards.nonce import MAX_WRONG
-from ccb.tunnel.proxy.guards.refusal import Refusal
-from ccb.tunnel.proxy.guards.request_limits import RequestLimits
-from ccb.tunnel.proxy.policy import Policy
-from ccb.tunnel.proxy.providers.anthropic import AnthropicProvider, anthropic_client
-from ccb.tunnel.proxy.providers.credential import Credential, FixedCredential
-from ccb.tunnel.proxy.providers.provider import ProviderRequest, ProviderResponse
-from ccb.tunnel.proxy.providers.routing import ModelRouter
+from ccb.tunnel.providers.anthropic import AnthropicProvider, anthropic_client
+from ccb.tunnel.providers.api_errors import Refusal
+from ccb.tunnel.providers.credential import Credential, FixedCredential
+from ccb.tunnel.providers.model_router import ModelRouter
+from ccb.tunnel.providers.provider import ProviderRequest, ProviderResponse
+from ccb.tunnel.proxy.auth_proxy import AuthProxy
+from ccb.tunnel.proxy.policy import MAX_WRONG, CallGrant, Policy, RequestLimits
 from ccb.tunnel.secret import Secret
 
 

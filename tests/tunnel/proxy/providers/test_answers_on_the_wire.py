@@ -11,10 +11,10 @@ from contextlib import asynccontextmanager
 import pytest
 from tests.support.proxy.proxy_client import guard, pieces, proxy_to, request_head
 
-from ccb.tunnel.proxy.core import AuthProxy
-from ccb.tunnel.proxy.guards.refusal import Refusal
+from ccb.tunnel.providers.api_errors import Refusal
+from ccb.tunnel.providers.provider import ProviderError
+from ccb.tunnel.proxy.auth_proxy import AuthProxy
 from ccb.tunnel.proxy.policy import Policy
-from ccb.tunnel.proxy.providers.provider import ProviderError
 
 OK = b"HTTP/1.1 200 OK\r\n"
 CHUNKED = OK + b"transfer-encoding: chunked\r\n\r\n"

@@ -26,15 +26,14 @@ from tests.support.providers.cloud_server import (
 )
 from tests.support.proxy.proxy_client import guard, pieces, read_all, request_head
 
-from ccb.local.config.provider_settings import ProviderSettings
-from ccb.local.config.settings import Settings
+from ccb.local.config.settings import ProviderSettings, Settings
 from ccb.local.providers.named_provider import named_provider
 from ccb.local.providers.session_provider import session_provider
 from ccb.tunnel.errors import ConfigError, CredentialError
-from ccb.tunnel.proxy.core import AuthProxy
-from ccb.tunnel.proxy.providers.clouds.bedrock import API_VERSION as BEDROCK_VERSION
-from ccb.tunnel.proxy.providers.clouds.vertex import API_VERSION as VERTEX_VERSION
-from ccb.tunnel.proxy.providers.provider import ProviderError
+from ccb.tunnel.providers.bedrock import API_VERSION as BEDROCK_VERSION
+from ccb.tunnel.providers.provider import ProviderError
+from ccb.tunnel.providers.vertex import API_VERSION as VERTEX_VERSION
+from ccb.tunnel.proxy.auth_proxy import AuthProxy
 
 Json = dict[str, Any]
 
@@ -275,7 +274,7 @@ async def test_without_credentials_or_a_place_the_person_is_told_what_to_do(
 
 async def test_without_the_extra_its_name_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "botocore", None)
-    monkeypatch.setattr("ccb.tunnel.proxy.providers.clouds.cloud.find_spec", lambda name: None)
+    monkeypatch.setattr("ccb.tunnel.providers.cloud_provider.find_spec", lambda name: None)
     for name in ("bedrock", "vertex"):
         with pytest.raises(ConfigError, match=f"the provider {name} needs") as caught:
             session_provider({"ANTHROPIC_API_KEY": "k", "AWS_REGION": REGION}, Settings(), f"{name}/m-1")

@@ -16,16 +16,14 @@ from tests.support.providers.strict_anthropic import AnthropicServer
 from tests.support.providers.turns import Said
 from tests.support.proxy.proxy_client import guard, pieces, read_all, request_head
 
-from ccb.local.config.provider_settings import ProviderSettings
-from ccb.local.config.settings import Settings
+from ccb.local.config.settings import ProviderSettings, Settings
 from ccb.local.providers.session_provider import session_provider
-from ccb.remote.agent import messages
-from ccb.remote.agent.history.conversation import Conversation, tool_result_message
-from ccb.remote.model import request
-from ccb.remote.model.sse import SseParser
-from ccb.remote.model.stream import BlockDone, MessageAssembler, decode_event
-from ccb.tunnel.proxy.core import AuthProxy
-from ccb.tunnel.wire.records import (
+from ccb.remote.agent import agent_messages
+from ccb.remote.agent.conversation import Conversation, tool_result_message
+from ccb.remote.model import model_request
+from ccb.remote.model.answer_stream import BlockDone, MessageAssembler, SseParser, decode_event
+from ccb.tunnel.proxy.auth_proxy import AuthProxy
+from ccb.tunnel.wire.journal_records import (
     Content,
     MessageRecord,
     ModelEndRecord,
@@ -45,7 +43,7 @@ PLACES = {
     "gateway": "lab/coder",
     **{name: MODELS[name] for name in ("responses", "openai", "gemini", "deepseek", "openrouter", "vllm")},
 }
-PREFIX = request.RequestPrefix([{"type": "text", "text": "be brief"}], [tool("Bash")])
+PREFIX = model_request.RequestPrefix([{"type": "text", "text": "be brief"}], [tool("Bash")])
 Server = AnthropicServer | DialectServer
 
 
@@ -84,7 +82,7 @@ class DetourSession:
     async def _ask(self) -> None:
         self.conversation.seal()
         model = self._model
-        sent = request.body(PREFIX, self.conversation.messages, model=model, max_tokens=1000, session_id="s")
+        sent = model_request.body(PREFIX, self.conversation.messages, model=model, max_tokens=1000, session_id="s")
         body, assembler = b"".join(sent), MessageAssembler()
         async with self._proxy.call(request_head(body), pieces(body), nonce=guard()) as response:
             answer = await read_all(response)
@@ -93,7 +91,7 @@ class DetourSession:
             step = assembler.feed(decode_event(event.data))
             if isinstance(step, BlockDone):
                 assert assembler.head is not None
-                self._apply(MessageRecord(messages.assistant(assembler.head, step.block, "", 0, model)))
+                self._apply(MessageRecord(agent_messages.assistant(assembler.head, step.block, "", 0, model)))
         assert assembler.head is not None
         self._apply(ModelEndRecord(assembler.head.id, assembler.stop_reason, assembler.usage))
 

@@ -8,8 +8,8 @@ import pytest
 from tests.support.providers.adapters import adapter, tool, user
 from tests.support.providers.dialect_server import Raw
 
-from ccb.remote.model.errors import ModelError
-from ccb.tunnel.proxy.providers.dialect.errors import read_error
+from ccb.remote.model.retry import ModelError
+from ccb.tunnel.providers.api_errors import read_error
 
 _VLLM = "This model's maximum context length is 32768 tokens. However, you requested 40000 tokens in the messages"
 _OPENAI = "This model's maximum context length is 128000 tokens. However, your messages resulted in 130001 tokens."

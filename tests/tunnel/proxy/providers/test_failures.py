@@ -12,12 +12,11 @@ from tests.support.providers.dialect_server import Raw, sse, stream_of
 from tests.support.providers.turns import Said
 from tests.support.proxy.proxy_client import guard, pieces, read_all, request_head
 
-from ccb.local.config.provider_settings import ProviderSettings
-from ccb.local.config.settings import Settings
+from ccb.local.config.settings import ProviderSettings, Settings
 from ccb.local.providers.session_provider import session_provider
-from ccb.remote.model.stream import BlockDone, MessageAssembler
-from ccb.tunnel.proxy.core import AuthProxy
-from ccb.tunnel.proxy.providers.dialect.state import sealed
+from ccb.remote.model.answer_stream import BlockDone, MessageAssembler
+from ccb.tunnel.providers.thinking import sealed
+from ccb.tunnel.proxy.auth_proxy import AuthProxy
 
 Json = dict[str, Any]
 TOOLS = [tool("Read"), tool("Bash")]

@@ -17,8 +17,8 @@ from tests.support.network.http_server import serving
 from tests.support.proxy.proxy_client import guard, message_body, pieces, proxy_to, read_all, request_head
 
 from ccb.tunnel.errors import ConfigError
-from ccb.tunnel.proxy.providers.anthropic import anthropic_client, anthropic_endpoint
-from ccb.tunnel.proxy.providers.network.endpoint import tls_context
+from ccb.tunnel.providers.anthropic import anthropic_client, anthropic_endpoint
+from ccb.tunnel.providers.http_client import tls_context
 
 
 async def answer_through(url: str, environ: dict[str, str] | None = None) -> tuple[int, bytes, str | None]:

@@ -10,12 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.network.http_server import serving
 
-from ccb.tunnel.proxy.providers.kinds import KINDS
-from ccb.tunnel.proxy.providers.models.fetching import KeySigner, ModelSource
-from ccb.tunnel.proxy.providers.models.listing import MAX_LISTED, ListedModel, known_as, read_page
-from ccb.tunnel.proxy.providers.models.traits import ModelTraits, TraitsTable
-from ccb.tunnel.proxy.providers.network.endpoint import endpoint_at
-from ccb.tunnel.proxy.providers.network.http_client import ProviderClient
+from ccb.tunnel.providers.http_client import ProviderClient, endpoint_at
+from ccb.tunnel.providers.model_lists import MAX_LISTED, KeySigner, ListedModel, ModelSource, known_as, read_page
+from ccb.tunnel.providers.model_traits import ModelTraits, TraitsTable
+from ccb.tunnel.providers.provider_kinds import KINDS
 
 ANTHROPIC = {
     "data": [

@@ -13,13 +13,12 @@ from aiohttp import web
 from tests.support.network.certificates import Authority
 from tests.support.network.http_server import serving
 
-from ccb.local.config.sections import NetworkSettings
+from ccb.local.config.settings import NetworkSettings
 from ccb.tunnel.errors import ConfigError
-from ccb.tunnel.proxy.providers.anthropic import anthropic_endpoint
-from ccb.tunnel.proxy.providers.network import http_client
-from ccb.tunnel.proxy.providers.network.endpoint import endpoint_at, tls_context
-from ccb.tunnel.proxy.providers.network.http_client import ProviderClient
-from ccb.tunnel.proxy.providers.provider import ProviderError, ProviderRequest
+from ccb.tunnel.providers import http_client
+from ccb.tunnel.providers.anthropic import anthropic_endpoint
+from ccb.tunnel.providers.http_client import ProviderClient, endpoint_at, tls_context
+from ccb.tunnel.providers.provider import ProviderError, ProviderRequest
 
 
 @pytest.fixture

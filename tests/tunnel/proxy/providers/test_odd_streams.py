@@ -14,15 +14,12 @@ from tests.support.providers.adapters import adapter, tool, user
 from tests.support.providers.dialect_server import Raw, sse
 from tests.support.providers.turns import Said
 
-from ccb.remote.model.errors import ModelError
-from ccb.remote.model.retry import RetryPolicy
-from ccb.remote.model.stream import BlockDone, MessageAssembler
-from ccb.tunnel.proxy.providers.answers.whole import whole_message
-from ccb.tunnel.proxy.providers.chat.rules import ChatRules
-from ccb.tunnel.proxy.providers.chat.stream import ChatReader
-from ccb.tunnel.proxy.providers.dialect.dialect import ModelTarget
-from ccb.tunnel.proxy.providers.dialect.names import ToolNames
-from ccb.tunnel.proxy.providers.models.traits import ModelTraits
+from ccb.remote.model.answer_stream import BlockDone, MessageAssembler
+from ccb.remote.model.retry import ModelError, RetryPolicy
+from ccb.tunnel.providers.anthropic_events import whole_message
+from ccb.tunnel.providers.dialect import ModelTarget, ToolNames
+from ccb.tunnel.providers.model_traits import ModelTraits
+from ccb.tunnel.providers.openai_chat import ChatReader, ChatRules
 
 Json = dict[str, Any]
 TOOLS = [tool("Read"), tool("Bash"), tool("BashOutput")]

@@ -22,9 +22,9 @@ from tests.support.proxy.proxy_client import NONCE, Worker, guard, message_body,
 
 from ccb.remote.daemon.model_streams import Calls
 from ccb.tunnel.errors import CredentialError
-from ccb.tunnel.proxy.core import AuthProxy
+from ccb.tunnel.providers.provider import ProviderError, ProviderRequest, ProviderResponse
+from ccb.tunnel.proxy.auth_proxy import AuthProxy
 from ccb.tunnel.proxy.policy import Policy
-from ccb.tunnel.proxy.providers.provider import ProviderError, ProviderRequest, ProviderResponse
 from ccb.tunnel.secret import Secret
 
 KEY = "key-of-the-word-api"

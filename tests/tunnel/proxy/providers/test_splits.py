@@ -13,11 +13,9 @@ from tests.support.providers.dialect_server import sse, stream_of
 from tests.support.providers.readers import reader_of, translated
 from tests.support.providers.turns import Said
 
-from ccb.tunnel.proxy.providers.answers import answer
-from ccb.tunnel.proxy.providers.answers.events import PING
-from ccb.tunnel.proxy.providers.answers.lines import DataLines
-from ccb.tunnel.proxy.providers.chat import stream
-from ccb.tunnel.proxy.providers.dialect.stream import StreamTranslator
+from ccb.tunnel.providers import anthropic_events, openai_chat
+from ccb.tunnel.providers.anthropic_events import PING
+from ccb.tunnel.providers.translating_provider import DataLines, StreamTranslator
 
 NAMES = st.sampled_from(["Read", "Bash", "mcp__x__y"])
 JSON = st.recursive(
@@ -29,8 +27,8 @@ TEXTS = st.text(max_size=60)
 
 def test_a_stream_without_an_end_takes_no_memory_without_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
     """A server that has gone mad sends calls, names, signatures or reasoning for ever, and the input of none."""
-    monkeypatch.setattr(answer, "MAX_ANSWER", 300_000)
-    monkeypatch.setattr(stream, "MAX_ANSWER", 300_000)
+    monkeypatch.setattr(anthropic_events, "MAX_ANSWER", 300_000)
+    monkeypatch.setattr(openai_chat, "MAX_ANSWER", 300_000)
     long = "x" * 4_000
     google = {"extra_content": {"google": {"thought_signature": long}}}
     for deltas in (

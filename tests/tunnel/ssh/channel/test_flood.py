@@ -33,10 +33,10 @@ from asyncssh.packet import Boolean, String, UInt32
 from tests.support.hosts.sshd import HostUser, Sshd, make_key
 from tests.support.person.login import every_host, only_config, pipe_to, target
 
-from ccb.tunnel.login.prompter import NobodyToAsk
 from ccb.tunnel.ssh.asyncssh_options import WINDOW
-from ccb.tunnel.ssh.pipelining.connection import open_connection
-from ccb.tunnel.ssh.transport import _LATER_WINDOW, connect
+from ccb.tunnel.ssh.asyncssh_transport import _LATER_WINDOW, connect
+from ccb.tunnel.ssh.pipelined_connection import open_connection
+from ccb.tunnel.transports.login_prompts import NobodyToAsk
 
 log = logging.getLogger(__name__)
 
@@ -49,12 +49,12 @@ import asyncio, json, os, re, socket, sys, time
 from pathlib import Path
 from ccb.tunnel.errors import CcbError
 from ccb.local.files.thread_pipe import ThreadPipe
-from ccb.tunnel.login.prompter import NobodyToAsk
-from ccb.tunnel.openssh import transport as ssh_itself
-from ccb.tunnel.ssh.facts import _one_more
-from ccb.tunnel.ssh.transport import connect
-from ccb.tunnel.ssh_config.target import SshTarget
-from ccb.tunnel.transports.local import LocalTransport
+from ccb.tunnel.transports.login_prompts import NobodyToAsk
+from ccb.tunnel.openssh import openssh_transport as transport as ssh_itself
+from ccb.tunnel.ssh.asyncssh_transport import _one_more
+from ccb.tunnel.ssh.asyncssh_transport import connect
+from ccb.tunnel.ssh_config.ssh_target import SshTarget
+from ccb.tunnel.transports.command_transport import LocalTransport
 
 where, way, seconds, later = json.loads(sys.argv[1]), sys.argv[2], float(sys.argv[3]), sys.argv[4] == "yes"
 openssh, enough = sys.argv[6] == "yes", int(sys.argv[7])

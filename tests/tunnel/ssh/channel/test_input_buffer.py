@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ccb.tunnel.ssh.channel.input_buffer import InputBuffer
+from ccb.tunnel.ssh.exec_channel import InputBuffer
 
 _PLACES = st.integers(-24, 24)  # a server that names a length too small makes asyncssh count from the end
 _STEPS = st.lists(st.tuples(st.sampled_from("adc"), st.binary(max_size=20), _PLACES, _PLACES))

@@ -17,9 +17,9 @@ from tests.support.hosts.sshd import HostUser, Sshd
 from tests.support.person.login import target
 
 from ccb.tunnel.errors import ConfigError
-from ccb.tunnel.login.prompter import NobodyToAsk
-from ccb.tunnel.ssh.pipelining import inside
-from ccb.tunnel.ssh.transport import connect
+from ccb.tunnel.ssh import pipelined_connection
+from ccb.tunnel.ssh.asyncssh_transport import connect
+from ccb.tunnel.transports.login_prompts import NobodyToAsk
 
 ROOT = Path(__file__).parents[4]
 HERE = Path(__file__).parent.relative_to(ROOT)
@@ -33,26 +33,26 @@ CHOSEN = (
 
 
 def test_asyncssh_is_as_expected() -> None:
-    assert inside.unexpected() == ""
+    assert pipelined_connection.unexpected() == ""
 
 
 def test_a_difference_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:
         patch.delattr(ClientAuth, "auth_failed")
-        assert inside.unexpected() == "ClientAuth.auth_failed"
+        assert pipelined_connection.unexpected() == "ClientAuth.auth_failed"
     with monkeypatch.context() as patch:
         patch.setattr(SSHClientChannel, "_open", lambda self, chantype, window, *args: None)
-        assert inside.unexpected() == "SSHClientChannel._open"
+        assert pipelined_connection.unexpected() == "SSHClientChannel._open"
     with monkeypatch.context() as patch:
         patch.setattr(SSHClientChannel, "process_open_confirmation", ClientAuth.auth_succeeded)
-        assert inside.unexpected() == "SSHClientChannel.process_open_confirmation"
+        assert pipelined_connection.unexpected() == "SSHClientChannel.process_open_confirmation"
 
 
 async def test_an_asyncssh_that_is_different_is_not_used(
     sshd: Sshd, host_user: HostUser, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """There the window of a command would be opened for what nobody has read."""
-    monkeypatch.setattr("ccb.tunnel.ssh.login.unexpected", lambda: "SSHClientChannel._deliver_data")
+    monkeypatch.setattr("ccb.tunnel.ssh.pipelined_connection.unexpected", lambda: "SSHClientChannel._deliver_data")
     with pytest.raises(ConfigError, match="does not know this version of asyncssh") as caught:
         await connect(target(sshd, host_user), NobodyToAsk())
     assert "SSHClientChannel._deliver_data" in caught.value.evidence

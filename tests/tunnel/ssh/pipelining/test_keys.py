@@ -18,9 +18,9 @@ from tests.support.person.login import target
 from tests.support.person.pipelined import PIPELINED, last_login, remembered, remembering, report
 from tests.support.person.ssh_agent import ssh_add, ssh_agent
 
-from ccb.tunnel.ssh import login
-from ccb.tunnel.ssh.pipelining.past_logins import PastLogins
-from ccb.tunnel.ssh_config.target import SshTarget
+from ccb.tunnel.ssh import ssh_login
+from ccb.tunnel.ssh.past_logins import PastLogins
+from ccb.tunnel.ssh_config.ssh_target import SshTarget
 
 SECURITY_KEY = "sk-ssh-ed25519@openssh.com"
 
@@ -55,7 +55,7 @@ async def test_a_key_of_the_agent_signs_at_once_while_the_agent_has_it(
 async def test_an_agent_that_asks_before_it_signs_is_not_asked_at_once(
     sshd: Sshd, host_user: HostUser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ccb.tunnel.ssh.pipelining.connection.AT_ONCE_S", 0.1)
+    monkeypatch.setattr("ccb.tunnel.ssh.pipelined_connection.AT_ONCE_S", 0.1)
     async with ssh_agent(tmp_path, askpass="sleep 0.2") as agent:  # a person who thinks before they confirm
         ssh_add(agent, "-c", str(sshd.identity))
         where = by_agent(sshd, host_user, agent)
@@ -79,13 +79,13 @@ async def test_an_agent_that_hangs_is_passed_over(
         writer.close()
 
     waited: list[int] = []
-    happens = login._happens
+    happens = ssh_login._happens
 
     async def happens_after(*arguments: Any) -> bool:
         waited.append(len(calls))
         return await happens(*arguments)
 
-    monkeypatch.setattr(login, "_happens", happens_after)
+    monkeypatch.setattr(ssh_login, "_happens", happens_after)
     other = make_key(tmp_path / "other")
     async with await asyncio.start_unix_server(hang, tmp_path / "agent.sock"):
         where = target(sshd, host_user, f"IdentityAgent={tmp_path}/agent.sock")

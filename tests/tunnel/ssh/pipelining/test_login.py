@@ -14,11 +14,11 @@ from tests.support.person.login import Person, every_host, logged_in, only_confi
 from tests.support.person.pipelined import PIPELINED, last_login, remembered, remembering, report
 
 from ccb.tunnel.errors import AuthFailed, HostKeyError
-from ccb.tunnel.login.prompter import NobodyToAsk
-from ccb.tunnel.ssh.pipelining.connection import PipelinedConnection
-from ccb.tunnel.ssh.pipelining.past_logins import PastLogins
-from ccb.tunnel.ssh.transport import connect
-from ccb.tunnel.ssh_config.target import SshTarget
+from ccb.tunnel.ssh.asyncssh_transport import connect
+from ccb.tunnel.ssh.past_logins import PastLogins
+from ccb.tunnel.ssh.pipelined_connection import PipelinedConnection
+from ccb.tunnel.ssh_config.ssh_target import SshTarget
+from ccb.tunnel.transports.login_prompts import NobodyToAsk
 
 PASSWORD = "open, sesame"
 

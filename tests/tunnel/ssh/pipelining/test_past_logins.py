@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from ccb.tunnel.ssh.jumps import route
-from ccb.tunnel.ssh.pipelining import past_logins
-from ccb.tunnel.ssh.pipelining.past_logins import PastLogin, PastLogins
+from ccb.tunnel.ssh import past_logins
+from ccb.tunnel.ssh.carrier import route
+from ccb.tunnel.ssh.past_logins import PastLogin, PastLogins
 from ccb.tunnel.ssh_config.host_config import HostConfig
-from ccb.tunnel.ssh_config.target import SshTarget
+from ccb.tunnel.ssh_config.ssh_target import SshTarget
 
 LOGIN = PastLogin("SHA256:host", "SSH-2.0-OpenSSH_9.2", "SHA256:key", "ssh-ed25519", "ssh-ed25519", channel=0)
 

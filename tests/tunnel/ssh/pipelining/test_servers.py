@@ -19,8 +19,8 @@ from tests.support.person.login import logged_in, target
 from tests.support.person.pipelined import PIPELINED, SIGNED, last_login, remembered, remembering, report
 
 from ccb.tunnel.errors import ConnectError, Unreachable
-from ccb.tunnel.ssh.pipelining.past_logins import PastLogins, fingerprint
-from ccb.tunnel.ssh_config.target import SshTarget
+from ccb.tunnel.ssh.past_logins import PastLogins, fingerprint
+from ccb.tunnel.ssh_config.ssh_target import SshTarget
 
 SOMEBODY = HostUser("somebody", Path("/nowhere"), "/bin/sh")
 
@@ -146,7 +146,7 @@ async def test_nothing_is_signed_before_the_host_key_is_verified(tmp_path: Path,
 async def test_a_server_that_is_silent_is_logged_in_to_again(
     sshd: Sshd, host_user: HostUser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ccb.tunnel.ssh.pipelining.command.OPEN_S", 0.1)
+    monkeypatch.setattr("ccb.tunnel.ssh.pipelined_connection.OPEN_S", 0.1)
     async with relay(sshd.port) as link:
         where = target(sshd, host_user, port=link.port, known=sshd.trust(link.port))
         past = await remembering(tmp_path, where, await last_login(sshd))

@@ -10,12 +10,24 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ccb.remote.model.request import RequestPrefix, body
-from ccb.tunnel.proxy.bodies import new_bytes, rebuild
-from ccb.tunnel.wire.calls.cache import MAX_BODIES, MAX_KEPT, BodyCache
-from ccb.tunnel.wire.calls.compression import MAX_PACKED, deflate, inflate, pack, unpack
-from ccb.tunnel.wire.calls.deltas import MAX_PARTS, KnownBody, difference
-from ccb.tunnel.wire.calls.outgoing import OutgoingBody, digest_of, shortest
+from ccb.remote.model.model_request import RequestPrefix, body
+from ccb.tunnel.proxy.body_store import new_bytes, rebuild
+from ccb.tunnel.wire.body_deltas import (
+    MAX_BODIES,
+    MAX_KEPT,
+    MAX_PACKED,
+    MAX_PARTS,
+    BodyCache,
+    KnownBody,
+    OutgoingBody,
+    deflate,
+    difference,
+    digest_of,
+    inflate,
+    pack,
+    shortest,
+    unpack,
+)
 
 PIECE = st.one_of(
     st.sampled_from([b",", b"],", b"a" * 70, b"a" * 69 + b"b", b"x" * 300, b"x" * 100 + b"-" + b"x" * 200, b"y" * 64]),

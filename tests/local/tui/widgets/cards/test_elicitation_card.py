@@ -6,9 +6,9 @@ from typing import Any
 
 from tests.support.repl.pilot import Desk, desk
 
-from ccb.local.tui.model.forms.elicitation import read_server_form
-from ccb.tunnel.wire.kinds.mcp import ELICITATION, Elicitation
-from ccb.tunnel.wire.requests import Request
+from ccb.local.transcript.questions import read_server_form
+from ccb.tunnel.wire.control_protocol import Request
+from ccb.tunnel.wire.mcp_messages import ELICITATION, Elicitation
 
 Json = dict[str, Any]
 

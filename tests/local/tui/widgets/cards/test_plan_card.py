@@ -7,8 +7,8 @@ from typing import Any
 
 from tests.support.repl.pilot import Desk, desk
 
-from ccb.local.session.client import LinkState
-from ccb.local.tui.widgets.cards.question_card import QuestionCard
+from ccb.local.session.session_client import LinkState
+from ccb.local.tui.cards.question_card import QuestionCard
 
 Json = dict[str, Any]
 

@@ -215,7 +215,7 @@ async def test_of_a_laptop_s_tool_only_a_rule_about_all_of_it_answers_others(con
 
 @pytest.mark.slow
 async def test_a_tab_for_a_card_that_takes_no_focus_yet_is_not_lost(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ccb.local.tui.attached.approvals._SETTLING_S", 3.0)  # longer than a busy machine needs below
+    monkeypatch.setattr("ccb.local.tui.approvals._SETTLING_S", 3.0)  # longer than a busy machine needs below
     async with desk() as at:
         await at.prompt("go")
         at.session.begin()
@@ -236,7 +236,7 @@ async def test_a_tab_for_a_card_that_takes_no_focus_yet_is_not_lost(monkeypatch:
 
 @pytest.mark.slow
 async def test_a_tab_before_typed_text_leaves_the_text_its_place(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ccb.local.tui.attached.approvals._SETTLING_S", 3.0)
+    monkeypatch.setattr("ccb.local.tui.approvals._SETTLING_S", 3.0)
     async with desk() as at:
         await at.prompt("go")
         at.session.begin()

@@ -6,7 +6,7 @@ import asyncio
 
 from tests.support.repl.pilot import Desk, desk
 
-from ccb.tunnel.wire.requests import ProjectTrust
+from ccb.tunnel.wire.control_protocol import ProjectTrust
 
 FILE = "/srv/shop/.claude/settings.json"
 

@@ -6,9 +6,8 @@ import pytest
 from rich.segment import Segment
 from tests.support.repl.pilot import desk
 
-from ccb.local.tui.model.blocks import Block
-from ccb.local.tui.widgets.lines.drawn_lines import Line
-from ccb.local.tui.widgets.lines.line_cache import LineCache
+from ccb.local.transcript.blocks import Block
+from ccb.local.tui.widgets.drawing import Line, LineCache
 
 
 def lines(count: int) -> list[Line]:

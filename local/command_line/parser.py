@@ -1,0 +1,273 @@
+"""Parse argv into `Arguments`: `scanner` cuts it, this module interprets the words, `validation` checks the
+combination.
+
+Words are the parts of argv that are not options: after `ssh` host, directory and prompt; after a host command host and
+session; otherwise directory and prompt of a session on this machine.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from ccb.tunnel.errors import UsageError
+from ccb.tunnel.plain_text import neutralise
+
+from .arguments import Arguments, CopyChoice, arguments_from
+from .option_declaration import is_session_id, shortened
+from .option_rules import refuse_ssh_options, unknown_tools, validate
+from .options import COMMANDS, HOST_COMMANDS, OWN_WORDS
+from .scanner import Scanned, scan
+from .target import HOME, Target, directory_here, parse_target, remote_path
+from .transport_choice import needs_host
+
+_WRITTEN_AS_HOST = re.compile(r"ssh://\S+|([^\s/:@]+@)?[^\s/:@]+:(/(?!/)|~)\S*", re.IGNORECASE)
+_WITH_SESSION = ("attach", "logs", "stop")
+_WITHOUT_HOST = ("ps", "trust", "disconnect", "doctor")
+_ON_HOST = re.compile(r"([^/:@]+@)?(\[[^/\]]+\]|[^/:\[]+):")
+_COMMAND = re.compile(r"/[\w:-]+")
+_COPY = "Write `ccb cp HOST:PATH LOCAL` or `ccb cp LOCAL HOST:PATH`."
+_LIST_THEM = "`ccb ps HOST` lists them."
+
+
+def parse_arguments(argv: Sequence[str], remote: str = "") -> Arguments:
+    """Parse the command line `argv` (without the program's name). `remote` is where a session without a named host
+    runs: `host:/path`, `host` for the directory there that has the path of the current one, "" for this machine. Raises
+    UsageError."""
+    scanned = scan(argv)
+    arguments = arguments_from(scanned.values)
+    words = scanned.words
+    named = words[0] if words and words[0] in COMMANDS else ""
+    if arguments.help or arguments.version:
+        return replace(arguments, command=named)
+    command = "" if scanned.ended_at_start else named
+    if command == "help":
+        _check_topic(words[1:])
+    if command in (*OWN_WORDS, "help"):
+        return replace(arguments, command=command, rest=words[1:])
+    if command == "cp":
+        arguments = _place_copy(replace(arguments, command=command), words[1:])
+    elif command in HOST_COMMANDS:
+        arguments = _place_host_command(replace(arguments, command=command), words[1:])
+    elif command == "ssh":
+        arguments = _place_ssh(replace(arguments, command=command), words[1:], scanned)
+    elif remote and not arguments.connection.local:
+        arguments = _place_remote(replace(arguments, command="ssh"), remote, words)
+    else:
+        arguments = _place_local(arguments, words, may_be_command=not scanned.ended_at_start)
+    validate(arguments)
+    if arguments.agent.init_only:
+        from ccb.tunnel.wire.session_options import SETUP_COMMAND
+
+        arguments = replace(arguments, prompt=SETUP_COMMAND, streams=replace(arguments.streams, print=True))
+    return replace(arguments, hints=_hints(scanned, arguments))
+
+
+def _hints(scanned: Scanned, arguments: Arguments) -> tuple[str, ...]:
+    """Return what the person is told about the command line."""
+    hints = [*scanned.unknown, *arguments.hints]
+    if arguments.headless and arguments.prompt is None and scanned.variadic:
+        hints.append(
+            f"The words after {scanned.variadic} were read as its values; write the prompt before it, or after --."
+        )
+    return (*hints, *unknown_tools(arguments))
+
+
+def _check_topic(words: Sequence[str]) -> None:
+    """Raise UsageError unless `words` is the name of one command, or empty."""
+    if words and words[0] not in COMMANDS:
+        import difflib
+
+        near = difflib.get_close_matches(words[0], COMMANDS, n=1, cutoff=0.5)
+        raise UsageError(
+            f"there is no help on {shortened(words[0])!r}",
+            do=f"Did you mean `ccb help {near[0]}`?" if near else "`ccb help` lists the commands.",
+        )
+    if len(words) > 1:
+        raise UsageError(f"ccb help takes one command, not {len(words)}", do=f"Write `ccb help {words[0]}`.")
+
+
+def _place_ssh(arguments: Arguments, words: Sequence[str], scanned: Scanned) -> Arguments:
+    """Interpret `ssh HOST [DIR] [PROMPT…]`. There is no HOST with a `--transport` command, which leads to one place.
+    What can be a slash command is one directly after -p. An option of several words may have taken the host."""
+    variadic, printed_at = scanned.variadic, scanned.printed_at - 1  # `words` begins after `ssh`
+    if not needs_host(arguments.connection) and (not words or _starts_as_path(words[0])):
+        if words and printed_at == 0 and _COMMAND.fullmatch(words[0]):
+            return replace(arguments, prompt=_prompt(words))
+        directory = remote_path(words[0]) if words else None
+        return replace(arguments, directory=directory, prompt=_prompt(words[1:]))
+    if not words:
+        taken = f" (the words after {variadic} were read as its values: write the host before it)" if variadic else ""
+        raise UsageError(f"ccb ssh needs a host{taken}", do="Write `ccb ssh [user@]host[:/path]`.")
+    target, words = parse_target(words[0]), words[1:]
+    directory = target.path
+    called = bool(words) and printed_at == 1 and bool(_COMMAND.fullmatch(words[0]))
+    if directory is None and words and _starts_as_path(words[0]) and not called:
+        directory, words = remote_path(words[0]), words[1:]
+    return replace(_with_target(arguments, target), directory=directory, prompt=_prompt(words))
+
+
+def _place_remote(arguments: Arguments, remote: str, words: Sequence[str]) -> Arguments:
+    """Interpret `[PROMPT…]` of a session on the host that CCB_REMOTE names."""
+    target = parse_target(remote)
+    current = target.path is None
+    directory = str(_current_directory()) if target.path is None else target.path
+    arguments = replace(_with_target(arguments, target), directory=directory, prompt=_prompt(words))
+    return replace(arguments, directory_is_current=current)
+
+
+def _place_copy(arguments: Arguments, words: Sequence[str]) -> Arguments:
+    """Interpret `cp HOST:PATH LOCAL` and `cp LOCAL HOST:PATH`."""
+    if len(words) != 2:
+        raise UsageError(f"ccb cp takes a source and a target, not {len(words)} paths", do=_COPY)
+    source, target = words
+    if _is_on_host(source) == _is_on_host(target):
+        which = "both" if _is_on_host(source) else "neither"
+        raise UsageError(f"source and target of ccb cp are {which} on a host", do=_COPY)
+    upload = _is_on_host(target)
+    host, local = parse_target(target if upload else source), source if upload else target
+    if not local:
+        raise UsageError("the path on this machine is empty", do=_COPY)
+    return replace(_with_target(arguments, host), copy=CopyChoice(upload, local, host.path or HOME))
+
+
+def _is_on_host(word: str) -> bool:
+    """Return whether a word of `cp` names a path on a host: as with scp, a colon comes before any slash."""
+    return word[:6].lower() == "ssh://" or bool(_ON_HOST.match(word))
+
+
+def _place_host_command(arguments: Arguments, words: Sequence[str]) -> Arguments:
+    """Interpret `COMMAND HOST [ID]`. HOST may be missing for `ps`, `trust`, `disconnect` and `doctor`, and is never
+    given with --local or a `--transport` command."""
+    command = arguments.command
+    only_session = command in _WITH_SESSION and len(words) == 1 and is_session_id(words[0])
+    if needs_host(arguments.connection) or (words and not only_session):
+        if arguments.connection.local or (not words and command in _WITHOUT_HOST):
+            refuse_ssh_options(arguments.connection, f"ccb {command} HOST")
+        else:
+            arguments, words = _take_host(arguments, words), words[1:]
+    if command in _WITH_SESSION:
+        arguments, words = _take_session(arguments, words), words[1:]
+    if words:
+        raise UsageError(f"ccb {command} does not take {shortened(words[0])!r}")
+    return arguments
+
+
+def _take_host(arguments: Arguments, words: Sequence[str]) -> Arguments:
+    """Take the first word as the host of a host command."""
+    command = arguments.command
+    if not words:
+        raise UsageError(
+            f"ccb {command} needs a host", do=f"Write `ccb {command} [user@]host`, or --local for this machine."
+        )
+    target = parse_target(words[0])
+    if target.path is not None and command == "trust":
+        return replace(_with_target(arguments, target), directory=target.path)
+    if target.path is not None:
+        raise UsageError(f"ccb {command} takes a host without a path", do=f"Write `ccb {command} {target.login}`.")
+    return _with_target(arguments, target)
+
+
+def _take_session(arguments: Arguments, words: Sequence[str]) -> Arguments:
+    """Take the first word as the session of `attach` (optional), `logs` or `stop` (optional with --all)."""
+    command, stops_all = arguments.command, arguments.command == "stop" and arguments.host_command.all
+    if words:
+        if not is_session_id(words[0]):
+            raise UsageError(f"{shortened(words[0])!r} is not a session ID", do=_LIST_THEM)
+        return _with_resume(arguments, words[0].lower())
+    if command == "attach":
+        return _with_resume(arguments, "")
+    if not stops_all:
+        also = ", or --all" if command == "stop" else ""
+        raise UsageError(f"ccb {command} needs the ID of a session{also}", do=_LIST_THEM)
+    return arguments
+
+
+def _place_local(arguments: Arguments, words: Sequence[str], *, may_be_command: bool) -> Arguments:
+    """Interpret `[PATH] [PROMPT…]`. The first word is the path if it names an existing directory or is written like a
+    path. With -p, what can be a slash command is one if there is no such directory."""
+    called = bool(words) and arguments.streams.print and _COMMAND.fullmatch(words[0]) and not directory_here(words[0])
+    named = _named_directory(words[0]) if words and not called else None
+    if named is not None:
+        words = words[1:]
+    elif words and may_be_command and _WRITTEN_AS_HOST.fullmatch(words[0]):
+        raise UsageError(
+            f"{shortened(words[0])!r} is a path on a host, but without `ssh` the session would run on this machine",
+            do=f"Did you mean `ccb ssh {shortened(words[0])}`? If it is a prompt, write it after --.",
+        )
+    elif words and may_be_command and not arguments.streams.print:
+        _check_spelling(words)
+    refuse_ssh_options(arguments.connection, "ccb ssh HOST …")
+    directory = str(named or _current_directory())
+    missing = [each for each in arguments.agent.add_dirs if not directory_here(_below(directory, each))]
+    hints = tuple(f"--add-dir {neutralise(each)[:200]}: there is no such directory" for each in missing)
+    arguments = replace(arguments, directory=directory, directory_is_current=named is None)
+    return replace(arguments, prompt=_prompt(words), hints=hints)
+
+
+def _named_directory(word: str) -> Path | None:
+    """Return the directory that the first word names, None if it is a prompt."""
+    found = directory_here(word) if word else None
+    if found is None and _is_written_as_path(word):
+        path = Path(os.path.expanduser(word))  # noqa: PTH111 - keeps a `~` if there is no home directory
+        return path if path.is_absolute() else _current_directory() / path
+    return found
+
+
+def _current_directory() -> Path:
+    """Return the current directory. Raises UsageError if it was removed, or may not be seen."""
+    try:
+        return Path.cwd()
+    except OSError as error:
+        raise UsageError(
+            "the current directory cannot be used",
+            evidence=error.strerror or "",
+            do="Change to another directory, or name one: `ccb PATH`.",
+        ) from None
+
+
+def _below(directory: str, path: str) -> str:
+    """Return a path that may be relative to `directory`."""
+    return path if path.startswith("~") else str(Path(directory, path))
+
+
+def _check_spelling(words: Sequence[str]) -> None:
+    """Raise UsageError for words that look like a misspelt command with its arguments rather than a prompt."""
+    commands = [name for name in COMMANDS if name[0] == words[0][:1]]
+    import difflib
+
+    near = difflib.get_close_matches(words[0], commands, n=1, cutoff=0.7)
+    if near and (len(words) < 3 or (len(words) == 3 and is_session_id(words[2]))):
+        raise UsageError(
+            f"{shortened(words[0])!r} is not a command",
+            do=f"Did you mean `ccb {near[0]}`? If it is a prompt, write it after --.",
+        )
+
+
+def _with_target(arguments: Arguments, target: Target) -> Arguments:
+    """Connect to `target`, on its port or that of -P. Raises UsageError if the two differ."""
+    port = arguments.connection.port
+    if target.port is not None and port is not None and target.port != port:
+        raise UsageError(f"the target says port {target.port}, -P says {port}", do="Give the port once.")
+    return replace(arguments, connection=replace(arguments.connection, target=target, port=port or target.port))
+
+
+def _with_resume(arguments: Arguments, session: str) -> Arguments:
+    return replace(arguments, session=replace(arguments.session, resume=session))
+
+
+def _prompt(words: Sequence[str]) -> str | None:
+    return " ".join(words) if words else None
+
+
+def _starts_as_path(word: str) -> bool:
+    """Return whether `word`, which follows a host, is a directory on that host."""
+    return word[:1] in ("/", "~", ".")
+
+
+def _is_written_as_path(word: str) -> bool:
+    """Return whether `word` is written like a path of this machine, even if nothing exists there."""
+    return word in (".", "..", "~") or (word.startswith(("/", "~/", "./", "../")) and not any(map(str.isspace, word)))

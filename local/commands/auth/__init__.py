@@ -1,1 +1,0 @@
-"""`ccb auth`: the stored credentials of model providers."""

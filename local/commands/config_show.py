@@ -1,0 +1,112 @@
+"""`ccb config show`: the settings of this machine, and where each comes from."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from ccb.tunnel.plain_text import HostText
+from ccb.tunnel.wire.settings_text import line_of
+
+from ..command_line.exit_codes import ExitCode
+from ..config.project_records import Projects
+from ..config.settings import Settings, SettingsChoice, SettingsLayer, settings_path
+from ..config.settings_loading import load_settings
+from ..terminal.console import print_line, say
+from ..terminal.signals import CommandParser, exit_code
+
+_JOINED = ("permissions", "env", "mcpServers")
+"""The keys whose values in different sources add up."""
+
+
+def config_parser() -> CommandParser:
+    parser = CommandParser(prog="ccb config", description="Show the settings of this machine.")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="show")
+    show = commands.add_parser("show", help="print each setting that is set, and what is kept of projects")
+    show.add_argument("--origin", action="store_true", help="print where each value comes from: source, file, line")
+    show.add_argument("--settings", metavar="JSON", help="count these settings too: a JSON object or a file")
+    show.add_argument("where", nargs="?", metavar="HOST:/PATH", help="show what the project there sets, too")
+    return parser
+
+
+def run_config(args: Sequence[str], environ: Mapping[str, str] = os.environ) -> int:
+    """Run `ccb config ARGS` and return the exit code."""
+    return exit_code(lambda: _run(args, environ))
+
+
+def _run(args: Sequence[str], environ: Mapping[str, str]) -> int:
+    options, more = config_parser().parse_known_args(list(args))
+    words = [*([options.where] if options.where else []), *more]
+    if more and not options.where and "--local" not in more:
+        config_parser().error(f"unrecognized arguments: {' '.join(more)}")
+    settings = load_settings(environ, SettingsChoice(flag=options.settings))
+    projects = list(_kept(Projects(environ), origin=options.origin))
+    if words:
+        projects += _of_host(words, environ, origin=options.origin)
+    for warning in settings.warnings:
+        say(f"ccb: {warning}")
+    lines = [*_values(settings, origin=options.origin), *projects]
+    for line in lines or [
+        f"Nothing is set. Settings are in {settings_path(environ)}; docs/reference/settings.md lists them."
+    ]:
+        print_line(line)
+    return ExitCode.OK
+
+
+def _values(settings: Settings, *, origin: bool) -> Iterator[str]:
+    """Yield a line for each value that counts."""
+    for name, value, where in setting_lines(settings):
+        yield f"{name} = {value}" + (f"  ({where})" if origin else "")
+
+
+def setting_lines(settings: Settings) -> Iterator[tuple[str, str, str]]:
+    """Yield the name, the value and the origin of each value that counts. Of values that add up, each has a line of its
+    own."""
+    for name in sorted({name for layer in settings.layers for name in layer.values}):
+        setting = [layer for layer in settings.layers if name in layer.values]
+        for layer in setting if name in _JOINED or name == "hooks" else setting[-1:]:
+            for keys, value in _parts([name], layer.values[name]):
+                yield ".".join(keys), json.dumps(value, ensure_ascii=False), _origin(layer, keys, value)
+
+
+def _parts(keys: list[str], value: Any) -> Iterator[tuple[list[str], Any]]:
+    if keys[0] in (*_JOINED, "hooks") and isinstance(value, dict) and len(keys) == 1:
+        for key, each in value.items():
+            yield from _parts([*keys, key], each)
+    elif keys[0] == "permissions" and isinstance(value, list):
+        yield from ((keys, each) for each in value)
+    else:
+        yield keys, value
+
+
+def _origin(layer: SettingsLayer, keys: Sequence[str], value: object) -> str:
+    rules = layer.values["permissions"].get(keys[-1]) if keys[0] == "permissions" else None
+    place = [*keys, rules.index(value)] if isinstance(rules, list) else keys
+    return f"{layer.source}: {layer.path}, line {line_of(layer.text, place)}"
+
+
+def _of_host(words: Sequence[str], environ: Mapping[str, str], *, origin: bool) -> list[str]:
+    """Return a line for each thing that a project on a host sets, and the host's own policy. Raises CcbError."""
+    from ..command_line.parser import parse_arguments
+    from .trust import read_host_project
+
+    found = asyncio.run(read_host_project(parse_arguments(["trust", *words]), environ))
+    trusted = Projects(environ).find(found.host, found.directory.raw).trusted == found.fingerprint
+    for problem in found.problems:
+        say(f"ccb: on the host: {problem}")
+    counts = "" if trusted else ", not trusted, so it does not count"
+    lines = [each.line + (f"  ({each.origin}{counts})" if origin else "") for each in found.switches]
+    return lines + [each.line + (f"  ({each.origin})" if origin else "") for each in found.policy]
+
+
+def _kept(projects: Projects, *, origin: bool) -> Iterator[str]:
+    for each in projects.all():
+        where = f"{each.host.name}:{HostText(each.directory).path}"
+        suffix = f"  (kept: {projects.path})" if origin else ""
+        if each.trusted:
+            yield f"{where} is trusted{suffix}"
+        for kind, rules in each.permissions.items():
+            yield from (f"{where} permissions.{kind} = {json.dumps(rule)}{suffix}" for rule in rules)

@@ -1,0 +1,227 @@
+"""Ps, logs, stop, gc, clean, disconnect."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import shutil
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+
+from ccb.deploy.bundle import Bundle
+from ccb.tunnel.errors import UsageError
+from ccb.tunnel.openssh.kept_connections import Kept, all_kept
+from ccb.tunnel.plain_text import HostText
+from ccb.tunnel.transports.pipe import Transport
+
+from ..command_line.arguments import Arguments
+from ..command_line.exit_codes import ExitCode
+from ..command_line.transport_choice import host_label
+from ..connect.connect_session import connect_host
+from ..connect.host_sessions import Count, HostWords, ReportRow, list_sessions, reports, row_of
+from ..terminal.console import print_line, say
+from ..terminal.signals import run_command
+from ..terminal.terminal_prompts import ask_line, prompts_for
+from .session_table import age_text, session_table, size_text
+
+
+def run_disconnect(arguments: Arguments, environ: Mapping[str, str] = os.environ) -> ExitCode:
+    """End the kept connections to the host, or all of them. Return AGENT_FAILED if one could not be ended."""
+    target = arguments.connection.target
+    found = all_kept(environ, target.login if target is not None else None)
+    code = ExitCode.OK
+    for kept in found:
+        if kept.end():
+            print_line(f"disconnected {kept.host}")
+        else:
+            code = ExitCode.AGENT_FAILED
+            say(f"ccb: not disconnected: {kept.host}: its process {kept.pid} does not end")
+    if not found:
+        print_line(f"No connection to {target.login} is kept." if target is not None else "No connection is kept.")
+    return code
+
+
+def kept_line(kept: Kept) -> str:
+    """Return a kept connection as a line for `ccb ps`."""
+    host = kept.host
+    return f"SSH connection to {host} kept for {age_text(kept.left_s)} more; `ccb disconnect {host}` ends it"
+
+
+_DAY_S = 86400.0
+_LINES = 200
+_LOG_LINE = 16_384  # characters
+_SLOW_S = 2.0
+
+
+class LogRow(ReportRow):
+    """One line of a session's log. `source` is session or worker; `when` is the host's time as text."""
+
+    source: HostWords = HostText("")
+    when: HostWords = HostText("")
+    text: HostWords = HostText("")
+
+
+class ChangeRow(ReportRow):
+    """Something that was removed or kept, a process that was ended, or a session that was stopped (or would be)."""
+
+    path: HostWords = HostText("")
+    what: HostWords = HostText("")
+    bytes: Count = 0
+    why: HostWords = HostText("")
+    session: HostWords = HostText("")
+    pid: Count = 0
+    how: HostWords = HostText("")
+
+
+async def run_host_command(arguments: Arguments, environ: Mapping[str, str] = os.environ) -> ExitCode:
+    """Run the command and return its exit code. Raises CcbError."""
+    if arguments.command == "clean" and not arguments.host_command.dry_run and not arguments.host_command.yes:
+        await _confirm(arguments)
+    if sys.stderr.isatty():
+        say(f"Connecting to {host_label(arguments.connection)} …")
+    async with connect_host(arguments, prompts_for(headless=False), environ) as (transport, bundle):
+        with _shown_when_slow(f"Waiting for {host_label(arguments.connection)} …"):
+            match arguments.command:
+                case "ps":
+                    return await _ps(arguments, transport, bundle)
+                case "logs":
+                    return await _logs(arguments, transport, bundle)
+                case "stop":
+                    return await _stop(arguments, transport, bundle)
+                case _:
+                    return await _remove(arguments, transport, bundle)
+
+
+@contextlib.contextmanager
+def _shown_when_slow(text: str) -> Iterator[None]:
+    """On a terminal, show `text` if the work in this context takes longer than a moment."""
+    if not sys.stderr.isatty():
+        yield
+        return
+    timer = asyncio.get_running_loop().call_later(_SLOW_S, say, text)
+    try:
+        yield
+    finally:
+        timer.cancel()
+
+
+async def _confirm(arguments: Arguments) -> None:
+    where = host_label(arguments.connection)
+    if not sys.stdin.isatty():
+        raise UsageError(f"ccb clean {where} removes every session there", do="Add --yes: nobody can be asked here.")
+    answer = await ask_line(
+        f"Stop all sessions on {where} and remove them with everything else of ccb there? (yes/no) "
+    )
+    if answer.lower() not in ("y", "yes"):
+        raise UsageError("nothing was removed", do="Answer yes, or see first what would be removed: --dry-run.")
+
+
+async def _ps(arguments: Arguments, transport: Transport, bundle: Bundle) -> ExitCode:
+    rows = await list_sessions(transport, bundle)
+    if arguments.host_command.json:
+        for row in rows:
+            print_line(json.dumps(row.model_dump()))
+    elif rows:
+        for line in session_table(rows, shutil.get_terminal_size((120, 24)).columns):
+            print_line(line)
+    else:
+        print_line(f"No sessions on {host_label(arguments.connection)}.")
+    if not arguments.host_command.json:
+        target = arguments.connection.target
+        for kept in all_kept(os.environ, target.login if target is not None else None):
+            print_line(kept_line(kept))
+    return ExitCode.OK
+
+
+async def _logs(arguments: Arguments, transport: Transport, bundle: Bundle) -> ExitCode:
+    command = {"command": "logs", "session": arguments.session.resume, "lines": arguments.host_command.lines or _LINES}
+    async with contextlib.aclosing(reports(transport, bundle, command)) as answer:
+        async for report in answer:
+            if report.kind == "log":
+                row = row_of(LogRow, report.body, transport.name)
+                mark = " worker:" if row.source.raw == "worker" else ""
+                print_line(f"{row.when.cell}{mark} {row.text.line(_LOG_LINE)}")
+    return ExitCode.OK
+
+
+async def _stop(arguments: Arguments, transport: Transport, bundle: Bundle) -> ExitCode:
+    """Returns AGENT_FAILED if a session could not be stopped."""
+    command: dict[str, object] = {"command": "stop"}
+    command |= {"all": True} if arguments.host_command.all else {"session": arguments.session.resume}
+    count = 0
+    code = ExitCode.OK
+    async with contextlib.aclosing(reports(transport, bundle, command)) as answer:
+        async for report in answer:
+            row = row_of(ChangeRow, report.body, transport.name)
+            if report.kind in ("stopped", "ended"):
+                count += 1
+                print_line(change_line(report.kind, row, dry_run=False))
+            elif report.kind == "kept":
+                code = ExitCode.AGENT_FAILED
+                say(f"ccb: not stopped: {row.path}: {row.why}")
+    if not count and code is ExitCode.OK:
+        print_line(f"No session runs on {host_label(arguments.connection)}.")
+    return code
+
+
+async def _remove(arguments: Arguments, transport: Transport, bundle: Bundle) -> ExitCode:
+    """Run `gc` or `clean`. Returns AGENT_FAILED if `clean` had to leave something on the host."""
+    dry_run = arguments.host_command.dry_run
+    command: dict[str, object] = {"command": arguments.command, "dry_run": dry_run}
+    if arguments.host_command.older_than is not None:
+        command["older_than_s"] = arguments.host_command.older_than * _DAY_S
+    removed: list[ChangeRow] = []
+    kept = 0
+    async with contextlib.aclosing(reports(transport, bundle, command)) as answer:
+        async for report in answer:
+            row = row_of(ChangeRow, report.body, transport.name)
+            if line := change_line(report.kind, row, dry_run=dry_run):
+                print_line(line)
+            removed += [row] if report.kind == "removed" else []
+            kept += report.kind == "kept"
+    print_line(_summary(removed, kept, dry_run=dry_run))
+    return ExitCode.AGENT_FAILED if kept and arguments.command == "clean" and not dry_run else ExitCode.OK
+
+
+def change_line(kind: str, row: ChangeRow, *, dry_run: bool) -> str:
+    """Return a report of `gc` or `clean` as a line; "" for a kind that only a newer worker knows."""
+    match kind:
+        case "removed":
+            return f"{_removed(dry_run)} {row.what.cell} {row.path.cell}{_because(row.why)}"
+        case "stopped":
+            return _stopped(row, dry_run=dry_run)
+        case "ended":
+            ended = "would end" if dry_run else "ended"
+            return f"{ended} process {row.pid} ({row.what.cell or '?'}){_because(row.why)}"
+        case "kept":
+            return f"kept {row.path.cell}{_because(row.why)}"
+        case _:
+            return ""
+
+
+def _summary(removed: Sequence[ChangeRow], kept: int, *, dry_run: bool) -> str:
+    size = size_text(sum(row.bytes for row in removed))
+    things = f"{len(removed)} {'thing' if len(removed) == 1 else 'things'}"
+    return f"{_removed(dry_run)} {things}{f', {size}' if size else ''}{f'; kept {kept}' if kept else ''}."
+
+
+def _removed(dry_run: bool) -> str:
+    return "would remove" if dry_run else "removed"
+
+
+def _stopped(row: ChangeRow, *, dry_run: bool) -> str:
+    session = row.session.cell
+    if dry_run:
+        return f"would stop {session}{_because(row.how)}"
+    return f"stopped {session} ({row.how.cell or 'ended'})" if row.pid else f"{session} was not running"
+
+
+def _because(why: HostText) -> str:
+    return f": {why.cell}" if why else ""
+
+
+def run(arguments: Arguments) -> ExitCode:
+    """Run the command in an event loop of its own."""
+    return run_command(run_host_command(arguments))

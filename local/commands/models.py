@@ -1,0 +1,144 @@
+"""`ccb models`: the models that can be chosen here, as their providers list them."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from collections.abc import Mapping, Sequence
+
+from ccb.tunnel.errors import CcbError
+from ccb.tunnel.plain_text import one_line
+from ccb.tunnel.providers.provider import ProviderError
+from ccb.tunnel.providers.provider_kinds import ANTHROPIC
+
+from ..command_line.exit_codes import ExitCode
+from ..config.settings import Settings
+from ..config.settings_loading import load_settings
+from ..providers.known_models import (
+    ModelOffer,
+    current_list,
+    default_provider,
+    offers_of,
+    price_text,
+    short_names,
+    usable_providers,
+)
+from ..providers.named_provider import NamedProvider, named_provider, refuse_provider
+from ..terminal.console import print_line, say
+from ..terminal.signals import CommandParser, exit_code
+from .session_table import cut
+
+_HEADINGS = ("MODEL", "WINDOW", "OUTPUT", "$ IN", "$ OUT", "CAN")
+_MAX_NAME = 60
+
+
+def models_parser() -> CommandParser:
+    parser = CommandParser(
+        prog="ccb models",
+        description="List the models that --model takes, with window and longest answer in tokens, and prices in "
+        "dollars for a million tokens. Lists are kept for a day, and longer while a provider does not answer.",
+    )
+    parser.add_argument("--provider", metavar="NAME", help="only those of this provider")
+    parser.add_argument("--json", action="store_true", help="print one JSON object in each line")
+    return parser
+
+
+def run_models(args: Sequence[str], environ: Mapping[str, str] = os.environ) -> int:
+    """Run `ccb models ARGS` and return the exit code."""
+    return exit_code(lambda: _run(args, environ))
+
+
+def _run(args: Sequence[str], environ: Mapping[str, str]) -> int:
+    options = models_parser().parse_args(list(args))
+    settings = load_settings(environ)
+    chosen = _providers(options.provider, environ, settings)
+    model = settings.modelAliases.get(settings.model or "", settings.model or "default")
+    offers, failed = asyncio.run(_all_offers(chosen, environ, settings))
+    current = short_names(environ).get(model, model)
+    for line in map(_json, offers) if options.json else models_table(offers, current):
+        print_line(line)
+    for line in failed:
+        say(line)
+    return ExitCode.OK if offers else ExitCode.UNREACHABLE
+
+
+def _providers(name: str | None, environ: Mapping[str, str], settings: Settings) -> list[NamedProvider]:
+    if name is None:
+        return usable_providers(environ, settings, [settings.model or ""])
+    named = default_provider() if name == ANTHROPIC else named_provider(name, environ, settings)
+    if named is None:
+        refuse_provider(name, settings)
+    return [named]
+
+
+async def _all_offers(
+    providers: Sequence[NamedProvider], environ: Mapping[str, str], settings: Settings
+) -> tuple[list[ModelOffer], list[str]]:
+    """Return the models of all providers, and a line for each that gives no list."""
+
+    async def of(named: NamedProvider) -> tuple[list[ModelOffer], str]:
+        try:
+            listed, why = await current_list(named, environ, settings), ""
+        except (ProviderError, CcbError) as error:
+            said = error.what if isinstance(error, CcbError) else str(error)
+            listed, why = None, f"{named.name}: no list of models: {said}"
+        offers = offers_of(named, listed, environ)
+        if not offers and not why:
+            why = f"{named.name}: {named.why_no_list}"
+        return offers, why
+
+    found = await asyncio.gather(*(of(named) for named in providers))
+    return [offer for offers, _ in found for offer in offers], [why for _, why in found if why]
+
+
+def models_table(offers: Sequence[ModelOffer], current: str) -> list[str]:
+    """Return a heading and a line for each model that can work as an agent, [] without any. The one that new sessions
+    use is marked."""
+    offers = [each for each in offers if each.traits.tools]
+    if not offers:
+        return []
+    rows = [_HEADINGS, *(_row(each) for each in offers)]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(_HEADINGS))]
+    marks = [" ", *("*" if each.name == current else " " for each in offers)]
+    lines = []
+    for mark, (name, *cells, can) in zip(marks, rows, strict=True):
+        padded = [cell.rjust(width) for cell, width in zip(cells, widths[1:-1], strict=True)]
+        lines.append("  ".join([f"{mark} {name.ljust(widths[0])}", *padded, can]).rstrip())
+    dates = {each.provider: each.listed for each in offers if each.listed}
+    lines.append("")
+    lines.append(", ".join(f"{name}: list of {date}" for name, date in dates.items()) or "No list; from the settings.")
+    return lines
+
+
+def _row(offer: ModelOffer) -> tuple[str, ...]:
+    return (
+        cut(one_line(offer.name), _MAX_NAME),
+        f"{offer.window:,}" if offer.window else "-",
+        f"{offer.traits.max_output:,}" if offer.traits.max_output else "-",
+        price_text(offer.input_price),
+        price_text(offer.output_price),
+        offer.can,
+    )
+
+
+def _json(offer: ModelOffer) -> str:
+    traits = offer.traits
+    return json.dumps(
+        {
+            "model": offer.name,
+            "provider": offer.provider,
+            "title": offer.title,
+            "contextWindow": offer.window or None,
+            "maxOutput": traits.max_output or None,
+            "tools": traits.tools,
+            "images": traits.images,
+            "documents": traits.documents,
+            "thinking": traits.thinking,
+            "efforts": list(traits.efforts),
+            "inputPrice": offer.input_price,
+            "outputPrice": offer.output_price,
+            "cacheReadPrice": traits.cache_read_price,
+            "listed": offer.listed or None,
+        }
+    )

@@ -1,0 +1,190 @@
+"""Sessions as a table; choose one."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import PurePosixPath
+
+from rich.cells import cell_len, set_cell_size
+
+from ccb.tunnel.errors import UsageError
+
+from ..connect.host_sessions import SessionRow
+from ..terminal.console import say
+from ..terminal.terminal_prompts import ask_line
+
+_MAX_LISTED = 20
+_ESCAPE = "\x1b"
+
+
+async def choose_session(rows: Sequence[SessionRow]) -> str | None:
+    """Return the ID of the session that the person chose from `rows` (not empty), or None if they gave up.
+
+    Raises UsageError where there is no terminal to ask on.
+    """
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        listed = "\n".join(session_table(rows[:_MAX_LISTED], 100))
+        raise UsageError(
+            "this run needs the ID of a session: there is no terminal to choose one on",
+            evidence=listed,
+            do="Give its ID.",
+        )
+    shown = list(rows)
+    while True:
+        _show(shown)
+        answer = await ask_line("Session (number, ID, or text to search for; Enter or q to leave): ")
+        if answer in ("", "q") or answer.startswith(_ESCAPE):
+            return None
+        found = matching(rows, shown[:_MAX_LISTED], answer)
+        if len(found) == 1:
+            return found[0].session
+        if found:
+            shown = found
+        else:
+            say(f"No session matches {answer!r}.")
+            shown = list(rows)
+
+
+def matching(rows: Sequence[SessionRow], shown: Sequence[SessionRow], answer: str) -> list[SessionRow]:
+    """Return the rows that `answer` names: by number in the list, by the start of the ID, or by a part of the path or
+    prompt."""
+    if answer.isdigit() and len(answer) < 4:
+        return [shown[int(answer) - 1]] if 0 < int(answer) <= len(shown) else []
+    wanted = answer.lower()
+    by_id = [row for row in rows if row.session.startswith(wanted)] if len(wanted) >= 4 else []
+    return by_id or [row for row in rows if wanted in row.cwd.raw.lower() or wanted in row.prompt.raw.lower()]
+
+
+def _show(rows: Sequence[SessionRow]) -> None:
+    width = shutil.get_terminal_size((100, 24)).columns
+    head, *lines = session_table(rows[:_MAX_LISTED], width - 4)
+    say(f"    {head}")
+    for number, line in enumerate(lines, 1):
+        say(f"{number:3} {line}")
+    if len(rows) > _MAX_LISTED:
+        say(f"    … and {len(rows) - _MAX_LISTED} more")
+
+
+_STATES = {"running": "running", "requires_action": "asks", "idle": "idle", "ended": "ended"}
+_GAP = "  "
+_SHORT_ID = 8
+_MIN_PROMPT = 12
+_MIN_PATH = 14
+_MIN_DRIVER = 8
+_MIN_AWAY = 10
+_NUMBERS = ("AGE", "USED", "RSS")
+
+
+def age_text(seconds: float) -> str:
+    """Return an age as `12s`, `5m`, `3h` or `2d`."""
+    for size, unit in ((86400, "d"), (3600, "h"), (60, "m")):
+        if seconds >= size:
+            return f"{int(seconds // size)}{unit}"
+    return f"{int(max(0, seconds))}s"
+
+
+def size_text(size: int) -> str:
+    """Return a number of bytes as `26M` or `512K`; "" for 0."""
+    if size <= 0:
+        return ""
+    return f"{round(size / 1048576)}M" if size >= 1048576 else f"{max(1, round(size / 1024))}K"
+
+
+def cut(text: str, width: int) -> str:
+    """Return `text`, cut to at most `width` cells of the terminal."""
+    return text if cell_len(text) <= width else set_cell_size(text, max(0, width - 1)).rstrip() + "…"
+
+
+def short_ids(rows: Sequence[SessionRow]) -> dict[str, str]:
+    """Return for each session ID its shortest unique start, of eight or more characters."""
+    for length in (_SHORT_ID, 13, 18, 36):
+        found = {row.session: row.session[:length] for row in rows}
+        if len(set(found.values())) == len(found):
+            return found
+    return {row.session: row.session for row in rows}
+
+
+def session_table(rows: Sequence[SessionRow], width: int) -> list[str]:
+    """Return a heading and a line for each session, at most `width` cells each (36 or more).
+
+    In a narrow terminal, long names are cut first, then columns are left out.
+    """
+    columns = _columns(rows, width)
+    widths, left = _fitted(columns, width)
+    columns["DRIVER"] = [_driver(row, widths.get("DRIVER", 0)) for row in rows]
+    columns["PATH"] = [_path(row.cwd.cell, widths.get("PATH", 0)) for row in rows]
+    prompts = [row.prompt.cell or "-" for row in rows]
+    lines = [_line(dict.fromkeys(widths), widths, "LAST PROMPT", left)]
+    for number, prompt in enumerate(prompts):
+        lines.append(_line({name: columns[name][number] for name in widths}, widths, prompt, left))
+    return lines
+
+
+def _columns(rows: Sequence[SessionRow], width: int) -> dict[str, list[str]]:
+    """Return the cells of each column but the last, from left to right."""
+    ids = short_ids(rows)
+    return {
+        "ID": [ids[row.session] for row in rows],
+        "STATE": [cut(_state(row), 16) for row in rows],
+        "AGE": [age_text(row.age_s) for row in rows],
+        "USED": [age_text(row.idle_s) for row in rows],
+        "RSS": [size_text(row.rss) or "-" for row in rows],
+        "DRIVER": [_driver(row, 24) for row in rows],
+        "PATH": [_path(row.cwd.cell, max(_MIN_PATH, width // 3)) for row in rows],
+    }
+
+
+def _fitted(columns: Mapping[str, Sequence[str]], width: int) -> tuple[dict[str, int], int]:
+    """Return the widths of the columns that fit into `width`, and the width that remains for the last prompt."""
+    widths = {name: max(map(cell_len, [name, *cells])) for name, cells in columns.items()}
+    left = width - sum(widths.values()) - len(_GAP) * len(widths)
+    for name, least in (("DRIVER", _MIN_DRIVER), ("PATH", _MIN_PATH)):
+        taken = max(0, min(_MIN_PROMPT - left, widths[name] - least))
+        widths[name] -= taken
+        left += taken
+    for name in ("RSS", "DRIVER", "USED", "PATH"):
+        if left < _MIN_PROMPT:
+            left += widths.pop(name) + len(_GAP)
+    return widths, left
+
+
+def _line(cells: Mapping[str, str | None], widths: Mapping[str, int], prompt: str, left: int) -> str:
+    """Return one line of the table. A cell that is None shows the name of its column."""
+    shown = []
+    for name, size in widths.items():
+        cell = cells[name]
+        text = name if cell is None else cell
+        pad = " " * (size - cell_len(text))
+        shown.append(pad + text if name in _NUMBERS else text + pad)
+    return _GAP.join([*shown, cut(prompt, max(1, left))]).rstrip()
+
+
+def _state(row: SessionRow) -> str:
+    if row.host:
+        return f"on {row.host.cell}"
+    return _STATES.get(row.state, row.state) + (" (memory)" if row.storage == "memory" else "")
+
+
+def _driver(row: SessionRow, width: int) -> str:
+    """Return who drives (without the process ID), whether the driver is away if there is room for it, and the number of
+    viewers."""
+    watching = f" +{row.viewers}" if row.viewers else ""
+    name, room = row.driver.cell.split(" ")[0], width - len(watching)
+    if name and row.driver_away and room >= _MIN_AWAY:
+        return f"({cut(name, room - len('( away)'))} away){watching}"
+    return cut(name, room) + watching or "-"
+
+
+def _path(path: str, width: int) -> str:
+    """Return a path cut at its start, because its end says more."""
+    if cell_len(path) <= width:
+        return path
+    parts = PurePosixPath(path).parts
+    kept = parts[-1]
+    for part in reversed(parts[:-1]):
+        if cell_len(part) + cell_len(kept) + 3 > width:
+            break
+        kept = f"{part}/{kept}"
+    return cut(f"…/{kept}", width)

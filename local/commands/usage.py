@@ -1,0 +1,254 @@
+"""Usage, audit, proxy."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import textwrap
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+from ccb.tunnel.errors import NoSuchSession, UsageError
+from ccb.tunnel.plain_text import HostText, neutralise, one_line
+
+from ..command_line.exit_codes import ExitCode
+from ..config.log import state_dir
+from ..ledger.call_ledger import AuditEntry, By, UsageSum, dollars, read_ledger
+from ..ledger.proxy_control import ProxyState, ask, running
+from ..terminal.console import print_line
+from ..terminal.signals import CommandParser, exit_code
+from .session_table import age_text, cut
+
+_MAX_SHOWN = 1_000
+_INDENT = " " * 21
+_TITLES = {
+    "prompt": "said here",
+    "asked": "asked the model",
+    "also": "also sent to the model",
+    "wanted": "the model wants",
+    "there": "the provider ran for the model",
+    "decided": "decided here",
+    "result": "result",
+    "unseen": "result of a call that was not seen here",
+    "tampering": "TAMPERING: result of a call that no model made",
+    "unchecked": "not looked at",
+    "unrecorded": "not recorded any more",
+    "revoked": "all model calls ended by the person",
+}
+
+
+def audit_parser() -> CommandParser:
+    parser = CommandParser(prog="ccb audit", description="Show what this machine has seen of a session.")
+    parser.add_argument("session", metavar="SESSION", help="its ID, or the beginning of it (`ccb usage --by session`)")
+    parser.add_argument("--json", action="store_true", help="print one JSON object in each line")
+    return parser
+
+
+def run_audit(args: Sequence[str], environ: Mapping[str, str] = os.environ) -> int:
+    """Run `ccb audit ARGS` and return the exit code. It is 1 if something was tampered with."""
+    return exit_code(lambda: _run(args, environ))
+
+
+def _run(args: Sequence[str], environ: Mapping[str, str]) -> int:
+    options = audit_parser().parse_args(list(args))
+    found = _entries(options.session, environ)
+    if not found:
+        raise NoSuchSession(
+            f"this machine has seen no session {options.session}", do="`ccb usage --by session` lists them."
+        )
+    if options.json:
+        lines: Iterator[str] = (json.dumps({"session": session, **asdict(each)}) for session, each in found)
+    else:
+        lines = audit_lines(found, shutil.get_terminal_size((100, 24)).columns)
+    for line in lines:
+        print_line(line)
+    tampered = any(each.kind == "tampering" for _, each in found)
+    return ExitCode.AGENT_FAILED if tampered else ExitCode.OK
+
+
+def _entries(session: str, environ: Mapping[str, str]) -> list[tuple[str, AuditEntry]]:
+    return read_ledger(state_dir(environ), lambda ledger: ledger.audited(session), [])
+
+
+def audit_lines(found: Sequence[tuple[str, AuditEntry]], width: int = 100) -> Iterator[str]:
+    """Return the entries for a person to read, session by session, then how many there are of each kind. `width` are
+    the columns of the terminal: it must not wrap a text, whose next line could look like an entry."""
+    asked = {each.tool_use for _, each in found if each.kind == "decided"}
+    before = ("", "")
+    for session, each in found:
+        if (session, each.host) != before:  # another host may give its session the same ID
+            yield f"session {session}{f' on {each.host}' if each.host else ''}"
+            before = (session, each.host)
+        yield from _shown(each, asked, max(width - len(_INDENT) - 1, 20))
+    counts = {kind: sum(each.kind == kind for _, each in found) for kind in _TITLES}
+    yield (
+        f"tool calls wanted: {counts['wanted']}, decided here: {counts['decided']}, results: {counts['result']}, "
+        f"of calls not seen here: {counts['unseen']}, of calls that no model made: {counts['tampering']}"
+    )
+
+
+def _shown(each: AuditEntry, asked: set[str], width: int) -> Iterator[str]:
+    clock = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(each.at))
+    name = each.name
+    if each.kind == "also" and name:
+        name = f"as {name}"
+    words = [_TITLES.get(each.kind, each.kind), name, each.tool_use]
+    if each.kind == "wanted" and each.tool_use not in asked:
+        words.append("(not asked here)")
+    yield f"{clock}  {' '.join(word for word in words if word)}"
+    text = neutralise(each.text)
+    cut = text[:_MAX_SHOWN] + (" …" if len(text) > _MAX_SHOWN else "")
+    for line in cut.expandtabs().splitlines():
+        step = width if line.isascii() else width // 2  # other characters may take two columns
+        pieces = textwrap.wrap(line, step, expand_tabs=False, replace_whitespace=False, break_on_hyphens=False)
+        yield from (f"{_INDENT}{piece}".rstrip() for piece in pieces or [""])
+
+
+def proxy_parser() -> CommandParser:
+    parser = CommandParser(prog="ccb proxy", description="Show and end what calls models through this machine.")
+    actions = parser.add_subparsers(dest="action", metavar="list|revoke", required=True)
+    listing = actions.add_parser("list", help="list the sessions that may call models through this machine now")
+    listing.add_argument("--json", action="store_true", help="print one JSON object in each line")
+    revoking = actions.add_parser("revoke", help="let a session call no models any more; calls under way end at once")
+    revoking.add_argument("session", nargs="?", metavar="SESSION", help="its ID, or the beginning of it")
+    revoking.add_argument("--all", action="store_true", help="every session of this machine")
+    return parser
+
+
+def run_proxy(args: Sequence[str], environ: Mapping[str, str] = os.environ) -> int:
+    """Run `ccb proxy ARGS` and return the exit code."""
+    return exit_code(lambda: _proxy_run(args, environ))
+
+
+def _proxy_run(args: Sequence[str], environ: Mapping[str, str]) -> int:
+    options = proxy_parser().parse_args(list(args))
+    if options.action == "list":
+        _list(environ, as_json=options.json)
+    else:
+        _revoke(environ, options.session or "", everything=options.all)
+    return ExitCode.OK
+
+
+def _list(environ: Mapping[str, str], *, as_json: bool) -> None:
+    found = [state for _, state in running(environ)]
+    if as_json:
+        for state in found:
+            print_line(json.dumps(asdict(state)))
+        return
+    if not found:
+        print_line("No session calls models through this machine now.")
+    for state in found:
+        print_line(f"{_line(state)}")
+
+
+def _line(state: ProxyState) -> str:
+    calls = "1 call" if state.under_way == 1 else f"{state.under_way} calls"
+    may = "may call no models any more" if state.revoked else f"{calls} under way"
+    if state.expires_s is not None and not state.revoked:
+        may += f", may call models for {state.expires_s / 3600:.1f} h"
+    return f"{state.session}  {state.host}:{HostText(state.directory).path}  {may}  (pid {state.pid})"
+
+
+def _revoke(environ: Mapping[str, str], session: str, *, everything: bool) -> None:
+    if bool(session) == everything:
+        raise UsageError("give the ID of one session, or --all", do="`ccb proxy list` shows them.")
+    chosen: list[Path] = [path for path, each in running(environ) if everything or each.session.startswith(session)]
+    if not chosen:
+        which = "no session" if everything else f"no session {session}"
+        raise NoSuchSession(f"{which} calls models through this machine now", do="`ccb proxy list` shows them.")
+    for path in chosen:
+        state = ask(path, "revoke")
+        if state is None or not state.revoked:
+            raise NoSuchSession(f"the ccb behind {path} did not answer", do="End it: it is the process in the name.")
+        print_line(f"{state.session} on {state.host} may call no models any more.")
+
+
+_GROUPS: tuple[By, ...] = ("host", "model", "day", "session")
+_DAY_S = 86400
+_MAX_NAME = 40
+_HEADINGS = ("CALLS", "FAILED", "INPUT", "CACHED", "OUTPUT", "COST", "LAST")
+
+
+def usage_parser() -> CommandParser:
+    parser = CommandParser(
+        prog="ccb usage", description="Show what the model calls of this machine have used and cost."
+    )
+    parser.add_argument("--by", choices=_GROUPS, default="day", help="one line for each of these (default: day)")
+    parser.add_argument("--days", type=_days, metavar="N", help="count only the last N days")
+    parser.add_argument("--json", action="store_true", help="print one JSON object in each line")
+    return parser
+
+
+def _days(text: str) -> float:
+    try:
+        days = float(text)
+    except ValueError:
+        days = 0.0
+    if not 0 < days < 100_000:
+        raise argparse.ArgumentTypeError(f"not a number of days: {text!r}")
+    return days
+
+
+def run_usage(args: Sequence[str], environ: Mapping[str, str] = os.environ) -> int:
+    """Run `ccb usage ARGS` and return the exit code."""
+    return exit_code(lambda: _usage_run(args, environ))
+
+
+def _usage_run(args: Sequence[str], environ: Mapping[str, str]) -> int:
+    options = usage_parser().parse_args(list(args))
+    sums = _sums(options.by, options.days, environ)
+    if options.json:
+        for each in sums:
+            fields = {options.by if name == "group" else name: value for name, value in asdict(each).items()}
+            print_line(json.dumps(fields))
+        return ExitCode.OK
+    if not sums:
+        print_line("No model calls yet.")
+    for line in usage_table(options.by, sums, time.time()) if sums else ():
+        print_line(line)
+    return ExitCode.OK
+
+
+def _sums(by: By, days: float | None, environ: Mapping[str, str]) -> list[UsageSum]:
+    since = time.time() - days * _DAY_S if days else 0.0
+    return read_ledger(state_dir(environ), lambda ledger: ledger.sums(by, since=since), [])
+
+
+def usage_table(by: str, sums: Sequence[UsageSum], now: float) -> list[str]:
+    """Return a heading, a line for each sum, and their total if there are several. `now` is the Unix time."""
+    total = UsageSum(
+        "total",
+        calls=sum(each.calls for each in sums),
+        failed=sum(each.failed for each in sums),
+        input_tokens=sum(each.input_tokens for each in sums),
+        cache_write_tokens=sum(each.cache_write_tokens for each in sums),
+        cache_read_tokens=sum(each.cache_read_tokens for each in sums),
+        output_tokens=sum(each.output_tokens for each in sums),
+        usd=sum(each.usd for each in sums),
+        last=max(each.last for each in sums),
+        estimated=sum(each.estimated for each in sums),
+    )
+    rows = [(by.upper(), *_HEADINGS), *(_row(each, now) for each in (*sums, *([total] if len(sums) > 1 else [])))]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    lines = []
+    for name, *cells in rows:
+        padded = [cell.rjust(width) for cell, width in zip(cells, widths[1:], strict=True)]
+        lines.append("  ".join([name.ljust(widths[0]), *padded]))
+    return lines
+
+
+def _row(each: UsageSum, now: float) -> tuple[str, ...]:
+    return (
+        cut(one_line(each.group) or "-", _MAX_NAME),
+        f"{each.calls:,}",
+        f"{each.failed:,}",
+        f"{each.input_tokens + each.cache_write_tokens:,}",
+        f"{each.cache_read_tokens:,}",
+        f"{each.output_tokens:,}",
+        f"{'~' if each.estimated else ''}{dollars(each.usd)}",
+        f"{age_text(now - each.last)} ago",
+    )

@@ -1,1 +1,0 @@
-"""What is written down for somebody else to read, without secrets."""

@@ -1,0 +1,408 @@
+"""Connect to a host and attach to a session, as the arguments say.
+
+Slow independent steps (network, imports, bundle) run at the same time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import posixpath
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import field
+from typing import TYPE_CHECKING, Any
+
+from ccb.tunnel.errors import CredentialError, NoSuchSession, UsageError
+from ccb.tunnel.link.link import Greeting
+from ccb.tunnel.plain_text import HostText
+from ccb.tunnel.transports.pipe import Transport
+from ccb.tunnel.wire.control_protocol import TRUST_PROJECT
+from ccb.tunnel.wire.dataclass import dataclass
+from ccb.tunnel.wire.model_facts import may_be_model
+from ccb.tunnel.wire.session_options import SessionOptions
+
+from ..command_line.arguments import Arguments
+from ..command_line.transport_choice import host_label, resume_command
+from ..config.settings import settings_choice
+from ..session.dialing import AttachOptions
+from .open_transport import (
+    SessionLoading,
+    cancelled,
+    first_transport,
+    log_in_unattended,
+    open_transport,
+    startup_loader,
+)
+from .session_request import (
+    counted_session,
+    options_for_existing,
+    reconnect_seconds,
+    session_options,
+    session_parameters,
+)
+from .startup import (
+    SessionStartup,
+    Startup,
+    StartupLoader,
+    chosen_model,
+    load_dialing_startup,
+    load_session_startup,
+    load_startup,
+    open_proxy_desk,
+    without_alias,
+)
+
+if TYPE_CHECKING:
+    from ccb.deploy.bundle import Bundle
+    from ccb.tunnel.transports.login_prompts import Prompts
+
+    from ..config.settings import Settings
+    from ..mcp.mcp_service import LaptopServers
+    from ..providers.known_models import ModelChoice
+    from ..session.own_hooks import NotificationHooks
+    from ..session.remote_session import RemoteSession
+    from .dialer import Dialer, KeptTransport
+    from .file_connection import FileConnection
+    from .host_sessions import HostSessions, SessionRow
+    from .project_trust import ProjectDesk
+
+
+log = logging.getLogger(__name__)
+
+SCREEN_TAIL = 256 * 1024
+"""Bytes of events that a new terminal asks for when the session exists; it loads older ones on demand."""
+
+RECONNECT_TAIL = 4 * 1024 * 1024
+"""Bytes of events that a terminal takes after a reconnect; if it missed more, it asks for a snapshot."""
+
+HEADLESS_TAIL = 1
+"""Bytes of events for a headless run that resumes a session: it needs only open questions and new events."""
+
+Choose = Callable[["HostSessions", Sequence["SessionRow"]], Awaitable[str | None]]
+"""Asks the person to choose one of the sessions of a host and returns its ID, or None if they gave up."""
+
+
+def _no_hooks() -> NotificationHooks:
+    from ..session.own_hooks import NotificationHooks
+
+    return NotificationHooks({}, "")
+
+
+@dataclass(frozen=True)
+class Connected:
+    """An attached session, and what its clients show about it.
+
+    `host` is the name that the person used, `resume` the command that returns to the session. `projects` asks the
+    person about the project; who reads the events says how. `notifications` are hooks of the person on this machine,
+    `mcp` their MCP servers. `sessions` are the sessions of the host, `files` lends the connection to copies of files.
+    `notify` and `open_with` are settings. `revoke` lets the session call no models any more, `models` are those that
+    it may use.
+    """
+
+    session: RemoteSession
+    host: str
+    options: SessionOptions
+    warnings: tuple[str, ...]
+    resume: str
+    projects: ProjectDesk
+    sessions: HostSessions
+    files: FileConnection
+    notify: str = "auto"
+    open_with: str = ""
+    notifications: NotificationHooks = field(default_factory=_no_hooks)
+    mcp: LaptopServers | None = None
+    revoke: Callable[[], None] = lambda: None
+    models: ModelChoice | None = None
+
+
+@asynccontextmanager
+async def connect_session(
+    arguments: Arguments,
+    *,
+    session_id: str,
+    prompts: Prompts,
+    choose: Choose | None = None,
+    kept: KeptTransport | None = None,
+    environ: Mapping[str, str] = os.environ,
+) -> AsyncIterator[Connected]:
+    """Connect, deploy, attach, and stay attached over lost connections. Leaving closes the connection, or hands it to
+    `kept`, which may bring one.
+
+    The session on the host goes on unless it was stopped. `session_id` is the id of a new session; `choose` picks one
+    of the existing sessions. Raises CcbError; without a credential it does so before connecting.
+    """
+    async with AsyncExitStack() as stack:
+        choice = settings_choice(arguments)
+        models = (arguments.agent.model, arguments.sdk.fallback_model)
+        host = host_label(arguments.connection)
+        loading = SessionLoading(
+            lambda: load_dialing_startup(environ, choice),
+            lambda basics: load_session_startup(environ, basics, models, prompts, host),
+        )
+        loading = await stack.enter_async_context(loading)
+        unclear = any(each and not may_be_model(each) for each in models)  # one of the person's short names, or a slip
+        if unclear or not _has_environ_credential(environ) or "/" in (arguments.agent.model or ""):
+            await _credential_name(arguments, await loading.all(), environ)
+        dialer, basics = await _first_dialer(arguments, prompts, environ, loading.basics, stack, kept)
+        dialer.parameters = await session_parameters(
+            arguments, session_id, basics.settings, lambda: _choose(arguments, dialer, basics.bundle, choose)
+        )
+        dialer.begin()
+        startup = await loading.all()
+        proxy_desk = await open_proxy_desk(arguments, startup, environ, dialer, stack)
+        from ..config.project_records import Projects
+        from ..ledger.call_ledger import CallPlace
+        from ..ledger.proxy_control import check_allowed
+        from ..providers.known_models import ModelChoice, check_models, refresh_lists, said_at_start, short_names
+        from ..session.own_hooks import NotificationHooks
+        from ..session.remote_session import RemoteSession
+        from .file_connection import FileConnection
+        from .laptop_services import laptop_permissions, laptop_servers, unlock_for
+        from .project_trust import ProjectDesk
+        from .session_request import own_files
+
+        servers, mcp_warnings = laptop_servers(arguments, startup.settings, environ)
+        await unlock_for(servers, startup.stored.secrets)
+        files, left = own_files() if choice.user else ("", [])
+        chosen = _models(arguments, startup.settings, new=bool(dialer.parameters.get("create")))
+        not_found = await check_models(chosen, environ, startup.settings, startup.stored)
+        options = await _options(arguments, startup, environ, list(servers), files)
+        said = said_at_start(options.model or "", environ, startup.settings, options.effort or "")
+        lacks = [*said, *not_found]
+        proxy_desk.accounts.check_model(options.model)
+        if options.model in chosen:
+            check_allowed(short_names(environ).get(options.model, options.model), startup.settings, host)
+        known = str(dialer.parameters.get("session") or session_id)
+        proxy_desk.serves(CallPlace(known, host, arguments.directory or ""), new=bool(dialer.parameters.get("create")))
+        desk = ProjectDesk(arguments, startup.settings, Projects(environ))
+        attach = _attach_options(arguments, startup, options, dialer.parameters, desk)
+        session = await stack.enter_async_context(RemoteSession(dialer.dial, attach))
+        session.register(TRUST_PROJECT, desk.answer)
+        proxy_desk.tell(session)
+        mcp: LaptopServers | None = None
+        has_program = arguments.streams.input_format == "stream-json"
+        if servers or has_program:
+            new = bool(dialer.parameters.get("create"))
+            permissions = laptop_permissions(arguments, startup.settings, options, desk, session, new=new)
+            if has_program:
+                from ..mcp.mcp_service import guard_client_servers
+
+                guard_client_servers(session, permissions)
+            if servers:
+                from ..mcp.mcp_service import LaptopServers
+                from ..session.own_hooks import FormHooks
+
+                forms, secrets = FormHooks(_own_hooks(startup.settings)), startup.stored.secrets
+                mcp = await stack.enter_async_context(LaptopServers(session, servers, permissions, secrets, forms))
+        if options.web == "laptop":  # else the kind is unknown here, and refused
+            from ccb.tunnel.wire.web_fetch import WEB_FETCH
+
+            from .laptop_services import LaptopWeb
+
+            session.register(WEB_FETCH, LaptopWeb(allow_private=options.web_allow_private).fetch)
+        watching = asyncio.create_task(_watch_network(session), name="network watch")
+        stack.push_async_callback(cancelled, watching)
+        asking = refresh_lists(chosen or ["default"], environ, startup.settings, startup.stored)
+        stack.push_async_callback(cancelled, asyncio.create_task(asking, name="lists of models"))
+        hello = session.hello
+        proxy_desk.serves(CallPlace(counted_session(dialer.parameters, hello.session), host, hello.cwd.raw))
+        await stack.enter_async_context(proxy_desk.control(environ))
+        log.info("attached to session %s on %s, worker pid %d", hello.session, host, hello.pid)
+        resume = resume_command(arguments, hello.session, directory=hello.cwd.raw)
+        session.come_back_with(resume)
+        warnings = (*startup.warnings, *lacks, *mcp_warnings, *left, *_other_directory(arguments, hello.cwd))
+        notifications = NotificationHooks(_own_hooks(startup.settings), f"ccb {host}")
+        try:
+            from .host_sessions import SessionsOverLink
+
+            sessions = SessionsOverLink(lambda: dialer.transport(ask=False), startup.bundle)
+            carrier = FileConnection(lambda: session.state, lambda: dialer.current, dialer.separate)
+            notify, open_with = startup.settings.notify, startup.settings.openWith
+            yield Connected(
+                session,
+                host,
+                options,
+                warnings,
+                resume,
+                desk,
+                sessions,
+                carrier,
+                notify,
+                open_with,
+                notifications,
+                mcp,
+                proxy_desk.revoke,
+                models=ModelChoice(environ, startup.settings, chosen, startup.stored, startup.models),
+            )
+        finally:
+            await notifications.close()
+
+
+@asynccontextmanager
+async def connect_host(
+    arguments: Arguments, prompts: Prompts, environ: Mapping[str, str]
+) -> AsyncIterator[tuple[Transport, Bundle]]:
+    """Yield a connection for host commands, and the worker bundle that runs them. No credential is needed. Raises
+    CcbError."""
+    async with AsyncExitStack() as stack:
+        loader = startup_loader(lambda: load_startup(environ))
+        loader = await stack.enter_async_context(loader)
+        transport = await first_transport(arguments, prompts, environ, loader)
+        stack.push_async_callback(transport.close)
+        yield transport, (await loader.loaded()).bundle
+
+
+async def _first_dialer(
+    arguments: Arguments,
+    prompts: Prompts,
+    environ: Mapping[str, str],
+    loader: StartupLoader[Startup],
+    stack: AsyncExitStack,
+    kept: KeptTransport | None,
+) -> tuple[Dialer, Startup]:
+    """Connect for the first time. The dialer keeps the connection; `stack` closes it."""
+
+    async def log_in(ask: bool) -> Transport:
+        def open_with(answering: Prompts) -> Awaitable[Transport]:
+            return open_transport(arguments, answering, environ, loader)
+
+        return await (
+            open_with(prompts) if ask else log_in_unattended(open_with, prompts, host_label(arguments.connection))
+        )
+
+    transport = await kept.take() if kept is not None else None
+    if transport is None:
+        transport = await first_transport(arguments, prompts, environ, loader)
+    else:
+        loader.start()
+    try:
+        basics = await loader.loaded()
+        from .dialer import Dialer
+
+        dialer = Dialer(log_in, basics.bundle, transport)
+    except BaseException:
+        await transport.close()
+        raise
+    stack.push_async_callback(dialer.aclose)
+    if kept is not None:
+        stack.callback(kept.keep, dialer)
+    return dialer, basics
+
+
+def _models(arguments: Arguments, settings: Settings, *, new: bool) -> list[str]:
+    """Return the models that the command line and, for a new session, the settings name."""
+    flag = arguments.agent.model
+    named = chosen_model(settings, flag) if new else without_alias(settings, flag)
+    others = (arguments.sdk.fallback_model, settings.smallModel)
+    return [each for each in (named, *(without_alias(settings, other) for other in others)) if each]
+
+
+async def _options(
+    arguments: Arguments, startup: SessionStartup, environ: Mapping[str, str], laptop_mcp: Sequence[str], files: str
+) -> SessionOptions:
+    from ..credentials.credential_sources import api_key_source
+    from ..providers.known_models import model_options
+
+    settings = startup.settings
+    source = api_key_source(await _credential_name(arguments, startup, environ))
+    model, other = chosen_model(settings, arguments.agent.model), without_alias(settings, arguments.sdk.fallback_model)
+    return session_options(
+        arguments,
+        settings,
+        api_key_source=source,
+        laptop_mcp=laptop_mcp,
+        files=files,
+        models=model_options(model or "", [other] if other else [], environ, settings, startup.models),
+    )
+
+
+async def _credential_name(arguments: Arguments, startup: SessionStartup, environ: Mapping[str, str]) -> str:
+    """Return where the credential comes from. A session that exists may have a model of another provider, so there a
+    missing credential is found out by the first call. Raise CredentialError."""
+    from ..providers.session_provider import has_others
+
+    session = arguments.session
+    exists = session.continue_latest or session.resume is not None or arguments.command == "attach"
+    try:
+        return await startup.provider.credential_name()
+    except CredentialError:
+        if arguments.agent.model or not exists or not has_others(environ, startup.settings):
+            raise
+        return "none"
+
+
+def _own_hooks(settings: Settings) -> Mapping[str, Any]:
+    """Return the person's own hooks, of which some run on this machine."""
+    return {} if settings.disableAllHooks else settings.hooks
+
+
+def _attach_options(
+    arguments: Arguments,
+    startup: SessionStartup,
+    options: SessionOptions,
+    parameters: Mapping[str, object],
+    desk: ProjectDesk,
+) -> AttachOptions:
+    """Return how to attach. `parameters` are the start parameters of the worker."""
+    new = bool(parameters.get("create"))
+
+    async def for_host(hello: Greeting) -> Mapping[str, object]:
+        option = (await desk.option(hello)).to_json()
+        return {"settings": option} if option else {}
+
+    return AttachOptions(
+        options=options.to_json() if new else options_for_existing(arguments, options),
+        who=options.client,
+        role="viewer" if arguments.host_command.view else "driver",
+        tail=0 if new else HEADLESS_TAIL if arguments.headless else SCREEN_TAIL,
+        later_tail=0 if arguments.headless else RECONNECT_TAIL,
+        patience=reconnect_seconds(arguments, startup.settings),
+        resume=resume_command(arguments, str(parameters["session"])) if "session" in parameters else "",
+        can_ask=not arguments.headless,
+        for_host=for_host,
+    )
+
+
+def _other_directory(arguments: Arguments, cwd: HostText) -> tuple[str, ...]:
+    """Return a tuple with a warning if the session works in another directory than the command line names, else an
+    empty one."""
+    asked = arguments.directory or ""
+    if arguments.session.resume is None or not asked.startswith("/") or posixpath.normpath(asked) == cwd.raw:
+        return ()
+    return (f"this session works in {cwd.path}, not in {asked}",)
+
+
+async def _watch_network(session: RemoteSession) -> None:
+    """Make the session test its link when this machine has slept or has another network."""
+    from ccb.tunnel.reconnecting import changes
+
+    async for reason in changes():
+        session.doubt(reason)
+
+
+async def _choose(arguments: Arguments, dialer: Dialer, bundle: Bundle, choose: Choose | None) -> str:
+    """Return the ID of the session that the person means.
+
+    `attach` offers only running sessions if there are any, and takes a single one without asking.
+    """
+    from .host_sessions import SessionsOverLink
+
+    sessions = SessionsOverLink(lambda: dialer.transport(ask=True), bundle)
+    rows = await sessions.listed()
+    if not rows:
+        host = host_label(arguments.connection)
+        raise NoSuchSession(f"{host}: there are no sessions on this host", do="`ccb ssh HOST:/path` starts one.")
+    if arguments.command == "attach":
+        rows = [row for row in rows if row.alive] or rows
+        if len(rows) == 1:
+            return rows[0].session
+    chosen = await choose(sessions, rows) if choose is not None else None
+    if chosen is None:
+        raise UsageError("no session was chosen", do="Give its ID: --resume ID (`ccb ps HOST` lists them).")
+    return chosen
+
+
+def _has_environ_credential(environ: Mapping[str, str]) -> bool:
+    return bool(environ.get("ANTHROPIC_API_KEY", "").strip() or environ.get("ANTHROPIC_AUTH_TOKEN", "").strip())

@@ -1,0 +1,266 @@
+"""The worker, again and again.
+
+The transport is kept while it lives. Each connection has its own nonce. All connections share the session's auth proxy,
+whose model calls go on when a connection ends.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import TYPE_CHECKING
+
+from ccb.deploy.bootstrap import Launched, launch
+from ccb.deploy.bundle import Bundle
+from ccb.tunnel.errors import CcbError, ConnectionLost, DeployError, Dropped
+from ccb.tunnel.link.link import Greeting, Link, new_nonce
+from ccb.tunnel.transports.pipe import Transport
+from ccb.tunnel.wire.dataclass import dataclass
+
+from ..session.dialing import KnownSession
+
+if TYPE_CHECKING:
+    from ccb.tunnel.proxy.auth_proxy import AuthProxy
+    from ccb.tunnel.proxy.link_front import InbandCalls
+
+
+log = logging.getLogger(__name__)
+
+WARM_HELLO_S = 5.0
+"""Seconds to wait for the hello over an existing transport before making a new transport."""
+
+_SENT_S = 0.02
+"""Longer than it takes to send the command line. After that this machine waits for the worker."""
+
+OpenTransport = Callable[[bool], Awaitable[Transport]]
+"""Connects, logs in and returns the transport; the argument says whether it may ask the person. Raises CcbError."""
+
+
+class WorkerConnection:
+    """A link whose worker has said hello."""
+
+    def __init__(self, link: Link, hello: Greeting, proxy: AuthProxy, stack: AsyncExitStack) -> None:
+        self.link = link
+        self.hello = hello
+        self._proxy = proxy
+        self._stack = stack
+        self._calls: InbandCalls | None = None
+
+    async def attach(self, *, role: str, have: int, tail: int, options: Mapping[str, object]) -> None:
+        """See `connection.Connection`."""
+        from ccb.tunnel.proxy.link_front import InbandCalls
+
+        nonce = new_nonce()
+        if role == "driver" or self._proxy.keeps_calls:  # a former driver reads its open calls to their end
+            self._proxy.driven_at(self.link.next_epoch)
+            self._calls = InbandCalls(self._proxy, self.link.send, nonce, epoch=self.link.next_epoch)
+            self._calls.packs = "packed" in self.hello.capabilities
+            await self._stack.enter_async_context(self._calls)
+        await self.link.attach(role=role, have=have, nonce=nonce, options=options, streams=self._calls, tail=tail)
+
+    @property
+    def reading(self) -> bool:
+        """See `connection.Connection`."""
+        return self._calls is not None and self._calls.open_streams > 0
+
+    @property
+    def request_bytes(self) -> tuple[int, int]:
+        """See `connection.Connection`."""
+        saving = self._proxy.bodies.saving
+        return saving.bodies, saving.sent
+
+    async def read_out(self) -> None:
+        """See `connection.Connection`."""
+        if self._calls is not None:
+            await self._calls.read_out()
+
+
+@dataclass(frozen=True)
+class _EarlyLaunch:
+    """A worker that is started before the session is dialled."""
+
+    transport: Transport
+    task: asyncio.Task[Launched]
+
+    async def close(self) -> None:
+        """Give the worker up."""
+        self.task.cancel()
+        await asyncio.gather(self.task, return_exceptions=True)
+        if not self.task.cancelled() and self.task.exception() is None:
+            await self.task.result().pipe.close()
+
+
+class Dialer:
+    """Dials one session, the first time over `transport`.
+
+    `parameters` say how the worker finds or creates the session. They are used until its first hello; after that, only
+    that session is dialled. `serve` must come before `dial`. Call `aclose` at the end.
+    """
+
+    def __init__(self, open_transport: OpenTransport, bundle: Bundle, transport: Transport | None = None) -> None:
+        self.parameters: Mapping[str, object] = {}
+        self._open_transport = open_transport
+        self._bundle = bundle
+        self._proxy: AuthProxy | None = None
+        self._transport = transport
+        self._early: _EarlyLaunch | None = None
+        self._opening = asyncio.Lock()
+        self._tried = False
+
+    @property
+    def current(self) -> Transport | None:
+        """The transport of the session now. None between two connections."""
+        return self._transport if self._transport is not None and self._transport.alive else None
+
+    async def separate(self) -> Transport:
+        """Log in once more, asking nobody, and return the transport, which belongs to the caller. Raises CcbError."""
+        return await self._open_transport(False)
+
+    def release(self) -> Transport | None:
+        """Return the transport, which belongs to the caller from now on."""
+        transport, self._transport = self._transport, None
+        return transport
+
+    def begin(self) -> None:
+        """Start the worker now, over the transport that is there. It starts while this machine loads what the session
+        needs; `dial` takes it. A worker to which nobody attaches ends by itself."""
+        assert self._transport is not None
+        launching = launch(self._transport, self._parameters_for(None), self._bundle)
+        self._tried = True
+        self._early = _EarlyLaunch(self._transport, asyncio.create_task(launching, name="start the worker"))
+
+    def serve(self, proxy: AuthProxy) -> None:
+        """Let `proxy` answer the model calls of all connections."""
+        self._proxy = proxy
+
+    async def aclose(self) -> None:
+        """Close the transport."""
+        if self._early is not None:
+            await self._early.close()
+        transport = self.release()
+        if transport is not None:
+            await transport.close()
+
+    async def transport(self, *, ask: bool) -> Transport:
+        """Return the transport to the host: the existing one if it is alive, else a new one. Raises CcbError.
+
+        Of callers at the same time one opens it, and the others get the same one.
+        """
+        async with self._opening:
+            if self._transport is not None and not self._transport.alive:
+                await self._drop_transport()
+            if self._transport is None:
+                self._transport = await self._open_transport(ask)
+            return self._transport
+
+    @asynccontextmanager
+    async def dial(self, *, known: KnownSession | None, ask: bool) -> AsyncIterator[WorkerConnection]:
+        """See `connection.Dial`."""
+        assert self._proxy is not None
+        parameters = self._parameters_for(known)
+        self._tried = True
+        async with AsyncExitStack() as stack:
+            waiting = asyncio.get_running_loop().call_later(_SENT_S, self._proxy.prepare)
+            try:
+                link, hello = await self._hello(parameters, stack, warm=known is not None, ask=ask)
+            finally:
+                waiting.cancel()
+            log.info("hello from worker pid %d of session %s", hello.pid, hello.session)
+            try:
+                yield WorkerConnection(link, hello, self._proxy, stack)
+            except (CcbError, asyncio.CancelledError):
+                if link.silent:
+                    await self._drop_transport()
+                raise
+
+    async def _hello(
+        self, parameters: Mapping[str, object], stack: AsyncExitStack, *, warm: bool, ask: bool
+    ) -> tuple[Link, Greeting]:
+        """Start the worker's bridge and wait for its hello.
+
+        An existing transport that does not work is replaced, once.
+        """
+        if warm and self._transport is not None and not self._transport.warm:
+            await self._drop_transport()  # a new transport would log in again and ask the person
+        if warm and self._transport is not None and self._transport.alive:
+            try:
+                async with asyncio.timeout(WARM_HELLO_S):
+                    return await self._start(self._transport, parameters, stack)
+            except TimeoutError:
+                log.info("the existing transport does not answer")
+            except (ConnectionLost, Dropped, DeployError) as error:
+                log.info("the existing transport does not work: %s", error.what)
+            await self._drop_transport()
+        return await self._start(await self.transport(ask=ask), parameters, stack)
+
+    async def _start(
+        self, transport: Transport, parameters: Mapping[str, object], stack: AsyncExitStack
+    ) -> tuple[Link, Greeting]:
+        async with AsyncExitStack() as attempt:
+            try:
+                launched = await self._launched(transport, parameters)
+                link = await attempt.enter_async_context(Link(launched.pipe, launched.rest, host=transport.name))
+                hello = await link.hello()
+            except DeployError as error:
+                if isinstance(error.__cause__, ConnectionLost) and not transport.alive:
+                    raise Dropped(error.what, evidence=error.evidence, do=error.do) from error
+                raise
+            stack.push_async_exit(attempt.pop_all())
+            return link, hello
+
+    async def _launched(self, transport: Transport, parameters: Mapping[str, object]) -> Launched:
+        """Start the worker, or return the one that `begin` has started over this transport. Raises CcbError."""
+        early, self._early = self._early, None
+        if early is not None and early.transport is transport:
+            return await early.task
+        if early is not None:
+            await early.close()
+        return await launch(transport, parameters, self._bundle)
+
+    async def _drop_transport(self) -> None:
+        transport, self._transport = self._transport, None
+        if transport is not None:
+            transport.abort()
+            await transport.close()
+
+    def _parameters_for(self, known: KnownSession | None) -> dict[str, object]:
+        """Return the start parameters for the stub.
+
+        After the first attempt, accept a worker that an earlier broken connection has already started.
+        """
+        if known is None:
+            return {**self.parameters, "fresh": False} if self._tried else dict(self.parameters)
+        kept = {name: self.parameters[name] for name in ("grace_s", "idle_s", "shell") if name in self.parameters}
+        create = bool(self.parameters.get("create")) and not known.begun
+        if known.hello.storage == "memory":
+            kept["in_memory"] = True
+        return {"session": known.hello.session, "cwd": known.hello.cwd.raw, "create": create, "again": True, **kept}
+
+
+class KeptTransport:
+    """Keeps the transport between two sessions. Use with `async with`; it closes what it keeps."""
+
+    def __init__(self) -> None:
+        self._transport: Transport | None = None
+
+    async def __aenter__(self) -> KeptTransport:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        transport, self._transport = self._transport, None
+        if transport is not None:
+            await transport.close()
+
+    def keep(self, dialer: Dialer) -> None:
+        """Take over the transport of a dialer that has ended."""
+        self._transport = dialer.release()
+
+    async def take(self) -> Transport | None:
+        """Return the transport if it still works."""
+        transport, self._transport = self._transport, None
+        if transport is not None and not transport.alive:
+            await transport.close()
+            return None
+        return transport

@@ -1,0 +1,152 @@
+"""MCP and web for the worker.
+
+The worker may be hostile: it gets GET requests of http and https to public addresses and no others, without cookies or
+credentials, and only their text.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from ccb.tunnel.errors import CcbError
+from ccb.tunnel.wire.control_protocol import (
+    CAN_USE_TOOL,
+    Request,
+    RequestRefused,
+    ToolApproval,
+    ToolPermission,
+    public_fields,
+)
+from ccb.tunnel.wire.session_options import SessionOptions
+from ccb.tunnel.wire.web_fetch import MAX_TEXT, TIMEOUT_S, FetchedText, LaptopFetch, Page, WebFetcher, WebRefused
+
+from ..command_line.arguments import Arguments
+from ..session.remote_session import RemoteSession
+from ..session.session_client import Json
+from .project_trust import ProjectDesk
+from .session_request import flagged_mode
+
+if TYPE_CHECKING:
+    from ..config.settings import Settings
+    from ..credentials.secret_store import SecretStore
+    from ..mcp.mcp_config import ServerConfig
+    from ..mcp.mcp_permissions import LaptopPermissions
+
+
+def laptop_servers(
+    arguments: Arguments, settings: Settings, environ: Mapping[str, str]
+) -> tuple[dict[str, ServerConfig], tuple[str, ...]]:
+    """Return the MCP servers that run on this laptop, and warnings. Raises ConfigError."""
+    described = {} if arguments.sdk.strict_mcp_config else dict(settings.mcpServers)
+    if arguments.sdk.mcp_config:
+        from ..mcp.mcp_config import mcp_servers
+
+        described |= mcp_servers(arguments.sdk.mcp_config)
+    if all(server.get("type") == "sdk" for server in described.values()):
+        return {}, ()
+    from ..mcp.mcp_config import server_configs
+    from ..mcp.mcp_service import MISSING, package_missing
+
+    return ({}, (MISSING,)) if package_missing() else (server_configs(described, environ), ())
+
+
+async def unlock_for(servers: Mapping[str, ServerConfig], secrets: SecretStore) -> None:
+    """Ask for what opens the store if a server may want a login from it, before the session takes the terminal.
+    Without an answer the session goes on without such logins."""
+    if not servers:
+        return
+    from ..mcp.mcp_config import HttpServer
+
+    if any(isinstance(each, HttpServer) and not each.headers for each in servers.values()):
+        with suppress(CcbError):
+            await secrets.unlock()
+
+
+def laptop_permissions(
+    arguments: Arguments,
+    settings: Settings,
+    options: SessionOptions,
+    desk: ProjectDesk,
+    session: RemoteSession,
+    *,
+    new: bool,
+) -> LaptopPermissions:
+    """Return what decides on the calls of a session. It sees what the session asks and says. `new`: the session begins,
+    so the mode of `options` is the one that this laptop has set."""
+    from ..mcp.mcp_permissions import LaptopPermissions
+
+    async def ask(question: ToolApproval) -> ToolPermission:
+        return await session.ask_reader(Request(CAN_USE_TOOL, question))
+
+    def rules() -> Mapping[str, Sequence[str]]:
+        own = {"allow": options.allowed_tools, "deny": options.disallowed_tools, "ask": settings.permissions.ask}
+        return {kind: [*texts, *desk.kept_rules.get(kind, ())] for kind, texts in own.items()}
+
+    can_ask = options.permission_prompts == "stdio"
+    mode = options.permission_mode if new else flagged_mode(arguments) or "default"
+    permissions = LaptopPermissions(
+        rules,
+        ask if can_ask else None,
+        mode=mode,
+        may_bypass=options.allow_bypass,
+        prompt_tool="" if options.permission_prompts in ("stdio", "none") else options.permission_prompts,
+    )
+    session.watched_by(permissions)
+    return permissions
+
+
+log = logging.getLogger(__name__)
+
+_MAX_BODY = 4 << 20  # bytes
+_MAX_AT_ONCE = 4
+_TEXT = ("application/json", "application/xml", "application/javascript", "application/xhtml+xml", "application/yaml")
+
+
+class LaptopWeb:
+    """Answers the requests of kind WEB_FETCH."""
+
+    def __init__(self, *, allow_private: bool) -> None:
+        self._allow_private = allow_private
+        self._room = asyncio.Semaphore(_MAX_AT_ONCE)
+
+    async def fetch(self, request: LaptopFetch) -> Json:
+        """Return the page as text. Raise RequestRefused."""
+        async with self._room:
+            log.info("fetching a page for the worker")
+            try:
+                page = await self._page(request.url)
+            except WebRefused as refused:
+                raise RequestRefused(str(refused)) from None
+        if page.redirect:
+            found = FetchedText(page.url, page.status, page.reason, "", "", page.redirect)
+        elif page.media_type.startswith("text/") or page.media_type in _TEXT or page.media_type.endswith("+json"):
+            text = _decoded(page)
+            cut = page.cut or len(text) > MAX_TEXT
+            found = FetchedText(page.url, page.status, page.reason, page.media_type, text[:MAX_TEXT], cut=cut)
+        else:
+            raise RequestRefused(f"it is {page.media_type}, and the laptop fetches text only")
+        return public_fields(found)
+
+    async def _page(self, url: str) -> Page:
+        fetcher = WebFetcher(allow_private=self._allow_private, max_body=_MAX_BODY)
+        work = asyncio.ensure_future(asyncio.to_thread(fetcher.fetch, url))
+        try:
+            async with asyncio.timeout(TIMEOUT_S):
+                return await asyncio.shield(work)
+        except TimeoutError:
+            raise WebRefused(f"it took longer than {TIMEOUT_S:.0f} s") from None
+        finally:
+            if not work.done():
+                fetcher.stop()
+                work.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
+
+
+def _decoded(page: Page) -> str:
+    try:
+        return page.body.decode(page.charset or "utf-8", "replace")
+    except LookupError:
+        return page.body.decode("utf-8", "replace")

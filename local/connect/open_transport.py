@@ -1,0 +1,235 @@
+"""Log in while loading."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TYPE_CHECKING
+
+from ccb.tunnel.errors import AuthFailed, ConfigError, Dropped, Unreachable
+from ccb.tunnel.heavy_imports import collection_paused
+from ccb.tunnel.plain_text import one_line
+from ccb.tunnel.reconnecting import waits
+from ccb.tunnel.ssh.past_logins import PastLogins
+from ccb.tunnel.transports.login_prompts import NobodyToAsk, Prompts
+from ccb.tunnel.transports.pipe import LogsInLater, Transport
+
+from ..command_line.arguments import Arguments, ConnectionOptions
+from ..command_line.transport_choice import TransportKind, host_label, open_chosen_transport, transport_kind
+from ..config.log import state_dir
+from ..config.settings import settings_path
+from ..config.settings_file import read_settings_file
+from ..config.settings_loading import load_sharing
+from ..session.dialing import FIRST_TRIES
+from ..terminal.stdio import in_thread
+from .startup import SessionStartup, Startup, StartupLoader, T
+
+if TYPE_CHECKING:
+    from ccb.tunnel.transports.pipe import Sharing
+
+
+def past_logins(connection: ConnectionOptions, environ: Mapping[str, str]) -> PastLogins | None:
+    """Return the earlier logins, None if an option or a setting wants logins step by step.
+
+    The login does not wait until the settings are checked. Whatever is wrong with them is told by that check.
+    """
+    if connection.plain_login:
+        return None
+    try:
+        settings = read_settings_file(settings_path(environ), environ) or {}
+    except ConfigError:
+        return None
+    if settings.get("pipelinedLogin", True) is not True:
+        return None
+    return PastLogins(state_dir(environ) / "logins")
+
+
+log = logging.getLogger(__name__)
+
+_QUICK_LOGIN_S = 0.25
+"""Longer than it takes to load asyncssh and to log in to a host nearby."""
+
+
+def startup_loader(load: Callable[[], T]) -> StartupLoader[T]:
+    """Return a loader that runs `load` in a thread."""
+    return StartupLoader(lambda: _in_paused_thread(load))
+
+
+class SessionLoading:
+    """Loads what a session needs in two steps: `basics`, with which the worker can be started, and the rest, which
+    nobody waits for before the worker is on its way.
+
+    Loading competes with the login for one interpreter, so the rest begins only when somebody asks for it, or when the
+    login takes so long that it must wait for the network. Use as a context manager.
+    """
+
+    def __init__(self, basics: Callable[[], Startup], rest: Callable[[Startup], SessionStartup]) -> None:
+        self._load_basics = basics
+        self._load_rest = rest
+        self.basics = StartupLoader(self._basics)
+        self._rest = StartupLoader(self._session)
+
+    async def __aenter__(self) -> SessionLoading:
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        await self._rest.close()
+        await self.basics.close()
+
+    async def all(self) -> SessionStartup:
+        """Return what a session needs. Raise what prevents it: ConfigError, CredentialError."""
+        self.basics.start()
+        self._rest.start()
+        return await self._rest.loaded()
+
+    async def _basics(self) -> Startup:
+        basics = await _in_paused_thread(self._load_basics)
+        asyncio.get_running_loop().call_later(_QUICK_LOGIN_S, self._rest.start)
+        return basics
+
+    async def _session(self) -> SessionStartup:
+        basics = await self.basics.loaded()
+        return await _in_paused_thread(lambda: self._load_rest(basics))
+
+
+async def _in_paused_thread(load: Callable[[], T]) -> T:
+    def work() -> T:
+        with collection_paused():
+            return load()
+
+    return await in_thread(work)
+
+
+async def first_transport(
+    arguments: Arguments,
+    prompts: Prompts,
+    environ: Mapping[str, str],
+    startup: StartupLoader[Startup],
+    sharing: Sharing | None = None,
+) -> Transport:
+    """Return what `open_transport` returns. Try again if the connection breaks off in the middle.
+
+    The network may do that, and so does a busy server (MaxStartups). A refusal is final. Raises CcbError.
+    """
+    delays = waits()
+    for number in range(2, FIRST_TRIES + 1):
+        try:
+            return await open_transport(arguments, prompts, environ, startup, sharing)
+        except Dropped as error:
+            log.info("the first connection: %s", error)
+            prompts.banner(f"{error.what}; trying again ({number} of {FIRST_TRIES})")
+            await asyncio.sleep(next(delays))
+    return await open_transport(arguments, prompts, environ, startup, sharing)
+
+
+async def open_transport(
+    arguments: Arguments,
+    prompts: Prompts,
+    environ: Mapping[str, str],
+    startup: StartupLoader[Startup],
+    sharing: Sharing | None = None,
+) -> Transport:
+    """Connect to the host and return the transport. Start the loader as soon as the network is busy.
+
+    `sharing` says which connections may be shared (None: those that the settings allow).
+    The settings may limit how long a headless run takes to connect. Raises CcbError, including that of the loader.
+    """
+    connection = arguments.connection
+    if transport_kind(connection) is TransportKind.LOCAL:
+        startup.start()
+        return await open_chosen_transport(connection, prompts, environ)
+    began = asyncio.get_running_loop().time()
+
+    past = past_logins(connection, environ)
+    sharing = sharing or load_sharing(environ)
+    opening = open_chosen_transport(connection, prompts, environ, startup.start, past, sharing)
+    connecting = asyncio.create_task(opening, name="connect")
+    connecting.add_done_callback(lambda _: startup.start())
+    try:
+        settings = (await startup.loaded()).settings
+        limit = settings.connectTimeoutSeconds if "connectTimeoutSeconds" in settings.given else None
+        try:
+            async with asyncio.timeout_at(began + limit if limit is not None and arguments.headless else None):
+                return await connecting
+        except TimeoutError:
+            raise Unreachable(
+                f"no connection to {host_label(connection)} within {limit:g} s",
+                do="Check the host, or raise connectTimeoutSeconds in the settings.",
+            ) from None
+    except BaseException:
+        await cancelled(connecting)
+        if not connecting.cancelled() and connecting.exception() is None:
+            await connecting.result().close()  # the transport was made, but nobody will use it
+        raise
+
+
+async def cancelled(task: asyncio.Task[object]) -> None:
+    """Cancel a task on leaving, and wait for its end. Its error is not raised."""
+    if not task.done():
+        task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
+BANNER_LIMIT_S = 20.0
+"""Seconds left to a login after a banner, jump host or ProxyCommand printed text: it may be a question."""
+
+_MAX_QUOTED = 160
+_MAX_BANNERS = 20
+_MAX_BANNER = 2_000
+
+
+class _BannerWatch(NobodyToAsk):
+    """Calls `first` at the first banner, and keeps the last banners until the login is `over`."""
+
+    def __init__(self, prompts: Prompts, first: Callable[[], None]) -> None:
+        super().__init__(prompts.memory)
+        self.banners: deque[str] = deque(maxlen=_MAX_BANNERS)
+        self.over = False
+        self._first = first
+
+    def banner(self, text: str) -> None:
+        if text.strip() and not self.over:
+            if not self.banners:
+                self._first()
+            self.banners.append(text.strip()[:_MAX_BANNER])
+
+
+async def log_in_unattended(
+    log_in: Callable[[Prompts], Awaitable[Transport]], prompts: Prompts, host: str, *, limit_s: float = BANNER_LIMIT_S
+) -> Transport:
+    """Call `log_in` with prompts that ask nobody, and return its transport.
+
+    Raises AuthFailed with the banners if the login does not succeed within `limit_s` of the first one, and whatever
+    `log_in` raises. A headless run has no limit here.
+    """
+    if isinstance(prompts, NobodyToAsk):
+        return await log_in(prompts)
+    loop = asyncio.get_running_loop()
+    limit = asyncio.timeout(None)
+    watch = _BannerWatch(prompts, lambda: limit.reschedule(loop.time() + limit_s))
+    try:
+        async with limit:
+            return await _to_the_end(await log_in(watch))
+    except TimeoutError:
+        if not limit.expired():
+            raise
+        raise AuthFailed(
+            f"the login to {host} waits for you: {one_line(watch.banners[-1])[:_MAX_QUOTED]}",
+            evidence="\n".join(watch.banners),
+            do="Press r to log in again: its questions appear then.",
+        ) from None
+    finally:
+        watch.over = True
+
+
+async def _to_the_end(transport: Transport) -> Transport:
+    """Return the transport at the end of its login. Raise the CcbError of one that fails."""
+    if isinstance(transport, LogsInLater):
+        try:
+            await transport.logged_in()
+        except BaseException:
+            await transport.close()
+            raise
+    return transport

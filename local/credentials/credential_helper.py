@@ -1,0 +1,153 @@
+"""A command that prints it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import signal
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+
+from ccb.tunnel.errors import CcbError, ConfigError, CredentialError
+from ccb.tunnel.providers.credential import Credential
+from ccb.tunnel.secret import Secret
+
+TIMEOUT_S = 10.0
+MAX_SECRET = 16 * 1024
+_BY_HAND = "Run that command by hand to see what is wrong."
+
+
+async def output_of(command: str, setting: str, environ: Mapping[str, str], timeout: float = TIMEOUT_S) -> str:
+    """Return what `sh -c COMMAND` prints. `setting` names the command. Raise CredentialError."""
+    process = await asyncio.create_subprocess_exec(
+        "/bin/sh",
+        "-c",
+        command,
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+        env=dict(environ),
+        start_new_session=True,
+    )
+    assert process.stdout is not None and process.stderr is not None
+    try:
+        async with asyncio.timeout(timeout):
+            out, err = await asyncio.gather(_limited(process.stdout), _limited(process.stderr))
+            status = await process.wait()
+    except TimeoutError:
+        raise CredentialError(f"{setting} of the settings did not end within {timeout:g} s.", do=_BY_HAND) from None
+    finally:
+        with suppress(ProcessLookupError, PermissionError):  # of one that has ended, macOS says the latter
+            os.killpg(process.pid, signal.SIGKILL)
+        await process.wait()
+    if status != 0:
+        raise CredentialError(
+            f"{setting} of the settings failed with exit code {status}.", evidence=_printable(err[-2000:]), do=_BY_HAND
+        )
+    return out.decode("utf-8", "replace")
+
+
+async def _limited(stream: asyncio.StreamReader) -> bytes:
+    """Return the beginning of a stream, longer than any credential. Read and discard the rest."""
+    kept = bytearray()
+    while chunk := await stream.read(65536):
+        kept += chunk[: 2 * MAX_SECRET - len(kept)]
+    return bytes(kept)
+
+
+def _printable(raw: bytes) -> str:
+    text = raw.decode("utf-8", "replace").strip()
+    return "".join(c if c.isprintable() or c == "\n" else "\N{REPLACEMENT CHARACTER}" for c in text)
+
+
+HELPER = "apiKeyHelper"
+CACHE_S = 300.0
+
+
+class HelperCredential:
+    """The output of the settings' `apiKeyHelper`, run with `sh -c`.
+
+    It is kept for `keep_s` seconds, and the helper runs again if the provider refused it. Concurrent calls share one
+    run.
+    """
+
+    def __init__(
+        self,
+        command: str,
+        environ: Mapping[str, str] = os.environ,
+        *,
+        keep_s: float = CACHE_S,
+        workspace: str = "",
+        timeout: float = TIMEOUT_S,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._command = command
+        self._environ = dict(environ)
+        self._keep_s = keep_s
+        self._workspace = workspace
+        self._timeout = timeout
+        self._clock = clock
+        self._lock = asyncio.Lock()
+        self._known: Credential | None = None
+        self._until = 0.0
+
+    async def get(self) -> Credential:
+        async with self._lock:
+            if self._known is None or self._clock() >= self._until:
+                await self._refresh()
+            assert self._known is not None
+            return self._known
+
+    async def refused(self, credential: Credential) -> bool:
+        async with self._lock:
+            if self._known is not None and self._known.bearer == credential.bearer:
+                with suppress(CcbError):
+                    await self._refresh()
+            return self._known is not None and self._known.bearer != credential.bearer
+
+    async def _refresh(self) -> None:
+        self._known = None
+        secret = checked(await output_of(self._command, HELPER, self._environ, self._timeout), HELPER)
+        if is_login_token(secret):
+            self._known = Credential(HELPER, bearer=secret, workspace=self._workspace, betas=(OAUTH_BETA,))
+        else:
+            self._known = Credential(HELPER, api_key=secret, bearer=secret, workspace=self._workspace)
+        self._until = self._clock() + self._keep_s
+
+
+_LOGIN = "Run `ccb auth login`, or export ANTHROPIC_API_KEY."
+OAUTH_BETA = "oauth-2025-04-20"
+"""Anthropic's API takes the tokens of a login only with this beta."""
+
+_LOGIN_TOKEN = "sk-ant-oat"  # noqa: S105  # how one begins
+_WORKSPACE = re.compile(r"[A-Za-z0-9_-]{1,100}")
+
+
+def checked(text: str, origin: str) -> Secret:
+    """Return `text` as a credential. Raises CredentialError, without showing the text, if it cannot be sent in a
+    header."""
+    text = text.strip()
+    if not text:
+        raise CredentialError(f"{origin} gave no credential: it is empty.", do=_LOGIN)
+    if len(text) > MAX_SECRET or not re.fullmatch(r"[\x21-\x7e]+", text):
+        raise CredentialError(
+            f"What {origin} gave cannot be a credential: "
+            "it has spaces, line breaks or special characters, or is too long.",
+            do=f"Check {origin}: it must be the key alone.",
+        )
+    return Secret(text)
+
+
+def is_login_token(secret: Secret | None) -> bool:
+    """Return whether this is a token of a login at Anthropic (`claude setup-token`), wherever the person has put it.
+    The API takes one as a bearer token only, and only with a beta."""
+    return secret is not None and secret.reveal().startswith(_LOGIN_TOKEN)
+
+
+def checked_workspace(text: str, origin: str) -> str:
+    """Return the name of a workspace. Raise ConfigError."""
+    if text and not _WORKSPACE.fullmatch(text):
+        raise ConfigError(f"{origin} is no workspace: it must be letters, digits, '-' and '_'", do=f"Correct {origin}.")
+    return text

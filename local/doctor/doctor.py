@@ -1,0 +1,206 @@
+"""All checks, printed."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import os
+import re
+import shlex
+import shutil
+import time
+from collections import Counter
+from collections.abc import AsyncIterator, Mapping, Sequence
+from pathlib import PurePath
+
+from ccb.deploy import bundle
+from ccb.deploy.bundle import Bundle
+from ccb.tunnel.errors import CcbError
+from ccb.tunnel.transports.command_transport import words_of
+from ccb.tunnel.transports.login_prompts import Prompts
+from ccb.tunnel.transports.pipe import NOTHING_SHARED, LogsInLater, Transport
+
+from ..command_line.arguments import Arguments, ConnectionOptions, private_texts
+from ..command_line.exit_codes import ExitCode
+from ..command_line.transport_choice import TransportKind, host_label, ssh_target, transport_kind
+from ..config.log import Redactor
+from ..config.settings import Settings
+from ..config.settings_loading import load_sharing
+from ..connect.host_sessions import HostSessions, SessionsOverLink
+from ..connect.open_transport import first_transport
+from ..connect.startup import Startup, StartupLoader, load_startup
+from ..terminal.console import print_line
+from ..terminal.signals import run_command
+from ..terminal.terminal_prompts import TerminalPrompts, prompts_for
+from .doctor_findings import CONNECTION, HOST, LAPTOP, Finding, State, finding_json, finding_lines, summary
+from .host_checks import host_findings
+from .laptop_checks import laptop_findings
+from .ssh_checks import login_failed, login_findings, ssh_findings
+
+
+async def findings(arguments: Arguments, environ: Mapping[str, str]) -> AsyncIterator[Finding]:
+    """Yield every finding as soon as it is known.
+
+    Without a host, examine only this machine. Every CcbError becomes a finding.
+    """
+    prompts = prompts_for(headless=False)
+    async for finding in laptop_findings(environ, prompts):
+        yield finding
+    connection = arguments.connection
+    kind = transport_kind(connection)
+    if kind is TransportKind.LOCAL and not connection.local and connection.container is None:
+        return
+    key_known, verbose_login = False, ""
+    if connection.target is not None and kind in (TransportKind.ASYNCSSH, TransportKind.OPENSSH):
+        target = ssh_target(connection)
+        words = words_of(connection.ssh_command or "ssh", "--ssh-command")
+        verbose_login = target.shell_command(words, "-v")
+        async for finding in ssh_findings(
+            target, openssh=kind is TransportKind.OPENSSH, words=words, sharing=load_sharing(environ)
+        ):
+            key_known = key_known or _is_known_key(finding)
+            yield finding
+    began = time.monotonic()
+    try:
+        transport, worker = await _connected(arguments, prompts, environ)
+    except CcbError as error:
+        yield login_failed(error)
+        return
+    try:
+        asked_s = prompts.asked_s if isinstance(prompts, TerminalPrompts) else 0.0
+        took_s = time.monotonic() - began - asked_s
+        for finding in login_findings(transport, took_s, key_known=key_known, verbose_login=verbose_login):
+            yield finding
+        async for finding in host_findings(transport, worker):
+            yield finding
+    finally:
+        await transport.close()
+
+
+async def attached_findings(sessions: HostSessions | None, environ: Mapping[str, str]) -> AsyncIterator[Finding]:
+    """Yield the findings about this machine and, over the connection of a session, about its host. Nobody is asked for
+    anything. Raises CcbError."""
+    async for finding in laptop_findings(environ):
+        yield finding
+    if isinstance(sessions, SessionsOverLink):
+        transport, worker = await sessions.reached()
+        async for finding in host_findings(transport, worker):
+            yield finding
+
+
+def _is_known_key(finding: Finding) -> bool:
+    """Whether the finding says that the host's key is in a known_hosts file."""
+    return finding.where == CONNECTION and finding.name == "known_hosts" and finding.state is State.OK
+
+
+async def _connected(arguments: Arguments, prompts: Prompts, environ: Mapping[str, str]) -> tuple[Transport, Bundle]:
+    """Connect as a session would that has to log in, even if the settings or the credential of this machine are
+    wrong."""
+    async with StartupLoader(lambda: asyncio.to_thread(_startup, environ)) as loader:
+        transport = await first_transport(arguments, prompts, environ, loader, NOTHING_SHARED)
+        try:
+            worker = (await loader.loaded()).bundle
+            if isinstance(transport, LogsInLater):
+                await transport.logged_in()
+        except BaseException:
+            await transport.close()
+            raise
+    return transport, worker
+
+
+def _startup(environ: Mapping[str, str]) -> Startup:
+    try:
+        return load_startup(environ)
+    except CcbError:  # the checks of this machine have reported the error
+        return Startup(Settings(), (), bundle.load())
+
+
+_MAX_WIDTH = 140
+
+
+async def print_report(arguments: Arguments, environ: Mapping[str, str] = os.environ) -> ExitCode:
+    """Print every finding; return AGENT_FAILED if one of them would stop a session."""
+    counts: Counter[State] = Counter()
+    where = ""
+    as_json = arguments.host_command.json
+    width = min(shutil.get_terminal_size((120, 24)).columns, _MAX_WIDTH)
+    public = Redactor(environ, private_texts(arguments.connection)).public
+    titles = _titles(arguments, environ)
+    async for each in findings(arguments, environ):
+        finding = dataclasses.replace(each, found=public(each.found), fix=public(each.fix))
+        counts[finding.state] += 1
+        if as_json:
+            print_line(finding_json(finding))
+            continue
+        if finding.where != where:
+            title = titles.get(finding.where) or public(finding.where)
+            print_line(*([""] if where else []), title[:1].upper() + title[1:])
+            where = finding.where
+        print_line(*finding_lines(finding, width))
+    if not as_json:
+        print_line("", summary(counts[State.BLOCK], counts[State.WARN]))
+    return ExitCode.AGENT_FAILED if counts[State.BLOCK] else ExitCode.OK
+
+
+def _titles(arguments: Arguments, environ: Mapping[str, str]) -> dict[str, str]:
+    """Return the headings of the report. The host may be reached by a command, of which only public parts are shown."""
+    entered = entered_container(arguments.connection)
+    if entered:
+        host = Redactor(environ).public(entered)
+    else:
+        host = Redactor(environ, private_texts(arguments.connection)).public(host_label(arguments.connection))
+    return {LAPTOP: "This machine", CONNECTION: f"Connection to {host}", HOST: f"On {host}"}
+
+
+def run(arguments: Arguments) -> ExitCode:
+    """Run `ccb doctor` in an event loop of its own."""
+    return run_command(print_report(arguments))
+
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_./-]*")
+_ENGINES = ("docker", "podman", "nerdctl")
+_CLUSTERS = ("kubectl", "oc")
+_FLAGS = re.compile(r"-[ditq]+|--(interactive|tty|detach|privileged|stdin|quiet)(=.*)?")
+_WITH_VALUE = re.compile(
+    r"-[ditq]*[euwnc]|--(env|env-file|user|workdir|detach-keys|namespace|container|context|kubeconfig|cluster|token|as)"
+)
+_HOLDS_VALUE = re.compile(r"--[a-z-]+=.*|-[euwnc].+", re.DOTALL)
+
+
+def entered_container(connection: ConnectionOptions) -> str:
+    """Return `docker exec web` for a `--transport` command that enters the container `web`.
+
+    Return "" for every other command, and if it is uncertain which word is the name.
+    """
+    if (
+        transport_kind(connection) is not TransportKind.COMMAND
+        or connection.target is not None
+        or connection.container is not None
+    ):
+        return ""
+    words = shlex.split(str(connection.transport))
+    programs = [PurePath(word).name for word in words]
+    first = 1 if programs[0] == "sudo" else 0
+    if (
+        programs[first : first + 1]
+        and programs[first] in (*_ENGINES, *_CLUSTERS)
+        and words[first + 1 :][:1] == ["exec"]
+    ):
+        name = _first_argument(words[first + 2 :])
+        if _NAME.fullmatch(name):
+            return f"{programs[first]} exec {name}"
+    return ""
+
+
+def _first_argument(words: Sequence[str]) -> str:
+    """Return the first word that is neither an option nor an option's value, or "" if an unknown option comes before
+    it."""
+    rest = iter(words)
+    for word in rest:
+        if _WITH_VALUE.fullmatch(word):
+            next(rest, "")
+        elif not word.startswith("-"):
+            return word
+        elif not (_FLAGS.fullmatch(word) or _HOLDS_VALUE.fullmatch(word)):
+            return ""
+    return ""

@@ -1,0 +1,279 @@
+"""Shell, worker, measurements."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import secrets
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Literal
+
+from ccb.deploy.bootstrap import launch
+from ccb.deploy.bootstrap_command import Heard
+from ccb.deploy.bundle import Bundle
+from ccb.tunnel.errors import CcbError, ConnectionLost, NoPython, ProtocolError
+from ccb.tunnel.link.worker_refusals import refusal_error
+from ccb.tunnel.plain_text import neutralise
+from ccb.tunnel.transports.pipe import Pipe, Transport
+from ccb.tunnel.wire.frames import Bye, Credit, Data, Frame, FrameError, Ping, Refused, Report, Stop
+from ccb.tunnel.wire.ndjson import FrameDecoder, encode_frame
+
+from ..connect.host_sessions import ReportRow, Text, row_of
+from .doctor_findings import HOST, Finding, State, error_finding, skew_text
+from .ssh_checks import rights_findings
+
+_MAX_CHECKS = 1000
+_SHOWN_NOISE = 200
+_SSHD_MESSAGE = "Could not chdir to home directory"
+
+
+class CheckRow(ReportRow):
+    """One check that the worker made on the host."""
+
+    name: Text
+    state: Literal["ok", "warn", "block", "info"]
+    found: Text = ""
+    fix: Text = ""
+
+
+class ReadyRow(ReportRow):
+    """Says that the worker has made all checks, so measuring may begin. `socket` is the path of a socket it listens
+    on."""
+
+    socket: Text = ""
+
+
+async def host_findings(transport: Transport, bundle: Bundle) -> AsyncIterator[Finding]:
+    """Yield every finding about the host, even if the worker cannot run there. A CcbError becomes a finding."""
+    heard = Heard()
+    try:
+        launched = await launch(transport, {"command": "doctor", "keep": False}, bundle, heard=heard)
+    except CcbError as error:
+        for finding in _shell_findings(heard, used=""):
+            yield finding
+        yield error_finding(HOST, "Python" if isinstance(error, NoPython) else "worker", error)
+        return
+    channel = WorkerChannel(transport, launched.pipe, launched.rest)
+    try:
+        for finding in _shell_findings(heard, used=str(launched.facts.get("exe") or "")):
+            yield finding
+        yield _noise_finding(heard, launched.pipe)
+        if launched.uploaded:
+            yield Finding(
+                HOST,
+                "deployment",
+                State.INFO,
+                "the worker was not on the host: it was sent for this check and is not kept",
+            )
+        count = 0
+        while (report := await channel.report("check", "ready")).kind == "check":
+            row = row_of(CheckRow, report.body, transport.name)
+            yield Finding(HOST, row.name, State(row.state), row.found, row.fix)
+            count += 1
+            if count > _MAX_CHECKS:
+                raise ProtocolError(f"{transport.name} sends too many reports")
+        socket_path = row_of(ReadyRow, report.body, transport.name).socket
+        for finding in await measured_findings(channel):
+            yield finding
+        for finding in await rights_findings(transport, socket_path):
+            yield finding
+    except CcbError as error:
+        yield error_finding(HOST, "worker", error)
+    finally:
+        await channel.close()
+
+
+def _shell_findings(heard: Heard, used: str) -> list[Finding]:
+    """Yield what the login shell reported before any Python ran. `used` is the Python that runs the worker."""
+    facts = heard.facts
+    found = []
+    if facts:
+        text = "\n".join(f"{name} {facts[name]}" for name in ("umask", "path") if facts.get(name))
+        if not used:
+            text = "\n".join(f"{name} {value}" for name, value in facts.items())
+        found.append(Finding(HOST, "shell", State.INFO, neutralise(text)))
+    pythons = list(dict.fromkeys(neutralise(each) for each in heard.pythons))
+    lines = [f"{each}{' (used)' if each.rpartition(' ')[0] == used else ''}" for each in pythons]
+    if used:
+        found.append(Finding(HOST, "Pythons", State.OK, "\n".join(lines)))
+    elif lines:
+        found.append(Finding(HOST, "Pythons", State.INFO, "\n".join(lines)))
+    return found
+
+
+def _noise_finding(heard: Heard, pipe: Pipe) -> Finding:
+    """Return a finding about output that the login shell prints before the worker starts."""
+    lines = pipe.stderr_tail().splitlines(keepends=True)
+    errors = "".join(line for line in lines if not line.startswith(_SSHD_MESSAGE))
+    text = f"{heard.noise} bytes on stdout, {len(errors.encode())} on stderr before the worker"
+    if not heard.noise and not errors:
+        return Finding(HOST, "shell noise", State.OK, text)
+    texts = (heard.noise_text.decode("utf-8", "replace"), errors)
+    start = "\n".join(neutralise(each.strip()[:_SHOWN_NOISE]) for each in texts if each.strip())
+    fix = "Let start-up files print only in interactive shells: ccb copes with it, other programs over ssh do not."
+    return Finding(HOST, "shell noise", State.WARN, f"{text}\n{start}", fix)
+
+
+_PINGS = 7
+_SIZES = tuple(size * 1024 for size in (4, 32, 128, 512, 2048))
+_QUICK_S = 0.3
+_SHORTEST_S = 0.001
+_CHUNK = 32 * 1024
+_SLOW_ROUND_TRIP_S = 0.5
+_SLOW_BYTES_S = 64 * 1024
+_SKEW_S = 60.0
+
+
+class ClockRow(ReportRow):
+    """The answer to a ping: the host's clock."""
+
+    n: int
+    now: float
+
+
+async def measured_findings(channel: WorkerChannel) -> list[Finding]:
+    """Measure round trip, throughput and the host's clock. Raises CcbError."""
+    trips: list[float] = []
+    skew = 0.0
+    for number in range(_PINGS):
+        before, began = time.time(), time.monotonic()
+        await channel.send(Ping(0, number))
+        clock = row_of(ClockRow, (await channel.report("clock")).body, "the host")
+        trip = time.monotonic() - began
+        if not trips or trip < min(trips):
+            skew = clock.now - (before + trip / 2)
+        trips.append(trip)
+    best = min(trips)
+    down = await _throughput(lambda size: _down(channel, size), best)
+    await _up(channel, 0)  # wait for data that is still on its way: it must not count towards the next transfers
+    up = await _throughput(lambda size: _up(channel, size), best)
+    return [_round_trip(sorted(trips)), _speed(down, up), _clock(skew)]
+
+
+_Transfer = Callable[[int], Awaitable[float]]
+
+
+async def _throughput(transfer: _Transfer, round_trip: float) -> float:
+    """Return the bytes per second, not counting the round trip that every transfer takes.
+
+    Transfers grow until one takes long enough to measure, so that a slow link is not busy for long.
+    """
+    rate = 0.0
+    for size in _SIZES:
+        took = await transfer(size) - round_trip
+        rate = size / max(took, _SHORTEST_S)
+        if took > _QUICK_S:
+            break
+    return rate
+
+
+async def _down(channel: WorkerChannel, size: int) -> float:
+    began = time.monotonic()
+    await channel.send(Credit(0, 0, size), Ping(0, 0))
+    while (await channel.report("bulk", "clock")).kind == "bulk":
+        pass
+    return time.monotonic() - began
+
+
+async def _up(channel: WorkerChannel, size: int) -> float:
+    began = time.monotonic()
+    for offset in range(0, size, _CHUNK):
+        await channel.send(Data(0, 0, offset, secrets.token_hex(min(_CHUNK, size - offset) // 2)))
+    await channel.send(Ping(0, 0))
+    await channel.report("clock")
+    return time.monotonic() - began
+
+
+def _round_trip(trips: list[float]) -> Finding:
+    middle = trips[len(trips) // 2]
+    text = f"{middle * 1000:.1f} ms (best {trips[0] * 1000:.1f}, worst {trips[-1] * 1000:.1f}, of {len(trips)})"
+    if middle > _SLOW_ROUND_TRIP_S:
+        fix = "Everything works, but slowly: look for a nearer jump host or a better network."
+        return Finding(HOST, "round trip", State.WARN, text, fix)
+    return Finding(HOST, "round trip", State.OK, text)
+
+
+def _speed(down: float, up: float) -> Finding:
+    text = f"{_rate(down)} from the host, {_rate(up)} to it"
+    if min(down, up) < _SLOW_BYTES_S:
+        fix = "Everything works, but slowly: `Compression yes` in ssh_config may help, or a better network."
+        return Finding(HOST, "throughput", State.WARN, text, fix)
+    return Finding(HOST, "throughput", State.OK, text)
+
+
+def _rate(bytes_a_second: float) -> str:
+    if bytes_a_second >= 1e6:
+        return f"{bytes_a_second / 1e6:.1f} MB/s"
+    return f"{bytes_a_second / 1e3:.0f} KB/s"
+
+
+def _clock(skew: float) -> Finding:
+    text = skew_text(skew, 0.1, "this machine")
+    if abs(skew) > _SKEW_S:
+        fix = "Set the host's clock (chrony, ntp): ccb works without it, but certificates and make need it."
+        return Finding(HOST, "clock", State.WARN, text, fix)
+    return Finding(HOST, "clock", State.OK, text)
+
+
+_ANSWER_S = 30.0
+
+
+class WorkerChannel:
+    """Sends frames to the doctor's worker and receives its reports, one at a time."""
+
+    def __init__(self, transport: Transport, pipe: Pipe, rest: bytes) -> None:
+        self._host = transport.name
+        self._pipe = pipe
+        self._data = rest
+        self._decoder = FrameDecoder()
+        self._frames: list[Frame] = []
+        self._last = "its start"
+
+    async def send(self, *frames: Frame) -> None:
+        """Send frames in order. Raises CcbError."""
+        await self._pipe.write(b"".join(line for frame in frames for line in encode_frame(frame)))
+
+    async def report(self, *kinds: str) -> Report:
+        """Wait for the next report, which must be of one of `kinds`. Raises CcbError."""
+        try:
+            async with asyncio.timeout(_ANSWER_S):
+                frame = await self._next()
+        except TimeoutError:
+            raise ConnectionLost(
+                f"{self._host} went silent in the middle of its checks",
+                evidence="\n".join(
+                    [f"The last check that it reported: {self._last}.", self._pipe.stderr_tail().strip()]
+                ),
+                do="Run it again; look for a file system on the host that does not answer.",
+            ) from None
+        if isinstance(frame, Refused):
+            raise refusal_error(frame, self._host)
+        if not isinstance(frame, Report) or frame.kind not in kinds:
+            raise ProtocolError(
+                f"{self._host} sent a frame that is not a report of its checks", do="Run again with --debug."
+            )
+        self._last = neutralise(str(frame.body.get("name") or "the measurements"))[:80]
+        return frame
+
+    async def _next(self) -> Frame:
+        while not self._frames:
+            try:
+                self._frames = list(self._decoder.feed(self._data))
+            except FrameError as error:
+                raise ProtocolError(
+                    f"{self._host} sent bytes that are not a frame: {error.reason}",
+                    do="Run again with --debug.",
+                ) from None
+            self._data = b""
+            if not self._frames:
+                self._data = await self._pipe.read()
+                if not self._data:
+                    return Bye("the channel ended")
+        return self._frames.pop(0)
+
+    async def close(self) -> None:
+        """End the worker and the channel."""
+        with contextlib.suppress(CcbError):
+            await self.send(Stop(0))
+        await self._pipe.close()

@@ -1,0 +1,367 @@
+"""Settings, provider, keyring."""
+
+from __future__ import annotations
+
+import asyncio
+import email.utils
+import locale
+import os
+import platform
+import shutil
+import sys
+import time
+from collections.abc import AsyncIterator, Mapping
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+import ccb
+from ccb.deploy import bundle
+from ccb.tunnel.errors import CcbError, ConfigError, UsageError
+from ccb.tunnel.plain_text import one_line
+from ccb.tunnel.providers.anthropic import anthropic_client, list_models
+from ccb.tunnel.providers.credential import Credential
+from ccb.tunnel.providers.http_client import Endpoint, ProviderClient, proxy_variable
+from ccb.tunnel.providers.provider import ProviderError
+
+from ..config.log import state_dir
+from ..config.settings import Settings, settings_path
+from ..config.settings_loading import load_settings
+from ..credentials.credential_sources import StoredCredentials, credential_source
+from ..credentials.encrypted_file import StoreLocked
+from ..credentials.secret_store import KeyStore, NoKeyring
+from ..providers.known_models import check_models, provider_and_model
+from ..providers.named_provider import NamedProvider, named_provider
+from ..providers.session_provider import model_source, provider_of
+from ..terminal.stdio import in_thread
+from .doctor_findings import LAPTOP, Finding, State, error_finding, skew_text
+from .ssh_checks import _KEYRING_S, default_keys, keys_finding
+
+if TYPE_CHECKING:
+    from ccb.tunnel.transports.login_prompts import Prompts
+
+
+_PROVIDER_S = 10.0
+_CREDENTIAL_S = 20.0
+_PROGRAM_S = 5.0
+_SKEW_S = 300.0
+
+
+async def laptop_findings(
+    environ: Mapping[str, str] = os.environ, prompts: Prompts | None = None
+) -> AsyncIterator[Finding]:
+    """Yield every finding about this machine. Errors become findings. `prompts` may ask for the passphrase of stored
+    credentials; without them, those stay locked."""
+    version = f"ccb {ccb.__version__}, Python {platform.python_version()}, {platform.system()} {platform.machine()}"
+    yield _finding("ccb", State.INFO, version)
+    yield await _openssh()
+    yield await _agent(environ)
+    yield keys_finding(LAPTOP, default_keys())
+    settings, found = _settings(environ)
+    yield found
+    yield _state_directory(environ)
+    yield await in_thread(_bundle)
+    yield _terminal(environ)
+    yield await keyring_finding(LAPTOP)
+    stored = StoredCredentials(environ, settings=settings, prompts=prompts)
+    if prompts is not None:
+        with suppress(CcbError):  # each check below that needs the store says so
+            await stored.secrets.unlock()
+    others = [finding async for finding in provider_findings(environ, settings, stored)]
+    needed = not any(finding.name == "model" for finding in others)
+    async for finding in _provider(settings.network.over(environ), settings, stored):
+        yield finding if needed else _not_needed(finding)
+    for finding in others:
+        yield finding
+
+
+def _not_needed(finding: Finding) -> Finding:
+    """Return a finding about Anthropic where new sessions use a model of another provider."""
+    if finding.name not in ("provider", "credential") or finding.state in (State.OK, State.INFO):
+        return finding
+    text = f"{finding.found}\nNot needed: new sessions use a model of another provider."
+    return Finding(finding.where, finding.name, State.INFO, text)
+
+
+def _finding(name: str, state: State, found: str, fix: str = "") -> Finding:
+    return Finding(LAPTOP, name, state, found, fix)
+
+
+async def _openssh() -> Finding:
+    path = shutil.which("ssh")
+    if path is None:
+        fix = "Install the OpenSSH client: it understands all of ssh_config."
+        return _finding("OpenSSH", State.WARN, "no ssh on the PATH", fix)
+    process = await asyncio.create_subprocess_exec(
+        path, "-V", stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.PIPE
+    )
+    try:
+        async with asyncio.timeout(_PROGRAM_S):
+            _, version = await process.communicate()
+    except TimeoutError:
+        process.kill()
+        await process.wait()
+        return _finding("OpenSSH", State.WARN, f"{path} does not answer", "Run `ssh -V` to see what is wrong.")
+    return _finding("OpenSSH", State.OK, f"{path}: {version.decode('utf-8', 'replace').strip()}")
+
+
+async def _agent(environ: Mapping[str, str]) -> Finding:
+    where = environ.get("SSH_AUTH_SOCK", "")
+    if not where:
+        return _finding("ssh agent", State.INFO, "none (SSH_AUTH_SOCK is not set)")
+    import asyncssh
+
+    try:
+        async with asyncio.timeout(_PROGRAM_S), asyncssh.connect_agent(where) as agent:
+            keys = await agent.get_keys()
+    except (OSError, ValueError, asyncssh.Error, TimeoutError) as error:
+        why = (
+            error.strerror
+            if isinstance(error, OSError) and error.strerror
+            else str(error) or f"no answer within {_PROGRAM_S:g} s"
+        )
+        text = f"{where} does not answer: {why}"
+        return _finding("ssh agent", State.WARN, text, "Start an agent, or unset SSH_AUTH_SOCK.")
+    fix = (
+        ""
+        if len(keys) <= 5
+        else "Name the right key with IdentityFile and IdentitiesOnly: servers end a login after about six keys."
+    )
+    text = f"{len(keys)} {'key' if len(keys) == 1 else 'keys'} at {where}"
+    return _finding("ssh agent", State.WARN if fix else State.OK, text, fix)
+
+
+def _settings(environ: Mapping[str, str]) -> tuple[Settings, Finding]:
+    path = settings_path(environ)
+    try:
+        settings = load_settings(environ)
+    except CcbError as error:
+        return Settings(), error_finding(LAPTOP, "settings", error)
+    if settings.warnings:
+        return settings, _finding(
+            "settings", State.WARN, "\n".join(settings.warnings), f"Correct or remove these keys in {path}."
+        )
+    return settings, _finding("settings", State.OK, f"{path}{'' if path.exists() else ' (none, all defaults)'}")
+
+
+def _state_directory(environ: Mapping[str, str]) -> Finding:
+    path = there = state_dir(environ)
+    while not there.exists() and there != there.parent:
+        there = there.parent
+    if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
+        return _finding("log directory", State.WARN, f"{path} cannot be written", f"Make {there} writable.")
+    return _finding("log directory", State.OK, str(path))
+
+
+def _bundle() -> Finding:
+    try:
+        loaded = bundle.load()
+    except (OSError, ValueError) as error:
+        return _finding("worker bundle", State.BLOCK, f"cannot be built: {error}", "Install ccb again.")
+    return _finding("worker bundle", State.OK, f"{loaded.sha256[:12]}, {len(loaded.data) // 1024} KB")
+
+
+def _terminal(environ: Mapping[str, str]) -> Finding:
+    size = shutil.get_terminal_size((0, 0))
+    charset = locale.getpreferredencoding(False)
+    shown = f"{size.columns}x{size.lines}" if sys.stdout.isatty() else "no terminal"
+    text = f"TERM={environ.get('TERM', '')}, {charset}, {shown}"
+    if environ.get("TERM", "") == "dumb":
+        return _finding("terminal", State.WARN, text, "Use -p: a dumb terminal cannot show the interface.")
+    if charset.upper().replace("-", "") != "UTF8":
+        return _finding("terminal", State.WARN, text, "Set a UTF-8 locale, for example LANG=C.UTF-8.")
+    return _finding("terminal", State.OK, text)
+
+
+async def _provider(
+    environ: Mapping[str, str], settings: Settings, stored: StoredCredentials
+) -> AsyncIterator[Finding]:
+    """Check the connection to the provider and the credential; one request tests both."""
+    try:
+        client = anthropic_client(environ)
+    except CcbError as error:
+        yield error_finding(LAPTOP, "provider", error)
+        return
+    endpoint = client.endpoint
+    credential: Credential | None = None
+    missing: CcbError | None = None
+    try:
+        async with asyncio.timeout(_CREDENTIAL_S):
+            credential = await credential_source(environ, settings, endpoint.host, stored).get()
+    except CcbError as error:
+        missing = error
+    except TimeoutError:
+        missing = ConfigError(
+            f"The keyring did not answer in {_CREDENTIAL_S:g} s.", do="Unlock it, or export ANTHROPIC_API_KEY."
+        )
+    route = _route(endpoint, environ)
+    yield _proxy(endpoint, environ)
+    started = time.monotonic()
+    try:
+        status, date = await _ask(client, credential)
+    except (ProviderError, TimeoutError) as error:
+        cause = str(error) or f"no answer within {_PROVIDER_S:g} s"
+        fix = "Check the network of this machine (HTTPS_PROXY, SSL_CERT_FILE, ANTHROPIC_BASE_URL)."
+        if endpoint.proxy is not None:
+            fix = f"Check the proxy in {proxy_variable(endpoint.base, environ)}, or exclude this host with NO_PROXY."
+        yield _finding("provider", State.BLOCK, f"{route}: {cause}", fix)
+        status, date = 0, None
+    else:
+        took = (time.monotonic() - started) * 1000
+        text = f"{route}: answered in {took:.0f} ms (HTTP {status})"
+        if status >= 500:
+            yield _finding("provider", State.WARN, text, "Try again later: the provider has a problem.")
+        else:
+            yield _finding("provider", State.OK, text)
+    if isinstance(missing, StoreLocked):
+        yield _finding("credential", State.INFO, f"could not be checked: {missing.what}")
+    else:
+        yield error_finding(LAPTOP, "credential", missing) if missing else _credential(credential, status)
+    if date is not None:
+        yield _clock(date)
+
+
+def _proxy(endpoint: Endpoint, environ: Mapping[str, str]) -> Finding:
+    """Return a finding about the proxy that model calls use, without its password."""
+    name = proxy_variable(endpoint.base, environ)
+    if endpoint.proxy is not None:
+        login = ", with a login" if endpoint.proxy.user else ""
+        text = f"{endpoint.proxy.scheme}://{endpoint.proxy.host}:{endpoint.proxy.port} ({name}{login})"
+    elif name is not None:
+        text = f"none for {endpoint.host}: NO_PROXY or its address excludes it from {name}"
+    else:
+        text = "none"
+    return _finding("proxy", State.INFO, text)
+
+
+def _route(endpoint: Endpoint, environ: Mapping[str, str]) -> str:
+    proxy = f" through the proxy {endpoint.proxy.host}:{endpoint.proxy.port}" if endpoint.proxy is not None else ""
+    name = next((name for name in ("SSL_CERT_FILE", "SSL_CERT_DIR") if environ.get(name)), "")
+    return f"{endpoint.base.scheme}://{endpoint.host}{proxy}{f', CAs of {name}' if name and endpoint.secure else ''}"
+
+
+async def _ask(client: ProviderClient, credential: Credential | None) -> tuple[int, float | None]:
+    """Request the list of models. Return the HTTP status, and the provider's time in seconds since 1970 if it sent
+    one."""
+    async with asyncio.timeout(_PROVIDER_S):
+        status, headers = await list_models(client, credential)
+    try:
+        return status, email.utils.parsedate_to_datetime(headers.get("date", "")).timestamp()
+    except (TypeError, ValueError):
+        return status, None
+
+
+def _credential(credential: Credential | None, status: int) -> Finding:
+    assert credential is not None
+    text = f"{credential.source}, sent as {credential.kind.value}"
+    if status in (401, 403):
+        fix = f"Check {credential.source}: the provider does not know this key, or does not allow its use."
+        return _finding("credential", State.BLOCK, f"{text}: refused (HTTP {status})", fix)
+    if status in (200, 429):
+        return _finding("credential", State.OK, f"{text}: accepted")
+    return _finding("credential", State.INFO, f"{text}: could not be checked")
+
+
+def _clock(provider: float) -> Finding:
+    skew = time.time() - provider
+    text = skew_text(skew, 2, "the provider")
+    if abs(skew) > _SKEW_S:
+        return _finding(
+            "clock", State.WARN, text, "Set the clock of this machine: certificates are checked against it."
+        )
+    return _finding("clock", State.OK, text)
+
+
+_ASK_S = 10.0
+
+
+_MOST = 10
+
+
+def chosen_provider(environ: Mapping[str, str], settings: Settings) -> NamedProvider | None:
+    """Return the provider of the model of new sessions, None if that is Anthropic or a gateway. Raise ConfigError."""
+    model = settings.modelAliases.get(settings.model or "", settings.model or "")
+    found = provider_and_model(model, environ, settings) if "/" in model else None
+    return None if found is None else found[0]
+
+
+async def provider_findings(
+    environ: Mapping[str, str], settings: Settings, stored: StoredCredentials
+) -> AsyncIterator[Finding]:
+    """Yield findings about the provider of the model of new sessions, and about those of the settings. What is wrong
+    with the first one blocks; the others may not be needed."""
+    try:
+        chosen = chosen_provider(environ, settings)
+    except CcbError as error:
+        yield error_finding(LAPTOP, "model", error)
+        return
+    names = dict.fromkeys([*([chosen.name] if chosen is not None else []), *settings.providers])
+    for name in list(names)[:_MOST]:
+        blocks = chosen is not None and name == chosen.name
+        named = chosen if blocks else named_provider(name, environ, settings)
+        if named is not None:
+            yield _weighed(await _model_providers_provider(named, environ, settings, stored), blocks=blocks)
+    if chosen is not None:
+        yield await _model(settings.model or "", environ, settings, stored)
+
+
+def _weighed(finding: Finding, *, blocks: bool) -> Finding:
+    if finding.state is State.BLOCK and not blocks:
+        return Finding(finding.where, finding.name, State.WARN, finding.found, finding.fix)
+    return finding
+
+
+async def _model_providers_provider(
+    named: NamedProvider, environ: Mapping[str, str], settings: Settings, stored: StoredCredentials
+) -> Finding:
+    name, title = f"provider {named.name}", named.kind.title
+    try:
+        provider = provider_of(named, environ, settings, stored)
+        source = model_source(named, environ, settings, stored)
+        async with asyncio.timeout(_CREDENTIAL_S):
+            credential = await provider.credential_name()
+    except StoreLocked as error:
+        return Finding(LAPTOP, name, State.INFO, f"{title}: could not be checked: {error.what}")
+    except CcbError as error:
+        return error_finding(LAPTOP, name, error)
+    except TimeoutError:
+        text = f"{title}: its credential was not found in {_CREDENTIAL_S:g} s"
+        return Finding(LAPTOP, name, State.BLOCK, text, "Unlock the keyring, or log in to the cloud.")
+    known = "no key needed" if credential == "none" else f"key from {credential}"
+    if source is None:
+        return Finding(LAPTOP, name, State.OK, f"{title}: {provider.name}, {known}; {named.why_no_list}")
+    started = time.monotonic()
+    try:
+        async with asyncio.timeout(_ASK_S):
+            models = await source.fetch()
+    except (ProviderError, TimeoutError, CcbError) as error:
+        why = str(error) or f"no answer within {_ASK_S:g} s"
+        fix = f"Check {provider.what_to_check}, and its key."
+        if named.lists_by_right:
+            fix += " Who may call models need not have the right to list them: then this does no harm."
+            return Finding(LAPTOP, name, State.WARN, f"{title}: {provider.name}: {why}", fix)
+        return Finding(LAPTOP, name, State.BLOCK, f"{title}: {provider.name}: {why}", fix)
+    took = (time.monotonic() - started) * 1000
+    return Finding(LAPTOP, name, State.OK, f"{title}: {provider.name}, {known}; {len(models)} models in {took:.0f} ms")
+
+
+async def _model(model: str, environ: Mapping[str, str], settings: Settings, stored: StoredCredentials) -> Finding:
+    try:
+        said = await check_models([settings.modelAliases.get(model, model)], environ, settings, stored)
+    except UsageError as error:
+        return error_finding(LAPTOP, "model", error)
+    return Finding(LAPTOP, "model", State.INFO, " ".join([one_line(model), *said]))
+
+
+async def keyring_finding(where: str) -> Finding:
+    """Check whether `ccb auth login` can store a key."""
+    try:
+        async with asyncio.timeout(_KEYRING_S):
+            name = await in_thread(KeyStore().require)
+    except NoKeyring:
+        return Finding(where, "keyring", State.INFO, "no usable keyring; only `ccb auth login` needs one")
+    except CcbError as error:
+        return Finding(where, "keyring", State.WARN, f"{error.what} {error.evidence}".strip(), error.do)
+    except TimeoutError:
+        text = f"did not answer in {_KEYRING_S:g} s"
+        return Finding(where, "keyring", State.WARN, text, "Unlock it, or export ANTHROPIC_API_KEY.")
+    return Finding(where, "keyring", State.OK, name)

@@ -1,0 +1,339 @@
+"""Options, login, keys, shared connections."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+import contextlib
+import os
+import pwd
+import secrets
+import stat
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ccb.tunnel.errors import AuthFailed, CcbError, HostKeyError
+from ccb.tunnel.openssh.kept_connections import KeptRoute, kept_directory, key_of, not_kept, read_record
+from ccb.tunnel.openssh.shared_master import ANSWER_S, find_master, over_master
+from ccb.tunnel.ssh.carrier import route, ssh_of_jump_hosts
+from ccb.tunnel.ssh_config.applied_options import AppliedOption, applied_options
+from ccb.tunnel.ssh_config.config_files import DEFAULT_KEYS
+from ccb.tunnel.ssh_config.host_config import HostConfig
+from ccb.tunnel.ssh_config.ssh_target import SshTarget, only_openssh
+from ccb.tunnel.transports.host_keys import look_up
+from ccb.tunnel.transports.login_prompts import NobodyToAsk
+from ccb.tunnel.transports.pipe import DEFAULT_SHARING, Pipe, Sharing, Transport
+
+from .doctor_findings import CONNECTION, HOST, JUMP_HOST, Finding, State, error_finding
+
+if TYPE_CHECKING:
+    from ccb.tunnel.ssh.asyncssh_transport import SshTransport
+
+
+_MORE_SESSIONS = 2
+_COMMAND_S = 10.0
+_COMMANDS = ("proxycommand", "localcommand", "remotecommand", "knownhostscommand")
+
+
+def _finding(name: str, state: State, found: str, fix: str = "") -> Finding:
+    return Finding(CONNECTION, name, state, found, fix)
+
+
+async def ssh_findings(
+    target: SshTarget, *, openssh: bool = False, words: Sequence[str] = ("ssh",), sharing: Sharing = DEFAULT_SHARING
+) -> AsyncIterator[Finding]:
+    """Yield the findings that need no login: those of each jump host first, then of the host.
+
+    `openssh`: the OpenSSH client makes the connection, and `words` are the start of its command line. `sharing` says
+    which connections sessions share.
+    """
+    try:
+        hops = await route(target, words)
+        applied = await asyncio.gather(
+            *(applied_options(each, words if each is target else ssh_of_jump_hosts(words)) for each, _ in hops)
+        )
+    except CcbError as error:
+        yield error_finding(CONNECTION, "ssh options", error)
+        return
+    jumps = [each.shown for each, _ in hops[:-1]]
+    for (each, config), options in zip(hops, applied, strict=True):
+        where = CONNECTION if each is target else JUMP_HOST + each.shown
+        through = f", through {', '.join(jumps)}" if jumps and each is target else ""
+        async for finding in _hop_findings(config, options, through, openssh):
+            yield replace(finding, where=where)
+    if not openssh and sharing.keep_s:
+        yield await kept_finding([hop.config for hop in hops], target, sharing.keep_s)
+    if not openssh and (shared := await master_finding(hops[-1].config, target, allowed=sharing.own_master)):
+        yield shared
+
+
+async def _hop_findings(
+    config: HostConfig, applied: list[AppliedOption] | None, through: str, openssh: bool
+) -> AsyncIterator[Finding]:
+    through = through or (", through a ProxyCommand" if config.route.proxy_command else "")
+    yield _finding("address", State.INFO, f"{config.user}@{config.hostname} port {config.port}{through}")
+    if applied is None:
+        yield _finding(
+            "ssh options", State.INFO, "not listed: without OpenSSH on this machine, their origin is not known"
+        )
+    else:
+        lines = [f"{each.name} {_public_value(each.name, each.value)}  ({each.where})" for each in applied]
+        yield _finding("ssh options", State.INFO, "\n".join(lines) or "all defaults")
+    honoured = only_openssh(config.no_effect)
+    if idle := [name for name in config.no_effect if not (openssh and name in honoured)]:
+        fix = f"--transport ssh honours {', '.join(honoured)}." if honoured and not openssh else ""
+        yield _finding("without effect", State.INFO, ", ".join(idle), fix)
+    yield await asyncio.to_thread(_known, config)
+    yield await asyncio.to_thread(keys_finding, CONNECTION, config.identities.files)
+
+
+def _public_value(name: str, value: str) -> str:
+    """Return the value of an option, without parts that may be secret: people show the doctor's report to others."""
+    if name == "setenv":
+        return f"{value.partition('=')[0]}=…"
+    if name in _COMMANDS:
+        program, _, rest = value.strip().partition(" ")
+        return f"{program} … (the rest is not shown)" if rest else program
+    return value
+
+
+def _known(config: HostConfig) -> Finding:
+    trust = config.trust
+    name, port = trust.name, trust.port
+    files = ", ".join(str(path) for path in trust.known_hosts)
+    try:
+        known = look_up(trust.known_hosts, name, port)
+    except CcbError as error:
+        return error_finding(CONNECTION, "known_hosts", error)
+    if port != 22:
+        name = f"[{name}]:{port}"
+    if known.unread:
+        text = "\n".join(known.unread)
+        return Finding(
+            CONNECTION, "known_hosts", State.WARN, text, "Make the file readable for yourself, or name another one."
+        )
+    if known.places:
+        return _finding("known_hosts", State.OK, f"keys of {name} at {', '.join(known.places)}")
+    if known.trusted or known.authorities:
+        return _finding("known_hosts", State.OK, f"{name} is vouched for in {files}")
+    text = f"no key of {name} in {files} (StrictHostKeyChecking {trust.strict})"
+    return _finding("known_hosts", State.INFO, text)
+
+
+def login_failed(error: CcbError) -> Finding:
+    """Return the error of the login as a finding."""
+    name = (
+        "host key" if isinstance(error, HostKeyError) else "login" if isinstance(error, AuthFailed) else "reachability"
+    )
+    return error_finding(CONNECTION, name, error)
+
+
+def login_findings(transport: Transport, seconds: float, *, key_known: bool, verbose_login: str = "") -> list[Finding]:
+    """Yield what the login revealed.
+
+    `key_known`: the host's key was in known_hosts before. `verbose_login` is a command that logs in with -v.
+    """
+    from ccb.tunnel.openssh.openssh_transport import OpenSshTransport
+    from ccb.tunnel.ssh.asyncssh_transport import SshTransport
+
+    took = f"{seconds * 1000:.0f} ms"
+    if not isinstance(transport, SshTransport):
+        found = [_finding("reachability", State.OK, f"connected within {took}")]
+        if isinstance(transport, OpenSshTransport):
+            text = "not checked with this transport: ssh checks it itself"
+            found.append(_finding("host key", State.INFO, text))
+            text = f"not checked with this transport: `{verbose_login}` shows what ssh tries"
+            found.append(_finding("login", State.INFO, text))
+        return found
+    found = [_finding("reachability", State.OK, f"connected and logged in within {took}")]
+    from ccb.tunnel.ssh.asyncssh_transport import login_facts
+
+    facts = login_facts(transport)
+    packed = f", {facts.compression}" if facts.compression not in ("", "none") else ""
+    found.append(_finding("SSH server", State.INFO, f"{facts.server} ({facts.cipher}{packed})"))
+    found.append(
+        _finding("host key", State.OK, f"{facts.host_key}, {'verified' if key_known else 'accepted at this login'}")
+    )
+    found.append(_finding("login", State.OK, f"as {facts.user}. {facts.tried}"))
+    found.append(_finding("pipelined login", State.INFO, facts.pipelined))
+    return found
+
+
+async def rights_findings(transport: Transport, socket_path: str) -> list[Finding]:
+    """Yield what the server allows in addition to the one channel that ccb needs.
+
+    `socket_path` is a socket on the host that accepts connections.
+    """
+    from ccb.tunnel.openssh.openssh_transport import OpenSshTransport
+    from ccb.tunnel.ssh.asyncssh_transport import SshTransport
+
+    if isinstance(transport, SshTransport):
+        return await _rights_of_asyncssh(transport, socket_path)
+    untried = "not tested with this transport, only with the built-in SSH; ccb needs neither"
+    found = [Finding(HOST, "forwarding", State.INFO, untried)]
+    if isinstance(transport, OpenSshTransport):
+        return [*found, _sessions(await _more_commands(transport))]
+    return [*found, Finding(HOST, "MaxSessions", State.INFO, "not tested: there is no SSH connection to share")]
+
+
+async def _rights_of_asyncssh(transport: SshTransport, socket_path: str) -> list[Finding]:
+    from ccb.tunnel.ssh.asyncssh_transport import may_forward_ports, may_forward_sockets, more_sessions
+
+    words = {True: "allowed", False: "forbidden", None: "not known"}
+    ports = await may_forward_ports(transport)
+    sockets = await may_forward_sockets(transport, socket_path) if socket_path else None
+    text = f"TCP {words[ports]}, Unix sockets {words[sockets]}; ccb needs neither"
+    return [
+        Finding(HOST, "forwarding", State.INFO, text),
+        _sessions(await more_sessions(transport, _MORE_SESSIONS)),
+    ]
+
+
+def _sessions(more: int) -> Finding:
+    several = f"{more + 1} or more" if more == _MORE_SESSIONS else str(more + 1)
+    return Finding(HOST, "MaxSessions", State.INFO, f"{several} at a time on one connection; ccb needs one")
+
+
+async def _more_commands(transport: Transport) -> int:
+    """Return how many more commands can run at the same time. A command counts if it prints its mark."""
+    mark = secrets.token_hex(8).encode()
+    pipes: list[Pipe] = []
+    more = 0
+    try:
+        for _ in range(_MORE_SESSIONS):
+            async with asyncio.timeout(_COMMAND_S):
+                pipes.append(
+                    await transport.execute(
+                        f"exec /bin/sh -c 'echo {mark.decode()}; PATH=$PATH:/usr/bin:/bin; exec cat'"
+                    )
+                )
+                output = b""
+                while mark not in output:
+                    data = await pipes[-1].read()
+                    if not data:
+                        return more
+                    output = output[-len(mark) :] + data
+            more += 1
+    except (CcbError, TimeoutError):
+        pass
+    finally:
+        for pipe in pipes:
+            with contextlib.suppress(CcbError):
+                await pipe.close()
+    return more
+
+
+_KEYRING_S = 10.0
+_MAX_KEY = 64 * 1024
+_OPEN_SSH = "-----BEGIN OPENSSH PRIVATE KEY-----"
+_MAGIC = b"openssh-key-v1\0"
+
+
+def default_keys() -> list[Path]:
+    """Return the key files that ssh tries if none is named. They may not exist."""
+    return [_ssh_directory() / name for name in DEFAULT_KEYS]
+
+
+def _ssh_directory() -> Path:
+    """Return the directory `.ssh` as ssh finds it: ssh ignores HOME."""
+    try:
+        return Path(pwd.getpwuid(os.getuid()).pw_dir) / ".ssh"
+    except KeyError:
+        return Path.home() / ".ssh"
+
+
+def keys_finding(where: str, paths: Sequence[Path]) -> Finding:
+    """Check the private key files: which exist, whether they have a passphrase, whether others can read them."""
+    lines, problems = [], []
+    usual = (_ssh_directory(), Path.home() / ".ssh")  # without OpenSSH, ccb looks in the second
+    for path in dict.fromkeys(paths):
+        try:
+            mode = path.stat().st_mode
+        except OSError as error:
+            if not (path.parent in usual and path.name.startswith("id_")):  # nobody named it
+                problems.append(f"{path}: {error.strerror}")
+            continue
+        kind = _kind(path)
+        lines.append(f"{path}: {kind}")
+        if mode & (stat.S_IRWXG | stat.S_IRWXO) and not kind.startswith("public"):
+            problems.append(f"{path} can be read by others, so ssh does not use it: chmod 600 {path}")
+    text = "\n".join([*lines, *problems]) or "no key files: only an agent or a password can log in"
+    if problems:
+        return Finding(where, "keys", State.WARN, text, "Correct these files, or name others with -i or IdentityFile.")
+    return Finding(where, "keys", State.OK if lines else State.INFO, text)
+
+
+def _kind(path: Path) -> str:
+    """Return the kind of a key file, as far as the file reveals it without being unlocked."""
+    try:
+        with path.open("rb") as file:
+            text = file.read(_MAX_KEY).decode("ascii", "replace").strip()
+    except OSError as error:
+        return f"cannot be read: {error.strerror}"
+    if text.startswith(_OPEN_SSH):
+        try:
+            body = base64.b64decode("".join(text.splitlines()[1:-1]), validate=False)
+        except (binascii.Error, ValueError):
+            return "damaged"
+        if not body.startswith(_MAGIC):
+            return "damaged"
+        return "without passphrase" if body[len(_MAGIC) :].startswith(b"\0\0\0\4none") else "with passphrase"
+    if text.startswith("-----BEGIN"):
+        return "with passphrase" if "ENCRYPTED" in text[:400] else "without passphrase"
+    if text.startswith(("ssh-", "ecdsa-", "sk-")):
+        return "public key only: the agent must hold the private key"
+    return "not a private key"
+
+
+_NAME = "ControlMaster"
+
+
+async def master_finding(config: HostConfig, target: SshTarget, *, allowed: bool) -> Finding | None:
+    """Return what becomes of the master for `target`, or None. `allowed`: the settings let ccb use it."""
+    found = find_master(config, target)
+    if found is None:
+        return None
+    if not allowed:
+        text = f"{found.socket} is not used: controlMaster is false in the settings"
+        return Finding(CONNECTION, _NAME, State.INFO, text)
+    if found.problem:
+        return Finding(CONNECTION, _NAME, State.INFO, f"{found.socket} is not used: {found.problem}")
+    trial = over_master(found.socket, config, target, NobodyToAsk(), _no_login)
+    began = asyncio.get_running_loop().time()
+    try:
+        pipe = await trial.answering("exec /bin/sh -c 'echo in'")
+        took_ms = (asyncio.get_running_loop().time() - began) * 1000
+    except CcbError:
+        pipe = None
+    finally:
+        await trial.close()
+    if pipe is None:
+        return Finding(
+            CONNECTION,
+            _NAME,
+            State.WARN,
+            f"{found.socket} does not answer within {ANSWER_S:g} s: each session waits that long, then logs in",
+            f"End it: `ssh -O exit {target.shown}`.",
+        )
+    text = f"{found.socket} answers within {took_ms:.0f} ms: sessions go over it without a login"
+    return Finding(CONNECTION, _NAME, State.OK, text)
+
+
+async def kept_finding(configs: Sequence[HostConfig], target: SshTarget, keep_s: float) -> Finding:
+    """Return what becomes of the connection to `target` after a run, with keepConnection in the settings."""
+    route = KeptRoute(configs, target, keep_s, _no_login)
+    if problem := await not_kept(route, kept_directory(os.environ)):
+        return Finding(CONNECTION, "kept connection", State.INFO, f"none is kept: {problem}")
+    kept = read_record(kept_directory(os.environ) / f"{key_of(configs, target.host)}.json")
+    if kept is None:
+        text = f"none yet: the next login is kept for {keep_s / 60:g} minutes (keepConnection)"
+    else:
+        text = f"kept for {kept.left_s / 60:.0f} more minutes; `ccb disconnect {target.shown}` ends it"
+    return Finding(CONNECTION, "kept connection", State.INFO, text)
+
+
+async def _no_login() -> Transport:
+    raise AssertionError("a check of the master does not log in")

@@ -1,0 +1,257 @@
+"""Messages and pieces."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import struct
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any
+
+PIECE, MAX_PIECE = 128 * 1024, 1024 * 1024
+"""Bytes of a file that go at once: more where the window is large, because each piece wakes up both ends."""
+
+RESUMABLE = 1024 * 1024
+"""A file of at least this size goes on after a drop: the receiver first says what it has of it."""
+
+MAX_DEPTH = 200
+"""Folders inside each other that are copied."""
+
+SOURCE_FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC  # a FIFO must not hold it up
+_MESSAGE, _DATA, _COUNTED, _TAKEN, _ALIVE = b"m", b"d", b"c", b"t", b"a"
+_MAX_PARTS = 512  # that one call of the system takes
+_HEAD = struct.Struct(">cI")
+_COUNT = struct.Struct(">Q")
+_LIMITS = {_MESSAGE: 64 * 1024, _DATA: MAX_PIECE, _COUNTED: MAX_PIECE, _TAKEN: _COUNT.size, _ALIVE: 0}
+
+Piece = list[memoryview]
+"""A piece of a file as it has arrived, in parts."""
+
+
+class StreamEnded(Exception):
+    """The other end has gone."""
+
+
+class CannotCopy(Exception):
+    """This end cannot go on. The text says why, after the path."""
+
+    def __init__(self, path: str, why: str) -> None:
+        super().__init__(f"{path}: {why}")
+        self.path = path
+        self.why = why
+
+
+class OtherEndFailed(Exception):
+    """The other end cannot go on. `code` is an errno, 0 for another reason."""
+
+    def __init__(self, path: str, why: str, code: int) -> None:
+        super().__init__(f"{path}: {why}")
+        self.path = path
+        self.why = why
+        self.code = code
+
+
+class CopyChannel:
+    """Messages and pieces of data over `read` (returns what there is, at least so many bytes unless the end comes
+    before; nothing at the end) and `write` (all of it).
+
+    `on_count` is called with counts that come while a message is waited for. `count_wanted`: the sender of the last
+    piece waits for a count.
+    """
+
+    def __init__(self, read: Callable[[int], Sequence[bytes]], write: Callable[[Sequence[bytes]], None]) -> None:
+        self.on_count: Callable[[int], None] = lambda total: None
+        self.count_wanted = False
+        self._read = read
+        self._write = write
+        self._buffer: deque[memoryview] = deque()
+        self._size = 0
+        self._lock = threading.Lock()
+
+    def say(self, kind: str, **fields: object) -> None:
+        """Send a message."""
+        self._send(_MESSAGE, json.dumps({"is": kind, **fields}).encode())
+
+    def give(self, data: bytes, *, counted: bool) -> None:
+        """Send a piece of a file. `counted`: the other end says when it has it."""
+        self._send(_COUNTED if counted else _DATA, data)
+
+    def taken(self, total: int) -> None:
+        """Say how many bytes of files have arrived so far."""
+        self._send(_TAKEN, _COUNT.pack(total))
+
+    def alive(self) -> None:
+        """Say that this end is busy. Any thread may do that."""
+        self._send(_ALIVE, b"")
+
+    def next(self) -> dict[str, Any] | Piece | int:
+        """Return the next message, piece of data, or count of bytes that the other end has taken."""
+        kind, payload = self._frame()
+        while kind == _ALIVE:
+            kind, payload = self._frame()
+        if kind in (_DATA, _COUNTED):
+            self.count_wanted = kind == _COUNTED
+            return payload
+        data = b"".join(payload)
+        if kind == _TAKEN:
+            return int(_COUNT.unpack(data)[0]) if len(data) == _COUNT.size else 0
+        try:
+            message = json.loads(data)
+        except RecursionError:
+            message = None
+        if not isinstance(message, dict):
+            raise ValueError("it is no message")
+        if message.get("is") == "failed":
+            raise OtherEndFailed(text(message, "path"), text(message, "why"), number(message, "code"))
+        return message
+
+    def message(self, *kinds: str) -> dict[str, Any]:
+        """Return the next message, which must be of one of `kinds`."""
+        found = self.next()
+        while isinstance(found, int):
+            self.on_count(found)
+            found = self.next()
+        if isinstance(found, list) or found.get("is") not in kinds:
+            raise ValueError(f"it is not the time for this (expected: {', '.join(kinds)})")
+        return found
+
+    def _send(self, kind: bytes, payload: bytes) -> None:
+        with self._lock:
+            self._write((_HEAD.pack(kind, len(payload)), payload))
+
+    def _frame(self) -> tuple[bytes, Piece]:
+        kind, length = _HEAD.unpack(b"".join(self._take(_HEAD.size)))
+        if length > _LIMITS.get(kind, -1):
+            raise ValueError("it is no part of a copy")
+        return kind, self._take(length)
+
+    def _take(self, size: int) -> Piece:
+        """Take the next bytes off the stream. They are not copied."""
+        while self._size < size:
+            data = self._read(size - self._size)
+            if not data:
+                raise StreamEnded
+            self._buffer.extend(map(memoryview, data))
+            self._size += sum(map(len, data))
+        self._size -= size
+        parts = []
+        while size:
+            part = self._buffer.popleft()
+            if len(part) > size:
+                self._buffer.appendleft(part[size:])
+                part = part[:size]
+            parts.append(part)
+            size -= len(part)
+        return parts
+
+
+def text(message: dict[str, Any], key: str) -> str:
+    """Return a field that must be text, "" if it is missing."""
+    value = message.get(key, "")
+    if not isinstance(value, str):
+        raise ValueError(f"{key} is no text")
+    return value
+
+
+def number(message: dict[str, Any], key: str) -> int:
+    """Return a field that must be a number of bytes or the like, 0 if it is missing."""
+    value = message.get(key, 0)
+    if not isinstance(value, int) or not 0 <= value < 1 << 63:
+        raise ValueError(f"{key} is no count")
+    return value
+
+
+def has_controls(name: str) -> bool:
+    """Return whether a name holds control characters, which could drive a terminal that lists it."""
+    return any(char < " " or "\x7f" <= char < "\xa0" for char in name)
+
+
+def hash_prefix(fd: int, size: int, digest: hashlib._Hash) -> bool:
+    """Add the first `size` bytes of a file to a digest. Return False if there are fewer."""
+    at = 0
+    while at < size:
+        data = os.pread(fd, min(1 << 20, size - at), at)
+        if not data:
+            return False
+        digest.update(data)
+        at += len(data)
+    return True
+
+
+def write_all(fd: int, parts: Sequence[bytes | memoryview]) -> None:
+    """Write all of `parts`."""
+    left = deque(memoryview(part) for part in parts)
+    while left:
+        written = os.writev(fd, [left[at] for at in range(min(len(left), _MAX_PARTS))])
+        while left and written >= len(left[0]):
+            written -= len(left.popleft())
+        if written:
+            left[0] = left[0][written:]
+
+
+class Window:
+    """How many bytes may be under way. It grows while they arrive as quickly as the first ones did, and shrinks when
+    they begin to queue up: a queue would hold up whatever else uses the connection. It does not shrink below what
+    arrives within QUEUE_S: so much is no queue, and an end that was busy for a moment looks like one."""
+
+    SMALLEST, FIRST, LARGEST = PIECE, 4 * PIECE, 256 * PIECE
+    QUEUE_S = 0.15
+    RATE_S = 3.0
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self.size = self.FIRST
+        self.sent = 0
+        self._clock = clock
+        self._taken = self._asked = 0
+        self._best_s = float("inf")
+        self._shrunk_at = 0
+        self._marks: deque[tuple[int, float]] = deque()
+        self._seen: deque[tuple[float, int]] = deque()
+
+    @property
+    def full(self) -> bool:
+        """Whether the next piece has to wait."""
+        return self.sent - self._taken >= self.size
+
+    @property
+    def piece(self) -> int:
+        """How many bytes go at once."""
+        return max(PIECE, min(MAX_PIECE, self.size // 8))
+
+    def send(self, size: int) -> bool:
+        """Note a piece that is sent now. Return whether the other end must say when it has it: a count wakes up both
+        ends, so a few for each window are enough."""
+        self.sent += size
+        self._marks.append((self.sent, self._clock()))
+        if self.sent - self._asked < self.size // 8 and not self.full:
+            return False
+        self._asked = self.sent
+        return True
+
+    def take(self, total: int) -> None:
+        """Note how many bytes the other end has taken so far."""
+        arrived, self._taken = max(0, min(total, self.sent) - self._taken), max(self._taken, min(total, self.sent))
+        delay_s, now = 0.0, self._clock()
+        self._seen.append((now, self._taken))
+        while self._seen[0][0] < now - self.RATE_S:
+            self._seen.popleft()
+        while self._marks and self._marks[0][0] <= self._taken:
+            delay_s = now - self._marks.popleft()[1]
+        self._best_s = min(self._best_s, delay_s or self._best_s)
+        if delay_s <= self._best_s + self.QUEUE_S:
+            self.size = min(self.LARGEST, self.size + arrived)
+        elif self._taken > self._shrunk_at:  # once for all that is under way now
+            self._shrunk_at = self.sent
+            if self.size == self.SMALLEST:
+                self._best_s = delay_s  # there is no queue of ours: the connection itself has become slower
+            least = max(self.SMALLEST, int(self._rate() * self.QUEUE_S))
+            self.size = min(self.size, max(least, self.size * 3 // 4))
+
+    def _rate(self) -> float:
+        """Return how many bytes a second have arrived lately."""
+        (began, before), (now, taken) = self._seen[0], self._seen[-1]
+        return (taken - before) / (now - began) if now > began else 0.0

@@ -1,0 +1,449 @@
+"""Copies: orders, progress, one or many."""
+
+from __future__ import annotations
+
+import ast
+import asyncio
+import errno
+import itertools
+import logging
+import posixpath
+import shlex
+import time
+from collections import deque
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
+from dataclasses import field
+from functools import cache
+from pathlib import Path
+
+from ccb.deploy.bootstrap import launch_program
+from ccb.tunnel.errors import (
+    CcbError,
+    ConnectionLost,
+    CopyFailed,
+    DeployError,
+    Dropped,
+    NoStorage,
+    NoSuchPath,
+    Unreachable,
+    UsageError,
+)
+from ccb.tunnel.plain_text import HostText, one_line
+from ccb.tunnel.reconnecting import waits
+from ccb.tunnel.transports.pipe import Pipe, Transport
+from ccb.tunnel.wire.dataclass import dataclass
+from ccb.tunnel.wire.spelling import spelled, unspelled
+
+from .both_ends.copy_channel import CannotCopy, CopyChannel, OtherEndFailed, StreamEnded
+from .both_ends.receiver import Receiver
+from .both_ends.sender import Sender
+from .thread_pipe import ThreadPipe
+
+log = logging.getLogger(__name__)
+
+PATIENCE_S = 600.0
+"""Seconds to try again after the last byte that arrived."""
+
+_EXIT_S = 5.0
+_FULL = (errno.ENOSPC, errno.EDQUOT)
+_MISSING = (errno.ENOENT, errno.ENOTDIR)
+
+OpenTransport = Callable[[bool], Awaitable[Transport]]
+"""Returns a transport that is alive. The argument says whether the last one has failed. Raises CcbError."""
+
+
+@dataclass(frozen=True)
+class CopyOrder:
+    """What the person wants copied: `remote` on the host and `local` on the laptop, to the host with `upload`.
+
+    A target that is a directory gets the source under its own name. `private` keeps what arrives on the laptop from
+    other users, and from being executed. If `most` is set, only one file of at most so many bytes is taken.
+    """
+
+    upload: bool
+    local: str
+    remote: str
+    private: bool = False
+    most: int = 0
+
+    @property
+    def name(self) -> str:
+        """The name of the source, "" if its path does not tell."""
+        path = self.local if self.upload else self.remote
+        name = posixpath.basename(path.rstrip("/"))
+        return "" if name in (".", "..", "~") else name
+
+    @property
+    def shown(self) -> str:
+        """The name for lines: what is no text in it is spelled out."""
+        return spelled(self.name or self.remote)
+
+
+async def copy(
+    order: CopyOrder, open_transport: OpenTransport, progress: CopyProgress, *, patience: float = PATIENCE_S
+) -> str:
+    """Copy, and return the path that was written, if that is on the laptop. After a lost connection go on where it
+    broke off. Raise CopyFailed, NoSuchPath, NoStorage, ConnectionLost, and what opening a transport raises."""
+    delays = waits()
+    most, moved_at, again = 0, time.monotonic(), False
+    while True:
+        try:
+            return await _attempt(order, await open_transport(again), progress)
+        except (ConnectionLost, Unreachable, DeployError) as error:
+            if not _is_drop(error, again):
+                raise
+            log.info("the copy broke off at %d bytes: %s", progress.done, error.what)
+            if progress.done > most:
+                most, moved_at, delays = progress.done, time.monotonic(), waits()
+            if time.monotonic() - moved_at > patience:
+                raise _gave_up(error, progress) from error
+            progress.waiting = f"{error.what}; trying again"
+            again = True
+            await asyncio.sleep(next(delays))
+
+
+def _is_drop(error: CcbError, again: bool) -> bool:
+    """Return whether another attempt may go better. A host that was there once may be out of reach for a while."""
+    if isinstance(error, DeployError):
+        return isinstance(error.__cause__, ConnectionLost)
+    return again or isinstance(error, (ConnectionLost, Dropped))
+
+
+async def _attempt(order: CopyOrder, transport: Transport, progress: CopyProgress) -> str:
+    progress.restart()
+    launched = await launch_program(transport, host_program())
+    pipe = launched.pipe
+    try:
+        thread = ThreadPipe(pipe, launched.rest)
+        channel = CopyChannel(thread.read, thread.write)
+        try:
+            return await thread.run(lambda: _half(order, channel, progress))
+        except StreamEnded:
+            raise await _ended(transport, pipe) from None
+        except OtherEndFailed as error:
+            raise _failed(transport.name, error.path, error.why, error.code) from None
+        except CannotCopy as error:
+            raise _failed("", error.path, error.why, 0) from None
+        except OSError as error:
+            raise _failed("", str(error.filename or order.local), error.strerror or "", error.errno or 0) from error
+        except ValueError as error:
+            raise CopyFailed(
+                f"{transport.name} does not keep to the rules of a copy",
+                evidence=f"{HostText(str(error))}",
+                do="Look for something that rewrites the output of commands on the host, then try again.",
+            ) from error
+    finally:
+        await pipe.close()
+
+
+def _half(order: CopyOrder, channel: CopyChannel, progress: CopyProgress) -> str:
+    """Be the half on the laptop, in a thread."""
+    if order.upload:
+        channel.say("put", path=order.remote, name=order.name)
+        sender = Sender(channel, progress.moved)
+        sender.begun, sender.skipped, sender.copied = progress.begun, progress.left_out, progress.one_is_there
+        sender.send(order.local)
+        return ""
+    channel.say("get", path=order.remote)
+    receiver = Receiver(channel, progress.moved, order.private)
+    receiver.begun, receiver.skipped, receiver.copied = progress.begun, progress.left_out, progress.one_is_there
+    receiver.most = order.most
+    return receiver.receive(order.local, order.name)
+
+
+async def _ended(transport: Transport, pipe: Pipe) -> CcbError:
+    """Return what it means that the half on the host has ended without a word."""
+    try:
+        async with asyncio.timeout(_EXIT_S):
+            status = await pipe.exit_status()
+    except (TimeoutError, ConnectionLost):
+        status = None
+    if status is None:
+        return ConnectionLost(f"the connection to {transport.name} was lost")
+    return CopyFailed(
+        f"the copy ended early on {transport.name} (exit code {status})",
+        evidence=pipe.stderr_tail()[-1000:],
+        do="Try again: it goes on where it broke off.",
+    )
+
+
+def _failed(where: str, path: str, why: str, code: int) -> CcbError:
+    """Return the error for a half that cannot go on, on the host `where` or on the laptop ("")."""
+    place = f" on {where}" if where else " on this machine"
+    what = f"{HostText(spelled(path)).path}{place}: {HostText(why).cell}"
+    if code in _MISSING:
+        return NoSuchPath(what, do="Check the path.")
+    if code in _FULL:
+        return NoStorage(what, do="Make room there, then try again: the copy goes on where it broke off.")
+    return CopyFailed(what, do="Mend that, then try again.")
+
+
+def _gave_up(error: CcbError, progress: CopyProgress) -> ConnectionLost:
+    share = f" at {progress.done / progress.size:.0%}" if progress.size else ""
+    return ConnectionLost(
+        f"the copy was given up{share}: {error.what}",
+        evidence=error.evidence,
+        do="Give the same command again: it goes on where it broke off.",
+    )
+
+
+_MODULES = ("channel", "window", "sending", "receiving", "serving")
+_FUTURE = "from __future__ import annotations\n"
+_START = 'serve(sys.argv[1], wait=sys.argv[2] == "wait")\n'
+
+
+@cache
+def host_program() -> bytes:
+    """Return the modules of `both_ends` as one module that starts the half on the host."""
+    folder = Path(__file__).parent / "both_ends"
+    modules = [_without_own_imports((folder / f"{name}.py").read_text(encoding="utf-8")) for name in _MODULES]
+    return (_FUTURE + "\n".join(modules) + _START).encode()
+
+
+def _without_own_imports(source: str) -> str:
+    lines: list[str] = source.splitlines(keepends=True)
+    for node in ast.parse(source).body:
+        if isinstance(node, ast.ImportFrom) and (node.level or node.module == "__future__"):
+            lines[node.lineno - 1 : node.end_lineno] = [""] * ((node.end_lineno or node.lineno) - node.lineno + 1)
+    return "".join(lines)
+
+
+_QUOTE = "Put a path with blanks in quotes."
+
+
+def get_order(argument: str, cwd: str) -> CopyOrder:
+    """Return what `/get REMOTE [LOCAL]` asks for; `cwd` is the directory of the session. Raise UsageError."""
+    words = _words(argument, "/get REMOTE [LOCAL]", most=2)
+    return CopyOrder(False, words[1] if len(words) == 2 else ".", remote_path(words[0], cwd))
+
+
+def put_order(argument: str, cwd: str) -> CopyOrder:
+    """Return what `/put LOCAL [REMOTE]` asks for. Raise UsageError."""
+    words = _words(argument, "/put LOCAL [REMOTE]", most=2)
+    return CopyOrder(True, words[0], remote_path(words[1] if len(words) == 2 else "", cwd))
+
+
+def open_path(argument: str, cwd: str) -> str:
+    """Return the path on the host that `/open PATH` names. Raise UsageError."""
+    return remote_path(_words(argument, "/open PATH", most=1)[0], cwd)
+
+
+def remote_path(path: str, cwd: str) -> str:
+    """Return the path on the host that a person spells, as one that means the same everywhere there. A slash at its end
+    stays."""
+    path = unspelled(path)
+    if path.startswith("~"):
+        return path
+    whole = posixpath.normpath(posixpath.join(cwd, path))
+    return whole + "/" if path.endswith("/") and whole != "/" else whole
+
+
+def _words(argument: str, usage: str, *, most: int) -> list[str]:
+    try:
+        words = shlex.split(argument)
+    except ValueError:  # a quote without its end
+        words = []
+    if not 0 < len(words) <= most or "" in words or any("\0" in word for word in words):
+        raise UsageError(f"this command is {usage}", do=_QUOTE)
+    return words
+
+
+_SPAN_S = 5.0
+_BAR = 20
+_MAX_TEXT = 1_000  # characters
+_UNITS = ("B", "KB", "MB", "GB", "TB")
+
+
+@dataclass
+class CopyProgress:
+    """How far a copy is. A thread writes it; whoever shows it reads it when they like.
+
+    `files` and `size` are those of the source, 0 until it is known. `copied` counts files and `done` bytes that are
+    there, `skipped` holds paths with the reason why they were left out, `waiting` says why nothing moves.
+    """
+
+    files: int = 0
+    size: int = 0
+    done: int = 0
+    copied: int = 0
+    folder: bool = False
+    waiting: str = ""
+    skipped: list[tuple[str, str]] = field(default_factory=list)
+    _seen: deque[tuple[float, int]] = field(default_factory=deque)
+
+    def restart(self) -> None:
+        """Count from the start: the halves agree anew about what is there."""
+        self.done = self.copied = 0
+        self.skipped.clear()
+        self._seen.clear()
+
+    def moved(self, size: int) -> None:
+        """Add bytes that need not be copied any more."""
+        self.done += size
+
+    def one_is_there(self) -> None:
+        """Count a file that is there as a whole."""
+        self.copied += 1
+
+    def begun(self, files: int, size: int) -> None:
+        """Note what the source holds."""
+        self.files, self.size, self.waiting = files, size, ""
+
+    def left_out(self, path: str, why: str) -> None:
+        """Note something that is not copied. Only so many are kept."""
+        if len(self.skipped) < 1000:
+            self.skipped.append((path[:_MAX_TEXT], why[:_MAX_TEXT]))
+
+    def rate(self, now: float | None = None) -> float:
+        """Return bytes a second over the last seconds, as far as this was asked for meanwhile."""
+        now = time.monotonic() if now is None else now
+        self._seen.append((now, self.done))
+        while len(self._seen) > 2 and self._seen[0][0] < now - _SPAN_S:
+            self._seen.popleft()
+        began, before = self._seen[0]
+        return (self.done - before) / (now - began) if now > began else 0.0
+
+
+def progress_line(name: str, progress: CopyProgress, width: int) -> str:
+    """Return one line about a copy, at most `width` columns: name, bar, percentage, bytes, speed, time left."""
+    if progress.waiting:
+        return _cut(f"{one_line(name)}  {one_line(progress.waiting)}", width)
+    share = min(1.0, progress.done / progress.size) if progress.size else 0.0
+    rate = progress.rate()
+    parts = [f"{share:4.0%}", f"{size_of(progress.done)} of {size_of(progress.size)}"]
+    if rate:
+        parts += [f"{size_of(rate)}/s", time_of((progress.size - progress.done) / rate)]
+    text = "  ".join(parts)
+    room = width - len(text) - 4
+    filled = round(share * _BAR)
+    bar = "█" * filled + "░" * (_BAR - filled)
+    if room >= _BAR + 12:
+        return f"{_cut(one_line(name), room - _BAR)}  {bar}  {text}"
+    return _cut(f"{_cut(one_line(name), max(8, room))}  {text}", width)
+
+
+def size_of(size: float) -> str:
+    """Return a number of bytes as text of at most 7 characters."""
+    unit = 0
+    while size >= 999.5 and unit < len(_UNITS) - 1:
+        size, unit = size / 1000, unit + 1
+    return f"{size:.0f} {_UNITS[unit]}" if unit == 0 or size >= 99.5 else f"{size:.1f} {_UNITS[unit]}"
+
+
+def time_of(seconds: float) -> str:
+    """Return a time that is left as text."""
+    whole = max(0, round(seconds))
+    if whole >= 3600:
+        return f"{whole // 3600}:{whole // 60 % 60:02}:{whole % 60:02} left"
+    return f"{whole // 60}:{whole % 60:02} left"
+
+
+def _cut(text: str, width: int) -> str:
+    return text if len(text) <= width else text[: max(0, width - 1)] + "…"
+
+
+Opener = Callable[[], AbstractAsyncContextManager[OpenTransport]]
+"""Lends one copy the way to its connections."""
+
+_AT_ONCE = 3
+_MOST = 20
+
+
+@dataclass
+class Transfer:
+    """One copy. `task` returns the path that was written on the laptop, and raises CcbError or CancelledError."""
+
+    number: int
+    order: CopyOrder
+    progress: CopyProgress
+    task: asyncio.Task[str] = field(init=False)
+
+    @property
+    def name(self) -> str:
+        """What the person sees of it: an arrow to or from the host, and a name."""
+        return f"{'↑' if self.order.upload else '↓'} {self.order.shown}"
+
+    def done_text(self, path: str) -> list[str]:
+        """Return what is said when all of it has arrived. `path` is where it is on the laptop."""
+        progress, name = self.progress, self.order.shown
+        files = f"{progress.copied} files, " if progress.copied != 1 else ""
+        where = (
+            f"{spelled(self.order.remote)} on the host"
+            if self.order.upload
+            else f"{spelled(str(Path(path).absolute()))} on the laptop"
+        )
+        lines = [f"Copied {name} ({files}{size_of(progress.done)}) to {where}"]
+        for left, why in progress.skipped[:10]:
+            lines.append(f"  left out: {HostText(spelled(left)).path}: {why[:200]}")
+        more = len(progress.skipped) - 10
+        return [*lines, f"  and {more} more"] if more > 0 else lines
+
+
+class Transfers:
+    """Runs copies over the connection of a session, a few at a time. Use with `async with`: what runs at its end is
+    broken off, and goes on when the person gives the same command again."""
+
+    def __init__(self, opener: Opener) -> None:
+        self._opener = opener
+        self._room = asyncio.Semaphore(_AT_ONCE)
+        self._numbers = itertools.count(1)
+        self.running: list[Transfer] = []
+
+    async def __aenter__(self) -> Transfers:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        tasks = [each.task for each in self.running]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def start(self, order: CopyOrder) -> Transfer:
+        """Start a copy. Raise UsageError if too many wait already."""
+        if len(self.running) >= _MOST:
+            raise UsageError(f"{_MOST} copies are under way or wait", do="Wait until one is done.")
+        transfer = Transfer(next(self._numbers), order, CopyProgress(waiting="waiting for the copies before it"))
+        transfer.task = asyncio.create_task(self._run(transfer), name=f"copy {transfer.number}")
+        self.running.append(transfer)
+        transfer.task.add_done_callback(lambda task: self._ended(transfer))
+        return transfer
+
+    def cancel_newest(self) -> Transfer | None:
+        """Break off the copy that was started last. Return it, or None."""
+        for each in reversed(self.running):
+            if not each.task.cancelling():
+                each.progress.waiting = "breaking off"
+                each.task.cancel()
+                return each
+        return None
+
+    def cancel_all(self) -> bool:
+        """Break off every copy. Return whether there was one."""
+        any_ended = False
+        while self.cancel_newest() is not None:
+            any_ended = True
+        return any_ended
+
+    async def _run(self, transfer: Transfer) -> str:
+        async with self._room:
+            transfer.progress.waiting = "connecting"
+            async with self._opener() as open_transport:
+                return await copy(transfer.order, open_transport, transfer.progress)
+
+    def _ended(self, transfer: Transfer) -> None:
+        self.running.remove(transfer)
+        if not transfer.task.cancelled():
+            transfer.task.exception()  # whoever shows the session says it, unless the session has ended
+
+
+async def outcome(transfer: Transfer) -> str | CcbError | None:
+    """Wait for a copy. Return the path that was written, the error, or None if it was broken off. Cancelling this does
+    not break it off."""
+    await asyncio.wait({transfer.task})
+    if transfer.task.cancelled():
+        return None
+    error = transfer.task.exception()
+    if isinstance(error, CcbError):
+        return error
+    return transfer.task.result()

@@ -1,0 +1,372 @@
+"""One run, one exit code.
+
+The session on the host ends with the run. Every wait at the end has a limit.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import os
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ccb.tunnel.errors import AuthFailed, CcbError, ConnectionLost, HostKeyError, UsageError
+from ccb.tunnel.plain_text import HostText
+from ccb.tunnel.wire.client_requests import (
+    DROPS_MORE,
+    REWIND_CONVERSATION,
+    REWIND_FILES,
+    ConversationRewind,
+    FileRewind,
+)
+from ccb.tunnel.wire.control_protocol import Request, RequestFailed, new_uuid
+
+from ..command_line.arguments import Arguments
+from ..command_line.exit_codes import ExitCode, code_of, error_lines
+from ..command_line.transport_choice import host_command
+from ..connect.connect_session import connect_session
+from ..session.session_client import LinkState
+from ..terminal.console import say, stdout_failure
+from ..terminal.signals import Interrupts
+from ..terminal.stdio import Writer
+from ..terminal.terminal_prompts import prompts_for
+from .input_pump import InputPump
+from .output_formats import make_output
+from .stderr_reports import RetryReports, add_unsent, report, report_untrusted
+from .stdin_input import EarlyInput, read_prompt
+from .turn_results import GOODBYE_S, TurnReports, TurnResults, state_flags
+
+if TYPE_CHECKING:
+    from ..connect.connect_session import Connected
+    from ..session.remote_session import RemoteSession
+    from ..session.session_client import Json
+    from .event_printer import EventPrinter
+
+
+async def go_back_to(session: RemoteSession, message: str, drops: str = "") -> None:
+    """Let the conversation go on after a message. `drops` is the prompt of the only turn that may be left out. Raise
+    UsageError if the session cannot."""
+    try:
+        await session.request(Request(REWIND_CONVERSATION, ConversationRewind(after=message, drops=drops)))
+    except RequestFailed as refused:
+        if str(refused).startswith(DROPS_MORE):
+            raise UsageError(
+                str(refused),
+                do="Resume without --resume-session-at, or name the last message of the turn that stays.",
+            ) from None
+        raise UsageError(
+            f"the session cannot go on from that message: {HostText(str(refused))}",
+            do="Give --resume-session-at the uuid of a message that this session has printed.",
+        ) from None
+
+
+async def restored_files(session: RemoteSession, prompt: str) -> str:
+    """Put the files back to before a prompt, and say which. Raise UsageError if that cannot be done."""
+    try:
+        done = await session.request(Request(REWIND_FILES, FileRewind(prompt)))
+    except RequestFailed as refused:
+        raise UsageError(
+            f"the files were not put back: {HostText(str(refused))}",
+            do="Give --rewind-files the uuid of a prompt of this session; /rewind in the REPL lists the prompts.",
+        ) from None
+    names = [HostText(str(each)).path for each in done.get("filesChanged") or ()]
+    failed = [each for each in done.get("failed") or () if isinstance(each, dict)]
+    lost = [
+        f"{HostText(str(each.get('path'))).path} was not restored: {HostText(str(each.get('why')))}" for each in failed
+    ]
+    put_back = [name for name in names if name not in {HostText(str(each.get("path"))).path for each in failed}]
+    said = f"put back: {', '.join(put_back)}" if put_back else "no file was changed since"
+    return "; ".join([said, *lost])
+
+
+def with_boot_fields(arguments: Arguments, request: Json) -> tuple[Arguments, Json]:
+    """Return the arguments with what the request says, and what the client is told that ccb has done with it."""
+    sdk, agent = arguments.sdk, arguments.agent
+    confirmed: Json = {}
+    servers, settings, denied = (request.get(name) for name in ("mcpServers", "settings", "disallowedTools"))
+    if isinstance(servers, dict):
+        sdk = replace(sdk, mcp_config=(*sdk.mcp_config, json.dumps({"mcpServers": servers})))
+        confirmed["mcp_servers_applied"] = True
+    if isinstance(settings, dict | str):
+        sdk = replace(sdk, settings=settings if isinstance(settings, str) else json.dumps(settings))
+        confirmed["settings_applied"] = True
+    if isinstance(denied, list):
+        agent = replace(agent, disallowed_tools=(*agent.disallowed_tools, *map(str, denied)))
+        confirmed["disallowed_tools_applied"] = True
+    plugins = request.get("plugins")
+    if isinstance(plugins, list):
+        paths = [str(each["path"]) for each in plugins if isinstance(each, dict) and each.get("path")]
+        sdk = replace(sdk, plugin_dirs=(*sdk.plugin_dirs, *paths))
+        confirmed["plugins_applied"] = len(paths) == len(plugins)
+    return replace(arguments, sdk=sdk, agent=agent), confirmed
+
+
+log = logging.getLogger(__name__)
+
+HURRIED_GOODBYE_S = 1.0
+"""Seconds for the host to end the session if the person pressed Ctrl+C twice."""
+
+STDIN, STDOUT = 0, 1
+
+_REASONS = {
+    ExitCode.INTERRUPTED: "Interrupted (SIGINT)",
+    ExitCode.TERMINATED: "Terminated (SIGTERM)",
+    ExitCode.HANGUP: "Hung up (SIGHUP, or nobody reads stdout)",
+}
+
+
+async def run_headless(arguments: Arguments, environ: Mapping[str, str] = os.environ) -> ExitCode:
+    """Do the run, and return its exit code. Errors are reported on stderr and in the result. If an exception leaves
+    this function it is a bug in ccb; a result for it was printed too."""
+    writer = Writer(STDOUT)
+    run = HeadlessRun(arguments, writer, environ)
+    bug: Exception | None = None
+    with Interrupts(last=True) as interrupts:
+        work = asyncio.create_task(run.work(), name="headless run")
+        await _first_of(work, interrupts.first, writer.broken)
+        if work.done():
+            try:
+                code = work.result()
+            except CcbError as error:
+                code = await run.report_failure(error)
+            except Exception as error:  # noqa: BLE001 - raised below, once the reader of stdout has its result
+                bug, code = error, ExitCode.INTERNAL
+                await run.fail([f"a bug in ccb: {type(error).__name__}"], reason="internal_error")
+        else:
+            code = interrupts.first.result() if interrupts.first.done() else stdout_failure(writer.broken.result())
+            interrupting = asyncio.create_task(run.interrupt(), name="interrupt")
+            await _first_of(interrupting, interrupts.second)
+            if not interrupting.done():
+                await _cancelled(interrupting)
+                await run.stop_at_once()
+            await _cancelled(interrupting, work)
+            await run.fail([_REASONS.get(code, "stdout cannot be written")], reason="aborted")
+        await run.finish()
+        await _drain(writer, interrupts)
+        if writer.broken.done() and code is ExitCode.OK:  # the formats text and json are written only now
+            code = stdout_failure(writer.broken.result())
+        writer.close()
+    if bug is not None:
+        raise bug
+    return code
+
+
+async def _drain(writer: Writer, interrupts: Interrupts) -> None:
+    """Wait until stdout has everything, or the person does not want to wait any longer."""
+    draining = asyncio.create_task(writer.drain(), name="drain")
+    if interrupts.second.done():
+        await asyncio.wait({draining}, timeout=HURRIED_GOODBYE_S)
+    else:
+        await _first_of(draining, interrupts.second if interrupts.first.done() else interrupts.first)
+    await _cancelled(draining)
+
+
+class HeadlessRun:
+    """One run: it connects, sends the input, prints the events and stops the session. `work` does all of this; the
+    other methods end a run early."""
+
+    def __init__(self, arguments: Arguments, writer: Writer, environ: Mapping[str, str]) -> None:
+        streams = arguments.streams
+        self._arguments = arguments
+        self._environ = environ
+        self._has_stdin_messages = streams.input_format == "stream-json"
+        self._output = make_output(streams.output_format, writer, verbose=streams.verbose, terminal=os.isatty(STDOUT))
+        self._retries = RetryReports(quiet=streams.output_format == "stream-json")
+        flags = state_flags(environ) if self._has_stdin_messages else None
+        self._reports = TurnReports(self._output, flags, lifecycle=self._has_stdin_messages)
+        self._results = TurnResults(
+            self._output,
+            self._retries,
+            print_all=self._has_stdin_messages,
+            print_failures=streams.output_format
+            != "text",  # in the text format stdout has only answers; stderr has the failure
+            reports=self._reports,
+        )
+        mirror: TranscriptMirror | None = None
+        if arguments.sdk.mirror:
+            from .output_formats import TranscriptMirror
+
+            mirror = TranscriptMirror(self._output, environ, Path.cwd())
+        self._inputs = InputPump(self._results.pending, self._reports, self._output, mirror)
+        self._stdin = EarlyInput(STDIN, self._output.message)
+        self._session_id = arguments.session.session_id or new_uuid()
+        self._session: RemoteSession | None = None
+        self._resume = ""
+
+    async def work(self) -> ExitCode:
+        """Do the whole run. Raises CcbError."""
+        if self._arguments.session.rewind_files:
+            return await self._work("")
+        if not self._has_stdin_messages:
+            return await self._work(await read_prompt(self._arguments.prompt, STDIN, say=report))
+        async with self._stdin:
+            if self._arguments.sdk.await_initialize:
+                request = await self._stdin.first_request()
+                self._arguments, confirmed = with_boot_fields(self._arguments, request)
+                self._stdin.confirmed = self._inputs.own.confirmed = confirmed
+            return await self._work("")
+
+    async def _work(self, prompt: str) -> ExitCode:
+        async with connect_session(
+            self._arguments, session_id=self._session_id, prompts=prompts_for(headless=True), environ=self._environ
+        ) as connected:
+            self._attached(connected)
+            session = connected.session
+            from .event_printer import EventPrinter  # the worker is still being loaded
+
+            printer = EventPrinter(
+                session,
+                self._output,
+                self._results,
+                self._inputs,
+                self._retries,
+                hides=self._stdin.answered_early if self._has_stdin_messages else None,
+            )
+            self._inputs.identified = printer.sent
+            feeding = asyncio.create_task(self._feed(session, printer, prompt), name="input")
+            printing = asyncio.create_task(self._print(session, printer), name="output")
+            try:
+                await asyncio.wait({feeding, printing}, return_when=asyncio.FIRST_COMPLETED)
+                if not printing.done():
+                    await feeding
+                await printing
+            except ConnectionLost as lost:  # the session goes on without this run
+                if session.reading:
+                    report(f"{lost.what}; this ccb ends when it has read the answer that it asked for")
+                    await session.read_out()
+                add_unsent(lost, session)
+                raise
+            except Exception as error:
+                await self._stop(session)
+                if isinstance(error, AuthFailed | HostKeyError):
+                    add_unsent(error, session)
+                raise
+            finally:
+                await _cancelled(feeding, printing)
+                await printer.close()
+                self._session = None
+        return self._results.exit_code
+
+    async def interrupt(self) -> None:
+        """Stop the running turn, wait for its result, and stop the session, each for a limited time."""
+        session = self._session
+        if session is None:
+            return
+        if session.state is LinkState.FENCED:  # the session belongs to another client now
+            if session.reading:
+                report("left in the middle of the answer; the client that drives now asks for it again")
+            return
+        self._inputs.ended = True
+        if self._results.pending:
+            self._results.printed.clear()
+            with suppress(TimeoutError, CcbError, RequestFailed):
+                async with asyncio.timeout(GOODBYE_S):
+                    await session.interrupt()
+                    await self._results.printed.wait()
+        await self._stop(session)
+
+    async def stop_at_once(self) -> None:
+        """Stop the session without waiting for a result. Otherwise it would go on waiting on the host."""
+        session = self._session
+        if session is None or session.state is LinkState.FENCED or session.ended_on_host:
+            return
+        with suppress(TimeoutError, CcbError):
+            async with asyncio.timeout(HURRIED_GOODBYE_S):
+                await session.stop()
+                await session.ended()
+        if not session.ended_on_host:
+            command = host_command(self._arguments, "stop", self._session_id)
+            report(f"the host did not confirm in time that the session is stopped; stop it with `{command}`")
+
+    async def report_failure(self, error: CcbError) -> ExitCode:
+        """Report an error on stderr and in the result. Return its exit code."""
+        log.info("the run failed", exc_info=error)
+        say(*error_lines(error))
+        lines = [line for line in (error.what, error.evidence, error.do) if line]
+        await self.fail(lines, reason="link_lost" if isinstance(error, ConnectionLost) else "startup_failed")
+        return code_of(error)
+
+    async def fail(self, errors: list[str], *, reason: str) -> None:
+        """Print a failed result for the turn that is open, or that never began."""
+        await self._results.fail(self._session_id, errors, reason=reason)
+
+    async def finish(self) -> None:
+        """Print what comes at the end. After that nothing is printed any more."""
+        await self._results.finish()
+
+    def _attached(self, connected: Connected) -> None:
+        """Remember the names of the attached session, and report its warnings."""
+        for warning in connected.warnings:
+            report(warning)
+        connected.projects.ask = report_untrusted
+        self._inputs.keep = connected.projects.keep
+        connected.projects.tell = lambda problem: report(f"on the host: {HostText(problem)}")
+        hello = connected.session.hello
+        if hello.storage != "disk":
+            for note in hello.notes:
+                report(f"on the host: {note}")
+        self._session = connected.session
+        self._session_id, self._resume = hello.session, connected.resume
+        self._reports.session_id = hello.session
+        if self._inputs.mirror is not None:
+            self._inputs.mirror.begin(hello.session)
+        self._stdin.connected()
+        self._results.pending.foreign_turn = hello.state != "idle"
+
+    async def _feed(self, session: RemoteSession, printer: EventPrinter, prompt: str) -> None:
+        choice = self._arguments.session
+        if choice.rewind_files:
+            self._inputs.ended = True
+            report(await restored_files(session, choice.rewind_files))
+            await printer.stop_session()
+            return
+        if choice.resume_at:
+            await go_back_to(session, choice.resume_at, choice.drops_turn or "")
+        if self._has_stdin_messages:
+            await self._inputs.send_messages(session, self._stdin.messages())
+            await printer.stop_session()
+        else:
+            begins = session.hello.seq == 0
+            await self._inputs.send_prompt(session, prompt)
+            await printer.stop_early(begins=begins)
+
+    async def _print(self, session: RemoteSession, printer: EventPrinter) -> None:
+        """Print the events of the session. Raises ConnectionLost if it ended before all results came."""
+        await printer.print_all(self._come_back())
+        if self._results.pending:
+            logs = host_command(self._arguments, "logs", self._session_id)
+            in_memory = session.hello.storage == "memory"  # the session was in memory, so it ended with its worker
+            raise ConnectionLost(
+                "the host ended the session before the answer was complete",
+                evidence=printer.goodbye,
+                do="Start a new one: it was in memory only."
+                if in_memory
+                else f"`{logs}` says more. Go on with: {self._resume}",
+            )
+
+    async def _stop(self, session: RemoteSession) -> None:
+        with suppress(TimeoutError, CcbError):
+            async with asyncio.timeout(GOODBYE_S):
+                await session.stop()
+                await session.ended()
+                return
+        if not session.ended_on_host:
+            report(f"the host was not reached, so the session is not stopped. {self._come_back()}")
+
+    def _come_back(self) -> str:
+        return f"The session goes on. Come back with: {self._resume}" if self._resume else "Attach again."
+
+
+async def _first_of(*futures: asyncio.Future[ExitCode] | asyncio.Future[None] | asyncio.Future[OSError]) -> None:
+    await asyncio.wait(futures, return_when=asyncio.FIRST_COMPLETED)
+
+
+async def _cancelled(*tasks: asyncio.Task[ExitCode] | asyncio.Task[None]) -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)

@@ -1,1 +1,0 @@
-"""The stdin of a headless run."""

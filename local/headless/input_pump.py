@@ -1,0 +1,238 @@
+"""Prompts in, refusals out."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING
+
+from ccb.tunnel.errors import CcbError
+from ccb.tunnel.wire.control_protocol import Success, public_answer
+from ccb.tunnel.wire.messages import (
+    AssistantLine,
+    ControlRequestLine,
+    ControlResponseLine,
+    PublicLine,
+    ResultLine,
+    TaskLine,
+    UserLine,
+    as_dict,
+    parse_message,
+)
+from ccb.tunnel.wire.session_options import CLAUDE_CODE_VERSION
+
+from ..session.newest import Newest
+from .output_formats import HeadlessOutput
+from .stderr_reports import report
+from .turn_results import PendingPrompts, TurnReports
+
+if TYPE_CHECKING:
+    from ..session.remote_session import RemoteSession
+    from ..session.session_client import Json
+    from .output_formats import TranscriptMirror
+
+
+_MAX_AGENTS = 1_000
+_MAX_TEXT = 4_000  # characters
+
+
+class AgentLines:
+    """Knows the agents that have been started during this run."""
+
+    def __init__(self) -> None:
+        self._agents: Newest[str, Json] = Newest(_MAX_AGENTS)
+
+    def named(self, public: PublicLine, body: Json) -> Json:
+        """Return a message of the session; one of a sub-agent with the agent and its task."""
+        if isinstance(public, TaskLine) and public.subtype == "task_started" and body.get("subagent_type"):
+            agent = str(body.get("agent_id") or public.task_id)
+            kind = str(body["subagent_type"])[:_MAX_TEXT]
+            self._agents[agent] = {"subagent_type": kind, "task_description": public.description[:_MAX_TEXT]}
+        elif isinstance(public, AssistantLine | UserLine) and body.get("parent_tool_use_id"):
+            agent = str(body["parent_tool_use_id"])
+            return {**body, "agent_id": agent, **self._agents.get(agent, {})}
+        return body
+
+
+class ChangedLines:
+    """Lines added and removed so far, by the results of the edits."""
+
+    def __init__(self) -> None:
+        self.added = 0
+        self.removed = 0
+
+    def note(self, body: Json) -> None:
+        """Count the lines of an edit. `body` is a public user message; other messages count nothing."""
+        told = body.get("tool_use_result")
+        if not isinstance(told, dict):
+            return
+        hunks, content = told.get("structuredPatch"), told.get("content")
+        if told.get("type") == "create" and isinstance(content, str):  # a new file has no patch
+            self.added += len(content.splitlines())
+        for hunk in hunks if isinstance(hunks, list) else ():
+            lines = hunk.get("lines") if isinstance(hunk, dict) else None
+            signs = Counter(str(line)[:1] for line in lines) if isinstance(lines, list) else Counter()
+            self.added += signs["+"]
+            self.removed += signs["-"]
+
+
+_REFUSAL = "AbortError: Tool permission stream closed before response received"
+
+
+class InputPump:
+    """The input of one run. `ended` means that no more input will come. `own` answers what this machine answers itself,
+    on `output`; `mirror` copies the transcript there. `keep` keeps the permission updates of an answer that are not for
+    the session only. `identified` is told the ids of prompts that the client itself has chosen."""
+
+    def __init__(
+        self,
+        pending: PendingPrompts,
+        reports: TurnReports,
+        output: HeadlessOutput,
+        mirror: TranscriptMirror | None = None,
+    ) -> None:
+        self.own = OwnAnswers()
+        self.mirror = mirror
+        self.keep: Callable[[Sequence[Json]], Awaitable[None]] | None = None
+        self.identified: Callable[[str], None] = lambda _: None
+        self._output = output
+        self._pending = pending
+        self._reports = reports
+        self._open_questions: dict[str, bool] = {}  # by request id: whether the person is asked
+        self.ended = False
+
+    async def send_prompt(self, session: RemoteSession, prompt: str) -> None:
+        """Send the only prompt of the run."""
+        self._pending.sent(await session.prompt(prompt))
+        self.ended = True
+
+    async def send_messages(self, session: RemoteSession, messages: AsyncIterator[Json]) -> None:
+        """Send the messages of the client until their end, then refuse the open questions."""
+        async for body in messages:
+            message = parse_message(body)
+            if isinstance(message, UserLine):
+                input_id = await session.send(body)
+                self._pending.sent(input_id)
+                if self.mirror is not None:
+                    self.mirror.sent(input_id, body)
+                await self._reports.queued(input_id, message.uuid)
+                if message.uuid:
+                    self.identified(input_id)
+                continue
+            if isinstance(message, ControlRequestLine):
+                answer = self.own.payload(message)
+                if answer is not None:
+                    await self._output.message(public_answer(Success(message.request_id, answer)))
+                    if message.subtype == END:
+                        break
+                    continue
+            if isinstance(message, ControlResponseLine):
+                await self._keep(message.request_id, body)
+                await self.question_closed(message.request_id)
+            await session.send(body)
+        self.ended = True
+        for request_id in list(self._open_questions):
+            await self._refuse(session, request_id)
+
+    async def taken(self, input_ids: Sequence[str]) -> None:
+        """The running turn has taken these inputs."""
+        self._pending.taken(input_ids)
+        await self._reports.taken(input_ids)
+        if self.mirror is not None:
+            for input_id in input_ids:
+                await self.mirror.taken(input_id)
+
+    async def question_opened(self, session: RemoteSession, request_id: str, *, to_person: bool) -> None:
+        """Note a question of the worker. Its answer comes on stdin; if stdin has ended, refuse the question at once."""
+        self._open_questions[request_id] = to_person
+        if self.ended:
+            await self._refuse(session, request_id)
+        elif to_person:
+            await self._reports.waits(waits=True)
+
+    async def question_closed(self, request_id: str) -> None:
+        """Forget a question that was answered or withdrawn."""
+        if self._open_questions.pop(request_id, False) and not any(self._open_questions.values()):
+            await self._reports.waits(waits=False)
+
+    async def _keep(self, request_id: str, body: Json) -> None:
+        """Keep what the client of an SDK allows "always", if the question was for the person."""
+        answer = as_dict(as_dict(body.get("response")).get("response"))
+        updates = [each for each in (answer.get("updatedPermissions") or ()) if isinstance(each, dict)]
+        if self.keep is None or not updates or not self._open_questions.get(request_id):
+            return
+        try:
+            await self.keep(updates)
+        except CcbError as error:
+            report(f"the permission updates are not kept: {error.what}")
+
+    async def _refuse(self, session: RemoteSession, request_id: str) -> None:
+        await self.question_closed(request_id)
+        await session.refuse(request_id, _REFUSAL)
+
+
+END = "end_session"
+"""The request after which no more input comes."""
+
+
+class OwnAnswers:
+    """`confirmed` are fields that the answer to `initialize` has besides those of the worker: what this machine has
+    done with the request. `forwards_text`: the client wants to see what sub-agents say."""
+
+    def __init__(self) -> None:
+        self.confirmed: Json = {}
+        self.forwards_text = False
+        self._initialize: set[str] = set()
+        self._models: list[Json] = [{"value": "default", "displayName": "Default", "description": ""}]
+        self._started = time.monotonic()
+        self._api_ms = 0
+        self._cost = 0.0
+        self._usage: dict[str, Json] = {}
+        self._lines = ChangedLines()
+        self._agents = AgentLines()
+
+    def payload(self, line: ControlRequestLine) -> Json | None:
+        """Return the answer to a request, None if the worker is to answer it."""
+        if line.subtype == "initialize":
+            self._initialize.add(line.request_id)
+            self.forwards_text = line.request.get("forwardSubagentText") is True
+        elif line.subtype == END:
+            return {}
+        elif line.subtype == "get_binary_version":
+            return {"version": CLAUDE_CODE_VERSION, "buildTime": ""}
+        elif line.subtype == "list_models":
+            return {"models": self._models}
+        elif line.subtype == "get_session_cost":
+            return {"text": f"Total cost: ${self._cost:.4f}"}
+        elif line.subtype == "get_usage":
+            return self._used()
+        return None
+
+    def heard(self, public: PublicLine, body: Json) -> Json:
+        """Take note of a message of the session. Return it as the client is to see it."""
+        if isinstance(public, ResultLine):
+            self._cost, self._usage = public.total_cost_usd, public.model_usage
+            duration = body.get("duration_api_ms")
+            self._api_ms += duration if isinstance(duration, int) else 0
+        elif isinstance(public, UserLine):
+            self._lines.note(body)
+        elif isinstance(public, ControlResponseLine) and public.request_id in self._initialize and public.payload:
+            models = public.payload.get("models")
+            if isinstance(models, list):
+                self._models = models
+            if self.confirmed:
+                answer = {**body["response"], "response": {**public.payload, **self.confirmed}}
+                return {**body, "response": answer}
+        return self._agents.named(public, body)
+
+    def _used(self) -> Json:
+        session = {
+            "total_cost_usd": self._cost,
+            "total_api_duration_ms": self._api_ms,
+            "total_duration_ms": round((time.monotonic() - self._started) * 1000),
+            "total_lines_added": self._lines.added,
+            "total_lines_removed": self._lines.removed,
+            "model_usage": self._usage,
+        }
+        return {"session": session, "subscription_type": None, "rate_limits_available": False, "rate_limits": None}

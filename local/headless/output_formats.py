@@ -1,0 +1,345 @@
+"""Text, json, stream-json, mirror.
+
+A pipe or a file gets every character as it is. A terminal would obey some of them, so there text is neutralised as in
+the REPL, and JSON has them as escapes.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import unicodedata
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+from ccb.tunnel.plain_text import escaped_json, neutralise
+from ccb.tunnel.wire.control_protocol import new_uuid
+from ccb.tunnel.wire.messages import BLOCKED_PROMPT, AssistantLine, PublicLine, UserLine
+from ccb.tunnel.wire.model_facts import ESTIMATED
+from ccb.tunnel.wire.ndjson import dump, dump_line, to_bytes
+from ccb.tunnel.wire.session_options import CLAUDE_CODE_VERSION
+
+from ..command_line.exit_codes import ExitCode
+from ..terminal.stdio import Writer
+from .stderr_reports import report
+
+if TYPE_CHECKING:
+    from ..session.session_client import Json
+
+
+MAX_LINE = 1_000_000
+"""The most characters of a line."""
+
+_STEPS = (200_000, 20_000, 2_000)
+
+
+def limited_line(body: Json) -> str:
+    """Return a message as JSON. If it is too long, long texts in it are cut and images are left out."""
+    line = dump_line(body)
+    for most in _STEPS:
+        if len(line) <= MAX_LINE:
+            break
+        short = _cut(body, most)
+        assert isinstance(short, dict)
+        line = dump_line(short)
+    return line
+
+
+def _cut(value: object, most: int) -> object:
+    if isinstance(value, str):
+        return value if len(value) <= most else f"{value[:most]}… ({len(value) - most} characters left out)"
+    if isinstance(value, list):
+        return [_cut(each, most) for each in value]
+    if isinstance(value, dict):
+        source = value.get("source")
+        if value.get("type") in ("image", "document") and isinstance(source, dict) and _is_long(source, most):
+            return {"type": "text", "text": f"({value['type']} left out: the message is too long)"}
+        return {name: _cut(each, most) for name, each in value.items()}
+    return value
+
+
+def _is_long(source: Json, most: int) -> bool:
+    data = source.get("data")
+    return isinstance(data, str) and len(data) > most
+
+
+_MAX_NAME = 200
+
+
+class TranscriptMirror:
+    """`environ` is the environment of the client's process, which looks for the transcript in the same directories."""
+
+    def __init__(self, output: HeadlessOutput, environ: Mapping[str, str], cwd: Path) -> None:
+        home = environ.get("CLAUDE_CONFIG_DIR") or str(Path(environ.get("HOME") or Path.home()) / ".claude")
+        self._output = output
+        self._cwd = unicodedata.normalize("NFC", os.path.realpath(cwd))
+        self._folder = Path(unicodedata.normalize("NFC", home)) / "projects" / _folder_name(self._cwd)
+        self._session = ""
+        self._last: str | None = None
+        self._prompts: dict[str, Json] = {}
+
+    def begin(self, session_id: str) -> None:
+        """The session has this id. A transcript of it that the client has written is continued."""
+        self._session = session_id
+        try:
+            *_, last = self._path.read_text(encoding="utf-8").rstrip("\n").split("\n")
+            self._last = str(json.loads(last)["uuid"])
+        except (OSError, ValueError, KeyError, TypeError):
+            self._last = None
+
+    def sent(self, input_id: str, body: Json) -> None:
+        """A prompt was sent."""
+        self._prompts[input_id] = body
+
+    async def taken(self, input_id: str) -> None:
+        """A turn has taken a prompt."""
+        body = self._prompts.pop(input_id, None)
+        if body is not None:
+            await self._print({**body, "uuid": body.get("uuid") or input_id})
+
+    async def message(self, public: PublicLine, body: Json) -> None:
+        """A message of the session was printed."""
+        of_main = not body.get("parent_tool_use_id")
+        if of_main and (isinstance(public, AssistantLine) or (isinstance(public, UserLine) and not public.is_replay)):
+            await self._print(body)
+
+    async def _print(self, body: Json) -> None:
+        identity = str(body.get("uuid") or new_uuid())
+        entry = {
+            "type": body["type"],
+            "uuid": identity,
+            "parentUuid": self._last,
+            "sessionId": self._session,
+            "timestamp": body.get("timestamp") or datetime.now(UTC).isoformat(timespec="milliseconds")[:23] + "Z",
+            "cwd": self._cwd,
+            "version": CLAUDE_CODE_VERSION,
+            "isSidechain": False,
+            "userType": "external",
+            "message": body["message"],
+            **({"isMeta": True} if body.get("isSynthetic") else {}),
+            **({"toolUseResult": body["tool_use_result"]} if "tool_use_result" in body else {}),
+        }
+        self._last = identity
+        await self._output.message({"type": "transcript_mirror", "filePath": str(self._path), "entries": [entry]})
+
+    @property
+    def _path(self) -> Path:
+        return self._folder / f"{self._session}.jsonl"
+
+
+def _folder_name(directory: str) -> str:
+    """Return the name under which the official SDKs look for the sessions of a directory."""
+    name = re.sub(r"[^a-zA-Z0-9]", "-", directory)
+    if len(name) <= _MAX_NAME:
+        return name
+    value = 0
+    for char in directory:
+        value = (value * 31 + ord(char)) & 0xFFFFFFFF
+    value = abs(value - 0x100000000 if value & 0x80000000 else value)
+    digits = ""
+    while value or not digits:
+        value, digit = divmod(value, 36)
+        digits = "0123456789abcdefghijklmnopqrstuvwxyz"[digit] + digits
+    return f"{name[:_MAX_NAME]}-{digits}"
+
+
+class HeadlessOutput(Protocol):
+    """Prints the messages of a session in order. A result ends each turn."""
+
+    async def message(self, body: Json) -> None:
+        """Print a message that is not a result."""
+
+    async def progress(self, body: Json) -> None:
+        """Print a message that is not in the journal, such as a streaming event."""
+
+    async def result(self, body: Json) -> None:
+        """Print the result of a turn."""
+
+    async def finish(self) -> None:
+        """Print what comes at the end of the run."""
+
+
+class LastResultOutput:
+    """Prints only the last result, in the form that `text_of` gives it."""
+
+    def __init__(self, writer: Writer, text_of: Callable[[Json], str]) -> None:
+        self._writer = writer
+        self._text_of = text_of
+        self._last: Json | None = None
+
+    async def message(self, body: Json) -> None:
+        pass
+
+    async def progress(self, body: Json) -> None:
+        pass
+
+    async def result(self, body: Json) -> None:
+        self._last = body
+
+    async def finish(self) -> None:
+        if self._last is not None:
+            text = self._text_of(self._last)
+            await self._writer.write(to_bytes(text if text.endswith("\n") else text + "\n"))
+
+
+class AnswerOutput(LastResultOutput):
+    """Prints the answer of the last result. Why there is none goes to stderr: a script takes stdout for the answer."""
+
+    async def finish(self) -> None:
+        if self._last is not None and not has_answer(self._last):
+            for line in result_text(self._last).splitlines():
+                report(line)
+        elif self._last is not None and result_text(self._last).strip():
+            await super().finish()
+
+
+class JsonArrayOutput:
+    """Prints all messages as one array, each as soon as it comes, in the form that `text_of` gives it."""
+
+    def __init__(self, writer: Writer, text_of: Callable[[Json], str]) -> None:
+        self._writer = writer
+        self._text_of = text_of
+        self._started = False
+
+    async def message(self, body: Json) -> None:
+        await self._writer.write(to_bytes((",\n" if self._started else "[") + self._text_of(body)))
+        self._started = True
+
+    async def progress(self, body: Json) -> None:
+        pass
+
+    async def result(self, body: Json) -> None:
+        await self.message(body)
+
+    async def finish(self) -> None:
+        await self._writer.write(b"]\n" if self._started else b"[]\n")
+
+
+class StreamOutput:
+    """Prints every message on a line of its own, as soon as it comes, in the form that `text_of` gives it."""
+
+    def __init__(self, writer: Writer, text_of: Callable[[Json], str]) -> None:
+        self._writer = writer
+        self._text_of = text_of
+
+    async def message(self, body: Json) -> None:
+        await self._writer.write(to_bytes(self._text_of(body) + "\n"))
+
+    async def progress(self, body: Json) -> None:
+        await self.message(body)
+
+    async def result(self, body: Json) -> None:
+        await self.message(body)
+
+    async def finish(self) -> None:
+        pass
+
+
+def make_output(output_format: str, writer: Writer, *, verbose: bool, terminal: bool) -> HeadlessOutput:
+    """Return the output for a value of `--output-format`. `terminal`: stdout is a terminal."""
+    json_of = _terminal_json if terminal else dump_line
+    if output_format == "stream-json":
+        return StreamOutput(writer, _terminal_json if terminal else limited_line)
+    if output_format == "json":
+        return JsonArrayOutput(writer, json_of) if verbose else LastResultOutput(writer, json_of)
+    return AnswerOutput(writer, _terminal_text if terminal else result_text)
+
+
+def _terminal_json(body: Json) -> str:
+    return escaped_json(dump_line(body))
+
+
+def _terminal_text(body: Json) -> str:
+    return neutralise(result_text(body))
+
+
+_NO_USAGE: Json = {
+    "input_tokens": 0,
+    "cache_creation_input_tokens": 0,
+    "cache_read_input_tokens": 0,
+    "output_tokens": 0,
+    "server_tool_use": {"web_search_requests": 0},
+    "service_tier": "standard",
+}
+_FACTS = ("contextWindow", "maxOutputTokens", "canonicalModel", "costBasis", ESTIMATED)
+_LIMITS = ("error_max_turns", "error_max_budget_usd")
+
+
+def exit_code(result: Json, *, denied_unasked: bool = False, wants_answer: bool = False) -> ExitCode:
+    """Return the exit code of a run that ended with `result`. `denied_unasked` means that the worker denied a tool call
+    because nobody could be asked, `wants_answer` that a turn without an answer has failed."""
+    subtype = result.get("subtype")
+    if subtype in _LIMITS:
+        return ExitCode.LIMIT_REACHED
+    if result.get("terminal_reason") == "storage_full":
+        return ExitCode.NO_STORAGE
+    if result.get("terminal_reason") == "turn_setup_failed":
+        return ExitCode.USAGE
+    if subtype != "success" or result.get("is_error"):
+        return ExitCode.AUTH_FAILED if result.get("api_error_status") in (401, 403) else ExitCode.AGENT_FAILED
+    if denied_unasked:
+        return ExitCode.PERMISSION_DENIED
+    return ExitCode.AGENT_FAILED if wants_answer and not has_answer(result) else ExitCode.OK
+
+
+def usage_between(before: Json, now: Json) -> Json:
+    """Return the `modelUsage` of the time between two results. Both are sums since the start."""
+    found: Json = {}
+    for model, sums in now.items():
+        old = before.get(model) or {}
+        counts = {
+            name: value if name in _FACTS or not isinstance(value, (int, float)) else value - old.get(name, 0)
+            for name, value in sums.items()
+        }
+        if any(counts[name] for name in counts if name not in _FACTS):
+            found[model] = counts
+    return found
+
+
+def has_answer(result: Json) -> bool:
+    """Return whether a turn has succeeded with an answer, or needed none, as that of a command that prints nothing."""
+    if result.get("subtype") != "success" or result.get("is_error"):
+        return False
+    said, turns = result.get("result"), result.get("num_turns")
+    if not turns:
+        return not str(said).startswith(BLOCKED_PROMPT)
+    return bool(isinstance(said, str) and said.strip()) or "structured_output" in result
+
+
+def result_text(result: Json) -> str:
+    """Return the result as plain text: the answer, or why there is none."""
+    text = result.get("result")
+    if isinstance(text, str) and not text.strip() and "structured_output" in result:
+        return dump(result["structured_output"])
+    if isinstance(text, str) and (text.strip() or has_answer(result)):
+        return text
+    if isinstance(text, str):
+        reason = str(result.get("terminal_reason") or "completed").replace("_", " ")
+        return f"The turn ended without an answer{'' if reason == 'completed' else f' ({reason})'}."
+    errors = result.get("errors")
+    lines = [str(line) for line in errors] if isinstance(errors, list) and errors else [str(result.get("subtype"))]
+    return "\n".join(f"Error: {line}" for line in lines)
+
+
+def local_result(session_id: str, errors: list[str], *, reason: str, duration_ms: int) -> Json:
+    """Make a result for a turn that got none from the host. `reason` goes into `terminal_reason`."""
+    return {
+        "type": "result",
+        "subtype": "error_during_execution",
+        "is_error": True,
+        "duration_ms": duration_ms,
+        "duration_api_ms": 0,
+        "num_turns": 0,
+        "stop_reason": None,
+        "session_id": session_id,
+        "total_cost_usd": 0,
+        "usage": _NO_USAGE,
+        "modelUsage": {},
+        "permission_denials": [],
+        "errors": errors,
+        "terminal_reason": reason,
+        "uuid": new_uuid(),
+    }

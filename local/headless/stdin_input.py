@@ -1,0 +1,249 @@
+"""Stdin of a run.
+
+Official clients wait 60 s for the answer to their first request, and a login with a deployment may take longer. If the
+session is not there in time, the request is answered here; the session still gets it, and its own answer is dropped.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import math
+import stat
+from collections.abc import AsyncIterator, Awaitable, Callable
+from os import fstat
+from typing import TYPE_CHECKING
+
+from ccb.tunnel.errors import CcbError, UsageError
+from ccb.tunnel.plain_text import neutralise
+from ccb.tunnel.wire.control_protocol import Success, public_answer
+from ccb.tunnel.wire.frames import FrameError
+from ccb.tunnel.wire.ndjson import MAX_DEPTH, LineSplitter, is_too_deep
+from ccb.tunnel.wire.session_options import CLAUDE_CODE_VERSION
+
+from ..terminal.stdio import read_pieces
+
+if TYPE_CHECKING:
+    from ..session.session_client import Json
+
+
+EARLY_ANSWER_S = 20.0
+"""Seconds that the first request of a client waits for the session."""
+
+_MAX_AHEAD = 16  # messages that are read before the session is there
+
+
+class EarlyInput:
+    """Use it as a context, in which stdin is read. `answer` prints an answer for the client."""
+
+    def __init__(
+        self, stdin: int, answer: Callable[[Json], Awaitable[None]], *, patience_s: float = EARLY_ANSWER_S
+    ) -> None:
+        self._stdin = stdin
+        self._answer = answer
+        self._patience_s = patience_s
+        self._messages: asyncio.Queue[Json | Exception | None] = asyncio.Queue(_MAX_AHEAD)
+        self._tasks: list[asyncio.Task[None]] = []
+        self._connected = asyncio.Event()
+        self._answered: set[str] = set()
+        self._first: Json | Exception | None = None
+        self.confirmed: Json = {}
+        """Fields that an answer given here has besides."""
+
+    async def __aenter__(self) -> EarlyInput:
+        self._tasks.append(asyncio.create_task(self._read(), name="stdin"))
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def connected(self) -> None:
+        """The session is there: it answers from now on."""
+        self._connected.set()
+
+    def answered_early(self, request_id: str) -> bool:
+        """Return whether a request was answered here, so that the session's answer is not to be shown."""
+        return request_id in self._answered
+
+    async def first_request(self) -> Json:
+        """Return the first request of the client once it has come, without taking it; {} if it does not begin with
+        one."""
+        self._first = await self._messages.get()
+        request = self._first.get("request") if isinstance(self._first, dict) else None
+        return request if isinstance(request, dict) else {}
+
+    async def messages(self) -> AsyncIterator[Json]:
+        """Yield the messages up to the end of stdin. Raises BadInput."""
+        while (item := self._first or await self._messages.get()) is not None:
+            self._first = None
+            if isinstance(item, Exception):
+                raise item
+            yield item
+
+    async def _read(self) -> None:
+        try:
+            async for body in read_messages(self._stdin):
+                if not self._connected.is_set() and _subtype(body) == "initialize":
+                    answering = self._answer_early(str(body.get("request_id")))
+                    self._tasks.append(asyncio.create_task(answering, name="early answer"))
+                await self._messages.put(body)
+        except Exception as error:  # noqa: BLE001 - raised where the messages are read
+            await self._messages.put(error)
+        await self._messages.put(None)
+
+    async def _answer_early(self, request_id: str) -> None:
+        try:
+            async with asyncio.timeout(self._patience_s):
+                await self._connected.wait()
+        except TimeoutError:
+            self._answered.add(request_id)
+            await self._answer(public_answer(Success(request_id, {**early_description(), **self.confirmed})))
+
+
+def _subtype(body: Json) -> object:
+    request = body.get("request")
+    return request.get("subtype") if body["type"] == "control_request" and isinstance(request, dict) else None
+
+
+def early_description() -> Json:
+    """Return what is known of a session before it is there."""
+    return {
+        "commands": [],
+        "agents": [],
+        "output_style": "default",
+        "available_output_styles": ["default"],
+        "models": [{"value": "default", "displayName": "Default", "description": ""}],
+        "account": {},
+        "claude_code_version": CLAUDE_CODE_VERSION,
+        "session_state": "idle",
+        "capabilities": ["interrupt_receipt_v1"],
+        "hook_on_failure_supported": True,  # without this word an SDK whose hooks must decide ends the session
+    }
+
+
+MAX_TEXT = 16 * 1024 * 1024
+"""The most bytes of piped text in a prompt."""
+
+MAX_INPUT_LINE = 24 * 1024 * 1024
+"""The longest NDJSON line on stdin, in bytes. It may carry images and documents."""
+
+SILENCE_S = 3.0
+"""Seconds to wait for the first byte of a pipe. If there is a prompt, a silent pipe is ignored then."""
+
+_FORWARDED = ("user", "control_request", "control_response", "control_cancel_request")
+
+
+class BadInput(CcbError):
+    """A line on stdin is not a message that a client may send. The exit code is 1, as in the reference."""
+
+    exit_name = "AGENT_FAILED"
+    way_out = "Write one message of the stream-json protocol in each line."
+
+
+def is_piped(fd: int) -> bool:
+    """Return whether `fd` is a pipe, a file or a socket, and not a terminal or another device."""
+    try:
+        mode = fstat(fd).st_mode
+    except OSError:
+        return False
+    return stat.S_ISFIFO(mode) or stat.S_ISREG(mode) or stat.S_ISSOCK(mode)
+
+
+async def read_prompt(prompt: str | None, fd: int, *, say: Callable[[str], None]) -> str:
+    """Return the prompt of the command line, followed by the piped text. `say` is called with a sentence about anything
+    unusual in the input. Raises UsageError if there is neither."""
+    piped = await _read_text(fd, say, needed=not (prompt or "").strip()) if is_piped(fd) else ""
+    parts = [part for part in (prompt or "", piped) if part.strip()]
+    if not parts:
+        raise UsageError(
+            "Error: Input must be provided either through stdin or as a prompt argument when using --print",
+            do='Write the prompt behind the host: ccb ssh host:/path -p "what to do"',
+        )
+    return "\n\n".join(parts) if len(parts) > 1 else parts[0]
+
+
+_NO_INPUT_HINT = "use </dev/null if there is no input"
+
+
+async def _read_text(fd: int, say: Callable[[str], None], *, needed: bool) -> str:
+    loop = asyncio.get_running_loop()
+    found = bytearray()
+    pieces = read_pieces(fd)
+    first = asyncio.create_task(_next(pieces), name="first of stdin")
+    waiting = f"waiting for the end of standard input (a pipe is open; {_NO_INPUT_HINT})"
+    notice = loop.call_later(SILENCE_S, say, waiting) if needed else None
+    try:
+        if not needed and not (await asyncio.wait({first}, timeout=SILENCE_S))[0]:
+            say(f"nothing came on standard input within {SILENCE_S:g} s, going on without it ({_NO_INPUT_HINT})")
+            return ""
+        found += await first
+        notice = notice or loop.call_later(SILENCE_S, say, waiting)
+        async for piece in pieces:
+            found += piece
+            if len(found) > MAX_TEXT:
+                raise UsageError(
+                    f"more than {MAX_TEXT // 1024 // 1024} MB were piped in",
+                    do="Put the data into a file on the host and name it in the prompt.",
+                )
+    finally:
+        first.cancel()
+        if notice is not None:
+            notice.cancel()
+    text = found.decode("utf-8", "replace")
+    if b"\0" in found or "\ufffd" in text:
+        say("standard input is not UTF-8 text; what cannot be read was replaced in the prompt")
+    return text.rstrip("\n")
+
+
+async def _next(pieces: AsyncIterator[bytes]) -> bytes:
+    return await anext(pieces, b"")
+
+
+async def read_messages(fd: int) -> AsyncIterator[Json]:
+    """Yield the messages on `fd` for the session, without those that the protocol ignores. Raises BadInput."""
+    lines = LineSplitter(MAX_INPUT_LINE)
+    async for piece in read_pieces(fd):
+        try:
+            for line in lines.feed(piece):
+                body = _message(line)
+                if body is not None:
+                    yield body
+        except FrameError as error:
+            raise BadInput(f"Error: a line on stdin is too long: {error.reason}") from None
+    body = _message(lines.rest())
+    if body is not None:
+        yield body
+
+
+def _finite(number: str) -> float:
+    """Parse a number with a fraction or exponent. Raise BadInput for NaN and Infinity, which JSON lacks."""
+    value = float(number)
+    if not math.isfinite(value):
+        raise BadInput(f"Error: a number on stdin is not finite: {number[:40]}")
+    return value
+
+
+def _message(line: bytes) -> Json | None:
+    if not line.strip():
+        return None
+    try:
+        body = json.loads(line, parse_float=_finite, parse_constant=_finite)
+    except (ValueError, RecursionError) as error:
+        raise BadInput(
+            f"Error parsing streaming input line ({len(line)} bytes): {type(error).__name__}",
+            evidence=neutralise(line[:80].decode("utf-8", "replace")),
+        ) from None
+    if is_too_deep(body):
+        raise BadInput(f"Error: a line on stdin has more than {MAX_DEPTH} levels of objects and lists")
+    if not isinstance(body, dict) or body.get("type") not in _FORWARDED:
+        return None
+    if body["type"] == "user":
+        message = body.get("message")
+        role = message.get("role") if isinstance(message, dict) else None
+        if role != "user":
+            raise BadInput(f"Error: Expected message role 'user', got {neutralise(repr(role))[:40]}")
+    elif body["type"] == "control_request" and not isinstance(body.get("request"), dict):
+        raise BadInput("Error: Missing request on control_request")
+    return body

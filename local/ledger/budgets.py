@@ -1,0 +1,465 @@
+"""Accounts and reservations.
+
+A budget counts what the provider has reported, never what the worker says. While calls are under way, each reserves
+what it may cost at most; near the end of a budget they therefore run one after the other.
+
+A reservation is a row, and its settlement is another. A ccb that has died settles nothing more: it held a lock, which
+the system has taken from it, and whoever finds that settles in its place.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import logging
+import os
+import time
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import astuple, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Self
+
+from ccb.tunnel.errors import CcbError, ConfigError, UsageError
+from ccb.tunnel.plain_text import one_line
+from ccb.tunnel.providers.api_errors import Refusal
+from ccb.tunnel.providers.costs import ANSWERED, BilledRequest, MostCost, most_cost
+from ccb.tunnel.proxy.metering import CallReport, Reservation
+from ccb.tunnel.wire.dataclass import dataclass
+from ccb.tunnel.wire.model_facts import ALIASES, ModelTable
+
+from .call_ledger import CallLedger, CallPlace, Spent, dollars
+
+if TYPE_CHECKING:
+    from ..config.settings import Settings
+
+
+log = logging.getLogger(__name__)
+
+BUDGET_KIND = "laptop_budget"
+"""The error type of a call that is refused because a budget is used up."""
+
+_TELLS_AT = 0.8  # of a budget
+_SOFT_USD = 5.0  # of this run, told to a person who has set no budget in dollars
+_WAITS_S, _LOOKS_EVERY_S = 60.0, 0.2
+"""How long a call waits here for those under way, and how often it looks for their end."""
+
+_MAX_UNWRITTEN = 10_000
+_NO_RETRY = {"x-should-retry": "false"}
+
+
+@dataclass(frozen=True)
+class Budgets:
+    """What may be spent, None for no limit: by this run, by its session, and since midnight by all sessions of this
+    machine and by those of one host. Dollars, or tokens of all kinds. `strict`: no call may pass one, as far as its
+    length and the longest answer that it asks for tell."""
+
+    run_usd: float | None = None
+    session_usd: float | None = None
+    day_usd: float | None = None
+    day_tokens: int | None = None
+    session_tokens: int | None = None
+    host_usd: float | None = None
+    host_tokens: int | None = None
+    strict: bool = False
+
+    @property
+    def limits(self) -> tuple[float | None, ...]:
+        """All of them, that of this run first."""
+        return astuple(self)[:-1]
+
+    @property
+    def in_dollars(self) -> bool:
+        """Whether a budget is in dollars, which needs the prices of models."""
+        return any(each is not None for each in (self.run_usd, self.session_usd, self.day_usd, self.host_usd))
+
+    @property
+    def shared(self) -> bool:
+        """Whether a budget holds over several ccb."""
+        return any(each is not None for each in self.limits[1:])
+
+    def __bool__(self) -> bool:
+        return any(each is not None for each in self.limits)
+
+
+def budgets(run_usd: float | None, settings: Settings, host: str) -> Budgets:
+    """Return what a run on `host` may spend: `run_usd` is the value of --max-budget-usd."""
+    own = settings.budgets
+    there = own.of_host(host)
+    return Budgets(
+        run_usd, own.sessionUsd, own.dayUsd, own.dayTokens, own.sessionTokens, there.dayUsd, there.dayTokens, own.strict
+    )
+
+
+@dataclass(frozen=True)
+class _Limit:
+    """One budget: what is spent of it, held for calls under way, and what the next one may take at most."""
+
+    name: str
+    spent: float
+    held: float
+    most: float
+    limit: float
+    dollars: bool = True
+
+    def text(self, value: float) -> str:
+        return dollars(value) if self.dollars else f"{value:,.0f} tokens"
+
+
+@dataclass(frozen=True)
+class _Verdict:
+    """Whether a call may go out: the row that is reserved for it, else `said`. `waits` is the budget that the calls
+    under way may use up. `told` are texts for the person, each with a name by which it is told once."""
+
+    row: int = 0
+    said: str = ""
+    waits: str = ""
+    told: Sequence[tuple[str, str]] = ()
+
+
+class SessionAccounts:
+    """See `metering.Accounts`. Rows are written by a thread of its own, so that no answer waits for the disk. `state`
+    is the directory for state. Use as a context manager: leaving it writes what is left.
+
+    `models` say what each costs. `warn` tells the person; `place` is what the calls are made for.
+    """
+
+    def __init__(self, state: Path, budgets: Budgets, models: ModelTable | None = None) -> None:
+        self._models = models or ModelTable()
+        self.place = CallPlace()
+        self.warn: Callable[[str], None] = lambda text: None
+        self._state = state
+        self._budgets = budgets
+        self._ledger: CallLedger | None = None
+        self._reservations: Reservations | None = None
+        self._writer = ThreadPoolExecutor(1, thread_name_prefix="ledger")
+        self._broken = ""
+        self._here = 0.0  # dollars
+        self._unwritten: list[tuple[CallReport | None, int]] = []  # each with the row that was reserved for it
+        self._reserved = 0.0  # dollars, for calls of this run
+        self._unpriced = ""
+        self._told: set[str] = set()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await asyncio.get_running_loop().run_in_executor(self._writer, self._close)
+        self._writer.shutdown()
+
+    def check_model(self, name: str | None) -> None:
+        """Raise UsageError if a budget in dollars cannot hold, because nobody knows what the model costs."""
+        model = ALIASES.get(name or "default", name or "")
+        if self._budgets.in_dollars and not self._models.facts(model).priced:
+            raise UsageError(
+                f"the price of {model} is not known, so a budget in dollars cannot hold",
+                do="Choose a model whose price ccb knows, or leave the budget out.",
+            )
+
+    async def reserve(self, request: BilledRequest) -> Reservation:
+        """See Accounts. A call that might cross a budget together with those under way waits for them, in whichever ccb
+        they are."""
+        if not self._budgets:
+            return Reservation()
+        most, loop = most_cost(self._models, request), asyncio.get_running_loop()
+        until = loop.time() + _WAITS_S
+        while True:
+            verdict = self._verdict_here(most)
+            if not (verdict.said or verdict.waits):
+                self._reserved += most.usd
+                try:
+                    verdict = await self._verdict_of_all(most)
+                except BaseException:
+                    self._reserved -= most.usd
+                    raise
+                if not (verdict.said or verdict.waits):
+                    self._tell_all(verdict)
+                    return Reservation(most.usd, verdict.row)
+                self._reserved -= most.usd
+            self._tell_all(verdict)
+            if verdict.said:
+                raise _refusal(verdict.said)
+            if loop.time() >= until:
+                said = f"the calls under way may use up the budget of {verdict.waits}: this one waits for them"
+                raise Refusal(529, said, kind="laptop_rate_limit", headers={"retry-after": "1"})
+            await asyncio.sleep(_LOOKS_EVERY_S)
+
+    def ended(self, report: CallReport, reserved: Reservation) -> None:
+        """See Accounts. Of a complete answer that does not tell what it has used, what was reserved for it counts."""
+        self._reserved = max(0.0, self._reserved - reserved.usd)
+        if report.untold:
+            report = replace(report, cost_usd=max(report.cost_usd, reserved.usd))
+        answered = report.path == ANSWERED
+        if self._broken:
+            self._tell("broken", f"Model calls are not in the ledger any more: {self._broken}")
+        if answered:
+            self._here += report.cost_usd
+            if self._here >= _SOFT_USD and not self._budgets.in_dollars:
+                said = f"This session has cost {dollars(self._here)} since you connected, and nothing limits it."
+                self._tell("soft", f"{said} `budgets` in the settings and --max-budget-usd do; ccb usage shows more.")
+            if (report.input_tokens or report.output_tokens) and not report.priced:
+                self._unpriced = one_line(report.model)
+        if answered or reserved.row:
+            self._note(report if answered else None, reserved.row)
+
+    def _note(self, report: CallReport | None, row: int) -> None:
+        if len(self._unwritten) >= _MAX_UNWRITTEN:  # nothing can be written for long, and the person knows it
+            return
+        self._unwritten.append((report, row))
+        try:
+            self._writer.submit(self._write).add_done_callback(_log_failure)
+        except RuntimeError:  # the interpreter ends
+            log.warning("a model call is not in the ledger: the program ends")
+
+    def _verdict_here(self, most: MostCost) -> _Verdict:
+        """Decide by what this run knows alone."""
+        if self._unpriced and self._budgets.in_dollars:
+            return _Verdict(said=f"the price of {self._unpriced} is not known, so the budget in dollars cannot hold")
+        if self._budgets.run_usd is None:
+            return _Verdict()
+        limit = _Limit("this run", self._here, self._reserved, most.usd, self._budgets.run_usd)
+        return _judged([limit], strict=self._budgets.strict)
+
+    async def _verdict_of_all(self, most: MostCost) -> _Verdict:
+        """Decide by what all ccb have spent and reserved, and reserve. Who is cancelled meanwhile reserves nothing."""
+        if not self._budgets.shared:
+            return _Verdict()
+        deciding = self._writer.submit(self._reserve_or_not, most)
+        try:
+            return await asyncio.wrap_future(deciding)
+        except asyncio.CancelledError:
+            deciding.add_done_callback(self._give_back)
+            raise
+
+    def _give_back(self, deciding: Future[_Verdict]) -> None:
+        if not deciding.cancelled() and deciding.result().row:
+            self._note(None, deciding.result().row)
+
+    def _reserve_or_not(self, most: MostCost) -> _Verdict:
+        """Runs in the thread of the writer."""
+        import sqlite3
+
+        try:
+            self._write()
+            if self._broken or self._ledger is None or self._reservations is None:
+                raise ConfigError(self._broken)
+            with self._ledger.transaction():
+                limits = list(self._limits(self._ledger, self._reservations, most))
+                verdict = _judged(limits, strict=self._budgets.strict)
+                if verdict.said or verdict.waits:
+                    return verdict
+                return replace(verdict, row=self._reservations.add(self.place, most.usd, most.tokens))
+        except (CcbError, sqlite3.Error, OSError) as error:
+            self._broken = one_line(error.what if isinstance(error, CcbError) else str(error))
+            return _Verdict(said=f"the ledger of the laptop cannot be read, so no budget can hold: {self._broken}")
+
+    def _limits(self, ledger: CallLedger, reservations: Reservations, most: MostCost) -> Iterator[_Limit]:
+        budgets, here, midnight = self._budgets, self.place, _midnight()
+        for name, usd, tokens, since, session, host in (
+            ("the session", budgets.session_usd, budgets.session_tokens, 0.0, here.session, None),
+            ("the day", budgets.day_usd, budgets.day_tokens, midnight, None, None),
+            (f"{here.host} for the day", budgets.host_usd, budgets.host_tokens, midnight, None, here.host),
+        ):
+            if usd is None and tokens is None:
+                continue
+            spent = ledger.spent(since=since, session=session, host=host)
+            held = reservations.open(since=since, session=session, host=host)
+            if usd is not None:
+                yield _Limit(name, spent.usd, held.usd, most.usd, usd)
+            if tokens is not None:
+                yield _Limit(name, spent.tokens, held.tokens, most.tokens, tokens, dollars=False)
+
+    def _write(self) -> None:
+        """Append the calls that have ended. Runs in the thread of the writer."""
+        import sqlite3
+
+        from .call_ledger import open_ledger
+
+        try:
+            if self._ledger is None:
+                self._ledger = open_ledger(self._state)
+                self._reservations = Reservations(self._ledger, self._state / "ledger.owners")
+            while self._unwritten:
+                self._write_one(self._ledger, *self._unwritten[0])
+                del self._unwritten[0]
+            self._broken = ""
+        except (CcbError, sqlite3.Error, OSError) as error:
+            if not self._broken:
+                log.warning("model calls are not in the ledger: %s", error)
+            self._broken = one_line(str(error))
+
+    def _write_one(self, ledger: CallLedger, report: CallReport | None, row: int) -> None:
+        """Append a call, and settle what was reserved for it, in one step: no other ccb sees the one without the
+        other."""
+        with ledger.transaction():
+            if report is not None:
+                ledger.add(self.place, report)
+            if row and self._reservations is not None:
+                self._reservations.settle(row)
+
+    def _close(self) -> None:
+        if self._unwritten:
+            self._write()
+        if self._reservations is not None:
+            self._reservations.close()
+        if self._ledger is not None:
+            self._ledger.close()
+
+    def _tell_all(self, verdict: _Verdict) -> None:
+        for once, text in verdict.told:
+            self._tell(once, text)
+
+    def _tell(self, once: str, text: str) -> None:
+        if once not in self._told:
+            self._told.add(once)
+            self.warn(text)
+
+
+def _judged(limits: Sequence[_Limit], *, strict: bool) -> _Verdict:
+    """Decide whether a call may go out under all of these limits. Near one it waits for those under way; alone it may
+    pass it, unless they are strict."""
+    told: list[tuple[str, str]] = []
+    for each in limits:
+        if each.spent >= each.limit:
+            said = f"the budget of {each.name} is used up: {each.text(each.spent)} of {each.text(each.limit)}"
+            return _Verdict(said=said, told=((f"{each.name} over", f"No more model calls: {said}."),))
+        if each.spent >= _TELLS_AT * each.limit:
+            text = f"{each.text(each.spent)} of the budget of {each.name} ({each.text(each.limit)}) are spent."
+            told.append((each.name, text))
+    for each in limits:
+        if strict and each.spent + each.most > each.limit:
+            left = each.text(each.limit - each.spent)
+            said = f"{left} of the budget of {each.name} are left, and this call may take {each.text(each.most)}"
+            return _Verdict(said=said, told=((f"{each.name} over", f"No such model call: {said}."),))
+        if each.held and each.spent + each.held + each.most > each.limit:
+            text = f"A model call waits: those under way may use up the budget of {each.name}."
+            return _Verdict(waits=each.name, told=(*told, (f"{each.name} waits", text)))
+    return _Verdict(told=told)
+
+
+def _log_failure(done: Future[None]) -> None:
+    """Log what has gone wrong in the thread of the writer: nobody else reads it."""
+    error = None if done.cancelled() else done.exception()
+    if error is not None:
+        log.error("the ledger failed on a call", exc_info=error)
+
+
+def _midnight() -> float:
+    today = time.localtime()
+    return time.mktime((today.tm_year, today.tm_mon, today.tm_mday, 0, 0, 0, 0, 0, -1))
+
+
+def _refusal(said: str) -> Refusal:
+    return Refusal(403, said, kind=BUDGET_KIND, headers=_NO_RETRY)
+
+
+_OLDEST_S = 24 * 3600.0
+"""Seconds after which a reservation counts no more, whoever made it: no call lasts that long."""
+
+
+@dataclass(frozen=True)
+class _Open:
+    row: int
+    at: float
+    owner: str
+    session: str
+    host: str
+    usd: float
+    tokens: int
+
+
+class Reservations:
+    """The reservations in an open ledger. `directory` holds a locked file for each running ccb that has made some.
+
+    Every method may raise sqlite3.Error and OSError. Callers put steps that belong together into one
+    `CallLedger.transaction`.
+    """
+
+    def __init__(self, ledger: CallLedger, directory: Path) -> None:
+        self._ledger = ledger
+        self._directory = directory
+        self._owner = f"{os.getpid()}-{uuid.uuid4().hex}"
+        self._lock: int | None = None
+        self._settled = 0  # the rows up to this one
+
+    def add(self, place: CallPlace, usd: float, tokens: int) -> int:
+        """Set something aside for a call, and return the number of its row."""
+        if self._lock is None:
+            self._lock = self._locked()
+        self._ledger.run(
+            "INSERT INTO reservations (at, owner, session, host, usd, tokens) "
+            "VALUES (:at, :owner, :session, :host, :usd, :tokens)",
+            {
+                "at": time.time(),
+                "owner": self._owner,
+                "session": place.session,
+                "host": place.host,
+                "usd": usd,
+                "tokens": tokens,
+            },
+        )
+        ((row,),) = self._ledger.run("SELECT last_insert_rowid()", {})
+        return int(row)
+
+    def settle(self, row: int) -> None:
+        """Note that a call has ended, whose cost is in the ledger now."""
+        self._ledger.run("INSERT OR IGNORE INTO settlements VALUES (:row, :at)", {"row": row, "at": time.time()})
+
+    def open(self, *, since: float = 0.0, session: str | None = None, host: str | None = None) -> Spent:
+        """Return what is set aside for the calls that began at `since` or later, of one session or host if it is
+        given."""
+        usd, tokens = 0.0, 0
+        for each in self._all_open():
+            if each.at >= since and session in (None, each.session) and host in (None, each.host):
+                usd += each.usd
+                tokens += each.tokens
+        return Spent(usd, tokens)
+
+    def close(self) -> None:
+        """Let the lock go: nothing of this owner is open any more."""
+        if self._lock is not None:
+            (self._directory / self._owner).unlink(missing_ok=True)
+            os.close(self._lock)
+            self._lock = None
+
+    def _all_open(self) -> list[_Open]:
+        query = (
+            "SELECT id, at, owner, session, host, usd, tokens FROM reservations AS each WHERE id > :settled "
+            "AND at > :oldest AND NOT EXISTS (SELECT 1 FROM settlements WHERE reservation = each.id) ORDER BY id"
+        )
+        oldest = time.time() - _OLDEST_S
+        ((newest,),) = self._ledger.run("SELECT MAX(id) FROM reservations", {})
+        found = [_Open(*row) for row in self._ledger.run(query, {"settled": self._settled, "oldest": oldest})]
+        gone = {owner for owner in {each.owner for each in found} - {self._owner} if not self._lives(owner)}
+        for each in found:
+            if each.owner in gone:
+                self.settle(each.row)
+        still = [each for each in found if each.owner not in gone]
+        self._settled = still[0].row - 1 if still else int(newest or 0)
+        return still
+
+    def _locked(self) -> int:
+        self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        lock = os.open(self._directory / self._owner, flags, 0o600)
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        return lock
+
+    def _lives(self, owner: str) -> bool:
+        """Return whether an owner still holds its lock. One that has died loses its file, too."""
+        path = self._directory / owner
+        try:
+            lock = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return False
+        try:
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        finally:
+            os.close(lock)
+        with suppress(FileNotFoundError):
+            path.unlink()
+        return False

@@ -1,0 +1,362 @@
+"""One row per model call."""
+
+from __future__ import annotations
+
+import fcntl
+import math
+import os
+import sqlite3
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, Literal, Self, TypeVar
+
+from ccb.tunnel.errors import ConfigError
+from ccb.tunnel.openssh.kept_connections import all_kept
+from ccb.tunnel.proxy.metering import CallReport
+from ccb.tunnel.wire.dataclass import dataclass
+
+from ..config.log import state_dir
+
+
+def dollars(amount: float) -> str:
+    """Return an amount in cents, or with two digits that tell something if it is smaller: $1.50, $0.02, $0.00045."""
+    if not amount or abs(amount) >= 0.01:
+        return f"${amount:,.2f}"
+    digits = 1 - math.floor(math.log10(abs(amount)))
+    return f"${amount:.{min(digits, 12)}f}".rstrip("0")
+
+
+@dataclass(frozen=True)
+class CallPlace:
+    """What a call was made for: the session, its host and its directory there."""
+
+    session: str = ""
+    host: str = ""
+    directory: str = ""
+
+
+@dataclass(frozen=True)
+class Spent:
+    """What some calls have cost, in dollars, and their tokens of all kinds together."""
+
+    usd: float = 0.0
+    tokens: int = 0
+
+
+@dataclass(frozen=True)
+class UsageSum:
+    """The calls of one group: tokens by kind, dollars, and how many of the calls failed. `last` is the Unix time at
+    which the last one began. `estimated` are the calls whose providers have not told all of their tokens."""
+
+    group: str
+    calls: int
+    failed: int
+    input_tokens: int
+    cache_write_tokens: int
+    cache_read_tokens: int
+    output_tokens: int
+    usd: float
+    last: float
+    estimated: int = 0
+
+
+@dataclass(frozen=True)
+class AuditEntry:
+    """Something that this machine has seen of a session. `at` is the Unix time. `kind`:
+
+    - `prompt`: what the person, or the program in their place, said; `asked`: the newest user text of a request;
+      `also`: another text of a request that no model has written, such as a system prompt.
+    - `wanted`: a tool call in an answer of a model; `there`: one that the provider runs itself; `decided`: what was
+      answered here when the host asked about it; `result`: what the host sent to the model as its result.
+    - `unseen`: results of calls that were not seen here, because another client drove or the ledger is younger;
+      `tampering`: a result of a call that no model made.
+    - `unchecked`: a request that was too large to look at, or a part of one; `unrecorded`: bodies are not kept
+      from here on; `revoked`: the person has ended all model calls.
+    """
+
+    kind: str
+    at: float
+    call: str = ""
+    tool_use: str = ""
+    name: str = ""
+    text: str = ""
+    host: str = ""
+
+
+@dataclass(frozen=True)
+class RecentPlace:
+    """A host and a directory, with the seconds since the last model call there. `kept`: a connection is kept."""
+
+    host: str
+    directory: str
+    ago_s: float
+    kept: bool = False
+
+
+def recent_places(environ: Mapping[str, str]) -> list[RecentPlace]:
+    """Return the places, the one used last first. Raise ConfigError if the ledger cannot be read."""
+    found: list[tuple[str, str, float]] = read_ledger(state_dir(environ), lambda ledger: ledger.places(), [])
+    now, kept = time.time(), {each.host for each in all_kept(environ)}
+    return [RecentPlace(host, directory, max(0.0, now - last), host in kept) for host, directory, last in found]
+
+
+Json = dict[str, Any]
+By = Literal["host", "model", "day", "session"]
+Found = TypeVar("Found")
+
+_BUSY_MS = 5_000
+_VERSION = 5
+_TABLE = """
+CREATE TABLE IF NOT EXISTS calls (
+    id INTEGER PRIMARY KEY,
+    began REAL NOT NULL,
+    session TEXT NOT NULL,
+    host TEXT NOT NULL,
+    directory TEXT NOT NULL,
+    call TEXT NOT NULL,
+    model TEXT NOT NULL,
+    input INTEGER NOT NULL,
+    cache_write INTEGER NOT NULL,
+    cache_read INTEGER NOT NULL,
+    output INTEGER NOT NULL,
+    usd REAL NOT NULL,
+    first_byte_s REAL NOT NULL,
+    duration_s REAL NOT NULL,
+    status INTEGER NOT NULL,
+    complete INTEGER NOT NULL,
+    request_bytes INTEGER NOT NULL,
+    digest TEXT NOT NULL,
+    estimated INTEGER NOT NULL DEFAULT 0
+)"""
+_ESTIMATED = "ALTER TABLE calls ADD COLUMN estimated INTEGER NOT NULL DEFAULT 0"  # ledgers of versions before 5
+_EVENTS = """
+CREATE TABLE IF NOT EXISTS events (
+    id INTEGER PRIMARY KEY,
+    at REAL NOT NULL,
+    session TEXT NOT NULL,
+    host TEXT NOT NULL,
+    kind TEXT NOT NULL,
+    call TEXT NOT NULL,
+    tool_use TEXT NOT NULL,
+    name TEXT NOT NULL,
+    text TEXT NOT NULL
+)"""
+_RESERVATIONS = """
+CREATE TABLE IF NOT EXISTS reservations (
+    id INTEGER PRIMARY KEY,
+    at REAL NOT NULL,
+    owner TEXT NOT NULL,
+    session TEXT NOT NULL,
+    host TEXT NOT NULL,
+    usd REAL NOT NULL,
+    tokens INTEGER NOT NULL
+)"""
+_SETTLEMENTS = """
+CREATE TABLE IF NOT EXISTS settlements (
+    reservation INTEGER PRIMARY KEY,
+    at REAL NOT NULL
+)"""
+_INDEXES = (
+    "CREATE INDEX IF NOT EXISTS reservations_at ON reservations (at)",
+    "CREATE INDEX IF NOT EXISTS calls_began ON calls (began)",
+    "CREATE INDEX IF NOT EXISTS calls_session ON calls (session, began)",
+    "CREATE INDEX IF NOT EXISTS events_session ON events (session, id)",
+    "CREATE INDEX IF NOT EXISTS events_tool_use ON events (tool_use) WHERE kind = 'wanted'",
+)
+_APPEND_ONLY = tuple(
+    f"CREATE TRIGGER IF NOT EXISTS {name} BEFORE {change} ON {table} BEGIN SELECT RAISE(ABORT, '{said}'); END"
+    for table, kept, whole in (
+        ("calls", "kept", "all_calls"),
+        ("events", "kept_events", "all_events"),
+        ("reservations", "kept_reservations", "all_reservations"),
+        ("settlements", "kept_settlements", "all_settlements"),
+    )
+    for name, change, said in ((kept, "UPDATE", "rows are not changed"), (whole, "DELETE", "rows are not removed"))
+)
+_GROUPS: Mapping[By, str] = {
+    "host": "host",
+    "model": "model",
+    "session": "session",
+    "day": "date(began, 'unixepoch', 'localtime')",
+}
+
+
+class CallLedger:
+    """The open file. Use as a context manager. Every method may raise sqlite3.Error."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._base: sqlite3.Connection | None = None
+
+    def __enter__(self) -> Self:
+        self.open()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def open(self) -> None:
+        """Open the file, or create it for this user alone."""
+        self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        lock = os.open(self._path.with_suffix(".lock"), os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX)  # SQLite does not wait for another one that switches to WAL
+            self._open()
+        finally:
+            os.close(lock)
+
+    def _open(self) -> None:
+        if not self._path.exists():  # to close an open file later would drop the locks of this process on it
+            os.close(os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600))
+        base = sqlite3.connect(self._path, isolation_level=None, check_same_thread=False, timeout=_BUSY_MS / 1000)
+        self._base = base
+        if base.execute("PRAGMA journal_mode").fetchone()[0] != "wal":
+            base.execute("PRAGMA journal_mode=WAL")
+        base.execute("PRAGMA synchronous=NORMAL")
+        if base.execute("PRAGMA user_version").fetchone()[0] < _VERSION:
+            tables = (_TABLE, _EVENTS, _RESERVATIONS, _SETTLEMENTS)
+            for statement in (*tables, *_INDEXES, *_APPEND_ONLY):
+                base.execute(statement)
+            if "estimated" not in {row[1] for row in base.execute("PRAGMA table_info(calls)")}:
+                base.execute(_ESTIMATED)
+            base.execute(f"PRAGMA user_version={_VERSION}")
+
+    def close(self) -> None:
+        """Close the file."""
+        if self._base is not None:
+            self._base.close()
+            self._base = None
+
+    def add(self, place: CallPlace, report: CallReport) -> None:
+        """Append a call."""
+        row = {
+            "began": report.began,
+            "session": place.session,
+            "host": place.host,
+            "directory": place.directory,
+            "call": report.call_id,
+            "model": report.model,
+            "input": report.input_tokens,
+            "cache_write": report.cache_write_tokens,
+            "cache_read": report.cache_read_tokens,
+            "output": report.output_tokens,
+            "usd": report.cost_usd,
+            "first_byte_s": report.first_byte_s,
+            "duration_s": report.duration_s,
+            "status": report.status,
+            "complete": report.complete,
+            "request_bytes": report.request_bytes,
+            "digest": report.digest,
+            "estimated": report.estimated,
+        }
+        names, marks = ", ".join(row), ", ".join(f":{name}" for name in row)
+        self.run(f"INSERT INTO calls ({names}) VALUES ({marks})", _storable(row))  # noqa: S608 - fixed names
+
+    def note(self, place: CallPlace, entries: Sequence[AuditEntry]) -> None:
+        """Append what was seen of a session, in one transaction."""
+        names = ("at", "session", "host", "kind", "call", "tool_use", "name", "text")
+        insert = f"INSERT INTO events ({', '.join(names)}) VALUES ({', '.join(f':{name}' for name in names)})"  # noqa: S608
+        with self.transaction():
+            for each in entries:
+                self.run(insert, _storable({**asdict(each), "session": place.session, "host": place.host}))
+
+    def has_wanted(self, tool_use: str) -> bool:
+        """Return whether a model was seen to make this tool call, in any session."""
+        query = "SELECT 1 FROM events WHERE tool_use = :id AND kind = 'wanted' LIMIT 1"
+        return bool(list(self.run(query, _storable({"id": tool_use}))))
+
+    def audited(self, session: str) -> list[tuple[str, AuditEntry]]:
+        """Return what was seen of the sessions whose ID begins so, with their IDs, in the order in which it
+        happened."""
+        query = (
+            "SELECT session, kind, at, call, tool_use, name, text, host FROM events "
+            "WHERE substr(session, 1, length(:session)) = :session ORDER BY id"
+        )
+        return [(str(row[0]), AuditEntry(*row[1:])) for row in self.run(query, {"session": session})]
+
+    def spent(self, *, since: float = 0.0, session: str | None = None, host: str | None = None) -> Spent:
+        """Return what calls have cost that began at `since` or later, of one session or host if it is given."""
+        where, values = "began >= :since", {"since": since, "session": session, "host": host}
+        where += " AND session = :session" if session is not None else ""
+        where += " AND host = :host" if host is not None else ""
+        total = "TOTAL(usd), SUM(input + cache_write + cache_read + output)"
+        found = self.run(f"SELECT {total} FROM calls WHERE {where}", values)  # noqa: S608 - fixed names
+        (usd, tokens), *_ = found
+        return Spent(float(usd), int(tokens or 0))
+
+    def sums(self, by: By, *, since: float = 0.0) -> list[UsageSum]:
+        """Return the sums of the calls that began at `since` or later, the group that was used last at the end."""
+        query = (
+            f"SELECT {_GROUPS[by]} AS name, COUNT(*), SUM(NOT complete OR status >= 400), SUM(input), "  # noqa: S608
+            "SUM(cache_write), SUM(cache_read), SUM(output), TOTAL(usd), MAX(began) AS last, SUM(estimated) "
+            "FROM calls WHERE began >= :since GROUP BY name ORDER BY last"
+        )
+        return [UsageSum(str(row[0]), *row[1:]) for row in self.run(query, {"since": since})]
+
+    def places(self, most: int = 50) -> list[tuple[str, str, float]]:
+        """Return the hosts and directories for which calls were made, each with the time of the last one, the one used
+        last first."""
+        query = (
+            "SELECT host, directory, MAX(began) AS last FROM calls WHERE host != '' AND directory != '' "
+            "GROUP BY host, directory ORDER BY last DESC LIMIT :most"
+        )
+        return [(str(host), str(where), float(last)) for host, where, last in self.run(query, {"most": most})]
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        """Let what is read and written in the context be one step, which no other ccb comes between."""
+        if self._base is None:
+            raise sqlite3.ProgrammingError("the ledger is closed")
+        with self._base:
+            self._base.execute("BEGIN IMMEDIATE")
+            yield
+
+    def run(self, statement: str, values: Mapping[str, object]) -> Sequence[tuple[Any, ...]]:
+        """Run one statement, and return the rows that it finds."""
+        if self._base is None:
+            raise sqlite3.ProgrammingError("the ledger is closed")
+        return self._base.execute(statement, values).fetchall()
+
+
+def _storable(row: Mapping[str, object]) -> dict[str, object]:
+    """Return a row whose texts can be stored: a host may send halves of characters, for which SQLite has no form."""
+    return {
+        name: value.encode("utf-8", "replace").decode() if isinstance(value, str) else value
+        for name, value in row.items()
+    }
+
+
+def ledger_path(state: Path) -> Path:
+    """Return the path of the ledger in the directory for state. It may not exist."""
+    return state / "ledger.sqlite3"
+
+
+def read_ledger(state: Path, read: Callable[[CallLedger], Found], nothing: Found) -> Found:
+    """Call `read` with the open ledger and return its result, or `nothing` on a machine that has no ledger yet. Raise
+    ConfigError if the ledger cannot be read."""
+    if not ledger_path(state).exists():
+        return nothing
+    ledger = open_ledger(state)
+    try:
+        return read(ledger)
+    except sqlite3.Error as error:
+        raise ConfigError(f"the ledger {ledger_path(state)} cannot be read", evidence=str(error)) from error
+    finally:
+        ledger.close()
+
+
+def open_ledger(state: Path) -> CallLedger:
+    """Return the ledger, open. Raise ConfigError."""
+    ledger = CallLedger(ledger_path(state))
+    try:
+        ledger.open()
+    except (OSError, sqlite3.Error) as error:
+        raise ConfigError(
+            f"the ledger {ledger_path(state)} cannot be used",
+            evidence=str(error),
+            do="Move the file away, and try again.",
+        ) from error
+    return ledger

@@ -1,0 +1,247 @@
+"""/revoke, ccb proxy, its socket."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+import json
+import logging
+import os
+import socket
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, Self
+
+from ccb.tunnel.errors import UsageError
+from ccb.tunnel.openssh.kept_connections import private
+from ccb.tunnel.providers.provider import MAX_BODY
+from ccb.tunnel.proxy.policy import MAX_CALLS, MAX_PER_MINUTE, Policy, RequestLimits
+from ccb.tunnel.wire.dataclass import dataclass
+from ccb.tunnel.wire.model_facts import sent_name
+
+from ..config.log import state_dir
+from ..config.settings import Settings
+from .call_ledger import CallPlace
+
+if TYPE_CHECKING:
+    from ccb.tunnel.proxy.auth_proxy import AuthProxy
+
+    from ..session.remote_session import RemoteSession
+    from .audit import SessionAudit
+    from .budgets import SessionAccounts
+
+
+_ANSWER_S = 5.0
+
+
+def running(environ: Mapping[str, str]) -> list[tuple[Path, ProxyState]]:
+    """Return the auth proxies that run, with their sockets. Remove what a killed ccb has left."""
+    found = [(path, ask(path, "show")) for path in sockets(environ)]
+    return [(path, state) for path, state in found if state is not None]
+
+
+def ask(path: Path, do: Do) -> ProxyState | None:
+    """Let the ccb with this socket do something, and return its state afterwards; None if it does not answer."""
+    with contextlib.closing(socket.socket(socket.AF_UNIX)) as connection:
+        connection.settimeout(_ANSWER_S)
+        try:
+            connection.connect(str(path))
+        except ConnectionRefusedError:
+            path.unlink(missing_ok=True)
+            return None
+        except OSError:
+            return None
+        try:
+            connection.sendall(line_of({"do": do}))
+            answer = b""
+            while not answer.endswith(b"\n") and len(answer) <= MAX_LINE:
+                if not (piece := connection.recv(MAX_LINE)):
+                    break
+                answer += piece
+        except OSError:
+            return None
+    return parse_state(answer)
+
+
+log = logging.getLogger(__name__)
+
+_READ_S = 5.0
+
+
+class ControlServer:
+    """Answers `ccb proxy` while its context is open. `state` tells what to show, `revoke` ends all model calls.
+
+    A machine on which no such socket can be made has a session all the same.
+    """
+
+    def __init__(self, environ: Mapping[str, str], state: Callable[[], ProxyState], revoke: Callable[[], None]) -> None:
+        self._directory = socket_directory(environ)
+        self._state = state
+        self._revoke = revoke
+        self._path: Path | None = None
+        self._server: asyncio.Server | None = None
+
+    async def __aenter__(self) -> Self:
+        path = self._directory / f"{os.getpid()}-{id(self):x}.sock"
+        if not private(self._directory, make=True):
+            log.warning("%s is not private: `ccb proxy` cannot reach this session", self._directory)
+            return self
+        try:
+            self._server = await asyncio.start_unix_server(self._serve, path, limit=MAX_LINE)
+        except OSError as error:
+            log.warning("`ccb proxy` cannot reach this session: %s", error)
+        else:
+            self._path = path
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        if self._path is not None:
+            self._path.unlink(missing_ok=True)
+        if self._server is not None:
+            self._server.close()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            async with asyncio.timeout(_READ_S):
+                asked = json.loads(await reader.readline() or b"{}")
+                if asked.get("do") == "revoke":
+                    self._revoke()
+                writer.write(line_of(asdict(self._state())))
+                await writer.drain()
+        except (OSError, TimeoutError, ValueError, AttributeError) as error:
+            log.info("a program asked `ccb proxy` badly: %s", error)
+        finally:
+            writer.close()
+            with contextlib.suppress(OSError):
+                await writer.wait_closed()
+
+
+Json = dict[str, Any]
+Do = Literal["show", "revoke"]
+
+MAX_LINE = 64 * 1024
+_MAX_RUNTIME = 40  # bytes; the path of a socket has at most 104
+
+
+@dataclass(frozen=True)
+class ProxyState:
+    """The auth proxy of one running ccb. `expires_s` are the seconds until its session may call no models any more,
+    None without such a limit."""
+
+    pid: int
+    session: str
+    host: str
+    directory: str
+    under_way: int
+    revoked: bool
+    expires_s: float | None
+
+
+def socket_directory(environ: Mapping[str, str]) -> Path:
+    """Return the directory of the sockets; it may not exist. ccbs with another directory for state use another one."""
+    runtime = environ.get("XDG_RUNTIME_DIR", "")
+    short = runtime.startswith("/") and len(os.fsencode(runtime)) <= _MAX_RUNTIME
+    name = hashlib.sha256(os.fsencode(state_dir(environ))).hexdigest()[:12]
+    if short:
+        return Path(runtime, f"ccb-{name}")
+    return Path(f"/tmp/ccb-{os.getuid()}-{name}")  # noqa: S108 - `private` checks it
+
+
+def sockets(environ: Mapping[str, str]) -> list[Path]:
+    """Return the sockets that may belong to running ccbs."""
+    directory = socket_directory(environ)
+    return sorted(directory.glob("*.sock")) if private(directory) else []
+
+
+def line_of(message: Mapping[str, object]) -> bytes:
+    """Return a message as it crosses a socket."""
+    return json.dumps(message).encode() + b"\n"
+
+
+def parse_state(line: bytes) -> ProxyState | None:
+    """Read the answer of a ccb; None if it is not one."""
+    try:
+        found: Json = json.loads(line)
+        expires = found["expires_s"]
+        return ProxyState(
+            int(found["pid"]),
+            str(found["session"]),
+            str(found["host"]),
+            str(found["directory"]),
+            int(found["under_way"]),
+            bool(found["revoked"]),
+            None if expires is None else float(expires),
+        )
+    except (ValueError, KeyError, TypeError):
+        return None
+
+
+class ProxyDesk:
+    """The auth proxy of a session with its accounts and its audit, which it does not own."""
+
+    def __init__(self, proxy: AuthProxy, accounts: SessionAccounts, audit: SessionAudit) -> None:
+        self.accounts = accounts
+        self._proxy = proxy
+        self._audit = audit
+        self._place = CallPlace()
+
+    def serves(self, place: CallPlace, *, new: bool = False) -> None:
+        """Note what the calls are made for from now on. `new`: the session has no history."""
+        if new:
+            self._audit.begins()
+        self._place = self.accounts.place = self._audit.place = place
+
+    def tell(self, session: RemoteSession) -> None:
+        """Let the person of this session read what the proxy notices, and the audit see what they say."""
+        self._proxy.warn = self.accounts.warn = self._audit.warn = session.warn
+        session.watched_by(self._audit)
+
+    def state(self) -> ProxyState:
+        """Return what is to be shown of the proxy."""
+        grant, place = self._proxy.grant, self._place
+        pid, under_way = os.getpid(), self._proxy.under_way
+        return ProxyState(pid, place.session, place.host, place.directory, under_way, grant.revoked, grant.left_s())
+
+    def revoke(self) -> None:
+        """Let the session call no models any more, until it is connected by another run of ccb."""
+        if not self._proxy.grant.revoked:
+            self._proxy.revoke()
+            self._audit.revoked()
+            self._proxy.warn(
+                "This session may call no models any more (revoked). Leave, and resume it, to grant it again."
+            )
+
+    def control(self, environ: Mapping[str, str]) -> ControlServer:
+        """Return the socket over which other programs of this user see the proxy, and revoke."""
+        return ControlServer(environ, self.state, self.revoke)
+
+
+_HOUR_S = 3600.0
+
+
+def check_allowed(model: str, settings: Settings, host: str) -> None:
+    """Raise UsageError for a model that the settings do not allow on a host: no call of it would pass."""
+    limits = call_policy(settings, host).requests
+    if not limits.allows(sent_name(model)):
+        raise UsageError(
+            f"the settings of this machine do not allow the model {model} on {host}",
+            evidence=f"Allowed are {', '.join(limits.models)}.",
+            do="Choose another one with --model, or change modelCalls.models.",
+        )
+
+
+def call_policy(settings: Settings, host: str) -> Policy:
+    """Return which calls the worker on `host` may make."""
+    calls = settings.modelCalls.of_host(host)
+    per_minute = calls.perMinute or MAX_PER_MINUTE
+    return Policy(
+        max_body=calls.maxRequestBytes or MAX_BODY,
+        max_answer=calls.maxResponseBytes,
+        lasts_s=None if calls.expiresHours is None else calls.expiresHours * _HOUR_S,
+        requests=RequestLimits(tuple(calls.models or ()), calls.maxOutputTokens),
+        max_calls=calls.maxConcurrent or MAX_CALLS,
+        max_burst=per_minute,
+        max_per_minute=per_minute,
+    )

@@ -1,0 +1,510 @@
+"""One server here."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+import logging
+import math
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import TYPE_CHECKING, Any, Self, TextIO
+
+import anyio
+import httpx2
+import mcp_types as types
+from mcp.client.session import ClientRequestContext, ClientSession, ElicitationFnT, IncomingMessage
+from mcp.client.streamable_http import streamable_http_client
+from mcp.shared.dispatcher import CallOptions, ProgressFnT
+from mcp.shared.exceptions import MCPError
+from mcp.shared.inbound import MCP_PROTOCOL_VERSION_HEADER
+from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
+from mcp.shared.message import SessionMessage
+from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, LATEST_HANDSHAKE_VERSION
+
+import ccb
+from ccb.tunnel.plain_text import one_line
+from ccb.tunnel.wire.control_protocol import RequestRefused
+from ccb.tunnel.wire.dataclass import dataclass
+from ccb.tunnel.wire.mcp_messages import SAY_LIMIT_S, TOOL_USE_ID, WANTS_LOGIN, Elicitation, answered_number, too_long
+
+from .mcp_config import HttpServer, ServerConfig
+from .server_stdio import program_streams
+
+if TYPE_CHECKING:
+    from mcp.shared._stream_protocols import ReadStream
+
+
+Json = dict[str, Any]
+
+log = logging.getLogger(__name__)
+
+CONNECT_S = 30.0
+_FIRST_NUMBER = 1_000_000  # the package counts its own requests from 1
+_DECLINED: Json = {"action": "decline"}
+_FORWARDED = ("notifications/tools/list_changed", "notifications/prompts/list_changed",
+              "notifications/resources/list_changed")  # fmt: skip
+
+
+async def _nothing(_: str, __: Json) -> None:
+    """Pass over what a server says of its own accord."""
+
+
+async def _declined(_: Elicitation) -> Json:
+    return _DECLINED
+
+
+@dataclass(frozen=True)
+class ClientSide:
+    """What a server may want of ccb. `stderr` gets what its program prints, `said` its name and the messages that it
+    sends of its own accord. `ask` puts a form to the person and returns the public answer, {"action", "content"}.
+    `auth` returns what proves to an HTTP server who asks."""
+
+    stderr: TextIO
+    said: Callable[[str, Json], Awaitable[None]] = _nothing
+    ask: Callable[[Elicitation], Awaitable[Json]] = _declined
+    auth: Callable[[str, HttpServer], Awaitable[httpx2.Auth | None]] | None = None
+
+
+class Refusals:
+    """What an HTTP server has refused: a request because nobody is logged in, or one of a session that it does not know
+    (any more). It has not carried that one out."""
+
+    def __init__(self) -> None:
+        self.wants_login = False
+        self.forgot_session = False
+        self._refused: set[str] = set()
+
+    async def see(self, response: httpx2.Response) -> None:
+        """Note why a server has refused a request, if this response is a refusal."""
+        request = response.request
+        if response.status_code == 401:
+            self.wants_login = True
+        elif response.status_code == 404 and "mcp-session-id" in request.headers:
+            self.forgot_session = True
+            if request.method == "POST":
+                self._refused.add(_key(json.loads(request.content)))
+
+    def refused(self, asked: Json) -> bool:
+        """Return whether exactly this request came to a server that does not know the session. Where only others were
+        refused, this one may have been carried out."""
+        return _key(asked) in self._refused
+
+
+def _key(message: Json) -> str:
+    """Return what tells a request from others, without what the package adds to it."""
+    params = message.get("params") or {}
+    own = {name: each for name, each in params.items() if name != "_meta"}
+    return json.dumps([message.get("method"), own, (params.get("_meta") or {}).get(TOOL_USE_ID)], sort_keys=True)
+
+
+class ServerConnection:
+    """A server that has agreed on the protocol. `hello` is its answer to `initialize`, `asking` says whether it waits
+    for the person."""
+
+    def __init__(
+        self,
+        dispatcher: JSONRPCDispatcher,
+        pending: set[object],
+        hello: types.InitializeResult,
+        refusals: Refusals,
+        asking: Callable[[], bool],
+    ) -> None:
+        self.asking = asking
+        self.hello: Json = hello.model_dump(by_alias=True, mode="json", exclude_none=True)
+        self.refusals = refusals
+        self._dispatcher = dispatcher
+        self._pending = pending
+        self._numbers = itertools.count(_FIRST_NUMBER)
+        self._headers = {MCP_PROTOCOL_VERSION_HEADER: str(hello.protocol_version)}
+
+    async def ask(self, method: str, params: Json | None, report: ProgressFnT | None = None) -> Json:
+        """Send a request, and return its result unchecked, as the server has sent it. Raise MCPError."""
+        number = next(self._numbers)
+        options: CallOptions = {"request_id": number, "headers": dict(self._headers)}
+        if report is not None:
+            options["on_progress"] = report
+        self._pending.add(number)
+        try:
+            return await self._dispatcher.send_raw_request(method, params, options)
+        finally:
+            self._pending.discard(number)
+
+
+class _Answers:
+    """What a server sends, where an answer has the id of its request even if the server spells it in another way."""
+
+    def __init__(self, stream: ReadStream[SessionMessage | Exception], pending: set[object]) -> None:
+        self._stream = stream
+        self._pending = pending
+        self._greeted = False
+
+    async def receive(self) -> SessionMessage | Exception:
+        item = await self._stream.receive()
+        message = item.message if isinstance(item, SessionMessage) else None
+        if isinstance(message, types.JSONRPCResponse | types.JSONRPCError):
+            number = answered_number({"id": message.id, "result": {}}, self._pending)
+            if isinstance(number, int):
+                message.id = number
+            if not self._greeted and isinstance(message, types.JSONRPCResponse):
+                self._greeted, message.result = True, _greeting(message.result)
+        return item
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> SessionMessage | Exception:
+        try:
+            return await self.receive()
+        except anyio.EndOfStream:
+            raise StopAsyncIteration from None
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
+
+
+def _greeting(given: Json) -> Json:
+    """Return the answer of a server to `initialize` in a form that the package takes. Only names in it count."""
+    version, info, offers = given.get("protocolVersion"), given.get("serverInfo"), given.get("capabilities")
+    info, offers = info if isinstance(info, dict) else {}, offers if isinstance(offers, dict) else {}
+    named = {name: each for name, each in info.items() if isinstance(each, str)}
+    named |= {name: str(info.get(name) or "unknown") for name in ("name", "version")}
+    instructions = given.get("instructions")
+    return {
+        "protocolVersion": version if version in HANDSHAKE_PROTOCOL_VERSIONS else LATEST_HANDSHAKE_VERSION,
+        "capabilities": {name: {} for name, each in offers.items() if each not in (None, False)},
+        "serverInfo": named,
+        **({"instructions": instructions} if isinstance(instructions, str) else {}),
+    }
+
+
+@asynccontextmanager
+async def connected(
+    name: str, config: ServerConfig, client: ClientSide, refusals: Refusals
+) -> AsyncIterator[ServerConnection]:
+    """Connect to a server, and agree with it on the protocol. The task that enters must leave."""
+    forms = 0  # before the person
+
+    async def heard(message: IncomingMessage) -> None:
+        if isinstance(message, Exception):
+            return
+        body = message.model_dump(by_alias=True, mode="json", exclude_none=True)
+        if body.get("method") in _FORWARDED:
+            await client.said(name, {"jsonrpc": "2.0", **body})
+
+    async def asked(context: ClientRequestContext, params: types.ElicitRequestParams) -> types.ElicitResult:
+        nonlocal forms
+        del context
+        body = params.model_dump(by_alias=True, mode="json", exclude_none=True)
+        schema, url = body.get("requestedSchema"), body.get("url")
+        forms += 1
+        try:
+            answer = await client.ask(Elicitation(name, params.message, params.mode, schema, url))
+        finally:
+            forms -= 1
+        action, content = answer.get("action"), answer.get("content")
+        if action == "accept":
+            return types.ElicitResult(action="accept", content=content if params.mode == "form" else None)
+        return types.ElicitResult(action="decline" if action == "decline" else "cancel")
+
+    def asking_person() -> bool:
+        return forms > 0
+
+    async with AsyncExitStack() as stack:
+        if isinstance(config, HttpServer):
+            auth = await client.auth(name, config) if client.auth is not None else None
+            made = httpx2.AsyncClient(
+                headers=config.headers,
+                timeout=httpx2.Timeout(None, connect=CONNECT_S),
+                auth=auth,
+                event_hooks={"response": [refusals.see]},
+            )
+            streams = streamable_http_client(config.url, http_client=await stack.enter_async_context(made))
+        else:
+            streams = program_streams(config, client.stderr, asking_person)
+        read, write = await stack.enter_async_context(streams)
+        pending: set[object] = set()
+        dispatcher = JSONRPCDispatcher(_Answers(read, pending), write)
+        info = types.Implementation(name="ccb", version=ccb.__version__)
+        asking: ElicitationFnT | None = asked if client.ask is not _declined else None
+        session = ClientSession(
+            message_handler=heard, client_info=info, elicitation_callback=asking, dispatcher=dispatcher
+        )
+        await stack.enter_async_context(session)
+        yield ServerConnection(dispatcher, pending, await session.initialize(), refusals, asking_person)
+
+
+Progress = Callable[[Json], None]
+"""Gets {"progress", "total", "message"} of a call that runs."""
+
+
+START_S = 30.0
+"""Seconds for a server to start and to agree on the protocol."""
+
+HEALTHY_S = 30.0
+"""Seconds after its last answer in which a server is taken to be alive. Later it is asked first."""
+
+CLOSE_S = 1.0
+"""Seconds for an HTTP server to hear of the end. A program gets its own time from its keeper."""
+
+_PING_S = 10.0
+_LOOK_S = 1.0  # between two looks whether the person is being asked
+_PROGRESS_S = 0.1  # at the least between two reports of a call
+
+MAX_REPLY = 8 * 1024 * 1024
+"""Characters of a reply. A longer one becomes an error."""
+
+METHODS = frozenset(
+    {"tools/list", "tools/call", "resources/list", "resources/templates/list", "resources/read", "prompts/list",
+     "prompts/get", "ping"}
+)  # fmt: skip
+"""What the worker may ask of a server, besides the handshake."""
+
+_UNKNOWN = "Whether this call had any effect is not known: check that before you try again."
+_WAITS_S = (0.0, 1.0, 2.0, 4.0, 8.0, 16.0, 30.0)
+
+
+class LaptopServer:
+    """A server that starts with the first message, and again with the next message after it has ended.
+
+    After a start that failed, messages are refused for a while that grows from 1 to 30 seconds. `why` is the reason of
+    the last failure, for the person and not for the host. After `close` it starts only with `restart`. `patient` says
+    of a tool that it may ask somebody, so that its calls have no limit. Call `close`.
+    """
+
+    def __init__(
+        self, name: str, config: ServerConfig, client: ClientSide, patient: Callable[[str], bool] = lambda tool: False
+    ) -> None:
+        self.name = name
+        self._patient = patient
+        self.why = ""
+        self._config = config
+        self._client = client
+        self._connection: ServerConnection | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._ready: asyncio.Future[ServerConnection] | None = None
+        self._stopped = False
+        self._calls = 0  # that it has not answered
+        self._starting = asyncio.Lock()
+        self._ending = asyncio.Event()
+        self._failures = 0
+        self._refused_until = 0.0
+        self._heard_at = 0.0
+
+    @property
+    def running(self) -> bool:
+        """Whether the server has been started and has not been seen to end."""
+        return self._connection is not None
+
+    @property
+    def retry_s(self) -> float:
+        """Seconds until the server may be started again."""
+        return max(0.0, self._refused_until - time.monotonic())
+
+    async def reply(self, message: Json, progress: Progress | None = None) -> Json:
+        """Return the server's reply to a JSON-RPC message of the worker. Cancelling it cancels the request on the
+        server. Raise RequestRefused."""
+        method, number = message.get("method"), message.get("id")
+        if number is None:
+            return {"jsonrpc": "2.0", "result": {}}  # the handshake is made here, so its notifications end here
+        connection = await self._running()
+        if method == "initialize":
+            return {"jsonrpc": "2.0", "id": number, "result": connection.hello}
+        if method not in METHODS:
+            raise RequestRefused(f"ccb does not pass {one_line(str(method))[:60]} on to MCP servers")
+        params = message.get("params")
+        given = params if isinstance(params, dict) else None
+        try:
+            result = await self._exchange(connection, str(method), given, progress)
+        except MCPError as error:
+            return {"jsonrpc": "2.0", "id": number, "error": {"code": error.error.code, "message": str(error)}}
+        self._heard_at = time.monotonic()
+        try:
+            size = len(json.dumps(result, ensure_ascii=False, allow_nan=False))
+        except (ValueError, RecursionError):
+            raise RequestRefused(f"the reply of the MCP server {self.name} is not JSON that can be passed on") from None
+        if size > MAX_REPLY:
+            raise RequestRefused(f"the reply of the MCP server {self.name} is longer than {MAX_REPLY >> 20} MiB")
+        return {"jsonrpc": "2.0", "id": number, "result": result}
+
+    async def _exchange(
+        self, connection: ServerConnection, method: str, params: Json | None, progress: Progress | None
+    ) -> Json:
+        """Send a request. A server that has refused it because it has forgotten the session has not carried it out: it
+        gets it again in a new one. Raise MCPError, RequestRefused."""
+        try:
+            return await self._asked(connection, method, params, progress)
+        except MCPError as error:
+            refused = connection.refusals.refused({"method": method, "params": params})
+            if not refused and error.error.code != types.CONNECTION_CLOSED:
+                raise
+            if self._connection is connection:  # else another call has ended it already, and perhaps begun the next
+                await self._end()
+            if not refused:
+                raise RequestRefused(
+                    f"the MCP server {self.name} has ended before it answered. "
+                    f"{f'{_UNKNOWN} ' if method == 'tools/call' else ''}The next call starts it again."
+                ) from None
+        return await self._asked(await self._running(), method, params, progress)
+
+    async def _asked(
+        self, connection: ServerConnection, method: str, params: Json | None, show: Progress | None
+    ) -> Json:
+        """Send a request once. A call of a tool has a limit, which begins again with each sign of the server, and when
+        the person has been asked. Raise MCPError, RequestRefused."""
+        limited = method == "tools/call" and not self._patient(str((params or {}).get("name")))
+        limit = self._config.call_s if limited else math.inf  # the worker limits the others
+        heard_at, shown_at = time.monotonic(), 0.0
+
+        async def heard(progress: float, total: float | None, message: str | None) -> None:
+            nonlocal heard_at, shown_at
+            heard_at = time.monotonic()
+            if show is not None and heard_at - shown_at >= _PROGRESS_S:
+                shown_at = heard_at
+                show({"progress": progress, "total": total, "message": message})
+
+        asking = asyncio.ensure_future(connection.ask(method, params, heard))
+        self._calls += 1
+        try:
+            while not asking.done():
+                left = heard_at + limit - time.monotonic()
+                if left <= 0:
+                    raise RequestRefused(f"the MCP server {self.name} gives {too_long(limit)}. {_UNKNOWN}")
+                await asyncio.wait({asking}, timeout=min(left, _LOOK_S))
+                if connection.asking():
+                    heard_at = time.monotonic()
+                elif show is not None and limited and not shown_at and time.monotonic() > heard_at + SAY_LIMIT_S:
+                    shown_at = heard_at
+                    show({"message": f"no answer yet, limit {limit:g} s"})
+            return asking.result()
+        finally:
+            self._calls -= 1
+            if not asking.done():
+                asking.cancel()
+                await asyncio.wait({asking})
+
+    async def restart(self) -> None:
+        """End the server if it runs, and start it at once. Raise RequestRefused."""
+        await self.close()
+        self._stopped = False
+        self._failures, self._refused_until = 0, 0.0
+        await self._running()
+
+    async def close(self) -> None:
+        """End the server, also one that is still starting."""
+        self._stopped = True
+        if self._ready is not None and not self._ready.done():
+            self._ready.set_exception(RequestRefused(f"the MCP server {self.name} is being stopped"))
+        async with self._starting:
+            await self._end()
+
+    async def _running(self) -> ServerConnection:
+        async with self._starting:
+            if self._stopped:
+                raise RequestRefused(f"the MCP server {self.name} is being stopped")
+            if self._connection is not None and await self._is_healthy(self._connection):
+                return self._connection
+            if self.retry_s > 0:
+                raise RequestRefused(
+                    f"the MCP server {self.name} does not start; the next try is in {self.retry_s:.0f} s"
+                )
+            try:
+                return await self._start()
+            except RequestRefused:
+                self._failures = min(self._failures + 1, len(_WAITS_S) - 1)
+                self._refused_until = time.monotonic() + _WAITS_S[self._failures]
+                raise
+
+    async def _is_healthy(self, connection: ServerConnection) -> bool:
+        """Return whether a server still answers. Asked before a message is sent: a server that has ended unnoticed, or
+        that hangs, can then be started again, and the message goes to it once. One that works on a call may have no
+        time for a ping."""
+        if time.monotonic() - self._heard_at < HEALTHY_S:
+            return True
+        try:
+            async with asyncio.timeout(_PING_S):
+                await connection.ask("ping", None)
+        except MCPError as error:
+            if _is_gone(connection, error):
+                await self._end()
+                return False
+        except TimeoutError:
+            log.info("the MCP server %s does not answer a ping", self.name)
+            if not self._calls:
+                await self._end()
+                return False
+        self._heard_at = time.monotonic()
+        return True
+
+    async def _start(self) -> ServerConnection:
+        self._ending = asyncio.Event()
+        ready: asyncio.Future[ServerConnection] = asyncio.get_running_loop().create_future()
+        self._ready = ready
+        self._task = asyncio.create_task(self._run(ready), name=f"MCP server {self.name}")
+        try:
+            async with asyncio.timeout(START_S):
+                self._connection = await asyncio.shield(ready)
+        except TimeoutError:
+            await self._end()
+            self.why = f"it did not start within {START_S:.0f} s"
+            raise RequestRefused(f"the MCP server {self.name} did not start within {START_S:.0f} s") from None
+        except BaseException:
+            await self._end()
+            raise
+        self._failures, self.why = 0, ""
+        self._heard_at = time.monotonic()
+        return self._connection
+
+    async def _run(self, ready: asyncio.Future[ServerConnection]) -> None:
+        """Open the connection, keep it and close it, all in this task: the package requires that."""
+        refusals = Refusals()
+        try:
+            async with connected(self.name, self._config, self._client, refusals) as connection:
+                if not ready.done():
+                    ready.set_result(connection)
+                    await self._ending.wait()
+        except Exception as error:
+            self.why = reason_of(error)  # stays here: an address in it may hold a token
+            log.warning("the MCP server %s has failed", self.name, exc_info=error)
+            told = f"the MCP server {self.name} cannot be reached"
+            if refusals.wants_login:
+                told = f"the MCP server {self.name} {WANTS_LOGIN}: `ccb mcp login {self.name}` on the laptop"
+                self.why = f"it wants a login: ccb mcp login {self.name}"
+            if not ready.done():
+                ready.set_exception(RequestRefused(told))
+        finally:
+            self._connection = None
+            ready.cancel()
+
+    async def _end(self) -> None:
+        """End the connection. What a server that is still starting does is broken off."""
+        task, self._task = self._task, None
+        was_up, self._connection = self._connection is not None, None
+        if task is None:
+            return
+        self._ending.set()
+        if not was_up:
+            task.cancel()
+        while not task.done():  # closing may wait for the server in its turn
+            await asyncio.wait({task}, timeout=CLOSE_S)
+            task.cancel()
+
+
+def _is_gone(connection: ServerConnection, error: MCPError) -> bool:
+    """Return whether the connection, or the session on an HTTP server, has ended."""
+    return error.error.code == types.CONNECTION_CLOSED or connection.refusals.forgot_session
+
+
+def reason_of(error: BaseException) -> str:
+    """Return the first cause in a group of errors, as one line."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return one_line(str(error) or type(error).__name__)[:300]

@@ -1,0 +1,155 @@
+"""Servers configured."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+
+from ccb.tunnel.errors import ConfigError, UsageError
+from ccb.tunnel.wire.mcp_messages import LIMIT_VARIABLE, limit_of
+
+from ..command_line.option_declaration import shortened
+
+Json = dict[str, object]
+
+
+def mcp_servers(configs: Sequence[str]) -> dict[str, Json]:
+    """Return the servers by name. Each config is a JSON text or the path of a JSON file on this machine; a later one
+    replaces servers of the same name. Raises UsageError."""
+    servers: dict[str, Json] = {}
+    for config in configs:
+        servers.update(_servers(config))
+    return servers
+
+
+def _servers(config: str) -> dict[str, Json]:
+    try:
+        text = config if config.lstrip().startswith("{") else Path(config).expanduser().read_text(encoding="utf-8")
+        found = json.loads(text)
+    except (OSError, ValueError, RecursionError) as error:
+        raise UsageError(f"--mcp-config {shortened(config)}: it cannot be read", evidence=str(error)[:200]) from None
+    servers = found.get("mcpServers") if isinstance(found, dict) else None
+    if not isinstance(servers, dict) or not all(isinstance(server, dict) for server in servers.values()):
+        raise UsageError(
+            f"--mcp-config {shortened(config)}: it has no object mcpServers with one object for each server",
+            do='Write {"mcpServers": {"name": {"type": "sdk", "name": "name"}}}.',
+        )
+    return servers
+
+
+ConfigJson = dict[str, Any]
+
+_VARIABLE = re.compile(r"\$\{(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?::-(?P<default>[^}]{0,1000}))?\}")
+
+NAME = re.compile(r"(?=.{1,64}\Z)[A-Za-z0-9-]+(_[A-Za-z0-9-]+)*")
+"""What a server may be called. Its tools are called `mcp__NAME__TOOL`, which must not mean a tool of another server."""
+
+
+class _Server(BaseModel):
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+    timeout: object = None
+    """Milliseconds for a call. Anything but a number counts as if it were not there."""
+
+    @property
+    def call_s(self) -> float:
+        """The limit of its calls, in seconds."""
+        return limit_of(self.timeout, os.environ.get(LIMIT_VARIABLE))
+
+
+class StdioServer(_Server):
+    """A program on this laptop that speaks MCP on stdin and stdout."""
+
+    type: Literal["stdio"] = "stdio"
+    command: str
+    args: list[str] = Field(default_factory=list)
+    env: dict[str, str] = Field(default_factory=dict)
+
+    @property
+    def shown(self) -> str:
+        """The command line, for the person. It leaves out the values of variables, because they may be secrets."""
+        names = "".join(f"{name}=… " for name in self.env)
+        return f"{names}{' '.join([self.command, *self.args])}"
+
+
+class OAuthClient(BaseModel):
+    """What a server that registers no clients wants to know: the id under which it knows ccb, and the port of the
+    address to which the browser comes back."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+    clientId: str = ""
+    callbackPort: int = Field(default=0, ge=0, le=65535)
+
+
+class HttpServer(_Server):
+    """A server that is reached over Streamable HTTP."""
+
+    type: Literal["http"]
+    url: str = Field(pattern=r"^https?://")
+    headers: dict[str, str] = Field(default_factory=dict)
+    oauth: OAuthClient | None = None
+
+    @property
+    def shown(self) -> str:
+        """The address, for the person. It leaves out the values of headers, because they may be secrets."""
+        return " ".join([self.url, *(f"{name}: …" for name in self.headers)])
+
+
+ServerConfig = StdioServer | HttpServer
+_ADAPTER: TypeAdapter[ServerConfig] = TypeAdapter(Annotated[ServerConfig, Field(discriminator="type")])
+
+
+def server_configs(
+    described: Mapping[str, Mapping[str, object]], environ: Mapping[str, str] = os.environ
+) -> dict[str, ServerConfig]:
+    """Return the servers that run on this laptop, by name. Servers inside an SDK client are left out. `${NAME}` and
+    `${NAME:-default}` stand for variables. Raise ConfigError."""
+    return {
+        name: server_config(name, server, environ) for name, server in described.items() if server.get("type") != "sdk"
+    }
+
+
+def server_config(name: str, described: Mapping[str, object], environ: Mapping[str, str]) -> ServerConfig:
+    """Return one server. Raise ConfigError."""
+    if not NAME.fullmatch(name):
+        raise _wrong(name, "a name has letters, digits, - and single _ between them, at most 64 characters")
+    try:
+        return _ADAPTER.validate_python(_expanded({"type": "stdio", **described}, environ))
+    except KeyError as error:
+        raise _wrong(name, f"the variable {error.args[0]} is not set") from None
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        where = ".".join(str(part) for part in first["loc"][1:])
+        raise _wrong(name, f"{where}: {first['msg']}" if where else str(first["msg"])) from None
+
+
+def _wrong(name: str, reason: str) -> ConfigError:
+    return ConfigError(
+        f"the MCP server {name!r} is not configured correctly",
+        evidence=reason,
+        do="Correct mcpServers in your settings, or remove the server: ccb mcp remove NAME",
+    )
+
+
+def _expanded(value: object, environ: Mapping[str, str]) -> object:
+    if isinstance(value, str):
+        return _VARIABLE.sub(lambda match: _variable(match, environ), value)
+    if isinstance(value, list):
+        return [_expanded(each, environ) for each in value]
+    if isinstance(value, Mapping):
+        return {name: _expanded(each, environ) for name, each in value.items()}
+    return value
+
+
+def _variable(match: re.Match[str], environ: Mapping[str, str]) -> str:
+    found = environ.get(match["name"], match["default"])
+    if found is None:
+        raise KeyError(match["name"])
+    return found

@@ -1,0 +1,285 @@
+"""OAuth."""
+
+from __future__ import annotations
+
+import asyncio
+import html
+import json
+import logging
+import sys
+import time
+import webbrowser
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from typing import Any, TypeVar
+from urllib.parse import parse_qs, urlsplit
+
+import httpx2
+from mcp.client.auth import OAuthClientProvider, OAuthFlowError
+from mcp.shared.auth import (
+    AuthorizationCodeResult,
+    OAuthClientInformationFull,
+    OAuthClientMetadata,
+    OAuthMetadata,
+    OAuthToken,
+)
+from pydantic import AnyUrl, BaseModel, ValidationError
+
+from ccb.tunnel.errors import ConfigError, CredentialError
+from ccb.tunnel.secret import Secret
+
+from ..credentials.secret_store import NoKeyring, SecretStore
+from ..terminal.console import say
+from ..terminal.stdio import in_thread
+from .laptop_server import ClientSide, Refusals, connected, reason_of
+from .mcp_config import HttpServer
+
+
+async def log_in(name: str, server: HttpServer, secrets: SecretStore) -> str:
+    """Log in, keep that in `secrets`, and return what to tell the person. Raise ConfigError, CredentialError."""
+    await secrets.unlock(create=True)
+    store = LoginStore(server, secrets)
+    asked = False
+    no_place: NoKeyring | None = None
+
+    async def open_page(address: str) -> None:
+        nonlocal asked, no_place
+        try:
+            await in_thread(secrets.described)
+        except NoKeyring as error:  # before the person logs in for nothing
+            no_place = error
+            raise
+        asked = True
+        say(f"Log in at {name} in your browser. If it does not open, open this address there:")
+        say(address)
+        await asyncio.to_thread(webbrowser.open, address)
+
+    async with Callback(server.oauth.callbackPort if server.oauth is not None else 0) as callback:
+
+        async def auth(_: str, server: HttpServer) -> httpx2.Auth:
+            return interactive_login(server, store, callback, open_page)
+
+        try:
+            async with connected(name, server, ClientSide(sys.stderr, auth=auth), Refusals()):
+                pass
+        except Exception as error:  # noqa: BLE001 - whatever the server says, there is no login
+            why = reason_of(error)
+            if no_place is not None:
+                do = 'Set "credentials": {"store": "file"} in the settings: a file under a passphrase keeps it then.'
+                raise CredentialError(f"a login at {name} cannot be kept", evidence=no_place.what, do=do) from None
+            raise CredentialError(f"the login at {name} has failed", evidence=why, do="Try again.") from None
+    return f"You are logged in at {name}." if asked else f"{name} wants no login."
+
+
+async def log_out(server: HttpServer, secrets: SecretStore) -> bool:
+    """Forget the login. Return whether there was one. Raise ConfigError, CredentialError."""
+    return await LoginStore(server, secrets).forget()
+
+
+log = logging.getLogger(__name__)
+
+Json = dict[str, Any]
+M = TypeVar("M", bound=BaseModel)
+
+WAIT_S = 300.0
+"""Seconds for the person to log in, in the browser."""
+
+_PATH = "/callback"
+_MAX_HEAD = 16 * 1024
+_DONE = "You are logged in. Close this window and go back to the terminal."
+_FAILED = "The login has failed. The terminal says more."
+
+
+class LoginStore:
+    """What is kept of the login at one server: the tokens, the registration of ccb there, when the token ends, and
+    where it is renewed. It is one secret in the store, which is unlocked for it."""
+
+    def __init__(self, server: HttpServer, secrets: SecretStore) -> None:
+        self._server = server
+        self._secrets = secrets
+        self._kept: Json = {}
+        self.metadata: OAuthMetadata | None = None
+
+    @property
+    def _key(self) -> str:
+        return f"mcp {self._server.url}"
+
+    async def load(self) -> bool:
+        """Read what is kept. Return whether there is a token. Raise ConfigError, CredentialError."""
+        await self._secrets.unlock()
+        found = await in_thread(lambda: self._secrets.get(self._key))
+        with suppress(ValueError):
+            kept = json.loads(found.reveal()) if found is not None else None
+            self._kept = kept if isinstance(kept, dict) else {}
+        self.metadata = _read(OAuthMetadata, self._kept.get("metadata"))
+        return await self.get_tokens() is not None
+
+    async def forget(self) -> bool:
+        """Remove what is kept. Return whether there was something. Raise ConfigError, CredentialError."""
+        self._kept = {}
+        await self._secrets.unlock()
+        return await in_thread(lambda: self._secrets.delete(self._key))
+
+    @property
+    def ends_at(self) -> float | None:
+        """The time at which the token ends, None if the server does not say."""
+        ends_at = self._kept.get("ends_at")
+        return ends_at if isinstance(ends_at, int | float) else None
+
+    async def get_tokens(self) -> OAuthToken | None:
+        return _read(OAuthToken, self._kept.get("tokens"))
+
+    async def set_tokens(self, tokens: OAuthToken) -> None:
+        self._kept["tokens"] = tokens.model_dump(mode="json", exclude_none=True)
+        self._kept["ends_at"] = time.time() + tokens.expires_in if tokens.expires_in is not None else None
+        if self.metadata is not None:
+            self._kept["metadata"] = self.metadata.model_dump(mode="json", exclude_none=True)
+        await self._save()
+
+    async def get_client_info(self) -> OAuthClientInformationFull | None:
+        given = self._server.oauth
+        if given is not None and given.clientId:
+            return OAuthClientInformationFull(client_id=given.clientId)
+        return _read(OAuthClientInformationFull, self._kept.get("client"))
+
+    async def set_client_info(self, client_info: OAuthClientInformationFull) -> None:
+        self._kept["client"] = client_info.model_dump(mode="json", exclude_none=True)
+
+    async def _save(self) -> None:
+        secret = Secret(json.dumps(self._kept))
+        await in_thread(lambda: self._secrets.put(self._key, secret))
+
+
+class _Provider(OAuthClientProvider):
+    """Also remembers when a stored token ends and where to renew it, so that a new process can renew it."""
+
+    def __init__(
+        self,
+        server: HttpServer,
+        store: LoginStore,
+        redirect_uri: str,
+        open_page: Callable[[str], Awaitable[None]],
+        come_back: Callable[[], Awaitable[AuthorizationCodeResult]],
+    ) -> None:
+        metadata = OAuthClientMetadata(
+            client_name="ccb",
+            redirect_uris=[AnyUrl(redirect_uri)],
+            token_endpoint_auth_method="none",  # noqa: S106
+        )
+        super().__init__(server.url, metadata, store, open_page, come_back)
+        self._store = store
+
+    async def _initialize(self) -> None:
+        await super()._initialize()
+        self.context.token_expiry_time = self._store.ends_at
+        self.context.oauth_metadata = self._store.metadata
+
+    async def _handle_token_response(self, response: Any) -> None:
+        self._store.metadata = self.context.oauth_metadata
+        await super()._handle_token_response(response)
+
+
+class StoredLogins:
+    """The person's logins at MCP servers, from one store."""
+
+    def __init__(self, secrets: SecretStore) -> None:
+        self._secrets = secrets
+
+    async def at(self, name: str, server: HttpServer) -> OAuthClientProvider | None:
+        """Return what proves to a server that the person has logged in, None if they have not. It renews the token, and
+        never opens a page: that is for `ccb mcp login`."""
+
+        async def log_in(_: str) -> None:
+            raise OAuthFlowError(f"the login has ended: ccb mcp login {name}")
+
+        async def nobody() -> AuthorizationCodeResult:
+            raise OAuthFlowError(f"the login has ended: ccb mcp login {name}")
+
+        store = LoginStore(server, self._secrets)
+        try:
+            if not await store.load():
+                return None
+        except (ConfigError, CredentialError) as error:  # without a store there cannot be a login
+            log.info("no login for the MCP server %s: %s", name, error)
+            return None
+        return _Provider(server, store, f"http://127.0.0.1:1{_PATH}", log_in, nobody)
+
+
+class Callback:
+    """Waits on the loopback interface for the browser to come back from a login. Use as a context manager."""
+
+    def __init__(self, port: int = 0) -> None:
+        self._port = port
+        self._taken = False
+        self._server: asyncio.Server | None = None
+        self._result: asyncio.Future[AuthorizationCodeResult] = asyncio.get_running_loop().create_future()
+
+    async def __aenter__(self) -> Callback:
+        try:
+            self._server = await asyncio.start_server(self._serve, "127.0.0.1", self._port, limit=_MAX_HEAD)
+        except OSError as error:
+            taken = f"port {self._port} of this machine is taken"
+            raise CredentialError(taken, evidence=str(error.strerror), do="End what uses it, then log in.") from None
+        self._port = self._server.sockets[0].getsockname()[1]
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        assert self._server is not None
+        self._server.close()
+        await self._server.wait_closed()
+
+    @property
+    def uri(self) -> str:
+        return f"http://127.0.0.1:{self._port}{_PATH}"
+
+    async def result(self) -> AuthorizationCodeResult:
+        """Return what the browser brings, once. Raise OAuthFlowError if the server has refused."""
+        if self._taken:
+            raise OAuthFlowError("the server refuses the login that it has just given")
+        self._taken = True
+        try:
+            async with asyncio.timeout(WAIT_S):
+                return await self._result
+        except TimeoutError:
+            raise OAuthFlowError(f"nobody has logged in within {WAIT_S:.0f} s") from None
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            async with asyncio.timeout(10):
+                head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
+            target = urlsplit(head.split(" ")[1] if head.startswith("GET ") else "/")
+            query = {name: values[0] for name, values in parse_qs(target.query).items()}
+            known = target.path == _PATH and ("code" in query or "error" in query)
+            text = (_DONE if "code" in query else _FAILED) if known else "Not found"
+            page = f"<!doctype html><title>ccb</title><p>{html.escape(text)}</p>".encode()
+            status = "200 OK" if known else "404 Not Found"
+            headers = f"Content-Type: text/html; charset=utf-8\r\nContent-Length: {len(page)}\r\nConnection: close"
+            writer.write(f"HTTP/1.1 {status}\r\n{headers}\r\n\r\n".encode() + page)
+            await writer.drain()
+            if known and not self._result.done():
+                if "code" in query:
+                    self._result.set_result(
+                        AuthorizationCodeResult(code=query["code"], state=query.get("state"), iss=query.get("iss"))
+                    )
+                else:
+                    said = query.get("error_description") or query["error"]
+                    self._result.set_exception(OAuthFlowError(f"the login was refused: {said}"))
+        except (OSError, ValueError, IndexError, EOFError, TimeoutError, asyncio.LimitOverrunError):
+            pass  # not a browser
+        finally:
+            writer.close()
+
+
+def interactive_login(
+    server: HttpServer, store: LoginStore, callback: Callback, open_page: Callable[[str], Awaitable[None]]
+) -> OAuthClientProvider:
+    """Return what logs the person in when the server asks for it: `open_page` gets the address of its page."""
+    return _Provider(server, store, callback.uri, open_page, callback.result)
+
+
+def _read(model: type[M], value: object) -> M | None:
+    """Return a stored value as a model of the package. None: nothing is stored, or it is damaged."""
+    try:
+        return model.model_validate(value) if value else None
+    except ValidationError:
+        return None

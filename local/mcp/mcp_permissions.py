@@ -1,0 +1,365 @@
+"""Decides on this laptop which calls of its MCP servers may run. What the host says does not count.
+
+A call may run if the person at this laptop, or the program that stands in for them, has allowed exactly it; if a rule
+or the mode that was set on this laptop allows it; else this laptop asks its person, or refuses if there is nobody.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import field
+from typing import Any
+
+from ccb.tunnel.plain_text import one_line
+from ccb.tunnel.wire.client_requests import CHANGE_RULES
+from ccb.tunnel.wire.control_protocol import (
+    CAN_USE_TOOL,
+    HOOK_CALLBACK,
+    INTERRUPT,
+    SET_PERMISSION_MODE,
+    RequestRefused,
+    Success,
+    ToolApproval,
+    ToolPermission,
+    answer_in,
+)
+from ccb.tunnel.wire.dataclass import dataclass
+from ccb.tunnel.wire.mcp_messages import rule_tool, server_name, unmarked
+from ccb.tunnel.wire.messages import ControlRequestLine, ControlResponseLine, PublicLine, UserLine
+from ccb.tunnel.wire.tool_traits import READ_MCP_RESOURCE, mcp_rule_covers, split_rules
+
+from ..session.newest import MAX_ID, Newest
+
+Json = dict[str, Any]
+Ask = Callable[[ToolApproval], Awaitable[ToolPermission]]
+
+READ_RESOURCE = READ_MCP_RESOURCE.name
+"""The tool with which the agent reads resources of servers. Its input names the server and the URI."""
+
+_BYPASS, _DONT_ASK = "bypassPermissions", "dontAsk"
+_WHY = "The host wants to run this and did not ask you here."
+_MAX_CALLS = 1_000
+_MAX_TYPED = 100
+_MAX_ASKED = 50_000
+_COMMAND = re.compile(r"/(mcp__\S{1,200})")
+_NAMES = re.compile(r"[A-Za-z0-9_|]+")
+_DECIDING = ("PreToolUse", "PermissionRequest")
+_YES, _NO = frozenset(("allow", "approve")), frozenset(("deny", "block", "ask"))
+
+
+@dataclass(frozen=True)
+class McpRules:
+    """The permission rules of this laptop about MCP tools, by what they do: allow, deny, ask."""
+
+    allow: frozenset[str] = frozenset()
+    deny: frozenset[str] = frozenset()
+    ask: frozenset[str] = frozenset()
+
+    @staticmethod
+    def of(rules: Mapping[str, Sequence[str]]) -> McpRules:
+        """Read lists of rules, as the command line and the settings have them. A rule with parentheses allows nothing
+        here: what it is limited to is not known of these tools. One that denies or asks counts for the whole tool."""
+        found: dict[str, set[str]] = {"allow": set(), "deny": set(), "ask": set()}
+        for kind, texts in rules.items():
+            for rule in (each for text in texts for each in split_rules(text)[0]):
+                tool, limit, _ = rule.partition("(")
+                if kind != "allow" or not limit or rule.endswith("(*)"):
+                    found[kind].add(rule_tool(tool))
+        return McpRules(**{kind: frozenset(tools) for kind, tools in found.items()})
+
+
+@dataclass(frozen=True)
+class _Shown:
+    """A request as the reader got it: the tool, the id of the call, what it would do, and the hook that it calls."""
+
+    kind: str
+    tool: str
+    tool_use_id: str
+    input: bytes
+    callback: str = ""
+
+
+@dataclass
+class _LaptopCall:
+    """What was decided about one call. `allowed` is the input that a person allowed. `hook` is what hooks of the client
+    decided, about one of `inputs`."""
+
+    tool: str
+    allowed: bytes = b""
+    denied: str = ""
+    hook: str = ""
+    inputs: set[bytes] = field(default_factory=set)
+
+    def allows(self, tool: str, digest: bytes) -> bool:
+        return tool == self.tool and (digest == self.allowed or (self.hook == "allow" and digest in self.inputs))
+
+
+class LaptopPermissions:
+    """Sees what this laptop was asked and what it said (see `Witness`), and decides with `check`. `rules` are those of
+    the command line, the settings and the project. `ask` puts a question to the person, None if nobody is there.
+    `may_bypass`: the person may choose the mode bypassPermissions. `prompt_tool` is the tool that answers in place of
+    the person (--permission-prompt-tool), "" for none."""
+
+    def __init__(
+        self,
+        rules: Callable[[], Mapping[str, Sequence[str]]],
+        ask: Ask | None,
+        *,
+        mode: str,
+        may_bypass: bool,
+        prompt_tool: str = "",
+    ) -> None:
+        self._rules = rules
+        self._ask = ask
+        self._mode = mode
+        self._may_bypass = may_bypass
+        self._prompt_tool = prompt_tool
+        self._session: dict[str, set[str]] = {"allow": set(), "deny": set(), "ask": set()}
+        self._digests: dict[str, bytes] = {}  # of every request by its id: one id must not mean two things
+        self._open: Newest[str, _Shown] = Newest(_MAX_CALLS)
+        self._calls: OrderedDict[str, _LaptopCall] = OrderedDict()
+        self._callbacks: Mapping[str, Sequence[str]] = {}  # matchers by hook of the client
+        self._typed: OrderedDict[str, None] = OrderedDict()  # commands and mentions of this laptop's prompts
+
+    # What this laptop was asked, and says.
+
+    def asked(self, line: ControlRequestLine) -> None:
+        """See Witness."""
+        if line.subtype == CAN_USE_TOOL.name:
+            shown = _shown(line.subtype, line.request, line.request, "input")
+        elif line.subtype == HOOK_CALLBACK.name:
+            event = line.request.get("input")
+            shown = _shown(line.subtype, line.request, event if isinstance(event, dict) else {}, "tool_input")
+        else:
+            return
+        digest = _digest(line.request)
+        if line.request_id not in self._digests and len(self._digests) < _MAX_ASKED:
+            self._digests[line.request_id] = digest
+        if self._digests.get(line.request_id) == digest:
+            self._open[line.request_id] = shown
+        else:  # nobody can tell which of the two an answer is about
+            self._open.pop(line.request_id, None)
+
+    def withdrawn(self, request_id: str) -> None:
+        """See Witness."""
+        self._open.pop(request_id, None)
+
+    def said(self, line: PublicLine) -> None:
+        """See Witness."""
+        if isinstance(line, ControlResponseLine):
+            shown = self._open.pop(line.request_id, None)
+            if shown is not None and shown.kind == CAN_USE_TOOL.name:
+                self._answered(shown, ToolPermission.from_answer(answer_in(line)))
+            elif shown is not None:
+                answer = answer_in(line)
+                self._hooked(shown, (answer.payload if isinstance(answer, Success) else None) or {})
+        elif isinstance(line, ControlRequestLine):
+            if line.subtype == INTERRUPT.name:
+                self._calls.clear()
+            elif line.subtype == SET_PERMISSION_MODE.name:
+                self._set_mode(line.request.get("mode"))
+            elif line.subtype == CHANGE_RULES.name:
+                with suppress(RequestRefused):  # the worker refuses it, too
+                    self._update(CHANGE_RULES.read(line.request))
+            elif line.subtype == "initialize" and isinstance(line.request.get("hooks"), dict):
+                self._callbacks = _callbacks(line.request["hooks"])
+        elif isinstance(line, UserLine):
+            self._typed_by_person(line.text("\n"))
+
+    def replied(self, tool: str, question: Json, result: Json) -> None:
+        """Note what a server has answered to a call, if the tool is the one that answers in place of the person."""
+        if not self.stands_for_person(tool):
+            return
+        parts = result.get("content")
+        texts = [str(each.get("text")) for each in (parts if isinstance(parts, list) else ()) if isinstance(each, dict)]
+        try:
+            answer = json.loads("\n".join(texts))
+        except (ValueError, RecursionError):
+            return
+        if isinstance(answer, dict) and result.get("isError") is not True:
+            shown = _shown(CAN_USE_TOOL.name, question, question, "input")
+            self._answered(shown, ToolPermission.from_answer(Success("", answer)))
+
+    def _answered(self, shown: _Shown, permission: ToolPermission) -> None:
+        call = self._call(shown)
+        call.denied = "" if permission.allow else permission.message or "The person refused this call."
+        if permission.allow:
+            changed = permission.updated_input
+            call.allowed = shown.input if changed is None else _digest(changed)
+        self._update(permission.updates)
+
+    def _hooked(self, shown: _Shown, answer: Json) -> None:
+        """Note what a hook of the client has decided. The strictest decision of several holds. A hook allows only calls
+        of tools that it was registered for: it may rely on that, and allow whatever it is asked about."""
+        nested = answer.get("hookSpecificOutput")
+        own = nested if isinstance(nested, dict) else {}
+        inner = own.get("decision")
+        inner = inner if isinstance(inner, dict) else {}
+        word = str(own.get("permissionDecision") or inner.get("behavior") or answer.get("decision") or "")
+        call = self._call(shown)
+        call.inputs.add(shown.input)
+        for updated in (own.get("updatedInput"), inner.get("updatedInput")):
+            if isinstance(updated, dict):
+                call.inputs = {_digest(updated)}
+        if word in _NO:
+            call.hook = "ask"
+        elif word in _YES and not call.hook and self._may_allow(shown):
+            call.hook = "allow"
+
+    def _may_allow(self, shown: _Shown) -> bool:
+        return any(_matches(each, shown.tool) for each in self._callbacks.get(shown.callback, ()))
+
+    def _call(self, shown: _Shown) -> _LaptopCall:
+        call = self._calls.get(shown.tool_use_id)
+        if call is None or call.tool != shown.tool:
+            call = self._calls[shown.tool_use_id] = _LaptopCall(shown.tool)
+        while len(self._calls) > _MAX_CALLS:
+            self._calls.popitem(last=False)
+        return call
+
+    def _update(self, updates: Sequence[Json]) -> None:
+        """Note the rules and the mode that an answer of this laptop has set."""
+        for update in updates:
+            kind, rules, behavior = update.get("type"), update.get("rules"), str(update.get("behavior"))
+            if kind == "setMode":
+                self._set_mode(update.get("mode"))
+            elif kind in ("addRules", "removeRules") and isinstance(rules, list) and behavior in self._session:
+                texts = [_rule_text(each) for each in rules if isinstance(each, dict)]
+                found = getattr(McpRules.of({behavior: texts}), behavior)
+                if kind == "addRules":
+                    self._session[behavior] |= found
+                else:
+                    self._session[behavior] -= found
+
+    def _set_mode(self, mode: object) -> None:
+        if isinstance(mode, str) and (mode != _BYPASS or self._may_bypass):
+            self._mode = mode
+
+    def _typed_by_person(self, text: str) -> None:
+        command = _COMMAND.match(text.strip())
+        for typed in (*([command[1]] if command else ()), *re.findall(r"@(\S{1,2000})", text)[:_MAX_TYPED]):
+            self._typed.update(dict.fromkeys((typed, typed.rstrip(".,;:!?)]'"))))
+        while len(self._typed) > _MAX_TYPED:
+            self._typed.popitem(last=False)
+
+    # What the worker wants.
+
+    async def check(self, tool: str, arguments: Json, tool_use_id: str) -> Json:
+        """Return the arguments with which a call may run, which an answer may have changed. Raise RequestRefused."""
+        if self._denies(tool):
+            raise RequestRefused(f"A rule of this laptop denies {one_line(tool)[:200]}.")
+        if self.stands_for_person(tool):
+            return arguments
+        call = self._calls.pop(tool_use_id, None)
+        if call is not None and call.tool == tool and call.denied:
+            raise RequestRefused(call.denied)
+        if call is not None and call.allows(tool, _digest(arguments)):
+            return arguments
+        if self._allows(tool):
+            return arguments
+        return await self._asked_here(tool, arguments, tool_use_id)
+
+    async def check_reading(self, server: str, uri: str) -> None:
+        """Raise RequestRefused unless the model may read this resource."""
+        arguments = {"server": server, "uri": uri}
+        digest = _digest(arguments)
+        if self._denies(READ_RESOURCE) or self._denies(f"mcp__{server_name(server)}__"):
+            raise RequestRefused("A rule of this laptop denies reading resources of this server.")
+        if f"{server}:{uri}" in self._typed:
+            return
+        for tool_use_id, call in self._calls.items():
+            if call.allows(READ_RESOURCE, digest):
+                del self._calls[tool_use_id]
+                return
+        if not (self._allows(READ_RESOURCE) or self._allows(f"mcp__{server_name(server)}__")):
+            await self._asked_here(READ_RESOURCE, arguments, "")
+
+    async def check_prompt(self, server: str, command: str, arguments: Json) -> None:
+        """Raise RequestRefused unless the prompt may be fetched that people call with `/command`."""
+        if self._denies(command):
+            raise RequestRefused("A rule of this laptop denies this prompt.")
+        if command in self._typed:
+            del self._typed[command]
+        elif not self._allows(f"mcp__{server_name(server)}__"):
+            await self._asked_here(command, arguments, "")
+
+    def stands_for_person(self, tool: str) -> bool:
+        """Return whether a tool answers in place of the person."""
+        return tool == self._prompt_tool
+
+    def _denies(self, tool: str) -> bool:
+        return self._covered("deny", tool)
+
+    def _allows(self, tool: str) -> bool:
+        if self._covered("ask", tool):
+            return False
+        return self._mode == _BYPASS or self._covered("allow", tool)
+
+    def _covered(self, kind: str, tool: str) -> bool:
+        rules: frozenset[str] = getattr(McpRules.of(self._rules()), kind)
+        names = (tool,) if kind == "allow" else (tool, unmarked(tool))
+        return any(mcp_rule_covers(rule, each) for rule in rules | self._session[kind] for each in names)
+
+    async def _asked_here(self, tool: str, arguments: Json, tool_use_id: str) -> Json:
+        shown = one_line(tool)[:200]
+        if self._ask is None or self._mode == _DONT_ASK:
+            raise RequestRefused(
+                f"The laptop has not allowed {shown}, and nobody can be asked there. "
+                f"Allow it on the laptop: --allowedTools {shown}, or a rule in its settings."
+            )
+        suggestions = [
+            {"type": "addRules", "rules": [{"toolName": tool}], "behavior": "allow", "destination": "session"}
+        ]
+        question = ToolApproval(tool, tool, arguments, tool_use_id, suggestions, _WHY, "other")
+        permission = await self._ask(question)
+        if not permission.allow:
+            raise RequestRefused(permission.message or "The person refused this call.")
+        self._update(permission.updates)
+        return arguments if permission.updated_input is None else permission.updated_input
+
+
+def _shown(kind: str, request: Json, about: Json, key: str) -> _Shown:
+    tool_input = about.get(key)
+    tool_use_id = request.get("tool_use_id") or about.get("tool_use_id") or ""
+    callback = str(request.get("callback_id") or "")
+    tool = str(about.get("tool_name") or "")
+    return _Shown(kind, tool[:MAX_ID], str(tool_use_id)[:MAX_ID], _digest(tool_input), callback[:MAX_ID])
+
+
+def _callbacks(hooks: Json) -> dict[str, list[str]]:
+    """Return the matchers of each callback that may allow calls, from the `hooks` of an `initialize` request."""
+    found: dict[str, list[str]] = {}
+    for event in _DECIDING:
+        entries = hooks.get(event)
+        for entry in entries if isinstance(entries, list) else ():
+            ids = entry.get("hookCallbackIds") if isinstance(entry, dict) else None
+            for each in ids if isinstance(ids, list) else ():
+                found.setdefault(str(each), []).append(str(entry.get("matcher") or ""))
+    return found
+
+
+def _matches(matcher: str, tool: str) -> bool:
+    """Return whether a matcher of a hook covers a tool, as the worker reads it."""
+    if matcher in ("", "*"):
+        return True
+    if _NAMES.fullmatch(matcher):
+        return tool in matcher.split("|")
+    try:
+        return re.search(matcher, tool) is not None
+    except re.error:
+        return False
+
+
+def _digest(value: object) -> bytes:
+    """Return a digest by which two JSON values can be compared: it is the same only for equal ones."""
+    return hashlib.sha256(json.dumps(value, sort_keys=True, ensure_ascii=True).encode()).digest()
+
+
+def _rule_text(rule: Mapping[str, Any]) -> str:
+    content = rule.get("ruleContent")
+    return f"{rule.get('toolName')}({content})" if content else str(rule.get("toolName"))

@@ -1,0 +1,248 @@
+"""All of them, and the gate.
+
+The servers are those of the person's settings (`service`), or those inside the program that drives the session.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import logging
+import os
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+from ccb.tunnel.errors import CcbError
+from ccb.tunnel.heavy_imports import collection_paused
+from ccb.tunnel.wire.control_protocol import Request, RequestFailed, RequestRefused
+from ccb.tunnel.wire.dataclass import dataclass
+from ccb.tunnel.wire.mcp_messages import (
+    CLIENT_MCP_MESSAGE,
+    ELICITATION,
+    LAPTOP_MCP_MESSAGE,
+    MCP_MESSAGE,
+    TOOL_USE_ID,
+    Elicitation,
+    McpMessage,
+    tool_name,
+)
+
+from ..session.own_hooks import FormHooks
+from .mcp_config import ServerConfig
+from .mcp_permissions import LaptopPermissions
+
+if TYPE_CHECKING:
+    from ..credentials.secret_store import SecretStore
+    from ..session.remote_session import RemoteSession
+    from .laptop_server import LaptopServer
+
+
+Json = dict[str, Any]
+
+
+def guard_client_servers(session: RemoteSession, permissions: LaptopPermissions) -> None:
+    """Let the worker use the servers inside the program that drives this session, through the gate. The program gets
+    each message as a question of this laptop."""
+
+    async def pass_on(message: McpMessage) -> Json:
+        async def ask_program(allowed: Json) -> Json:
+            try:
+                return await session.ask_reader(Request(MCP_MESSAGE, McpMessage(message.server_name, allowed)))
+            except RequestFailed as failed:
+                raise RequestRefused(str(failed)) from failed
+
+        return await answered(permissions, message, ask_program)
+
+    session.register(MCP_MESSAGE, pass_on, is_call)
+
+
+async def answered(permissions: LaptopPermissions, message: McpMessage, ask: Callable[[Json], Awaitable[Json]]) -> Json:
+    """Return the answer to a request of the worker: what `ask` returns for the message that may go to the server.
+    Raise RequestRefused."""
+    allowed = await permitted(permissions, message.server_name, message.message)
+    reply = await ask(allowed)
+    params = allowed.get("params")
+    if allowed.get("method") == "tools/call" and isinstance(params, dict):
+        tool = tool_name(message.server_name, str(params.get("name")))
+        permissions.replied(tool, params["arguments"], reply.get("result") or {})
+    return {"mcp_response": reply}
+
+
+async def permitted(permissions: LaptopPermissions, server: str, message: Json) -> Json:
+    """Return the message that may go to a server: a call has the arguments that were allowed. Raise RequestRefused."""
+    method, given = message.get("method"), message.get("params")
+    params = given if isinstance(given, dict) else {}
+    arguments = params.get("arguments")
+    arguments = arguments if isinstance(arguments, dict) else {}
+    if method == "tools/call":
+        tool = tool_name(server, str(params.get("name")))
+        allowed = await permissions.check(tool, arguments, tool_use_id_of(params))
+        return {**message, "params": {**params, "arguments": allowed}}
+    if method == "resources/read":
+        await permissions.check_reading(server, str(params.get("uri")))
+    elif method == "prompts/get":
+        await permissions.check_prompt(server, tool_name(server, str(params.get("name"))), arguments)
+    return message
+
+
+def is_call(message: McpMessage) -> bool:
+    """Return whether a message calls a tool, which may have an effect."""
+    return message.message.get("method") == "tools/call"
+
+
+def tool_use_id_of(params: Json) -> str:
+    """Return the id of the tool call that a message belongs to, "" if it names none."""
+    meta = params.get("_meta")
+    return str(meta.get(TOOL_USE_ID) or "") if isinstance(meta, dict) else ""
+
+
+log = logging.getLogger(__name__)
+
+_MAX_PROGRESS = 200
+
+MISSING = "MCP servers are configured, but the package for them is missing: pip install 'ccb[mcp]'"
+
+
+def package_missing() -> bool:
+    """Return whether the extra `ccb[mcp]` is not installed."""
+    from importlib.util import find_spec
+
+    return find_spec("mcp") is None
+
+
+def load_clients() -> None:
+    """Import what speaks to servers: more than a second of work on a slow laptop."""
+    with collection_paused():
+        for name in ("laptop_server", "mcp_login"):
+            importlib.import_module(f"{__package__}.{name}")
+
+
+@dataclass(frozen=True)
+class ServerState:
+    """What the person is told about a server of this laptop: whether it runs, the reason of its last failure, and the
+    seconds until it may be started again."""
+
+    name: str
+    shown: str
+    running: bool
+    why: str
+    retry_s: float
+
+
+class LaptopServers:
+    """The servers of one session. What `permissions` refuses reaches none of them. `forms` are the person's own hooks
+    about their forms. Use as a context manager: leaving ends them."""
+
+    def __init__(
+        self,
+        session: RemoteSession,
+        configs: Mapping[str, ServerConfig],
+        permissions: LaptopPermissions,
+        secrets: SecretStore,
+        forms: FormHooks | None = None,
+    ) -> None:
+        self._session = session
+        self._configs = configs
+        self._permissions = permissions
+        self._secrets = secrets
+        self._forms = forms or FormHooks({})
+        self._servers: dict[str, LaptopServer] = {}
+        self._closing = False
+        self._loading: asyncio.Task[None] | None = None
+        self._stderr = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115  # `ccb mcp test` shows it
+
+    async def __aenter__(self) -> Self:
+        self._session.register(LAPTOP_MCP_MESSAGE, self._answer, is_call)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self._closing = True
+        if self._loading is not None:
+            await asyncio.gather(self._loading, return_exceptions=True)
+        await asyncio.gather(*(server.close() for server in self._servers.values()))
+        self._stderr.close()
+
+    def states(self) -> list[ServerState]:
+        """Return the state of each server."""
+        found = []
+        for name, config in self._configs.items():
+            server = self._servers.get(name)
+            if server is None:
+                found.append(ServerState(name, config.shown, False, "", 0.0))
+            else:
+                found.append(ServerState(name, config.shown, server.running, server.why, server.retry_s))
+        return found
+
+    async def restart(self, name: str) -> None:
+        """Start a server again, without waiting. Raise KeyError, RequestRefused."""
+        await (await self._server(name, self._configs[name])).restart()
+
+    async def _server(self, name: str, config: ServerConfig) -> LaptopServer:
+        """Return a server. The first call loads what speaks to it in a thread, because the screen must not stand still
+        meanwhile."""
+        if self._loading is None:
+            self._loading = asyncio.create_task(asyncio.to_thread(load_clients), name="load the MCP clients")
+        await asyncio.shield(self._loading)
+        if self._closing:
+            raise RequestRefused("The session ends.")
+        from .laptop_server import ClientSide, LaptopServer
+        from .mcp_login import StoredLogins
+
+        if name not in self._servers:
+            client = ClientSide(self._stderr, self._said, self._ask, StoredLogins(self._secrets).at)
+            self._servers[name] = LaptopServer(
+                name, config, client, lambda tool: self._permissions.stands_for_person(tool_name(name, tool))
+            )
+        return self._servers[name]
+
+    async def _answer(self, message: McpMessage) -> Json:
+        config = self._configs.get(message.server_name)
+        if config is None:
+            raise RequestRefused("This laptop has no MCP server of that name.")
+        server = await self._server(message.server_name, config)
+        return await answered(self._permissions, message, lambda allowed: server.reply(allowed, self._shower(message)))
+
+    async def _said(self, name: str, message: Json) -> None:
+        try:
+            await self._session.request(Request(CLIENT_MCP_MESSAGE, McpMessage(name, message)))
+        except (RequestFailed, CcbError) as error:
+            log.info("the worker does not take a message of the MCP server %s: %s", name, error)
+
+    async def _ask(self, form: Elicitation) -> Json:
+        """Let hooks of the person answer the form of a server, else the person."""
+        return await self._forms.answer(form, self._ask_person)
+
+    async def _ask_person(self, form: Elicitation) -> Json:
+        """Put a form to the person. Where nobody can be asked, decline it."""
+        try:
+            return await self._session.ask_reader(Request(ELICITATION, form))
+        except RequestFailed:
+            return {"action": "decline"}
+
+    def _shower(self, message: McpMessage) -> Callable[[Json], None] | None:
+        """Return what shows the progress of a call in its row. The host has no part in it."""
+        params = message.message.get("params")
+        if message.message.get("method") != "tools/call" or not isinstance(params, dict):
+            return None
+        began = time.monotonic()
+        name, tool_use_id = tool_name(message.server_name, str(params.get("name"))), tool_use_id_of(params)
+
+        def show(progress: Json) -> None:
+            total, said = progress.get("total"), str(progress.get("message") or "")[:_MAX_PROGRESS]
+            count = progress.get("progress")
+            done = "" if count is None else f"{count:g}/{total:g}" if total else f"{count:g}"
+            self._session.show(
+                {
+                    "type": "tool_progress",
+                    "tool_use_id": tool_use_id,
+                    "tool_name": name,
+                    "elapsed_time_seconds": round(time.monotonic() - began, 1),
+                    "output": f"{done} {said}".strip(),
+                    "total_bytes": 0,
+                    "parent_tool_use_id": None,
+                }
+            )
+
+        return show

@@ -1,0 +1,200 @@
+"""A server that is a program of this machine: its messages, however it writes them, and its end."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import socket
+import sys
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+from typing import Any, TextIO
+
+import anyio
+import mcp_types as types
+from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
+from mcp.client.stdio import get_default_environment
+from mcp.shared.message import SessionMessage
+from pydantic import ValidationError
+
+from ccb.tunnel.wire.mcp_messages import LineReader, reason_of
+
+from . import server_keeper
+from .mcp_config import StdioServer
+
+Json = dict[str, Any]
+Item = SessionMessage | Exception
+
+log = logging.getLogger(__name__)
+
+MAX_LINE = 32 * 1024 * 1024
+"""Bytes of a message. A longer one is an error of the call that it answers."""
+
+_LOOK_S = 0.005
+_END_S = 2.0  # the keeper of a server needs less, if the kernel can kill what it started
+
+
+@asynccontextmanager
+async def program_streams(
+    config: StdioServer, stderr: TextIO, asking: Callable[[], bool]
+) -> AsyncIterator[tuple[MemoryObjectReceiveStream[Item], MemoryObjectSendStream[SessionMessage]]]:
+    """Start a server, and yield the streams of its messages. Leaving ends it, with everything that it has started.
+    `asking` says whether it waits for the person. Raise OSError."""
+    process, control = await _keeper(config, stderr)
+    heard, reading = anyio.create_memory_object_stream[Item](256)
+    writing, sent = anyio.create_memory_object_stream[SessionMessage](0)
+    program = _Program(process, heard, sent, asking)
+    tasks: list[asyncio.Task[None]] = []
+    try:
+        await _is_up(process, control, config.command)
+        works = (program.read(), program.write())
+        tasks += (asyncio.create_task(work, name=f"MCP program {config.command}") for work in works)
+        yield reading, writing
+    finally:
+        assert process.stdin is not None
+        process.stdin.close()
+        try:
+            await _ended(control)
+        finally:
+            program.close()
+            control.close()
+            for task in tasks:
+                task.cancel()
+            for stream in (heard, reading, writing, sent):
+                stream.close()
+            process._transport.close()  # type: ignore[attr-defined]  # no server is left that could still speak
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def _keeper(config: StdioServer, stderr: TextIO) -> tuple[asyncio.subprocess.Process, socket.socket]:
+    """Start the keeper of a server. Return it, and our end of its socket."""
+    ours, theirs = socket.socketpair()
+    ours.setblocking(False)
+    try:
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-I", "-S", server_keeper.__file__, str(theirs.fileno()), config.command),
+            *config.args,
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=stderr,
+            env={**get_default_environment(), **config.env},
+            pass_fds=(theirs.fileno(),),
+            start_new_session=True,
+        )
+    except BaseException:
+        ours.close()
+        raise
+    finally:
+        theirs.close()
+    return process, ours
+
+
+async def _is_up(process: asyncio.subprocess.Process, control: socket.socket, command: str) -> None:
+    """Return when the server runs. Raise OSError."""
+    said = await asyncio.get_running_loop().sock_recv(control, 4096)
+    while process.returncode is None:  # noqa: ASYNC110 - there is no event for it; the keeper goes on without its parent, which has ended by now
+        await asyncio.sleep(_LOOK_S)
+    if said != b"\n":
+        raise OSError(said.decode("utf-8", "replace") or f"{command} did not start")
+
+
+async def _ended(control: socket.socket) -> None:
+    """Let the keeper end a server, and return when it has."""
+    with suppress(OSError):
+        control.shutdown(socket.SHUT_WR)
+    try:
+        async with asyncio.timeout(_END_S):
+            while await asyncio.get_running_loop().sock_recv(control, 4096):
+                pass
+    except TimeoutError:
+        log.warning("an MCP server has not ended within %s s", _END_S)
+    except OSError:
+        pass
+
+
+class _Program:
+    """The messages of one program, in both directions."""
+
+    def __init__(
+        self,
+        process: asyncio.subprocess.Process,
+        heard: MemoryObjectSendStream[Item],
+        sent: MemoryObjectReceiveStream[SessionMessage],
+        asking: Callable[[], bool],
+    ) -> None:
+        self._process = process
+        self._heard = heard
+        self._sent = sent
+        self._lines = LineReader(self._cannot_be_read, asking)
+
+    async def read(self) -> None:
+        """Pass on what the program says, until its stdout ends."""
+        assert self._process.stdout is not None
+        line, too_long = bytearray(), False
+        with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
+            async with self._heard:
+                while data := await self._process.stdout.read(65536):
+                    *ended, last = data.split(b"\n")
+                    for each in ended:
+                        await self._take(b"{too long" if too_long else bytes(line + each))
+                        line.clear()
+                        too_long = False
+                    line += last
+                    if len(line) > MAX_LINE:
+                        too_long = True
+                        line.clear()
+
+    async def write(self) -> None:
+        """Send messages to the program, until it takes no more."""
+        stdin = self._process.stdin
+        assert stdin is not None
+        try:
+            async for item in self._sent:
+                message = item.message.model_dump(by_alias=True, exclude_unset=True)
+                self._lines.sent(message)
+                stdin.write(json.dumps(message).encode() + b"\n")
+                await stdin.drain()
+        except (OSError, anyio.BrokenResourceError):
+            log.info("an MCP server takes no more messages", exc_info=True)
+            self._heard.close()
+
+    def close(self) -> None:
+        self._lines.close()
+
+    async def _take(self, line: bytes) -> None:
+        found = self._lines.read(line)
+        if not found and line.strip():
+            log.info("an MCP server prints: %s", line[:1000].decode("utf-8", "replace"))
+        for message in found:
+            if "method" not in message:
+                self._lines.done(message["id"])
+                await self._heard.send(SessionMessage(_reply(message)))
+                continue
+            try:
+                await self._heard.send(SessionMessage(types.jsonrpc_message_adapter.validate_python(_request(message))))
+            except ValidationError:
+                log.info("an MCP server asks for something that is not MCP: %s", str(message)[:300])
+
+    def _cannot_be_read(self, number: object, why: str) -> None:
+        self._lines.done(number)
+        with suppress(anyio.WouldBlock, anyio.BrokenResourceError, anyio.ClosedResourceError):
+            self._heard.send_nowait(SessionMessage(_error(number, -32700, why)))
+
+
+def _request(message: Json) -> Json:
+    return {**message, "jsonrpc": "2.0", "params": message["params"] if isinstance(message.get("params"), dict) else {}}
+
+
+def _reply(message: Json) -> types.JSONRPCResponse | types.JSONRPCError:
+    error, result = message.get("error"), message.get("result")
+    if error is None and isinstance(result, dict):
+        return types.JSONRPCResponse(jsonrpc="2.0", id=message["id"], result=result)
+    code = error.get("code") if isinstance(error, dict) else None
+    why = reason_of(error) if error is not None else "its reply has no result"
+    return _error(message["id"], code if isinstance(code, int) else -32603, why)
+
+
+def _error(number: object, code: int, why: str) -> types.JSONRPCError:
+    assert isinstance(number, (int, str))
+    return types.JSONRPCError(jsonrpc="2.0", id=number, error=types.ErrorData(code=code, message=why))

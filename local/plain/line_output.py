@@ -1,0 +1,241 @@
+"""Blocks and questions as lines."""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+from ccb.tunnel.plain_text import HostText, as_line
+from ccb.tunnel.wire.control_protocol import TRUST_PROJECT
+from ccb.tunnel.wire.dataclass import dataclass
+from ccb.tunnel.wire.messages import ControlRequestLine
+from ccb.tunnel.wire.tool_traits import View, traits_of
+
+from ..transcript.blocks import Block, HoleBlock, Level, MarkdownBlock, NoticeBlock, PromptBlock, ToolBlock, ToolState
+from ..transcript.questions import FormField, read_questions
+from ..tui.rendering.approval_text import bounded, subject_lines, trust_lines
+from ..tui.rendering.permission_updates import KEPT, can_be_kept, describe_update, kept_in, session_updates
+from ..tui.rendering.tool_output import error_lines, headline
+from ..tui.rendering.untrusted_text import escaped_name
+
+_MAX_LINES = 12
+"""Lines of a tool's result; of a longer one, half from each end."""
+
+_MAX_CALLS = 256
+"""The newest tool calls, which may still get a result."""
+
+_MAX_PROBLEMS = 20
+_LEVELS = {Level.INFO: "ccb: ", Level.DIM: "ccb: ", Level.WARNING: "ccb: warning: ", Level.ERROR: "ccb: error: "}
+_OURS = re.compile(r"\W*ccb\W*:")
+_SIGNS = {"completed": "done", "in_progress": "in progress", "pending": "open"}
+
+
+def quoted(text: str) -> list[str]:
+    """Return a text of the agent or the host as lines, none of which begins as one of ccb does."""
+    lines = map(as_line, text.strip().split("\n"))
+    return [f"  {line}" if _OURS.match(line) else line for line in lines]
+
+
+class LinePrinter:
+    """A `BlockContainer` that prints with `write`, which gets whole lines without their newline. What the person has
+    typed here is not printed again: `own_prompts` are those texts."""
+
+    def __init__(self, write: Callable[[str], None], cwd: str = "") -> None:
+        self.own_prompts: list[str] = []
+        self.problems: deque[str] = deque(maxlen=_MAX_PROBLEMS)
+        """The last warnings and errors."""
+        self._write = write
+        self._cwd = cwd
+        self._printed: dict[int, Block] = {}  # by identity: blocks are compared so
+        self._begun: set[int] = set()
+        self._calls: deque[ToolBlock] = deque(maxlen=_MAX_CALLS)  # the reducer keeps calls only while a container does
+
+    def add(self, block: Block, *, before: Block | None = None) -> None:
+        """Print a block that is complete."""
+        if isinstance(block, PromptBlock):
+            self._prompt(block)
+        elif isinstance(block, NoticeBlock):
+            self._once(block, *self._notice(block))
+            if block.level in (Level.WARNING, Level.ERROR):
+                self.problems.append(block.text)
+        else:
+            if isinstance(block, ToolBlock):
+                self._calls.append(block)
+            self.update_block(block)
+
+    def update_block(self, block: Block) -> None:
+        """Print what has become complete."""
+        if isinstance(block, MarkdownBlock) and not block.live and block.text.strip():
+            self._once(block, *quoted(block.text))
+        elif isinstance(block, ToolBlock):
+            self._call(block)
+        elif isinstance(block, NoticeBlock) and id(block) in self._printed:
+            for line in self._notice(block):  # it says something else now
+                self._write(line)
+
+    def take_away(self, block: Block) -> None:
+        """Say that a part that was printed does not count."""
+        if self._printed.pop(id(block), None) is not None and isinstance(block, MarkdownBlock):
+            self._write("ccb: the model begins this answer again; the text above does not count.")
+
+    def _once(self, block: Block, *lines: str) -> None:
+        if id(block) not in self._printed:
+            self._printed[id(block)] = block
+            for line in lines:
+                self._write(line)
+
+    def _prompt(self, block: PromptBlock) -> None:
+        if block.text in self.own_prompts:
+            self.own_prompts.remove(block.text)
+        else:
+            self._once(block, *quoted(f"Prompt: {block.text.strip()}"))
+
+    def _notice(self, block: NoticeBlock) -> list[str]:
+        if isinstance(block, HoleBlock):
+            return ["ccb: earlier events of this session are not shown."]
+        text = block.text.strip()
+        first, *more = error_lines(text) if block.level is Level.ERROR else text.split("\n")
+        return [f"{_LEVELS[block.level]}{first}", *(f"  {line}" for line in more)]  # no other line begins as one of ccb
+
+    def _call(self, block: ToolBlock) -> None:
+        name = block.name
+        if block.state is not ToolState.WAITING and id(block) not in self._begun and block.tool_input:
+            self._begun.add(id(block))
+            self._write(f"{name}: {headline(block.name, block.tool_input, self._cwd)}".rstrip(": "))
+            for line in _todos(block):
+                self._write(line)
+        if block.state in (ToolState.DONE, ToolState.FAILED):
+            failed = block.state is ToolState.FAILED
+            self._once(block, *_result(block, failed=failed) or [f"{name} is done."])
+
+
+def _result(block: ToolBlock, *, failed: bool) -> list[str]:
+    if traits_of(block.name).view is View.CHECKLIST and not failed:
+        return []
+    lines = block.unmarked(block.result).strip().splitlines()
+    if traits_of(block.name).view is View.FILE_LINES and not failed:
+        return [f"  {len(lines)} line{'s' if len(lines) != 1 else ''}"]
+    left = len(lines) - _MAX_LINES
+    if left > 0:
+        half = _MAX_LINES // 2
+        lines = [*lines[:half], f"({left} lines are not shown)", *lines[-half:]]
+    head = [f"{block.name} failed:"] if failed else []
+    return head + [f"  {line}" for line in lines]
+
+
+def _todos(block: ToolBlock) -> list[str]:
+    todos = block.tool_input.get("todos") if traits_of(block.name).view is View.CHECKLIST else None
+    listed = [each for each in todos if isinstance(each, dict)] if isinstance(todos, list) else []
+    return [f"  {_SIGNS.get(str(each.get('status')), 'open')}: {each.get('content')}" for each in listed]
+
+
+Json = dict[str, Any]
+
+_DENIED = "The user denied this; it was not done."
+_CANNOT = "This question needs the full interface; only a refusal is possible here."
+
+
+@dataclass(frozen=True)
+class Reply:
+    """What a line means: an answer for the worker, or `again`, why it is none."""
+
+    response: Json | None = None
+    again: str = ""
+
+
+class PlainQuestion:
+    """One question. `lines` is all of it, and its choices."""
+
+    def __init__(self, request: ControlRequestLine, place: str) -> None:
+        self.request = request
+        self._fields: tuple[FormField, ...] = ()
+        self._answers: dict[str, str] = {}
+        self._place = place
+        self._readable = True
+        self._updates = session_updates(request)
+        if traits_of(request.tool_name).view is View.QUESTIONS:
+            form = read_questions(request.input)
+            self._fields = form.fields if form is not None else ()
+
+    @property
+    def lines(self) -> list[str]:
+        """The question, the newest part of it."""
+        if self._fields:
+            return self._field_lines(self._fields[len(self._answers)])
+        if self.request.subtype == TRUST_PROJECT.name:
+            return self._trust_lines()
+        if self.request.subtype != "can_use_tool":
+            return [_CANNOT, "n: refuse"]
+        shown, self._readable = bounded(subject_lines(self.request))
+        lines = [f"The agent asks to use {escaped_name(self.request.tool_name)} on "
+                 f"{self._place}:"]  # fmt: skip
+        lines += [f"  {line.gutter}{line.picture}" for line in shown]
+        if reason := self.request.text("decision_reason"):
+            lines.append(f"Asked because: {escaped_name(reason)}")
+        lines.append(f"Sandbox: {escaped_name(self.request.text('sandbox') or 'no cage')}")
+        return [*lines, *self._choices()]
+
+    def reply(self, text: str) -> Reply:
+        """Return what a line of the person means."""
+        text = text.strip()
+        word, _, rest = text.partition(" ")
+        if self._fields:
+            return self._field_reply(text)
+        if self.request.subtype == TRUST_PROJECT.name:
+            return Reply({"trusted": word == "1"}) if word in ("1", "2") else Reply(again="Type 1 or 2.")
+        if self.request.subtype != "can_use_tool":
+            return Reply({"action": "decline"}) if word == "n" else Reply(again="Type n.")
+        if word in ("3", "n"):
+            return Reply({"behavior": "deny", "message": _DENIED + (f" The user says: {rest}" if rest else "")})
+        if not self._readable:
+            return Reply(again="This call is too long to be read, so it can only be denied: type 3.")
+        if word in ("1", "y"):
+            return Reply({"behavior": "allow", "updatedInput": self.request.input})
+        if (word == "2" and self._updates) or (word == "4" and can_be_kept(self._updates)):
+            destination = "session" if word == "2" else KEPT
+            updates = [{**each, "destination": destination} for each in self._updates]
+            return Reply({"behavior": "allow", "updatedInput": self.request.input, "updatedPermissions": updates})
+        return Reply(again="Type the number of an answer. What you say to the agent waits until this is answered.")
+
+    def _choices(self) -> list[str]:
+        if not self._readable:
+            return ["3: deny (a reason may follow)"]
+        rules = "; ".join(rule for each in self._updates for rule in describe_update(each))
+        session = [f"2: allow, and for this session {rules}"] if rules else []
+        always = [f"4: allow, and always for this host and directory {rules}; kept in {kept_in()}"]
+        return [
+            *("1: allow once", *session, "3: deny (a reason may follow)"),
+            *(always if can_be_kept(self._updates) else []),
+        ]
+
+    def _trust_lines(self) -> list[str]:
+        lines = [f"Do you trust the files of {HostText(str(self.request.input.get('directory'))).path}?"]
+        lines += [f"  {line.gutter}{line.picture}" for line in trust_lines(self.request.input)]
+        return [*lines, "1: trust them", "2: do not trust them"]
+
+    def _field_lines(self, field: FormField) -> list[str]:
+        lines = [f"The agent asks: {field.question}"]
+        for number, option in enumerate(field.options, 1):
+            said = f": {option.description}" if option.description else ""
+            lines.append(f"{number}: {option.label}{said}")
+        several = "Type one number or several with commas" if field.several else "Type a number"
+        return [*lines, f"{several}{', or an answer of your own' if field.own_text else ''}; n alone declines."]
+
+    def _field_reply(self, text: str) -> Reply:
+        field = self._fields[len(self._answers)]
+        if text == "n":
+            return Reply({"behavior": "deny", "message": "The user declined to answer the questions."})
+        numbers = text.replace(",", " ").split()
+        if numbers and all(each.isdigit() and 0 < int(each) <= len(field.options) for each in numbers):
+            if len(numbers) > 1 and not field.several:
+                return Reply(again="Only one answer is possible.")
+            self._answers[field.key] = ", ".join(field.options[int(each) - 1].label for each in numbers)
+        elif text and field.own_text:
+            self._answers[field.key] = text
+        else:
+            return Reply(again="Type the number of an answer.")
+        if len(self._answers) < len(self._fields):
+            return Reply()
+        return Reply({"behavior": "allow", "updatedInput": {**self.request.input, "answers": dict(self._answers)}})

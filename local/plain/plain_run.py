@@ -1,0 +1,171 @@
+"""`ccb --plain`: connect, show the session as lines, and say at the end how to come back."""
+
+from __future__ import annotations
+
+import asyncio
+import codecs
+import os
+import sys
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from ccb import __version__
+from ccb.tunnel.plain_text import HostText
+from ccb.tunnel.transports.login_prompts import NobodyToAsk
+from ccb.tunnel.wire.control_protocol import new_uuid
+
+from ..command_line.arguments import Arguments
+from ..command_line.exit_codes import ExitCode, code_of
+from ..commands.session_table import choose_session
+from ..config.log import state_dir
+from ..connect.connect_session import connect_session
+from ..connect.dialer import KeptTransport
+from ..files.copying import Transfers
+from ..files.fetched_files import FetchedFiles, PrivateFolder
+from ..terminal.console import print_line
+from ..terminal.input_machine import typed_line
+from ..terminal.signals import Interrupts
+from ..terminal.stdio import read_pieces
+from ..terminal.terminal_prompts import prompts_for
+from ..tui.session_switching import arguments_for
+from ..tui.widgets.session_info import ReplInfo
+from .line_repl import LineRepl
+
+if TYPE_CHECKING:
+    from ccb.tunnel.transports.host_keys import HostKeyInfo
+    from ccb.tunnel.transports.login_prompts import Prompts
+
+    from ..connect.host_sessions import HostSessions, SessionRow
+
+
+_MAX_LINE = 1 << 20
+
+
+class FirstLoginPrompts:
+    """Asks the person during the first login only. Afterwards each line that is typed belongs to the session: a login
+    that read one could take a prompt for a password, and a password could go to the agent as a prompt."""
+
+    def __init__(self, prompts: Prompts) -> None:
+        self._prompts = prompts
+        self.memory = prompts.memory
+
+    def over(self) -> None:
+        """The session is there: ask nothing any more."""
+        self._prompts = NobodyToAsk(self.memory)
+
+    async def confirm_host_key(self, info: HostKeyInfo) -> bool:
+        return await self._prompts.confirm_host_key(info)
+
+    async def passphrase(self, path: str, attempt: int) -> str | None:
+        return await self._prompts.passphrase(path, attempt)
+
+    async def password(self, prompt: str, attempt: int) -> str | None:
+        return await self._prompts.password(prompt, attempt)
+
+    async def challenge(self, title: str, instructions: str, prompts: Sequence[tuple[str, bool]]) -> list[str] | None:
+        return await self._prompts.challenge(title, instructions, prompts)
+
+    def banner(self, text: str) -> None:
+        self._prompts.banner(text)
+
+
+async def run_plain(arguments: Arguments, environ: Mapping[str, str] = os.environ) -> int:
+    """Run until the person leaves. Return the exit code. Raises CcbError."""
+    prompts = FirstLoginPrompts(prompts_for(headless=False))
+    lines = _lines(arguments.prompt)
+    async with KeptTransport() as kept:
+        while True:
+            code, following = await _one_session(arguments, prompts, lines, kept, environ)
+            if following is None:
+                return code
+            arguments = following
+
+
+async def _one_session(
+    arguments: Arguments,
+    prompts: FirstLoginPrompts,
+    lines: AsyncIterator[str],
+    kept: KeptTransport,
+    environ: Mapping[str, str],
+) -> tuple[int, Arguments | None]:
+    """Connect, and show a session until the person leaves it. Return the exit code, and the arguments for the session
+    that the person wants next."""
+    session_id = arguments.session.session_id or new_uuid()
+    async with (
+        connect_session(
+            arguments, session_id=session_id, prompts=prompts, choose=_choose, environ=environ, kept=kept
+        ) as connected,
+        Transfers(connected.files.lend) as transfers,
+        FetchedFiles(transfers, PrivateFolder(state_dir(environ) / "opened"), connected.open_with, environ) as fetched,
+    ):
+        prompts.over()
+        hello, options = connected.session.hello, connected.options
+        info = ReplInfo(
+            connected.host,
+            hello.cwd.raw,
+            options.model or "",
+            options.permission_mode,
+            __version__,
+            connected.resume,
+            options.client,
+            sandbox=hello.sandbox.cell,
+            revoke=connected.revoke,
+        )
+        repl = LineRepl(connected.session, info, _write, transfers, connected.models, fetched)
+        repl.commands.use(connected.sessions)
+        if (mcp := connected.mcp) is not None:
+            repl.laptop_servers = lambda: [each.name for each in mcp.states()]
+        connected.projects.ask, repl.keep = repl.ask_about_project, connected.projects.keep
+        connected.projects.tell = lambda problem: _write(f"ccb: warning: on the host: {HostText(problem)}")
+        _write(f"ccb {__version__}, {info.place}. Type a prompt; /help says more.")
+        for warning in connected.warnings:
+            _write(f"ccb: warning: {warning}")
+        code = await _until_left(repl, lines, waits=not sys.stdin.isatty())
+        following = repl.following
+        stays = f"ccb: this session stays on the host: {connected.resume}"
+        for line in repl.farewell() if following is None else [stays]:
+            _write(line)
+        await connected.session.close(done=True)
+    return code, arguments_for(following, arguments, hello.cwd.raw) if following is not None else None
+
+
+async def _choose(_: HostSessions, rows: Sequence[SessionRow]) -> str | None:
+    return await choose_session(rows)
+
+
+async def _until_left(repl: LineRepl, lines: AsyncIterator[str], *, waits: bool) -> int:
+    running = asyncio.create_task(repl.run(lines, waits=waits), name="lines")
+    try:
+        while True:
+            with Interrupts() as signals:
+                waited: tuple[asyncio.Future[Any], ...] = (running, signals.first)
+                await asyncio.wait(waited, return_when=asyncio.FIRST_COMPLETED)
+                if running.done():
+                    lost = running.result()
+                    return code_of(lost) if lost is not None else ExitCode.OK
+                code = signals.first.result()
+                if code is not ExitCode.INTERRUPTED or not await repl.interrupted():
+                    return int(code)
+    finally:
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+
+
+async def _lines(first: str | None) -> AsyncIterator[str]:
+    """Yield the prompt of the command line and then the lines of stdin, without their ends."""
+    if first:
+        yield first
+    decoder, rest, by_hand = codecs.getincrementaldecoder("utf-8")("replace"), "", sys.stdin.isatty()
+    async for piece in read_pieces(sys.stdin.fileno()):
+        *whole, rest = (rest + decoder.decode(piece)).split("\n")
+        for line in whole:
+            yield typed_line(line.rstrip("\r")) if by_hand else line.rstrip("\r")
+        rest = rest[:_MAX_LINE]
+    if rest.strip():
+        yield rest
+
+
+def _write(text: str) -> None:
+    with suppress(OSError):  # the window may be closed
+        print_line(text)

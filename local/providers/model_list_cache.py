@@ -1,0 +1,125 @@
+"""The lists of models that providers have given, kept in files of this machine: so a session starts without asking,
+and works without a network."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import os
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from ccb.tunnel.errors import CcbError
+from ccb.tunnel.providers.model_lists import MAX_LIST_BYTES, MAX_LISTED, ListedModel, ModelSource, known_as
+from ccb.tunnel.providers.provider import ProviderError
+from ccb.tunnel.wire.dataclass import dataclass
+
+log = logging.getLogger(__name__)
+
+FRESH_S = 24 * 3600
+"""A list that is older is asked for again, in the background of a session."""
+
+NEW_S = 60
+"""A model may have come since: it is refused only by a list that is newer than this."""
+
+_FORMAT = 1
+
+
+@dataclass(frozen=True)
+class ModelList:
+    """The models of a provider, as it listed them at the Unix time `at`."""
+
+    at: float
+    models: Sequence[ListedModel]
+
+    @property
+    def date(self) -> str:
+        """The day of the list, for people."""
+        return time.strftime("%Y-%m-%d", time.localtime(self.at))
+
+    def find(self, model: str) -> ListedModel | None:
+        """Return what the list says of a model."""
+        return known_as(model, self.models)
+
+
+class ModelLists:
+    """One file for each provider, by its name; a list counts only for the address that it came from."""
+
+    def __init__(self, environ: Mapping[str, str] = os.environ, now: Callable[[], float] = time.time) -> None:
+        base = environ.get("XDG_CACHE_HOME", "")
+        if not Path(base).is_absolute():
+            base = str(Path(environ["HOME"] if environ.get("HOME") else Path.home()) / ".cache")
+        self._directory = Path(base) / "ccb" / "models"
+        self._now = now
+
+    def kept(self, provider: str, address: str) -> ModelList | None:
+        """Return the kept list, however old. Return None if no list is kept, or its file cannot be read."""
+        try:
+            with (self._directory / f"{provider}.json").open("rb") as file:
+                data = json.loads(file.read(MAX_LIST_BYTES))
+            if data["format"] != _FORMAT or data["address"] != address:
+                return None
+            return ModelList(float(data["at"]), [_model(each) for each in data["models"][:MAX_LISTED]])
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError, RecursionError, KeyError, TypeError) as error:
+            log.info("the kept list of models of %s cannot be read: %r", provider, error)
+            return None
+
+    def is_fresh(self, kept: ModelList | None, fresh_s: float = FRESH_S) -> bool:
+        """Return whether a list is new enough not to be asked for again."""
+        return kept is not None and 0 <= self._now() - kept.at < fresh_s
+
+    def keep(self, provider: str, address: str, models: Sequence[ListedModel]) -> ModelList:
+        """Keep a list that a provider has just given, and return it. A file that cannot be written is left out."""
+        made = ModelList(self._now(), models)
+        data = {"format": _FORMAT, "address": address, "at": made.at, "models": [asdict(each) for each in models]}
+        path = self._directory / f"{provider}.json"
+        fresh = path.with_name(f".{path.name}.{os.getpid()}")
+        try:
+            self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+            fresh.write_text(json.dumps(data), encoding="utf-8")
+            fresh.replace(path)
+        except OSError as error:
+            with suppress(OSError):
+                fresh.unlink()
+            log.warning("%s cannot be written: %s", path, error)
+        return made
+
+    async def refreshed(self, provider: str, address: str, source: ModelSource, *, seconds: float) -> ModelList:
+        """Ask a provider for its list and keep it. Raise ProviderError, CcbError."""
+        try:
+            async with asyncio.timeout(seconds):
+                models = await source.fetch()
+        except TimeoutError:
+            raise ProviderError(f"{provider} did not list its models within {seconds:g} s") from None
+        return await asyncio.to_thread(self.keep, provider, address, models)
+
+    async def current(
+        self, provider: str, address: str, source: ModelSource, *, seconds: float, fresh_s: float = FRESH_S
+    ) -> ModelList:
+        """Return the list that is kept if it is fresh, else a new one; without an answer, the one that is kept. Raise
+        ProviderError, CcbError if there is none at all."""
+        kept = self.kept(provider, address)
+        if kept is not None and self.is_fresh(kept, fresh_s):
+            return kept
+        try:
+            return await self.refreshed(provider, address, source, seconds=seconds)
+        except (ProviderError, CcbError) as error:
+            log.info("no new list of models of %s: %s", provider, error)
+            if kept is None:
+                raise
+            return kept
+
+
+def _model(data: Mapping[str, Any]) -> ListedModel:
+    """Return a model of a file. Raise KeyError, TypeError for what we have not written."""
+    facts = data["facts"]
+    if not isinstance(facts, dict) or not isinstance(data["id"], str):
+        raise TypeError("not a model")
+    return ListedModel(data["id"], str(data["title"]), str(data["created"]), facts)

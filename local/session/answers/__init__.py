@@ -1,1 +1,0 @@
-"""What this laptop does when the worker asks it."""

@@ -1,0 +1,191 @@
+"""What a connection is; when to retry.
+
+Times are monotonic seconds of the laptop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import AbstractAsyncContextManager
+from dataclasses import field
+from enum import Enum
+from typing import Protocol
+
+from ccb.tunnel.errors import CcbError, ConnectionLost
+from ccb.tunnel.link.link import Greeting, Link
+from ccb.tunnel.reconnecting import Pace, waits
+from ccb.tunnel.wire.dataclass import dataclass
+
+PATIENCE = 24 * 3600.0
+"""Seconds to go on trying to restore a lost connection: as long as the daemon keeps a session that has no client."""
+
+FIRST_TRIES = 5
+"""Attempts for a first connection that keeps breaking off in the middle."""
+
+
+class Connection(Protocol):
+    """One connection to the session's worker, which has said hello."""
+
+    @property
+    def link(self) -> Link: ...
+
+    @property
+    def hello(self) -> Greeting: ...
+
+    async def attach(self, *, role: str, have: int, tail: int, options: Mapping[str, object]) -> None:
+        """Send the attach frame. From now on, if this client drives, model calls over this connection are served."""
+
+    @property
+    def reading(self) -> bool:
+        """Whether a model answer is being read for the session over this connection."""
+
+    @property
+    def request_bytes(self) -> tuple[int, int]:
+        """The bytes of the requests to the model in this run of ccb, and how many of them crossed the link."""
+
+    async def read_out(self) -> None:
+        """Wait until no model answer is being read over this connection."""
+
+
+@dataclass(frozen=True)
+class KnownSession:
+    """What the connections so far have revealed about a session. `begun` means that the host has granted an attach."""
+
+    hello: Greeting
+    begun: bool
+
+
+class Dial(Protocol):
+    """Makes a connection. `known` is None for the first one. `ask` means that the login may ask the person. Raises
+    CcbError; it is ConnectionLost or `Dropped` if the connection broke off before it was complete."""
+
+    def __call__(self, *, known: KnownSession | None, ask: bool) -> AbstractAsyncContextManager[Connection]: ...
+
+
+@dataclass(frozen=True)
+class AttachOptions:
+    """How a session is attached. `options` go with the first attach. `who` is the unique name of this client. `tail` is
+    the number of bytes of events that the first attach asks for, `later_tail` that of later ones (0: everything).
+    `patience` is the number of seconds to go on trying to restore a lost connection. `resume` is the command that
+    returns to the session. `can_ask` means that there is a person who can log in again. `waits` yields the seconds
+    before each attempt. `for_host` returns further options of the first attach, which depend on the host or on
+    the directory of the session; it raises CcbError."""
+
+    options: Mapping[str, object] = field(default_factory=dict)
+    who: str = ""
+    role: str = "driver"
+    tail: int = 0
+    later_tail: int = 0
+    patience: float = PATIENCE
+    resume: str = ""
+    can_ask: bool = False
+    waits: Callable[[], Iterator[float]] = waits
+    for_host: Callable[[Greeting], Awaitable[Mapping[str, object]]] | None = None
+
+
+ATTEMPT_S = 60.0
+"""Seconds an attempt to reconnect may take when nobody is asked anything."""
+
+_STUCK_S = 5.0
+
+
+class Nudge(Enum):
+    """Why a wait for the next attempt ended early."""
+
+    EVENT = "event"  # the network changed, or the person asked to drive
+    PERSON = "person"  # the person wants to try now, and may be asked to log in
+
+
+class RetrySchedule:
+    """The reconnect attempts of one session. `failed` counts the failures in a row. The patience (in seconds) starts
+    when a connection is lost."""
+
+    def __init__(self, patience: float, waits: Callable[[], Iterator[float]]) -> None:
+        self.failed = 0
+        self.garbled = 0
+        """Connections in a row on which the host sent unreadable data."""
+        self._patience = patience
+        self._pace = Pace(waits)
+        self._lost_at: float | None = None
+        self._limit: asyncio.Timeout | None = None
+        self._began = 0.0
+        self._hurried = False
+        self._nudge: Nudge | None = None
+        self._nudged = asyncio.Event()
+
+    def begin(self, *, endless: bool) -> asyncio.Timeout:
+        """Return the time limit of an attempt that begins now. It is `endless` if the person may be asked something."""
+        left = ATTEMPT_S if self._lost_at is None else self._lost_at + self._patience - time.monotonic()
+        limit = asyncio.timeout(None if endless else max(0.0, min(ATTEMPT_S, left)))
+        self._limit, self._began = None if endless else limit, time.monotonic()
+        return limit
+
+    def over(self) -> None:
+        """Note that the attempt has succeeded or failed. From now on `retry` and `hurry` only cut waits short."""
+        self._limit = None
+
+    def fail(self, *, garbled: bool) -> None:
+        """Count a connection that was lost or could not be made. `garbled`: the host sent unreadable data over it."""
+        self.failed += 1
+        self.garbled += garbled
+
+    def granted(self) -> None:
+        """Reset the schedule: the host has granted an attach."""
+        self.failed, self._lost_at = 0, None
+        self._pace.connected()
+
+    def patience_left(self) -> float:
+        """Return the seconds until a session whose connection is lost is given up. Forgets earlier nudges."""
+        now = time.monotonic()
+        self._lost_at = now if self._lost_at is None else self._lost_at
+        self._nudge = None
+        self._nudged.clear()
+        return self._lost_at + self._patience - now
+
+    def exhausted(self, error: CcbError, do: str) -> ConnectionLost:
+        """Return the error to raise when the patience has run out. `error` is the last failure, `do` what the person
+        can do."""
+        return ConnectionLost(
+            f"the connection was lost and could not be made again within {self._patience:g} s",
+            evidence="\n".join(part for part in (error.what, error.evidence) if part),
+            do=do,
+        )
+
+    def next_wait(self, *, at_once: bool = False) -> float:
+        """Return the seconds before the next attempt."""
+        hurried, self._hurried = self._hurried, False
+        return 0.0 if at_once or hurried else self._pace.next()
+
+    async def pause(self, seconds: float) -> Nudge | None:
+        """Wait, or return early with the reason to try at once."""
+        try:
+            async with asyncio.timeout(seconds):
+                await self._nudged.wait()
+        except TimeoutError:
+            return None
+        return self._nudge
+
+    def nudge(self, why: Nudge = Nudge.EVENT) -> None:
+        """End the current wait, or the next one if none is running."""
+        if self._nudge is not Nudge.PERSON:
+            self._nudge = why
+        self._nudged.set()
+
+    def retry(self) -> None:
+        """Try now, because the person wants to. Replace an attempt that has been running for a while with a new one."""
+        self.nudge(Nudge.PERSON)
+        if time.monotonic() - self._began > _STUCK_S:
+            self._give_up()
+
+    def hurry(self) -> None:
+        """Try now, because the network may have changed. Give up a running attempt: it may hang on the old network."""
+        self.nudge()
+        self._give_up()
+
+    def _give_up(self) -> None:
+        """End the running attempt. The next one begins at once."""
+        if self._limit is not None and not self._limit.expired():
+            self._hurried = True
+            self._limit.reschedule(asyncio.get_running_loop().time())

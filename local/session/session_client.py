@@ -1,0 +1,417 @@
+"""The session as its users see it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from enum import Enum
+from functools import cached_property
+from typing import Any, Protocol
+
+from ccb.tunnel.link.link import Greeting
+from ccb.tunnel.plain_text import HostText, neutralise
+from ccb.tunnel.wire.client_requests import SHELL_COMMAND
+from ccb.tunnel.wire.control_protocol import A, P, Request, RequestKind
+from ccb.tunnel.wire.dataclass import dataclass
+from ccb.tunnel.wire.journal_records import BEFORE, LATER, PRIORITY, MessageRecord, Record, parse_event
+from ccb.tunnel.wire.messages import ControlRequestLine, PublicLine, parse_message
+
+__all__ = [
+    "AS_PROMPT",
+    "FoundNames",
+    "Item",
+    "Json",
+    "LaptopNotice",
+    "LinkChange",
+    "LinkState",
+    "Received",
+    "SendAs",
+    "SessionClient",
+    "Skipped",
+    "Witness",
+    "shown_name",
+]
+
+Json = dict[str, Any]
+
+_MAX_NAME = 200  # characters
+_MAX_NAMES, _MAX_FILE_NAME = 100, 1_000
+_MARK = re.compile(r"(?<=\d) [0-9a-f]{6}$")
+
+
+@dataclass(frozen=True)
+class Received:
+    """An event of the session, or progress. `kind` is the kind of the event (`message`, `input`, `tool_start`, …) or
+    `progress`. `body` is the public stream-json object for `message` and `progress`. `replayed` marks an event from
+    before this client attached; it rings no bell."""
+
+    kind: str
+    body: Json
+    seq: int
+    replayed: bool = False
+
+    @cached_property
+    def record(self) -> Record:
+        """The journal record of an event."""
+        return parse_event(self.seq, self.kind, self.body)
+
+    @cached_property
+    def public(self) -> PublicLine:
+        """The typed form of a `message` or of progress."""
+        content = self.record.content if self.kind == "message" else None
+        return content.public if isinstance(content, MessageRecord) else parse_message(self.body)
+
+
+@dataclass(frozen=True)
+class Skipped:
+    """The host skipped the events up to `seq` because there are too many; `earlier` loads them. `body` is the state
+    after them (see the wire's `Snapshot`, and `parse_snapshot`). Events that were shown before stay valid, with a gap
+    after them. If `seq` is not beyond the events received so far and `body` is empty, the host has lost its last
+    events."""
+
+    seq: int
+    body: Json
+
+
+@dataclass(frozen=True)
+class LinkChange:
+    """The state of the connection has changed; `reason` is one sentence for the person. While RECONNECTING, `attempt`
+    counts from 1, and `retry_at` is the monotonic second of the next attempt, or None while one runs."""
+
+    state: LinkState
+    reason: str = ""
+    attempt: int = 0
+    retry_at: float | None = None
+
+
+@dataclass(frozen=True)
+class LaptopNotice:
+    """Something that the person should know about this end of the session, such as a limit that was reached."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class FoundNames:
+    """The files and directories that a part of a name may mean, best first, without those whose names cannot be shown
+    or typed. `more` fit as well. `settled`: asking again soon brings the same. `cut`: the host did not list the whole
+    tree, because it is too large."""
+
+    names: tuple[str, ...]
+    more: bool
+    settled: bool
+    cut: bool
+
+
+@dataclass(frozen=True)
+class SendAs:
+    """As what a prompt is sent. `command_line`: the host runs it, behind a `!`. It goes in front of the first of the
+    prompts `before` that still waits, and last without one. `waits`: while a turn runs it waits for the end of that;
+    otherwise the agent gets it with the next tool results."""
+
+    command_line: bool = False
+    before: tuple[str, ...] = ()
+    waits: bool = False
+
+    @property
+    def fields(self) -> Json:
+        """The fields of the user message that say so."""
+        return {
+            **({SHELL_COMMAND: True} if self.command_line else {}),
+            **({BEFORE: [*self.before]} if self.before else {}),
+            **({PRIORITY: LATER} if self.waits else {}),
+        }
+
+
+AS_PROMPT = SendAs()
+"""As an ordinary prompt, which the agent gets as soon as it can."""
+
+Item = Received | Skipped | LinkChange | LaptopNotice
+
+
+def shown_name(client: str) -> HostText:
+    """Return a client's name for a person to read, without the suffix that makes it unique."""
+    return HostText(_MARK.sub("", client[:_MAX_NAME]))
+
+
+class Witness(Protocol):
+    """Sees what the reader of a session was asked, and what this client says, in the order in which it happens. It
+    decides what this laptop lets the worker do, from nothing but that."""
+
+    def asked(self, line: ControlRequestLine) -> None:
+        """The reader gets a request of the worker."""
+
+    def withdrawn(self, request_id: str) -> None:
+        """The reader is told that a request is withdrawn."""
+
+    def said(self, line: PublicLine) -> None:
+        """This client is about to send a message to the worker."""
+
+
+class SessionClient(Protocol):
+    """One attached session. All methods but `events` may be called at any time, also during a turn."""
+
+    @property
+    def hello(self) -> Greeting:
+        """The newest hello of the session."""
+
+    @property
+    def state(self) -> LinkState:
+        """The connection now."""
+
+    @property
+    def driving(self) -> bool:
+        """Whether inputs of this client count: it is not a viewer and was not fenced."""
+
+    @property
+    def unsent(self) -> int:
+        """Inputs that the host has not confirmed yet."""
+
+    @property
+    def unanswered_s(self) -> float:
+        """Seconds since anything came from the host, if it owes an answer to a ping; else 0."""
+
+    @property
+    def round_trip_s(self) -> float | None:
+        """Seconds that the newest ping took to the host and back; None before the first answer."""
+
+    @property
+    def request_bytes(self) -> tuple[int, int]:
+        """The bytes of the requests to the model in this run of ccb, and how many of them crossed the link. Both are 0
+        while there is no connection, and with an older worker."""
+
+    def events(self) -> AsyncIterator[Item]:
+        """Yield everything that happens from now on, in order, until the session ends. Raises CcbError when the session
+        is lost for good."""
+
+    async def earlier(self, before: int, most: int = 256 * 1024) -> list[Received]:
+        """Return the events before number `before`, about `most` bytes of them, oldest first; [] at the start of the
+        session. Raises CcbError while there is no connection."""
+
+    async def names(self, query: str) -> FoundNames | None:
+        """Return the files and directories on the host that `query` may mean; None if the worker cannot tell, because
+        it is of an older version. Raises CcbError while there is no connection. A newer call makes the answer to an
+        older one unlikely to come: cancel that."""
+
+    def retry(self) -> None:
+        """Connect now instead of waiting for the next attempt. The login may ask the person."""
+
+    def take_back(self) -> None:
+        """Become the driver: as a viewer, or after another client took over. The other client is fenced."""
+
+    async def prompt(self, content: str | list[Json], *, uuid: str | None = None, how: SendAs = AS_PROMPT) -> str:
+        """Send a user message and return its uuid. The worker queues it while a turn runs, this client while there is
+        no connection. It is applied once, even if it is sent again after a reconnect. Raises UsageError when this
+        client does not drive."""
+
+    async def send(self, body: Json) -> str:
+        """Send a raw public object (headless stream-json input). Return its id in the journal (in the records `input`
+        and `prompt`). Raises UsageError when this client does not drive, and ConnectionLost when the session has
+        ended."""
+
+    async def request(self, request: Request[P, A]) -> A:
+        """Ask the worker (`set_model`, `set_permission_mode`, …) and return its typed answer. Raises RequestFailed."""
+
+    async def interrupt(self) -> None:
+        """Stop the running turn. Return when the worker has accepted the request. Raises RequestFailed."""
+
+    def register(self, kind: RequestKind[P, A], service: Callable[[P], Awaitable[Json]] | None = None) -> None:
+        """Let the worker send requests of this kind. Each is answered with the payload that `service` returns, or, if
+        there is no service, by the reader of `events` with `answer`. Register before reading `events`: requests of
+        other kinds are refused."""
+
+    async def answer(self, request_id: str, response: Json) -> None:
+        """Answer a `can_use_tool`: {"behavior": "allow", "updatedInput", "updatedPermissions"?} or {"behavior": "deny",
+        "message", "interrupt"?}."""
+
+    async def stop(self, *, finish: bool = False) -> None:
+        """End the session on the host: at once, or with `finish` after the queued work."""
+
+    async def close(self, *, done: bool = False) -> None:
+        """Leave the session; it goes on without this client. With `done`, its worker may end at once if it is idle."""
+
+
+@dataclass(frozen=True)
+class SnapshotPrompt:
+    """A prompt that waits for the agent, or whose turn is running if `taken`. `text` may be only its beginning. `ids`
+    holds the id of the input and, if it differs, the uuid of the user message. `files` go along with it. `steers`: it
+    does not wait for the end of the running turn."""
+
+    ids: tuple[str, ...]
+    text: str
+    taken: bool
+    files: int = 0
+    steers: bool = False
+
+
+@dataclass(frozen=True)
+class SkippedState:
+    """The state of a session after the events that are not loaded. `model`, `permission_mode` and `sandbox` (the cage
+    in force, in words) are empty if the snapshot does not name them; `result` is the last result message; `questions`
+    are the open requests."""
+
+    model: str
+    permission_mode: str
+    result: Json | None
+    todos: tuple[Json, ...]
+    questions: tuple[ControlRequestLine, ...]
+    prompts: tuple[SnapshotPrompt, ...] | None
+    sandbox: str = ""
+    tasks: tuple[tuple[str, str], ...] | None = None
+    """The id and the description of every task in the background; None if the worker does not say."""
+
+
+def parse_snapshot(body: Json) -> SkippedState:
+    """Parse the body of a snapshot. Broken parts are left out. `prompts` is None if the body has no list of prompts."""
+    result, prompts, tasks = body.get("result"), body.get("prompts"), body.get("tasks")
+    asks = map(parse_message, _objects(body.get("asks")))
+    return SkippedState(
+        model=str(body.get("model") or ""),
+        permission_mode=str(body.get("permission_mode") or ""),
+        result=result if isinstance(result, dict) else None,
+        todos=tuple(_objects(body.get("todos"))),
+        questions=tuple(line for line in asks if isinstance(line, ControlRequestLine)),
+        prompts=tuple(_prompts(prompts)) if isinstance(prompts, list) else None,
+        sandbox=str(body.get("sandbox") or ""),
+        tasks=tuple((str(each.get("task_id")), str(each.get("description") or "")) for each in _objects(tasks))
+        if isinstance(tasks, list)
+        else None,
+    )
+
+
+def parse_names(body: Json) -> FoundNames:
+    """Parse the body of the answer about names. Broken parts are left out."""
+    listed = body.get("names")
+    names = listed[:_MAX_NAMES] if isinstance(listed, list) else []
+    return FoundNames(
+        tuple(each for each in names if isinstance(each, str) and each and _can_be_typed(each)),
+        more=body.get("more") is True,
+        settled=body.get("settled") is not False,
+        cut=body.get("cut") is True,
+    )
+
+
+def _can_be_typed(name: str) -> bool:
+    return len(name) <= _MAX_FILE_NAME and not set('"\n\t') & set(name) and neutralise(name) == name
+
+
+def _objects(values: object) -> Iterator[Json]:
+    return (each for each in (values if isinstance(values, list) else ()) if isinstance(each, dict))
+
+
+def _prompts(values: object) -> Iterator[SnapshotPrompt]:
+    for each in _objects(values):
+        text = str(each.get("text") or "")
+        if text.strip():
+            files = each.get("files")
+            ids = input_ids(each.get("input"), each.get("uuid"))
+            count = files if isinstance(files, int) else 0
+            yield SnapshotPrompt(ids, text, each.get("taken") is True, count, each.get("steers") is True)
+
+
+def input_ids(input_id: object, uuid: object) -> tuple[str, ...]:
+    """Return the ids under which an input may be known: the one in the journal, then the uuid of its message."""
+    return tuple(dict.fromkeys((str(input_id), str(uuid or ""))))
+
+
+class LinkState(Enum):
+    """What the status line shows of the connection."""
+
+    CONNECTING = "connecting"
+    CONNECTED = "connected"
+    RECONNECTING = "reconnecting"  # lost; an attempt is running, or starts at `LinkChange.retry_at`
+    NEEDS_PERSON = (
+        "needs you"  # lost; the login has a question (password, host key), so the next attempt waits for `retry`
+    )
+    FENCED = "watching"  # another client drives; events still come, inputs are refused until `take_back`
+    LEAVING = "leaving"  # this client has said that it leaves; only the end follows
+    LOST = "lost"  # the session was given up
+    CLOSED = "closed"  # the session has ended on the host, or was left
+
+
+class Role(Enum):
+    """Whether this client drives the session."""
+
+    WATCHES = "watches"  # it is a viewer, or another client took over
+    WANTS = "wants"  # the person asked to drive, and the host has not been asked yet
+    ASKS = "asks"  # the host was asked to let this client drive; inputs already follow
+    DRIVES = "drives"  # the host lets this client drive; after a lost connection it asks again
+
+
+class Change(Enum):
+    """What can happen to a session on this laptop."""
+
+    ATTACH = "attach"  # an attach was sent, with the present role
+    GRANTED = "granted"  # the host lets this client drive
+    HOLDS = "holds"  # the host lets this client drive already, although its answer was lost
+    YIELD = "yield"  # another client drives, so the next attach asks for a viewer's place
+    FENCED = "fenced"  # the host says that this client does not drive
+    TAKE_BACK = "take back"  # the person wants to drive
+    LOST_LINK = "lost link"
+    LOGIN_ASKS = "login asks"
+    LEAVE = "leave"
+    GIVE_UP = "give up"
+    END = "end"
+
+
+@dataclass(frozen=True)
+class Standing:
+    """The state of the connection, and the role of this client."""
+
+    link: LinkState
+    role: Role
+
+    @property
+    def driving(self) -> bool:
+        """Whether inputs of this client count."""
+        return self.role in (Role.ASKS, Role.DRIVES)
+
+    @property
+    def claims(self) -> bool:
+        """Whether the person has asked to drive, so that this client takes the session from any other."""
+        return self.role in (Role.WANTS, Role.ASKS)
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether a lost connection is to be restored."""
+        return self.link in _LIVE
+
+
+_LIVE = frozenset(LinkState) - {LinkState.LEAVING, LinkState.LOST, LinkState.CLOSED}
+_LINKS: Mapping[Change, tuple[LinkState, frozenset[LinkState]]] = {
+    Change.ATTACH: (LinkState.CONNECTED, frozenset({LinkState.CONNECTING})),
+    Change.GRANTED: (LinkState.CONNECTED, _LIVE - {LinkState.NEEDS_PERSON}),
+    Change.FENCED: (LinkState.FENCED, _LIVE - {LinkState.NEEDS_PERSON}),
+    Change.LOST_LINK: (LinkState.RECONNECTING, _LIVE),
+    Change.LOGIN_ASKS: (LinkState.NEEDS_PERSON, frozenset({LinkState.RECONNECTING})),
+    Change.LEAVE: (LinkState.LEAVING, _LIVE),
+    Change.GIVE_UP: (LinkState.LOST, _LIVE | {LinkState.LEAVING}),
+    Change.END: (LinkState.CLOSED, _LIVE | {LinkState.LEAVING}),
+}
+"""For each change: the state of the connection that it leads to, and the states in which it is possible."""
+
+_ROLES: Mapping[Change, Mapping[Role, Role]] = {
+    Change.ATTACH: {Role.WANTS: Role.ASKS},
+    Change.GRANTED: {Role.ASKS: Role.DRIVES},
+    Change.HOLDS: {Role.WANTS: Role.DRIVES, Role.ASKS: Role.DRIVES},
+    Change.YIELD: {Role.DRIVES: Role.WATCHES, Role.ASKS: Role.WATCHES},
+    Change.FENCED: dict.fromkeys(Role, Role.WATCHES),
+    Change.TAKE_BACK: {Role.WATCHES: Role.WANTS},
+    Change.GIVE_UP: dict.fromkeys(Role, Role.WATCHES),
+    Change.END: dict.fromkeys(Role, Role.WATCHES),
+}
+
+
+def target(change: Change) -> LinkState | None:
+    """Return the connection state that a change leads to, or None if the change concerns only the role."""
+    return _LINKS[change][0] if change in _LINKS else None
+
+
+def after(standing: Standing, change: Change) -> Standing:
+    """Return the standing after a change: the one transition function. A change that is impossible in the present state
+    is ignored, so a session that has ended stays ended."""
+    link, role = standing.link, _ROLES.get(change, {}).get(standing.role, standing.role)
+    if change in _LINKS:
+        to, sources = _LINKS[change]
+        link = to if link in sources else link
+    return Standing(link, role)

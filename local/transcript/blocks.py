@@ -1,0 +1,394 @@
+"""Prompts, answers, calls, notices; pictures."""
+
+from __future__ import annotations
+
+import base64
+import re
+from collections import deque
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from sys import getsizeof
+from typing import Any, Protocol
+
+from ccb.tunnel.wire.messages import as_blocks
+from ccb.tunnel.wire.prompt_content import image_size, image_type
+from ccb.tunnel.wire.tool_traits import View, traits_of
+
+from .pieces import NOTHING_OPEN, OpenBlock
+
+_HEAD_CHARS = 128 * 1024
+"""How much of the base64 text is decoded: the pixels of a JPEG image are named behind its notes."""
+
+
+@dataclass(frozen=True, eq=False)
+class PictureData:
+    """An image of a result, in base64. It is not trusted and not unpacked."""
+
+    data: str = field(repr=False)
+
+    @property
+    def head(self) -> bytes:
+        """The first bytes, which name kind and pixels; none of what is no base64."""
+        try:
+            return base64.b64decode(self.data[:_HEAD_CHARS])
+        except ValueError:
+            return b""
+
+
+def picture_data(block: Json) -> PictureData | None:
+    """Return the image of an image block, None if it holds no data."""
+    source = block.get("source")
+    data = source.get("data") if isinstance(source, dict) else None
+    return PictureData(data) if isinstance(data, str) else None
+
+
+def pictures_of(blocks: Iterable[Json]) -> tuple[PictureData, ...]:
+    """Return the images among the blocks of a message."""
+    found = (picture_data(each) for each in blocks if each.get("type") == "image")
+    return tuple(each for each in found if each is not None)
+
+
+def result_text(result: Json) -> str:
+    """Return the text of a `tool_result` block. An image appears in words, other blocks as `[document]` and the
+    like."""
+    return "\n".join(map(_block_text, as_blocks(result.get("content"))))
+
+
+def _block_text(block: Json) -> str:
+    kind = block.get("type", "block")
+    if kind == "image":
+        return image_words(block)
+    return str(block.get("text", "")) if kind == "text" else f"[{kind}]"
+
+
+def image_words(block: Json) -> str:
+    """Return an image block in words, such as `PNG 640x480 · 12 KB`. Its data is not trusted and not unpacked."""
+    picture = picture_data(block)
+    if picture is None:
+        return "[image]"
+    head = picture.head
+    media_type, pixels = image_type(head[:16]), image_size(head)
+    if media_type is None:
+        return "[image]"
+    kind = {"image/jpeg": "JPEG", "image/webp": "WebP"}.get(media_type, media_type.rpartition("/")[2].upper())
+    shown = f" {pixels[0]}x{pixels[1]}" if pixels else ""
+    size = len(picture.data) * 3 // 4
+    return f"{kind}{shown} · {f'{size / 1e6:.1f} MB' if size >= 1e6 else f'{max(1, round(size / 1000))} KB'}"
+
+
+Json = dict[str, Any]
+
+MAX_ROWS = 200
+"""The newest tool calls of a sub-agent that are kept for the screen."""
+
+
+class RowState(Enum):
+    """The progress of a tool call of a sub-agent. ASKS: it waits for the person."""
+
+    WAITING = "waiting"
+    RUNNING = "running"
+    ASKS = "asks"
+    DONE = "done"
+    FAILED = "failed"
+
+
+@dataclass(eq=False)
+class AgentRow:
+    """One tool call of a sub-agent."""
+
+    name: str
+    tool_input: Json
+    state: RowState = RowState.WAITING
+
+
+@dataclass(eq=False)
+class AgentRun:
+    """What a sub-agent has done. `tokens`, `seconds` and `cost_usd` are what the worker said last; `note` is what it
+    waits for, "" for nothing; `branch`
+    is that of the git worktree that it has left."""
+
+    rows: deque[AgentRow] = field(default_factory=lambda: deque(maxlen=MAX_ROWS))
+    tool_uses: int = 0
+    tokens: int = 0
+    seconds: float = 0.0
+    cost_usd: float | None = None
+    note: str = ""
+    ended: bool = False
+    in_background: bool = False
+    branch: str = ""
+
+
+MAX_BLOCK_CHARS = 400_000
+"""The most characters of one block that are kept for the screen. The session's journal has all of them."""
+
+_MAX_PICTURES = 8  # of one block
+_MAX_PICTURED = 200  # blocks with images
+_MAX_PICTURE_CHARS = 48_000_000
+"""Most characters of base64 of all images that are kept to be drawn."""
+
+_MARKED_ERROR = re.compile(r"\s*<tool_use_error>(.*)</tool_use_error>\s*", re.DOTALL)
+_ONE_LINE_VIEWS = (View.COMMAND, View.FILE_LINES, View.PLAIN, View.OTHER_CALL)
+
+
+def weight_of(value: object) -> int:
+    """Return the bytes of memory of a value and of what is in it."""
+    inner: Iterable[object] = ()
+    if isinstance(value, dict):
+        inner = (*value, *value.values())
+    elif isinstance(value, list | tuple | deque):
+        inner = value
+    elif hasattr(value, "__dict__") and not isinstance(value, Enum):
+        inner = vars(value).values()
+    return getsizeof(value) + sum(map(weight_of, inner))
+
+
+def both_ends(text: str) -> str:
+    """Return `text`, or both ends of one that is longer than MAX_BLOCK_CHARS with a line that says so between them."""
+    left_out = len(text) - MAX_BLOCK_CHARS
+    if left_out <= 0:
+        return text
+    half = MAX_BLOCK_CHARS // 2
+    return f"{text[:half]}\n… {left_out:,} characters in the middle not kept for the screen\n{text[-half:]}"
+
+
+class ToolState(Enum):
+    """The progress of a tool call. UNKNOWN: its result was lost, or is not loaded."""
+
+    WAITING = "waiting"
+    RUNNING = "running"
+    DONE = "done"
+    FAILED = "failed"
+    UNKNOWN = "unknown"
+
+
+@dataclass(eq=False)
+class Block:
+    """One entry of the transcript. `version` grows with every change, so that drawn lines can be cached. A `tight`
+    block has no blank line before it."""
+
+    version: int = 0
+    tight: bool = False
+
+    def changed(self) -> None:
+        """Note a change: cached lines of this block are out of date."""
+        self.version += 1
+
+    def size(self) -> int:
+        """Return the number of characters that this block holds."""
+        return 0
+
+    def weight(self) -> int:
+        """Return the bytes of memory that this block takes. Its images are limited by themselves."""
+        return weight_of({name: value for name, value in vars(self).items() if name != "pictures"})
+
+
+@dataclass(eq=False)
+class PicturedBlock(Block):
+    """A block that may have images. Their size does not count, because few are kept."""
+
+    pictures: Sequence[PictureData] = ()
+
+
+class PromptState(Enum):
+    """The progress of a prompt: QUEUED at the worker, UNSENT while there is no connection, TAKEN by the agent."""
+
+    TAKEN = "taken"
+    QUEUED = "queued"
+    UNSENT = "unsent"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True)
+class PromptFacts:
+    """What is known of a prompt besides its text. `files`: how many images and files go along with it; `pictures` are
+    its images. `whole`: its text is not only the beginning. `command_line`: the host runs it. `before` are the prompts
+    that it goes before. `steers`: it does not wait for the end of the running turn."""
+
+    files: int = 0
+    pictures: tuple[PictureData, ...] = ()
+    whole: bool = True
+    command_line: bool = False
+    before: tuple[str, ...] = ()
+    steers: bool = False
+
+
+@dataclass(eq=False)
+class PromptBlock(PicturedBlock):
+    """A prompt of the person, or of another client."""
+
+    text: str = ""
+    state: PromptState = PromptState.TAKEN
+    facts: PromptFacts = PromptFacts()
+
+    def size(self) -> int:
+        return len(self.text)
+
+
+@dataclass(eq=False)
+class MarkdownBlock(Block):
+    """Text of the agent in Markdown, or a piece of it. It is `live` while the model still streams it."""
+
+    text: str = ""
+    live: bool = False
+    opening: OpenBlock = NOTHING_OPEN
+
+    def size(self) -> int:
+        return len(self.text)
+
+
+@dataclass(eq=False)
+class ThoughtBlock(Block):
+    """Thinking of the model. It is drawn as one line unless the person asked for details."""
+
+    text: str = ""
+    live: bool = False
+
+    def size(self) -> int:
+        return len(self.text)
+
+
+@dataclass(eq=False)
+class ToolBlock(PicturedBlock):
+    """One tool call. `output` is the end of what it has printed so far, `result` its final result, both as the tool
+    wrote them; `patch` is the public `structuredPatch` of an edit. `agent` is the sub-agent that the call
+    started."""
+
+    tool_id: str = ""
+    name: str = ""
+    tool_input: Json = field(default_factory=dict)
+    state: ToolState = ToolState.WAITING
+    output: str = ""
+    elapsed_s: float = 0.0
+    result: str = ""
+    patch: list[Json] = field(default_factory=list)
+    agent: AgentRun | None = None
+
+    def size(self) -> int:
+        values = self.tool_input.values()
+        given = sum(len(value) if isinstance(value, str) else len(str(value)) for value in values)
+        return given + len(self.output) + len(self.result) + len(str(self.patch))
+
+    def unmarked(self, text: str) -> str:
+        """Return a text of the tool without the marks of an error, which are for the model."""
+        marked = _MARKED_ERROR.fullmatch(text) if self.state is ToolState.FAILED else None
+        return text if marked is None else marked[1]
+
+    @property
+    def is_one_line(self) -> bool:
+        """Whether the call takes one line when it has ended well."""
+        return self.agent is None and traits_of(self.name).view in _ONE_LINE_VIEWS
+
+
+class Level(Enum):
+    """The importance of a notice."""
+
+    INFO = "info"
+    WARNING = "warning"
+    ERROR = "error"
+    DIM = "dim"
+
+
+@dataclass(eq=False)
+class NoticeBlock(Block):
+    """A message of ccb itself."""
+
+    text: str = ""
+    level: Level = Level.INFO
+
+    def size(self) -> int:
+        return len(self.text)
+
+
+@dataclass(eq=False)
+class FileDiffBlock(Block):
+    """A file that the agent has changed. `sign`: ~ changed, + new, - gone. `patch` are its lines as a public
+    `structuredPatch`, None while they are not known; `problem` says why they stay unknown, or are cut."""
+
+    path: str = ""
+    sign: str = "~"
+    added: int = 0
+    removed: int = 0
+    note: str = ""
+    unfolded: bool = False
+    marked: bool = False
+    patch: list[Json] | None = None
+    problem: str = ""
+
+    def size(self) -> int:
+        return len(self.path) + (len(str(self.patch)) if self.unfolded else 0)
+
+
+@dataclass(eq=False)
+class TipsBlock(Block):
+    """Keys or characters, each with what it is for. They make room for the conversation."""
+
+    tips: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(eq=False)
+class HoleBlock(NoticeBlock):
+    """A line in place of the events between the numbers `after` and `before`, which are not loaded."""
+
+    after: int = 0
+    before: int = 0
+
+
+class BlockContainer(Protocol):
+    """An ordered collection of blocks: the transcript widget, or a list that is inserted into it later."""
+
+    def add(self, block: Block, *, before: Block | None = None) -> None:
+        """Add a block at the end, or in front of the block `before`."""
+
+    def update_block(self, block: Block) -> None:
+        """Note that a block has changed."""
+
+    def take_away(self, block: Block) -> None:
+        """Remove a block; do nothing if it is not here."""
+
+
+class KeptPictures:
+    """Images of the blocks of a container that are kept to be drawn: those of the oldest block are let go if all are
+    too many. They are still named in its text."""
+
+    def __init__(self, container: BlockContainer) -> None:
+        self._container = container
+        self._blocks: deque[PicturedBlock] = deque()
+
+    def keep(self, block: PicturedBlock, pictures: Sequence[PictureData]) -> None:
+        """Keep the images of a block, which are new or no longer what they were."""
+        block.pictures = pictures[:_MAX_PICTURES]
+        if not block.pictures:
+            return
+        self._blocks.append(block)
+        chars = sum(len(each.data) for kept in self._blocks for each in kept.pictures)
+        while (chars > _MAX_PICTURE_CHARS and len(self._blocks) > 1) or len(self._blocks) > _MAX_PICTURED:
+            oldest = self._blocks.popleft()
+            chars -= sum(len(each.data) for each in oldest.pictures)
+            oldest.pictures = ()
+            self._container.update_block(oldest)
+
+
+def stack(above: Block | None, block: Block) -> None:
+    """Make a call tight that follows another one: calls of one line each read as a list."""
+    if isinstance(block, ToolBlock) and isinstance(above, ToolBlock) and block.is_one_line and above.is_one_line:
+        block.tight = True
+
+
+class BlockList:
+    """A container for blocks that are not on the screen yet."""
+
+    def __init__(self) -> None:
+        self.blocks: list[Block] = []
+
+    def add(self, block: Block, *, before: Block | None = None) -> None:
+        place = self.blocks.index(before) if before in self.blocks else len(self.blocks)
+        stack(self.blocks[place - 1] if place else None, block)
+        self.blocks.insert(place, block)
+
+    def update_block(self, block: Block) -> None:
+        block.changed()
+
+    def take_away(self, block: Block) -> None:
+        if block in self.blocks:
+            self.blocks.remove(block)

@@ -1,0 +1,258 @@
+"""The answer that grows."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+from typing import TypeVar
+from weakref import WeakSet
+
+from ccb.tunnel.plain_text import neutralise
+from ccb.tunnel.wire.messages import (
+    ApiStreamEvent,
+    AssistantLine,
+    ContentBlockDelta,
+    ContentBlockStart,
+    MessageStart,
+    as_text,
+)
+
+from ..session.newest import Newest
+from .blocks import (
+    MAX_BLOCK_CHARS,
+    Block,
+    BlockContainer,
+    Level,
+    MarkdownBlock,
+    NoticeBlock,
+    ThoughtBlock,
+    ToolBlock,
+    weight_of,
+)
+from .pieces import LIVE_PIECE_CHARS, Piece, first_cut, pieces_of
+from .tool_calls import Orphans, ToolCalls
+
+_MAX_ANSWERS, _MAX_ANSWERS_BYTES = 50, 4_000_000
+_MAX_WITHDRAWABLE = 4  # the worker withdraws only one of the newest messages
+
+
+class AgentMessages:
+    """Shows the messages of the model. `answers` are the newest finished texts, the newest last."""
+
+    def __init__(self, container: BlockContainer, tools: ToolCalls, orphans: Orphans) -> None:
+        self._container = container
+        self._tools = tools
+        self._orphans = orphans
+        self._live = LiveMessage(container, tools)
+        # Of the newest messages, by message id: their blocks that are still shown, and how many are finished.
+        self._blocks: Newest[str, WeakSet[Block]] = Newest(_MAX_WITHDRAWABLE)
+        self._finished: Newest[str, int] = Newest(_MAX_WITHDRAWABLE)
+        self.answers: deque[str] = deque(maxlen=_MAX_ANSWERS)
+
+    def stream(self, event: ApiStreamEvent | None) -> None:
+        """Apply a streaming event."""
+        self._live.apply(event, self._finished)
+
+    def finished(self, message: AssistantLine) -> None:
+        """Show finished content. The worker sends one content block of a message at a time."""
+        message_id = message.message_id
+        if message_id in self._orphans.withdrawn:
+            return
+        shown = self._blocks.setdefault(message_id, WeakSet())
+        self._finished[message_id] = self._finished.get(message_id, 0) + len(message.blocks)
+        for content in message.blocks:
+            kind = content.get("type")
+            if kind == "text":
+                shown.update(self._text(as_text(content.get("text")), is_error=message.is_api_error))
+            elif kind == "thinking":
+                shown.add(self._thought(as_text(content.get("thinking"))))
+            elif kind == "tool_use":
+                announced, _ = self._live.claim(ToolBlock)
+                shown.add(self._tools.call(content, announced))
+
+    def withdraw(self, message_id: str) -> None:
+        """Remove a message that the worker withdrew, for example to ask the model again after a cut-off answer."""
+        if self._live.message_id == message_id:
+            self._live.drop()
+        if message_id not in self._blocks:
+            self._orphans.note_withdrawn(message_id)
+        for block in list(self._blocks.pop(message_id, ())):
+            self._container.take_away(block)
+
+    @property
+    def streams(self) -> bool:
+        """Whether a part of an answer has come that is not finished."""
+        return self._live.streams
+
+    def drop_live(self) -> None:
+        """Remove streamed text that was never finished."""
+        self._live.drop()
+
+    def end_turn(self) -> None:
+        """Forget the messages of the turn: it is over, so none of them will be streamed or withdrawn."""
+        self._live.drop()
+        self._blocks.clear()
+        self._finished.clear()
+
+    def end_session(self) -> None:
+        """Keep the text of an unfinished answer that the person has read: nothing more will come."""
+        self._live.keep_text_and_drop()
+
+    def _thought(self, thinking: str) -> ThoughtBlock:
+        block, _ = self._live.claim(ThoughtBlock)
+        if block is None:
+            block = ThoughtBlock()
+            self._container.add(block)
+        block.text, block.live = neutralise(thinking)[:MAX_BLOCK_CHARS], False
+        self._container.update_block(block)
+        return block
+
+    def _text(self, content: str, *, is_error: bool) -> list[Block]:
+        text = neutralise(content)[:MAX_BLOCK_CHARS]
+        if is_error:
+            notice = NoticeBlock(text=text, level=Level.ERROR)
+            self._container.add(notice)
+            return [notice]
+        block, pieces = self._live.claim(MarkdownBlock)
+        if text.strip():
+            self.answers.append(text)
+            while weight_of(self.answers) > _MAX_ANSWERS_BYTES and len(self.answers) > 1:
+                self.answers.popleft()
+        if not text.strip():
+            if block is not None:
+                self._container.take_away(block)
+            return []
+        block = block or MarkdownBlock()
+        if not block.text and not pieces:
+            self._container.add(block)
+        if "".join(piece.text for piece in pieces) + block.text != text:
+            for piece in pieces:
+                self._container.take_away(piece)
+            pieces = set_text(self._container, block, text)
+        block.live = False
+        self._container.update_block(block)
+        return [*pieces, block]
+
+
+BlockType = TypeVar("BlockType", bound=Block)
+
+_MAX_LIVE = 64  # blocks of one message
+_MAX_PIECES = 2 * MAX_BLOCK_CHARS // LIVE_PIECE_CHARS
+
+
+@dataclass
+class LiveBlock:
+    """One content block of the message. `pieces` are the parts of a long text that can no longer change; each is a
+    block of its own, so that only the rest in `block` is drawn again with every delta."""
+
+    block: Block
+    pieces: deque[MarkdownBlock] = field(default_factory=lambda: deque(maxlen=_MAX_PIECES))
+
+
+class LiveMessage:
+    """Applies streaming events. A lost event does no harm, since the finished message corrects the text."""
+
+    def __init__(self, container: BlockContainer, tools: ToolCalls) -> None:
+        self._container = container
+        self._tools = tools
+        self._live: Newest[int, LiveBlock] = Newest(_MAX_LIVE)  # by the index of the content block
+        self._first_new = 0  # content blocks before this one are on the screen already
+        self.message_id = ""
+
+    @property
+    def streams(self) -> bool:
+        """Whether a block has begun that is not finished."""
+        return bool(self._live)
+
+    def apply(self, event: ApiStreamEvent | None, finished_blocks: dict[str, int]) -> None:
+        """Apply one event. `finished_blocks` is the number of finished blocks of each message, by message id: after a
+        reconnect the host sends the whole message again."""
+        if isinstance(event, MessageStart):
+            self.drop()
+            self.message_id = event.message_id
+            self._first_new = finished_blocks.get(event.message_id, 0)
+        elif isinstance(event, ContentBlockStart) and event.index >= self._first_new:
+            self._open(event)
+        elif isinstance(event, ContentBlockDelta) and event.field in ("text", "thinking"):
+            live = self._live.get(event.index)
+            if live is not None and event.text:
+                self._grow(live, event.text)
+
+    def claim(self, kind: type[BlockType]) -> tuple[BlockType | None, list[MarkdownBlock]]:
+        """Hand over the first live block of a kind, and the pieces split off from it, to be replaced."""
+        for index, live in self._live.items():
+            if isinstance(live.block, kind):
+                del self._live[index]
+                return live.block, list(live.pieces)
+        return None, []
+
+    def drop(self) -> None:
+        """Remove the blocks that were never finished: their message was cut off."""
+        for live in self._live.values():
+            for piece in live.pieces:
+                self._container.take_away(piece)
+            self._container.take_away(live.block)
+            if isinstance(live.block, ToolBlock):
+                self._tools.retract(live.block)
+        self._live.clear()
+
+    def keep_text_and_drop(self) -> None:
+        """Keep the text and thinking that the person has read, and remove the rest: nothing more will come."""
+        for index, live in list(self._live.items()):
+            block = live.block
+            if isinstance(block, MarkdownBlock | ThoughtBlock) and (block.text or live.pieces):
+                block.live = False
+                self._container.update_block(block)
+                del self._live[index]
+        self.drop()
+
+    def _open(self, start: ContentBlockStart) -> None:
+        block: Block | None = None
+        if start.kind == "text":
+            block = MarkdownBlock(live=True)
+        elif start.kind == "thinking":
+            block = ThoughtBlock(live=True)
+        elif start.kind == "tool_use" and start.tool_id is not None:
+            block = self._tools.announce(start.tool_id, start.tool_name)
+        if block is not None:
+            self._live[start.index] = LiveBlock(block)
+            if not isinstance(block, MarkdownBlock):  # a text block appears with its first delta
+                self._container.add(block)
+
+    def _grow(self, live: LiveBlock, more: str) -> None:
+        block = live.block
+        if not isinstance(block, MarkdownBlock | ThoughtBlock):
+            return
+        first = isinstance(block, MarkdownBlock) and not block.text and not live.pieces
+        block.text = (block.text + neutralise(more))[-MAX_BLOCK_CHARS:]
+        if first:
+            self._container.add(block)
+            return
+        if isinstance(block, MarkdownBlock) and "\n" in more and len(block.text) > LIVE_PIECE_CHARS:
+            self._split(live, block)
+        self._container.update_block(block)
+
+    def _split(self, live: LiveBlock, block: MarkdownBlock) -> None:
+        """Move the beginning of a text that can no longer change into a block of its own."""
+        while (cut := first_cut(Piece(block.text, block.opening), LIVE_PIECE_CHARS)) is not None:
+            live.pieces.append(_put_before(self._container, block, cut[0]))
+            block.text, block.opening = cut[1].text, cut[1].opening
+
+
+def set_text(container: BlockContainer, block: MarkdownBlock, text: str) -> list[MarkdownBlock]:
+    """Give `block` the end of `text`, and put blocks with the rest in front of it. Return these blocks.
+
+    Of a long text only the blocks on the screen are drawn."""
+    *heads, last = pieces_of(text)
+    block.tight = False
+    before = [_put_before(container, block, head) for head in heads]
+    block.text, block.opening = last.text, last.opening
+    return before
+
+
+def _put_before(container: BlockContainer, block: MarkdownBlock, piece: Piece) -> MarkdownBlock:
+    """Put the block of a piece in front of the block with the rest of the text."""
+    added = MarkdownBlock(text=piece.text, tight=block.tight, opening=piece.opening)
+    block.tight = not piece.text.endswith("\n\n")  # in the middle of a list
+    container.add(added, before=block)
+    return added

@@ -1,0 +1,211 @@
+"""Tasks, todos, totals."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Iterable
+from typing import Any
+
+from ccb.tunnel.plain_text import one_line
+from ccb.tunnel.wire.dataclass import dataclass
+from ccb.tunnel.wire.messages import ResultLine, TaskLine, as_dict
+from ccb.tunnel.wire.model_facts import ESTIMATED, context_tokens
+
+from ..session.newest import Newest
+
+_MAX_TASKS = 1_000
+_MAX_TEXT = 1_000  # characters
+
+
+@dataclass(frozen=True)
+class RunningTask:
+    """One task. `since` is the monotonic time at which this terminal heard of it."""
+
+    id: str
+    description: str
+    since: float
+
+
+class RunningTasks:
+    """Keeps the tasks that run."""
+
+    def __init__(self) -> None:
+        self._by_id: Newest[str, RunningTask] = Newest(_MAX_TASKS)
+
+    @property
+    def running(self) -> list[RunningTask]:
+        """The tasks that run, oldest first."""
+        return list(self._by_id.values())
+
+    def told(self, note: TaskLine) -> bool:
+        """Take what the worker says about a task. Return whether a task in the background has ended."""
+        if note.subtype == "task_notification":
+            return self._by_id.pop(note.task_id, None) is not None
+        if note.in_background:
+            self._by_id[note.task_id] = RunningTask(note.task_id, note.description[:_MAX_TEXT], time.monotonic())
+        return False
+
+    def snapshot(self, tasks: Iterable[tuple[str, str]]) -> None:
+        """Take over the id and the description of every task that runs."""
+        known, now, self._by_id = self._by_id, time.monotonic(), Newest(_MAX_TASKS)
+        for each, description in tasks:
+            self._by_id[each] = known.get(each) or RunningTask(each, description[:_MAX_TEXT], now)
+
+
+_MAX_ITEMS = 200
+_MAX_CHARS = 500
+_MAX_LISTS = 50
+
+
+@dataclass(frozen=True)
+class TodoItem:
+    """One item. `doing` says what is being done while it is in progress. Both texts are safe to show."""
+
+    text: str
+    doing: str
+    status: str
+
+
+@dataclass(frozen=True)
+class Todos:
+    """The list that the agent has written last."""
+
+    items: tuple[TodoItem, ...] = ()
+
+    @staticmethod
+    def read(value: object) -> Todos:
+        """Read the `todos` of a call. What is not an item is left out."""
+        listed = value[:_MAX_ITEMS] if isinstance(value, (list, tuple)) else ()
+        return Todos(tuple(_item(each) for each in listed if isinstance(each, dict)))
+
+    @property
+    def done(self) -> int:
+        """The number of completed items."""
+        return sum(each.status == "completed" for each in self.items)
+
+    @property
+    def open(self) -> bool:
+        """Whether anything is left to do."""
+        return self.done < len(self.items)
+
+    @property
+    def current(self) -> int:
+        """The index of the item in progress, or else of the first that is not completed; -1 if nothing is open."""
+        for status in ("in_progress", "pending"):
+            found = next((index for index, each in enumerate(self.items) if each.status == status), -1)
+            if found >= 0:
+                return found
+        return next((index for index, each in enumerate(self.items) if each.status != "completed"), -1)
+
+
+class TodoLists:
+    """The newest lists of the agent, for the case that the person goes back to an earlier one."""
+
+    def __init__(self) -> None:
+        self._lists: deque[tuple[int, Todos]] = deque(maxlen=_MAX_LISTS)
+
+    def note(self, seq: int, todos: Todos) -> None:
+        """Remember the list that holds after event `seq`."""
+        if todos is not (self._lists[-1][1] if self._lists else None):
+            self._lists.append((seq, todos))
+
+    def before(self, seq: int) -> Todos:
+        """Return the list that held before event `seq`, and forget the later ones."""
+        while self._lists and self._lists[-1][0] >= seq:
+            self._lists.pop()
+        return self._lists[-1][1] if self._lists else Todos()
+
+
+def _item(value: dict[str, Any]) -> TodoItem:
+    text = one_line(str(value.get("content", "")))[:_MAX_CHARS]
+    doing = one_line(str(value.get("activeForm") or ""))[:_MAX_CHARS]
+    return TodoItem(text, doing or text, str(value.get("status")))
+
+
+Json = dict[str, Any]
+
+_MAX_NUMBER = 10**15  # a host could send a number that no float holds
+_INPUT_FIELDS = ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
+
+
+@dataclass
+class Totals:
+    """Tokens and cost of the session so far. `context_tokens` is the size of the newest request to the model, and with
+    its answer once that is complete; `window` is the room that `model` has for both, 0 until a result has told it.
+    `estimated`, `context_estimated`: the provider has not told all of the numbers."""
+
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cost_usd: float = 0.0
+    context_tokens: int = 0
+    model: str = ""
+    window: int = 0
+    estimated: bool = False
+    context_estimated: bool = False
+
+    def add(self, result: ResultLine) -> None:
+        """A turn has ended. `result` names what the session has used so far, or at least what the turn used."""
+        self.cost_usd = float(min(result.total_cost_usd, _MAX_NUMBER))
+        if result.model_usage:
+            self._set(result.model_usage)
+            return
+        usage = as_dict(result.body.get("usage"))
+        self.input_tokens += _sum(usage, _INPUT_FIELDS)
+        self.output_tokens += _sum(usage, ("output_tokens",))
+
+    def set_from_result(self, result: Json) -> None:
+        """Take over what the session has used so far from its newest result message."""
+        used, cost = result.get("modelUsage"), result.get("total_cost_usd")
+        self._set(used if isinstance(used, dict) else {})
+        self.cost_usd = float(min(cost, _MAX_NUMBER)) if isinstance(cost, int | float) else self.cost_usd
+
+    def set_context(self, usage: Json, *, whole: bool = False) -> None:
+        """Take over the size of the context from the usage of a model message, or of a `whole` answer, as the worker
+        counts it; without one it stays."""
+        size = min(context_tokens(usage), _MAX_NUMBER) if whole else _sum(usage, _INPUT_FIELDS)
+        if size:
+            self.context_tokens, self.context_estimated = size, bool(usage.get(ESTIMATED))
+
+    @property
+    def context_text(self) -> str:
+        """How full the model's window is: as a share if its size is known, else in tokens; "" before the first call."""
+        if not self.context_tokens:
+            return ""
+        share = min(100, round(100 * self.context_tokens / self.window)) if self.window else 0
+        size = f"{share}%" if self.window else tokens(self.context_tokens)
+        return f"context {'~' if self.context_estimated else ''}{size}"
+
+    def _set(self, by_model: Json) -> None:
+        models = [each for each in by_model.values() if isinstance(each, dict)]
+        fields = ("inputTokens", "cacheReadInputTokens", "cacheCreationInputTokens")
+        self.input_tokens = sum(_sum(model, fields) for model in models)
+        self.output_tokens = sum(_sum(model, ("outputTokens",)) for model in models)
+        self.estimated = any(model.get(ESTIMATED) for model in models)
+        named = by_model.get(self.model)
+        self.window = _sum(named if isinstance(named, dict) else {}, ("contextWindow",)) or self.window
+
+
+def tokens(count: int) -> str:
+    """Return a number of tokens in short: `950`, `12.3k`, `1.2M`."""
+    if count < 1_000:
+        return str(count)
+    return f"{count / 1_000:.1f}k" if count < 999_950 else f"{count / 1_000_000:.1f}M"
+
+
+def _sum(usage: Json, fields: tuple[str, ...]) -> int:
+    return sum(max(0, min(value, _MAX_NUMBER)) for value in map(usage.get, fields) if isinstance(value, int))
+
+
+def _used(totals: Totals) -> list[str]:
+    parts, about = [], "~" if totals.estimated else ""
+    if totals.input_tokens or totals.output_tokens:
+        parts.append(f"{about}{tokens(totals.input_tokens)} in, {about}{tokens(totals.output_tokens)} out")
+    if totals.cost_usd:
+        parts.append(f"{about}${totals.cost_usd:.2f}")
+    return parts
+
+
+def used_text(totals: Totals) -> str:
+    """Return tokens and cost in words, or "" if nothing was used."""
+    return ", ".join(_used(totals)).replace(" in,", " tokens in,", 1)

@@ -1,0 +1,302 @@
+"""Which question is on a card."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Collection, Iterable
+from enum import Enum
+
+from textual.containers import Vertical
+
+from ccb.tunnel.wire.control_protocol import ProjectTrust
+from ccb.tunnel.wire.messages import ControlRequestLine
+
+from ..session.session_client import Json, SessionClient
+from ..transcript.questions import OpenQuestions, ReplayMonitor, project_question
+from .cards.card_for import card_for
+from .cards.question_card import CardAnswer, QuestionCard
+from .composer.composer import Composer
+from .rendering.approval_text import place_of_call
+from .rendering.permission_updates import Keep, covers, session_updates
+from .widgets.connection_banner import ConnectionView
+from .widgets.transcript import Transcript
+
+_SENT_LATER = "Not connected: the answer is sent when the connection is there again."
+_ONLY_WATCHING = "Waits for the client that drives this session."
+_MAX_GIVEN = 100
+_SETTLING_S = 0.6
+"""Seconds in which a card cannot be gone to when it has taken the place of another: the person may have meant that
+one."""
+
+_LATE_S = 0.4  # how much later than that a busy program may say that the time is over
+
+
+class Settlement(Enum):
+    """What a journalled answer means for the person: nothing new, another client answered a question that the person
+    has seen, or another client was faster and the person's answer was dropped."""
+
+    NOTHING_NEW = "nothing new"
+    BY_ANOTHER = "by another client"
+    BEFORE_US = "before us"
+
+
+class Approvals(Vertical):
+    """Shows the card of the first open question. During a replay no card is shown: the replay may hold the answer.
+    `laptop_servers` returns the names of the MCP servers of this laptop."""
+
+    DEFAULT_CSS = "Approvals { height: auto; }"
+
+    def __init__(
+        self, client: SessionClient, connection: ConnectionView, transcript: Transcript, composer: Composer, place: str
+    ) -> None:
+        super().__init__()
+        self._client = client
+        self._connection = connection
+        self._transcript = transcript
+        self._composer = composer
+        self._place = place
+        self.laptop_servers: Callable[[], Collection[str]] = tuple
+        self.card: QuestionCard | None = None
+        self._questions = OpenQuestions()
+        self._replay = ReplayMonitor()
+        self._removed_at = 0.0  # when a card went away
+        self._walked = False  # the person goes from the card to another one
+        self._wished_at = -_SETTLING_S  # when the person wanted to go to a card that took no focus yet
+        self._given: dict[str, Json] = {}  # answers given here, until the journal says which answer counts
+
+    # Called by the event router.
+
+    @property
+    def last_seq(self) -> int:
+        """The number of the last event received."""
+        return self._replay.seq
+
+    def event_came(self, seq: int, *, replayed: bool) -> None:
+        """Note an event. `replayed`: it happened before this client attached."""
+        self._replay.event_came(seq, time.monotonic(), replayed=replayed)
+
+    def opened(self, request: ControlRequestLine) -> bool:
+        """Add a question of the worker. Return False if it is already known."""
+        is_new = self._questions.opened(request)
+        self._show_soon()
+        return is_new
+
+    def withdrawn(self, request_id: str) -> None:
+        """Remove a question that the worker has withdrawn."""
+        self._questions.closed(request_id)
+        self._show_soon()
+
+    def settled(self, request_id: str, response: Json | None) -> Settlement:
+        """Close a question: the journal has its answer, which counts for every client. `response` is the public
+        object."""
+        ours = self._given.pop(request_id, None)
+        seen = self._questions.closed(request_id)
+        self._show_soon()
+        if seen:
+            return Settlement.BY_ANOTHER
+        return Settlement.BEFORE_US if ours is not None and ours != response else Settlement.NOTHING_NEW
+
+    def replace_all(self, requests: Iterable[ControlRequestLine]) -> bool:
+        """Replace the open questions. Return whether one that the person has seen is no longer open."""
+        gone = self._questions.replace_all(requests)
+        self._show_soon()
+        return gone
+
+    # Called by the app.
+
+    @property
+    def open_count(self) -> int:
+        """The number of open questions."""
+        return len(self._questions)
+
+    @property
+    def replaying(self) -> bool:
+        """Whether the host is still sending events from before this client attached."""
+        return not self._replay.over(self._client.hello.seq, time.monotonic())
+
+    @property
+    def unsettled(self) -> bool:
+        """Whether a card is about to appear or to disappear."""
+        return (self.card.request if self.card is not None else None) is not self._questions.head
+
+    @property
+    def wants_focus(self) -> bool:
+        """Whether there is a card that can be answered and does not have the focus."""
+        return self.card is not None and self.card.can_focus and not self.card.has_focus_within
+
+    @property
+    def waits_for(self) -> str:
+        """What the card that `wants_focus` asks for, in a word; "" without one."""
+        return self.card.ASKS_FOR if self.card is not None and self.wants_focus else ""
+
+    def clear(self) -> None:
+        """Remove all questions: the session has ended."""
+        self._questions.clear()
+        self._show_soon()
+
+    def answered(self, answer: CardAnswer) -> ControlRequestLine | None:
+        """Close a question that the person has answered. Return it, for `not_answered`."""
+        question = next((each for each in self._questions if each.request_id == answer.request_id), None)
+        self._questions.answered(answer.request_id)
+        self._show_soon()
+        return question
+
+    def answered_with(self, answer: CardAnswer) -> list[CardAnswer]:
+        """Return the answers to the other questions that the rule of an answer covers."""
+        card, updates = self.card, answer.response.get("updatedPermissions")
+        if not updates or card is None or card.request.request_id != answer.request_id or not card.grants_suggestion:
+            return []
+        return [
+            CardAnswer(each.request_id, {"behavior": "allow", "updatedInput": each.input})
+            for each in self._covered(card.request)
+        ]
+
+    def _covered(self, request: ControlRequestLine) -> list[ControlRequestLine]:
+        """Return the other open questions for which the worker suggests the same rule, and which that rule covers."""
+        rule = session_updates(request)
+        if not covers(rule, request):
+            return []
+        others = (each for each in self._questions if each is not request and session_updates(each) == rule)
+        return [each for each in others if covers(rule, each)]
+
+    def on_question_card_walked(self, event: QuestionCard.Walked) -> None:
+        """Show another question. The person stays at the answers."""
+        event.stop()
+        if len(self._questions) > 1:
+            self._walked = True
+            self._questions.walk(event.by)
+            self._show_soon()
+
+    def not_answered(self, request: ControlRequestLine) -> None:
+        """Ask again, because the answer could not be sent."""
+        self._questions.not_answered(request)
+
+    def tick(self) -> None:
+        """Bring the card up to date."""
+        card = self.card
+        if (card.request if card is not None else None) is not self._questions.head:
+            self._show_soon()
+        if card is None:
+            return
+        self._update_situation(card)
+        card.show_titles()
+
+    def focus_card(self) -> None:
+        """Give the card the focus, because the person wants to answer."""
+        if self.card is not None and self.wants_focus:
+            self.card.focus()
+        elif self.card is not None and self.card.settling:
+            self._wished_at = time.monotonic()
+
+    def on_question_card_settled(self, event: QuestionCard.Settled) -> None:
+        """A new card takes the focus from now on. Go to it if the person wanted that, and has not typed since."""
+        event.stop()
+        now = time.monotonic()
+        if now - self._wished_at < _SETTLING_S + _LATE_S and self._composer.last_key < self._wished_at:
+            self.focus_card()
+
+    def toggle_focus(self) -> None:
+        """Move the focus to the card, or back."""
+        if self.wants_focus or (self.card is not None and self.card.settling):
+            self.focus_card()
+        else:
+            self._composer.focus()
+
+    def turn_page(self, direction: int) -> bool:
+        """Scroll the card that has the focus. Return False if no card has it, or the whole card is on the screen."""
+        card = self.card
+        return card is not None and card.has_focus_within and card.turn(direction)
+
+    def show_whole(self) -> bool:
+        """Let the card that has the focus take the whole screen, or give it back. Return False if no card has it."""
+        if self.card is None or not self.card.has_focus_within:
+            return False
+        self.card.toggle_whole()
+        return True
+
+    def fit_card(self) -> None:
+        """Fit the card to the new size of the screen."""
+        if self.card is not None:
+            self.card.call_after_refresh(self.card.fit)
+
+    def on_question_card_answered(self, event: QuestionCard.Answered) -> None:
+        """Keep the answer until the journal says which one counts. The app, which gets the event next, sends it."""
+        self._given[event.answer.request_id] = event.answer.response
+        if len(self._given) > _MAX_GIVEN:
+            del self._given[next(iter(self._given))]
+
+    def _show_soon(self) -> None:
+        self.call_later(self._show)
+
+    async def _show(self) -> None:
+        """Show the card of the first open question, or none. Once the person leaves there is no place for one."""
+        if self.replaying or not self.is_attached:
+            return
+        wanted: ControlRequestLine | None = self._questions.show_head()
+        if self.card is not None and self.card.request is not wanted:
+            card, self.card = self.card, None
+            had_focus = card.has_focus_within
+            await card.remove()
+            self._removed_at = time.monotonic()
+            if had_focus:
+                self._composer.focus()
+                self._composer.type(card.reason)  # of a denial that nobody asks for any more
+        if wanted is not None and self.card is None and self.is_attached:
+            place = place_of_call(wanted, self._place, self.laptop_servers())
+            self.card = card_for(wanted, place, self._transcript.palette(), self._composer.keymap)
+            walked, self._walked = self._walked, False
+            if not walked and time.monotonic() - self._removed_at < _SETTLING_S:
+                self.card.settle(_SETTLING_S)
+            self._update_situation(self.card)
+            await self.mount(self.card)
+            if walked:
+                self.card.focus()
+        if self.card is not None:
+            self.card.more_waiting(len(self._questions) - 1, len(self._covered(self.card.request)))
+
+    def _update_situation(self, card: QuestionCard) -> None:
+        watching = self._connection.watching
+        if watching and card.has_focus_within:
+            self._composer.focus()
+        note = "" if self._connection.shown_up else _SENT_LATER
+        card.set_situation(driving=not watching, note=_ONLY_WATCHING if watching else note)
+
+
+class TrustQuestions:
+    """Shows each question on a card. `ring` calls the person. `command` answers `/trust` with its argument. `keep`
+    keeps the rules that the person grants beyond the session."""
+
+    def __init__(self, approvals: Approvals, ring: Callable[[], None]) -> None:
+        self.command: Callable[[str], Awaitable[list[str]]] = _unknown
+        self.keep: Keep | None = None
+        self._approvals = approvals
+        self._ring = ring
+        self._open: dict[str, asyncio.Future[bool]] = {}
+
+    async def ask(self, question: ProjectTrust) -> bool:
+        """Return the person's answer. The card goes away if the question is withdrawn."""
+        request = project_question(question)
+        answer: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        self._open[request.request_id] = answer
+        self._approvals.opened(request)
+        self._ring()
+        try:
+            return await answer
+        finally:
+            del self._open[request.request_id]
+            self._approvals.withdrawn(request.request_id)
+
+    def take(self, answer: CardAnswer) -> bool:
+        """Take an answer to one of these questions. Return False if it is about another one."""
+        waiting = self._open.get(answer.request_id)
+        if waiting is None:
+            return False
+        self._approvals.answered(answer)
+        if not waiting.done():
+            waiting.set_result(answer.response.get("trusted") is True)
+        return True
+
+
+async def _unknown(_: str) -> list[str]:
+    return ["This terminal keeps nothing of projects."]

@@ -1,1 +1,0 @@
-"""What keeps the status line, the banner and whatever else changes with time up to date."""

@@ -1,0 +1,108 @@
+"""From one to the next."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from ..command_line.exit_codes import ExitCode
+from ..config.log import state_dir
+from ..terminal.console import SCREENS, print_line, restored_at_the_end, say
+from ..terminal.signals import Interrupts
+from .app import Repl
+from .opening import Opening
+from .repl_shell import Leaving
+from .widgets.session_info import way_back
+
+if TYPE_CHECKING:
+    from ..connect.host_sessions import HostSessions, SessionRow
+
+
+_WORDS: dict[int, str] = {
+    ExitCode.INTERRUPTED: "interrupted",
+    ExitCode.TERMINATED: "terminated",
+    ExitCode.HANGUP: "hung up",
+}
+
+
+async def run_repl(app: Repl) -> int:
+    """Show the interface until the person leaves, a signal ends it or the task of its session fails. Return the exit
+    code.
+
+    The session goes on on its host, unless the person gave /stop. Raises what the session's task raises.
+    """
+    streams = sys.stdout, sys.stderr
+    try:
+        with restored_at_the_end(state_dir() / SCREENS), Interrupts() as signals:
+            signals.first.add_done_callback(lambda code: app.exit(int(code.result())))
+            code = await app.run_async(mouse=app.uses_mouse) or ExitCode.OK
+        if app.return_code:
+            raise app.bug or RuntimeError("the interface ended")
+        failed = app.session_task is not None and app.session_task.done()
+        with suppress(OSError):  # the window may be closed
+            if app.attached is not None:
+                print_line(*app.attached.farewell())
+            else:
+                _tell_of_no_session(app, said=failed, why="" if failed else _WORDS.get(code, ""))
+        app.left.set()
+        if app.session_task is not None and (failed or app.attached is not None):
+            await app.session_task
+        return code
+    finally:
+        if app.session_task is not None:
+            app.session_task.cancel()
+            await asyncio.gather(app.session_task, return_exceptions=True)
+        sys.stdout, sys.stderr = streams  # a login that was given up in the middle leaves others
+
+
+def _tell_of_no_session(app: Repl, *, said: bool, why: str) -> None:
+    """Write what the person would miss: what the login `said`, what they typed, and `why` ccb ends."""
+    lines = [line for text in app.opening.said for line in text.splitlines()] if said else []
+    unsent = [text for text in (*app.opening.queued, app.composer.text.strip()) if text]
+    if unsent:
+        lines += ["ccb: this was not sent:", *"\n".join(unsent).split("\n")]
+    if why:
+        lines.append(f"ccb: {why}")
+    say(*lines)
+
+
+async def take_off(app: Repl) -> None:
+    """Show the opening of the next session in place of the one on the screen, and how to come back to that. What is
+    typed in the composer stays."""
+    view, app.attached, app.leaving = app.view, None, Leaving()
+    said = way_back(view.left_behind)
+    app.opening = Opening(app.opening.host, app.composer.keymap)
+    app.composer.around.may_take_back = lambda: False
+    app.composer.around.steer_next = lambda: None
+    with app.batch_update():
+        await app.mount(app.opening, before=app.composer)
+        await app.mount(app.opening.line, after=app.composer)
+        for each in (view.submissions.completion, view.status_line, view):
+            await each.remove()
+    app.opening.say(said)
+    app.composer.focus()
+
+
+async def choose_first(app: Repl, sessions: HostSessions, rows: Sequence[SessionRow]) -> str | None:
+    """Let the person choose the session that comes first. Return its ID, None if they want none."""
+    from .panels.session_panel import SessionPanel, SessionPicker
+
+    host = app.opening.host
+    picker = SessionPicker(
+        host, sessions, SessionPanel(host, rows, "", leaves="leaves ccb", keymap=app.composer.keymap)
+    )
+    app.opening.visible = False
+    app.opening.line.hint(f"{host}  choose the session that comes on the screen")
+    await app.mount(picker, before=app.composer)
+    try:
+        row = await picker.chosen()
+    finally:
+        app.opening.visible = True
+        app.opening.line.say("opening the session")
+        if picker.is_mounted:
+            await picker.remove()
+    app.composer.focus()
+    return row.session if row is not None else None

@@ -1,0 +1,312 @@
+"""Allow once, session, deny."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rich.text import Text
+from textual.app import ComposeResult
+from textual.widget import Widget
+from textual.widgets import Static
+
+from ccb.tunnel.wire.dataclass import dataclass
+from ccb.tunnel.wire.messages import ControlRequestLine
+
+from ...terminal.keymap import Keymap
+from ..rendering.approval_text import bounded, subject_lines
+from ..rendering.card_rows import GOES_ON, CardLine, FoldedRows, Voice
+from ..rendering.permission_updates import (
+    KEPT,
+    can_be_kept,
+    describe_update,
+    kept_in,
+    session_updates,
+    single_rule,
+    with_rule,
+)
+from ..rendering.themes import Palette
+from ..rendering.untrusted_text import escaped_name
+from .card_subject import ApprovalSubject
+from .question_card import STEPS, QuestionCard
+
+MAX_BESIDE = 60
+"""Characters of a rule that is shown beside its answer."""
+
+
+@dataclass(frozen=True)
+class Situation:
+    """What decides about the answers. `unseen`: rows that were not on the screen yet. `focused`: the person is at the
+    answers. `driving`: they may answer here. `note` says what happens to an answer now."""
+
+    unseen: int = 0
+    focused: bool = False
+    driving: bool = True
+    note: str = ""
+
+
+class AnswerChoices(Static):
+    """Shows the answers. `grants` are the rules that the answer "this session" grants, one text each. `readable`: the
+    question is short enough to be allowed. `keeps`: the rules can be kept for this host and directory."""
+
+    KEYS: Mapping[str, str] = {}
+    """The answers and their keys."""
+
+    def __init__(
+        self, grants: Sequence[str], palette: Palette, keymap: Keymap, *, readable: bool, keeps: bool = False
+    ) -> None:
+        super().__init__(classes="choices")
+        self._tab = keymap.name("approval-tab")
+        self._keeps = keeps
+        self.marked = ""
+        self._grants = grants
+        self._palette = palette
+        self._readable = readable
+        self._situation = Situation()
+        self.editable = False
+        self.covered = 0
+        """How many of the questions that wait the rules cover as well."""
+
+    def offer(self, grants: Sequence[str]) -> None:
+        """Offer other rules, which the person has written."""
+        self._grants = grants
+        self.mark("")
+
+    def cover(self, count: int) -> None:
+        """Show how many of the questions that wait the rules cover as well."""
+        if count != self.covered:
+            self.covered = count
+            self.draw()
+
+    @property
+    def rules_above(self) -> bool:
+        """Whether the rules are too long or too many to be shown here."""
+        return len(self._grants) > 1 or any(len(each) > MAX_BESIDE for each in self._grants)
+
+    @property
+    def offered(self) -> list[str]:
+        """The answers that are possible now."""
+        if not self._readable or self._situation.unseen:
+            return ["deny"]
+        if not self._grants:
+            return ["once", "deny"]
+        more = [*(["always"] if self._keeps else []), *(["edit"] if self.editable else [])]
+        return ["once", "session", "deny", *more]
+
+    def show(self, situation: Situation) -> None:
+        """Show what is possible in a situation."""
+        if situation.focused != self._situation.focused:
+            self.marked = ""
+        self._situation = situation
+        self.draw()
+
+    def mark(self, answer: str) -> None:
+        """Mark an answer, which Enter then gives. One that is not possible unmarks the others."""
+        self.marked = answer if answer in self.offered else ""
+        self.draw()
+
+    def step(self, by: int) -> None:
+        """Mark the next answer, or the one before."""
+        offered = self.offered
+        place = offered.index(self.marked) + by if self.marked in offered else (0 if by > 0 else -1)
+        self.mark(offered[place % len(offered)])
+
+    def draw(self) -> None:
+        """Draw the answers on one line, or one below the other on a narrow screen that is high enough."""
+        situation = self._situation
+        if not situation.driving:
+            self.update(Text(situation.note, style=self._palette.dim))
+            return
+        parts = self._parts()
+        text = Text("   ").join(parts)
+        if text.cell_len > self.content_size.width and self.is_attached and self.screen.has_class("-tall"):
+            text = Text("\n").join(parts)
+        if situation.note:
+            text.append(f"\n{situation.note}", style=f"not bold {self._palette.warn}")
+        self.update(text)
+
+    def _parts(self) -> list[Text]:
+        """Return each answer with its key, and what else the person can do now."""
+        accent, situation = f"bold {self._palette.accent}", self._situation
+        entries: list[tuple[str, str, str]] = []
+        if not self._readable:
+            entries.append(("", "too long to allow:", ""))
+        elif situation.unseen:
+            lines = f"{situation.unseen:,} line{'s' if situation.unseen != 1 else ''}"
+            if not situation.focused:
+                return [Text.assemble((self._tab, accent), f" to read on ({lines}) and answer")]
+            entries.append(("Space", f"read on: {lines} to see before you can allow it", ""))
+        entries += [(self.KEYS[answer], self.words(answer), answer) for answer in self.offered]
+        if situation.focused:
+            entries += [("Enter", "answers", "")] if self.marked else []
+            entries.append(("Esc", "back", ""))
+        else:
+            entries.insert(0, (self._tab, "to answer:", ""))
+        style = "" if situation.focused else self._palette.dim
+        parts = []
+        for key, does, answer in entries:
+            marked = bool(answer) and answer == self.marked
+            parts.append(
+                Text.assemble((key, accent), f" {does}" if key else does, style="reverse" if marked else style)
+            )
+        return parts
+
+    def words(self, answer: str) -> str:
+        """Return what an answer does."""
+        if answer == "always" and self.marked == answer:
+            return f"always: for this host and directory, in {kept_in()}"
+        if answer == "edit":
+            return "edit the rule"
+        if answer != "session":
+            return answer
+        rules = f"the {len(self._grants)} rules above" if len(self._grants) > 1 else "the rule above"
+        more = f", also for {self.covered} more waiting" if self.covered else ""
+        return f"this session: {rules if self.rules_above else self._grants[0]}{more}"
+
+
+Json = dict[str, Any]
+
+_MAX_REASON = 500
+_OUTSIDE = "workingDir"  # the kind of reason for asking
+_DENIED = "The user denied this; it was not done."
+_IDS = {
+    "once": "answer-once",
+    "session": "answer-session",
+    "deny": "answer-deny",
+    "always": "answer-always",
+    "edit": "answer-rule",
+}
+"""The answers, and the ids of their keys."""
+_OTHER_RULE = "The rule to grant instead. Enter shows it at the answers, Esc goes back."
+_WHY_NOT = "Why not? The agent reads it. Enter denies, Esc goes back."
+
+
+class ApprovalCard(QuestionCard):
+    """Shows one tool call that waits for approval, and takes the person's answer."""
+
+    ASKS_FOR = "approval"
+
+    def __init__(self, request: ControlRequestLine, place: str, palette: Palette, keymap: Keymap) -> None:
+        self._answers = {char: answer for answer, key_id in _IDS.items() for char in keymap.characters(key_id)}
+        self.MARKS = "".join(self._answers)
+        self._updates = session_updates(request)
+        rules = [rule for update in self._updates for rule in describe_update(update)]
+        lines, readable = bounded(subject_lines(request))
+        if request.text("decision_reason_type") == _OUTSIDE and request.text("blocked_path"):
+            path = escaped_name(request.text("blocked_path"))
+            lines.insert(0, CardLine("! ", f"Outside of the session's directories: {path}", Voice.WARNING, "  "))
+        self._choices = AnswerChoices(rules, palette, keymap, readable=readable, keeps=can_be_kept(self._updates))
+        self._choices.KEYS = {answer: keymap.name(key_id) for answer, key_id in _IDS.items()}
+        self._choices.editable = single_rule(self._updates) is not None
+        self._edits = False
+        self._edited = False
+        if self._choices.rules_above:
+            lines += [CardLine("this session │ ", rule, Voice.EXACT, "             ┆ ") for rule in rules]
+        self._reason = Static(classes="reason")
+        super().__init__(request, place, palette, ApprovalSubject(lines, palette), keymap)
+
+    def compose(self) -> ComposeResult:
+        self.show_titles()
+        yield self.subject
+        yield self._reason
+        yield self._choices
+        yield self.field
+
+    def _circumstances(self) -> FoldedRows | Text:
+        """Return why the worker asks, and the cage in which the call would run. The reason may quote the call, so a
+        row that goes on has a mark; a short screen has one row for all."""
+        reason, agent = self.request.text("decision_reason"), self.request.text("agent")
+        entries = [("Sandbox: ", _shortened(self.request.text("sandbox") or "no cage"))]
+        if reason:
+            entries.insert(0, ("Asked because: ", _shortened(reason)))
+        if agent:
+            entries.insert(0, ("Sub-agent: ", _shortened(agent)))
+        if self.screen.has_class("-short"):
+            return Text(" · ".join(map("".join, reversed(entries))), self._palette.dim)
+        lines = [CardLine(name, text, Voice.CCB, f"{GOES_ON:>{len(name) - 1}} ") for name, text in entries]
+        return FoldedRows(lines, self._palette)
+
+    def on_mount(self) -> None:
+        self._reason.update(self._circumstances())
+
+    def below(self) -> list[Widget]:
+        return [self._reason, self._choices, self.field]
+
+    def fit(self) -> None:
+        if self.is_attached:
+            self._reason.update(self._circumstances())
+        super().fit()
+
+    def show_choices(self) -> None:
+        self._choices.show(Situation(self.unseen, self.has_focus, *self._driving_and_note))
+
+    def mark(self, char: str) -> None:
+        self._choices.mark(self._answers.get(char, ""))
+
+    def enter(self) -> None:
+        if self._choices.marked:
+            self._answer(self._choices.marked)
+
+    def step(self, key: str) -> None:
+        if key in ("up", "down") and self.subject.max_scroll_y > 0:
+            self.subject.move(STEPS[key])
+        else:
+            self._keys.release()
+            self._choices.step(STEPS[key])
+
+    def _answer(self, answer: str) -> None:
+        self.show_choices()  # what is possible may have changed since the answer was marked
+        if answer not in self._choices.offered:
+            return
+        if answer == "deny":
+            self.ask_for_text(_WHY_NOT)
+        elif answer == "edit":
+            self._edits = True
+            self.ask_for_text(_OTHER_RULE, single_rule(self._updates) or "")
+        else:
+            destination = KEPT if answer == "always" else "session"
+            self._allow([] if answer == "once" else [{**each, "destination": destination} for each in self._updates])
+
+    def _allow(self, updates: list[Json]) -> None:
+        response: Json = {"behavior": "allow", "updatedInput": self.request.input}
+        if updates:
+            response["updatedPermissions"] = updates
+        self.respond(response)
+
+    def end_of_text(self) -> None:
+        self._edits = False
+        super().end_of_text()
+
+    def more_waiting(self, count: int, covered: int = 0) -> None:
+        super().more_waiting(count, covered)
+        self._choices.cover(0 if self._edited else covered)
+
+    @property
+    def grants_suggestion(self) -> bool:
+        return not self._edited
+
+    def _rule_given(self, text: str) -> None:
+        """Offer the rule that the person has written in the place of the suggested one."""
+        edited = with_rule(self._updates, text)
+        if edited is None:
+            self.field.placeholder = f"Not a rule for {self.title()}. {_OTHER_RULE}"
+            self.field.value = ""
+            return
+        self._edited = self._edited or edited != self._updates
+        self._updates = edited
+        self._choices.offer([rule for update in edited for rule in describe_update(update)])
+        self._choices.cover(0 if self._edited else self._choices.covered)
+        self.end_of_text()
+
+    def field_given(self, text: str) -> None:
+        if self._edits:
+            self._rule_given(text)
+            return
+        message = _DENIED + (f" The user says: {text}" if text else "")
+        self.respond({"behavior": "deny", "message": message})
+
+
+def _shortened(text: str) -> str:
+    """Return a text of the worker on one line, within its limit."""
+    name = escaped_name(text)
+    return name if len(name) <= _MAX_REASON else name[: _MAX_REASON - 1] + "…"

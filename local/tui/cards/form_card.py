@@ -1,0 +1,355 @@
+"""Forms, also of MCP servers.
+
+Numbers and arrow keys mark a row, Enter gives it and goes on. Where several options may be chosen, a number or the
+space bar ticks one. The last row is for an answer in the person's own words. Esc declines, and asks for a reason first.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from copy import deepcopy
+
+from rich.text import Text
+from textual.app import ComposeResult
+from textual.widget import Widget
+from textual.widgets import Static
+
+from ccb.tunnel.wire.dataclass import dataclass
+from ccb.tunnel.wire.mcp_messages import ELICITATION
+from ccb.tunnel.wire.messages import ControlRequestLine
+
+from ...session.remote_session import is_own
+from ...terminal.keymap import Keymap
+from ...transcript.questions import Answers, Form, FormEntry, FormField, ServerForm, read_server_form, yes_only
+from ..rendering.approval_text import doubts
+from ..rendering.card_rows import GOES_ON, CardLine, Voice
+from ..rendering.themes import Palette
+from ..rendering.untrusted_text import escaped, escaped_name
+from .card_subject import FormRows
+from .question_card import STEPS, QuestionCard
+
+OWN_TEXT = "something else: type it"
+_ONLY_TEXT = "type the answer"
+
+
+@dataclass(frozen=True)
+class FormPage:
+    """The lines of one page. `rows` are, for each row to choose from, the first and the last of its lines."""
+
+    lines: list[CardLine]
+    rows: list[tuple[int, int]]
+
+
+def form_page(form: Form) -> FormPage:
+    """Return the field on the screen, or the overview of all answers."""
+    return _field_page(form, form.field) if form.field is not None else _overview(form)
+
+
+def _field_page(form: Form, of: FormField) -> FormPage:
+    lines = doubts(of.question, *(text for each in of.options for text in (each.label, each.description)))
+    lines += [
+        CardLine("? " if number == 0 else "  ", line, Voice.EXACT, f"{GOES_ON} ")
+        for number, line in enumerate(escaped(of.question).split("\n"))
+    ]
+    entry = form.entry
+    rows: list[tuple[int, int]] = []
+    for index, option in enumerate(of.options):
+        first = len(lines)
+        gutter = f"{_key(index)} {_box(of, chosen=index in entry.chosen)} "
+        lines.append(CardLine(gutter, escaped_name(option.label), Voice.EXACT, f"    {GOES_ON} "))
+        if option.description.strip():
+            lines.append(CardLine("      ", escaped_name(option.description), Voice.CONTEXT, f"    {GOES_ON} "))
+        rows.append((first, len(lines) - 1))
+    if of.own_text:
+        gutter = f"{_key(len(of.options))} {_box(of, chosen=bool(entry.text))} "
+        voice = Voice.EXACT if entry.text else Voice.CCB
+        asked = OWN_TEXT if of.options else _ONLY_TEXT
+        lines.append(CardLine(gutter, escaped_name(entry.text) or asked, voice, f"    {GOES_ON} "))
+        rows.append((len(lines) - 1, len(lines) - 1))
+    return FormPage(lines, rows)
+
+
+def _overview(form: Form) -> FormPage:
+    lines: list[CardLine] = []
+    rows: list[tuple[int, int]] = []
+    for place, (of, entry) in enumerate(zip(form.fields, form.entries, strict=True)):
+        first = len(lines)
+        question = " ".join(of.question.split("\n"))
+        lines.append(CardLine(f"{_key(place)} ", escaped_name(question), Voice.CONTEXT, f"{GOES_ON} "))
+        answers = entry.answers(of)
+        lines += [CardLine("  → ", escaped_name(answer), Voice.EXACT, f"  {GOES_ON} ") for answer in answers]
+        if not answers:
+            missing = "no answer" if of.optional else "no answer yet"
+            lines.append(CardLine("  → ", missing, Voice.CCB, f"  {GOES_ON} "))
+        rows.append((first, len(lines) - 1))
+    return FormPage(lines, rows)
+
+
+def _key(index: int) -> str:
+    return str(index + 1) if index < 9 else " "
+
+
+def _box(of: FormField, *, chosen: bool) -> str:
+    if of.several:
+        return "☒" if chosen else "☐"
+    return "●" if chosen else "○"
+
+
+_OWN_ANSWER = "Your answer. Enter takes it, Esc goes back."
+_WHY_NOT = "Why no answer? The agent reads it. Enter declines, Esc goes back."
+_MAX_TITLE = 60
+
+
+class FormCard(QuestionCard):
+    """Shows a form. A subclass says what the answers, or the refusal, mean for the request."""
+
+    MARKS = "123456789"
+
+    def __init__(self, request: ControlRequestLine, place: str, palette: Palette, form: Form, keymap: Keymap) -> None:
+        self.form = form
+        self._rows = FormRows(palette)
+        self._choices = Static(classes="choices")
+        self._marked = -1  # the row of the page
+        self._before: Form | None = None  # as it was when the person came: what looked like marks may be text
+        self._declining = False
+        self._problem = ""
+        super().__init__(request, place, palette, self._rows, keymap)
+
+    @abstractmethod
+    def answer_form(self, answers: Answers) -> None:
+        """Respond with the answers."""
+
+    @abstractmethod
+    def decline(self, reason: str) -> None:
+        """Respond that the person gives no answer."""
+
+    def compose(self) -> ComposeResult:
+        self._draw()
+        yield self.subject
+        yield self._choices
+        yield self.field
+
+    def title(self) -> str:
+        of, count = self.form.field, len(self.form.fields)
+        where = f" ({self.form.place + 1} of {count})" if of is not None and count > 1 else ""
+        what = (of.header or "a question") if of is not None else "your answers"
+        return f"{self.asker()}: {escaped_name(what)[:_MAX_TITLE]}{where}"
+
+    def asker(self) -> str:
+        """Return who asks, in words that a colon follows."""
+        return "The agent asks"
+
+    def below(self) -> list[Widget]:
+        return [self._choices, self.field]
+
+    def _draw(self) -> None:
+        page = form_page(self.form)
+        marked = page.rows[self._marked] if 0 <= self._marked < len(page.rows) else (0, -1)
+        wrong = self._problem if self.has_class("typing") else ""  # else it stands beside the keys
+        lines = page.lines + ([CardLine("! ", wrong, Voice.WARNING, "  ")] if wrong else [])
+        self._rows.show(lines, marked)
+        self.show_titles()
+
+    def show_choices(self) -> None:
+        driving, note = self._driving_and_note
+        if not driving:
+            self._choices.update(Text(note, style=self._palette.dim))
+            return
+        accent = f"bold {self._palette.accent}"
+        style = "" if self.has_focus else self._palette.dim
+        parts = [Text.assemble((key, accent), f" {does}", style=style) for key, does in self._keys_shown()]
+        text = Text("   ").join(parts)
+        for warning in filter(None, (self._problem, note)):
+            text.append(f"\n{warning}", style=f"not bold {self._palette.warn}")
+        self._choices.update(text)
+
+    def _keys_shown(self) -> list[tuple[str, str]]:
+        of = self.form.field
+        if not self.has_focus:
+            return [(self.keymap.name("approval-tab"), "to answer")]
+        keys = [("Enter", "sends" if of is None else "gives it")]
+        if of is not None:
+            rows = f"1-{min(9, of.rows)}" if of.rows > 1 else "1"
+            keys.insert(0, (f"{rows}, Space", "tick") if of.several else (f"{rows}, ↑↓", "mark"))
+        if len(self.form.fields) > 1:
+            keys.append(("←→", "questions"))
+        return [*keys, (self.keymap.name("approval-tab"), "back"), ("Esc", "declines")]
+
+    # Keys.
+
+    def watch_has_focus(self, has_focus: bool) -> None:
+        super().watch_has_focus(has_focus)
+        self._before = deepcopy(self.form)
+        if not has_focus:
+            self._mark(-1)
+
+    def mark(self, char: str) -> None:
+        if not char:
+            if self._before is not None:
+                self.form = self._before
+                self._before = deepcopy(self.form)
+            self._mark(-1)
+            return
+        index = int(char) - 1
+        if index >= len(form_page(self.form).rows):
+            return
+        self._mark(index)
+        of = self.form.field
+        if of is not None and of.several and index < len(of.options):
+            self._tick(index)
+
+    @property
+    def space_marks(self) -> bool:
+        of = self.form.field
+        return of is not None and of.several and 0 <= self._marked < len(of.options)
+
+    def space(self) -> None:
+        if self.space_marks:
+            self._tick(self._marked)
+        else:
+            self.subject.read_on()
+
+    def step(self, key: str) -> None:
+        self._settle_marks()
+        if key in ("left", "right"):
+            self._go(STEPS[key])
+            return
+        rows = len(form_page(self.form).rows)
+        if rows:
+            start = self._marked if self._marked >= 0 else (-1 if STEPS[key] > 0 else 0)
+            self._mark((start + STEPS[key]) % rows)
+
+    @property
+    def wants_text(self) -> bool:
+        of = self.form.field
+        return self._text_is_marked or (of is not None and of.own_text and not of.options)
+
+    @property
+    def _text_is_marked(self) -> bool:
+        of = self.form.field
+        return of is not None and of.own_text and self._marked == len(of.options)
+
+    def text_begins(self, char: str) -> None:
+        self._before = deepcopy(self.form)
+        self._declining = False
+        self.ask_for_text(_OWN_ANSWER, selected=False)
+        self.field.insert_text_at_cursor(char)
+
+    def enter(self) -> None:
+        self._settle_marks()
+        of = self.form.field
+        if of is None:
+            self._send_or_show_missing()
+        elif self._text_is_marked:
+            self._declining = False
+            self.ask_for_text(_OWN_ANSWER, self.form.entry.text)
+        elif of.several and self.form.answered(self.form.place):
+            self._go_on()
+        elif self._marked >= 0:
+            self.form.choose(self._marked)
+            self._go_on()
+        elif of.optional:
+            self._go_on()
+
+    def escape(self) -> None:
+        self._declining = True
+        self.ask_for_text(_WHY_NOT)
+
+    def field_given(self, text: str) -> None:
+        if self._declining:
+            self.decline(text)
+            return
+        of = self.form.field
+        self._problem = of.problem(text) if of is not None and text else ""
+        if of is None or self._problem:
+            self._draw()
+            return
+        entry = self.form.entry
+        self.form.entries[self.form.place] = FormEntry(entry.chosen if of.several else [], text)
+        self.end_of_text()
+        if text and not of.several:
+            self._go_on()
+        else:
+            self._draw()
+
+    def _settle_marks(self) -> None:
+        """Note that the characters so far were marks, not the beginning of a text."""
+        self._keys.release()
+        self._before = deepcopy(self.form)
+
+    def _mark(self, row: int) -> None:
+        self._marked = row
+        if self.is_attached:
+            self._draw()
+            self.show_choices()
+
+    def _tick(self, index: int) -> None:
+        self.form.toggle(index)
+        self._draw()
+
+    def _go(self, by: int) -> None:
+        if self.form.go(by):
+            self._problem = ""
+            self._mark(-1)
+
+    def _go_on(self) -> None:
+        """Go to the next question, or give the answers if there is none."""
+        if self.form.go(1):
+            self._mark(-1)
+        else:
+            self._send_or_show_missing()
+
+    def _send_or_show_missing(self) -> None:
+        missing = self.form.missing
+        if missing < 0:
+            self.answer_form(self.form.answers)
+        else:
+            self.form.place = missing
+            self._problem = "This question has no answer yet."
+            self._mark(-1)
+
+
+_MAX_SERVER = 64
+_MAX_MESSAGE = 10_000
+_OPENED = "I have opened it"
+_UNREADABLE = "The server wants a form that ccb cannot show. Esc declines it."
+
+
+class ElicitationCard(FormCard):
+    """Shows the form of a server, or the address that the person should visit. A form that cannot be shown can only be
+    declined."""
+
+    def __init__(self, request: ControlRequestLine, place: str, palette: Palette, keymap: Keymap) -> None:
+        message = request.text("message")[:_MAX_MESSAGE]
+        if request.text("mode") == "url":
+            shown = f"{message}\nOpen this address in a browser, if you trust it: {request.text('url')}"
+            form: ServerForm | None = ServerForm(Form((yes_only("", shown, _OPENED),)), {})
+        else:
+            form = read_server_form(message, request.request.get("requested_schema"))
+        self._server_form = form
+        unreadable = Form((yes_only("", f"{message}\n{_UNREADABLE}", "decline"),))
+        super().__init__(request, place, palette, form.form if form is not None else unreadable, keymap)
+        self._place = "this laptop" if is_own(request.request_id) else place
+
+    def asker(self) -> str:
+        return f"The MCP server {escaped_name(self.request.text('mcp_server_name'))[:_MAX_SERVER]} asks"
+
+    def answer_form(self, answers: Answers) -> None:
+        form = self._server_form
+        if form is None:
+            self.decline("")
+        elif self.request.text("mode") == "url":
+            self.respond({"action": "accept"})
+        else:
+            self.respond({"action": "accept", "content": form.content(answers)})
+
+    def decline(self, reason: str) -> None:
+        self.respond({"action": "decline"})
+
+    def escape(self) -> None:
+        self.decline("")
+
+
+def is_elicitation(request: ControlRequestLine) -> bool:
+    """Return whether this is the form of an MCP server."""
+    return request.subtype == ELICITATION.name

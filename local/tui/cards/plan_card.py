@@ -1,0 +1,243 @@
+"""The cards of plan mode: whether the agent plans first, and whether its plan is carried out. The person can change
+the plan on the card before they approve it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, ClassVar
+
+from textual import events
+from textual.app import ComposeResult
+from textual.widget import Widget
+from textual.widgets import TextArea
+
+from ccb.tunnel.wire.messages import ControlRequestLine
+from ccb.tunnel.wire.tool_traits import BASH
+
+from ...terminal.keymap import Keymap
+from ..rendering.approval_text import bounded, commands_of_plan, subject_lines
+from ..rendering.card_rows import CardLine, own_words
+from ..rendering.permission_updates import suggestions
+from ..rendering.themes import Palette
+from ..rendering.untrusted_text import is_hidden
+from .approval_card import AnswerChoices, Situation
+from .card_subject import ApprovalSubject
+from .question_card import STEPS, QuestionCard
+
+Json = dict[str, Any]
+
+_PLAN_FIRST = "The agent wants to plan first: it looks around, and changes nothing until you approve its plan."
+
+
+class Ways(AnswerChoices):
+    """Answers that `ways` gives words, by their names; `deny` is the one that is always possible."""
+
+    def __init__(
+        self, keys: Mapping[str, str], ways: Mapping[str, str], palette: Palette, keymap: Keymap, *, readable: bool
+    ) -> None:
+        super().__init__([], palette, keymap, readable=readable)
+        self.KEYS = keys
+        self._ways = ways
+
+    @property
+    def offered(self) -> list[str]:
+        in_order = sorted(self._ways, key=lambda answer: self.KEYS[answer])
+        return in_order if len(super().offered) > 1 else ["deny"]
+
+    def words(self, answer: str) -> str:
+        return self._ways[answer]
+
+
+class AgreementCard(QuestionCard):
+    """Asks whether the agent may do what it proposes to the person, such as planning first."""
+
+    MARKS = "12yn"
+    DENIED: ClassVar[str] = "The user does not want this. Go on without it."
+    WHY_NOT: ClassVar[str] = "What instead? The agent reads it. Enter answers no, Esc goes back."
+    KEYS: ClassVar[Mapping[str, str]] = {"yes": "1", "deny": "2"}
+
+    def __init__(self, request: ControlRequestLine, place: str, palette: Palette, keymap: Keymap) -> None:
+        lines, readable = bounded(self.lines(request))
+        self._choices = Ways(self.KEYS, self.ways(request), palette, keymap, readable=readable)
+        super().__init__(request, place, palette, ApprovalSubject(lines, palette), keymap)
+
+    def lines(self, request: ControlRequestLine) -> list[CardLine]:
+        """Return what is proposed."""
+        return [own_words(_PLAN_FIRST), *subject_lines(request)]
+
+    def ways(self, request: ControlRequestLine) -> Mapping[str, str]:
+        """Return the possible answers and their words."""
+        return {"yes": "plan first", "deny": "no, go on"}
+
+    def title(self) -> str:
+        return "Plan first?"
+
+    def compose(self) -> ComposeResult:
+        self.show_titles()
+        yield self.subject
+        yield self._choices
+        yield self.field
+
+    def below(self) -> list[Widget]:
+        return [self._choices, self.field]
+
+    def show_choices(self) -> None:
+        self._choices.show(Situation(self.unseen, self.has_focus, *self._driving_and_note))
+
+    def mark(self, char: str) -> None:
+        by_key = {key: answer for answer, key in self._choices.KEYS.items()}
+        answer = {"y": next(iter(self._choices.KEYS)), "n": "deny"}.get(char) or by_key.get(char, "")
+        self._choices.mark(answer)
+
+    def step(self, key: str) -> None:
+        if key in ("up", "down") and self.subject.max_scroll_y > 0:
+            self.subject.move(STEPS[key])
+        else:
+            self._keys.release()
+            self._choices.step(STEPS[key])
+
+    def enter(self) -> None:
+        self.show_choices()  # what is possible may have changed since the answer was marked
+        answer = self._choices.marked
+        if answer == "deny":
+            self.ask_for_text(self.WHY_NOT)
+        elif answer in self._choices.offered:
+            self.respond({"behavior": "allow", **self.agreed(answer)})
+
+    def agreed(self, answer: str) -> Json:
+        """Return what a yes says besides."""
+        return {"updatedInput": self.request.input}
+
+    def field_given(self, text: str) -> None:
+        said = f" The user says: {text}" if text else ""
+        self.respond({"behavior": "deny", "message": self.DENIED + said})
+
+
+_MODES = {"acceptEdits": ("edits", "go, accept edits"), "default": ("ask", "go, ask each edit")}
+
+
+class PlanCard(AgreementCard):
+    """Shows a plan. The key of the editor lets the person change it; what they approve is the plan as they left it."""
+
+    ASKS_FOR = "plan"
+    DEFAULT_CSS = """
+    PlanCard TextArea {
+        display: none; height: 1fr; max-height: 60vh; border: none; padding: 0; background: $surface;
+        &:focus { border: none; background-tint: $foreground 0%; }
+    }
+    PlanCard.editing { height: 70vh; }
+    PlanCard.editing TextArea { display: block; }
+    PlanCard.editing ApprovalSubject { display: none; }
+    PlanCard.editing Input { display: none; }
+    """
+    MARKS = "12345yn"
+    DENIED = "The user wants to go on planning; plan mode stays on."
+    WHY_NOT = "What should be different? The agent reads it. Enter sends it, Esc goes back."
+    KEYS: ClassVar[Mapping[str, str]] = {"edits": "1", "ask": "2", "deny": "3", "before": "4", "plain": "5"}
+
+    def __init__(self, request: ControlRequestLine, place: str, palette: Palette, keymap: Keymap) -> None:
+        plan = request.input.get("plan")
+        self._asked = self._plan = plan if isinstance(plan, str) else ""
+        super().__init__(request, place, palette, keymap)
+        self._editor = TextArea(tab_behavior="focus", id="plan")
+        self._editable = bool(self._plan) and not any(map(_is_hidden, self._plan))
+
+    def lines(self, request: ControlRequestLine) -> list[CardLine]:
+        return subject_lines(request)
+
+    def ways(self, request: ControlRequestLine) -> Mapping[str, str]:
+        self._updates: dict[str, Json] = {}
+        self._rules: list[Json] = []
+        ways = {}
+        commands = dict.fromkeys(each.strip() for each in commands_of_plan(request.input))
+        shown = [{"toolName": BASH.name, "ruleContent": each} for each in commands]
+        for update in suggestions(request):
+            mode = update.get("mode")
+            if update.get("type") == "addRules" and shown and update.get("rules") == shown:
+                self._rules = [{**update, "behavior": "allow", "destination": "session"}]
+            if update.get("type") == "setMode" and mode in (*_MODES, "bypassPermissions"):
+                name, words = _MODES.get(str(mode), ("before", f"go, {mode} as before"))
+                self._updates[name], ways[name] = {**update, "destination": "session"}, words
+        if self._rules and "ask" in ways:
+            self._updates["plain"], ways["plain"] = self._updates["ask"], "go, ask before those commands too"
+        return {**(ways or {"edits": "approve"}), "deny": "keep planning"}
+
+    def title(self) -> str:
+        return "Approve the plan, as you changed it," if self._plan != self._asked else "Approve the plan"
+
+    def hint(self) -> str:
+        edits = self.keymap.name("editor")
+        if self.has_class("editing"):
+            return f"{edits} or Esc: done"
+        return f"{edits} changes the plan" if self.is_attached and self.has_focus and self._editable else ""
+
+    def compose(self) -> ComposeResult:
+        yield self._editor
+        yield from super().compose()
+
+    def show_choices(self) -> None:
+        super().show_choices()
+        self.show_titles()
+
+    def agreed(self, answer: str) -> Json:
+        changed = {"plan": self._plan, "planWasEdited": True} if self._plan != self._asked else {}
+        said: Json = {"updatedInput": {**self.request.input, **changed}}
+        if answer in self._updates:
+            said["updatedPermissions"] = [self._updates[answer], *(self._rules if answer != "plain" else ())]
+        return said
+
+    # The editor.
+
+    def typed_into(self) -> Widget:
+        return self._editor if self.has_class("editing") else self.field
+
+    def on_key(self, event: events.Key) -> None:
+        if self.keymap.has("editor", event.key) and (self.has_class("editing") or (self.has_focus and self._editable)):
+            event.stop()
+            event.prevent_default()
+            if self.has_class("editing"):
+                self.end_of_text()
+            else:
+                self._edit()
+
+    def _edit(self) -> None:
+        self._editor.text = self._plan
+        self.add_class("typing", "editing")
+        self._editor.focus()
+        self.show_titles()
+
+    def end_of_text(self) -> None:
+        self._end_editing()
+        super().end_of_text()
+
+    def set_situation(self, *, driving: bool, note: str) -> None:
+        if not driving:
+            self._end_editing()
+        super().set_situation(driving=driving, note=note)
+
+    def _end_editing(self) -> None:
+        if self.has_class("editing"):
+            self.remove_class("editing")
+            self._take(self._editor.text.strip())
+
+    def _take(self, plan: str) -> None:
+        if plan and plan != self._plan:
+            self._plan = plan
+            asked = {**self.request.request, "input": {**self.request.input, "plan": plan}}
+            self.subject.replace_lines(subject_lines(replace(self.request, request=asked)))
+            self.show_titles()
+
+    def turn(self, pages: int) -> bool:
+        if not self.has_class("editing"):
+            return super().turn(pages)
+        if pages > 0:
+            self._editor.action_cursor_page_down()
+        else:
+            self._editor.action_cursor_page_up()
+        return True
+
+
+def _is_hidden(char: str) -> bool:
+    """Return whether an editor could not show a character as it is."""
+    return char == "\r" or is_hidden(char)

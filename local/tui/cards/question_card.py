@@ -1,0 +1,434 @@
+"""Focus and keys of every card.
+
+A card never takes keys that were meant for the composer: it listens only after the person has gone to it with Tab,
+Alt+A or a click, a character only marks an answer, which Enter gives, and text goes to the composer.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+from textual import events
+from textual.containers import Vertical
+from textual.content import Content
+from textual.message import Message
+from textual.widget import Widget
+from textual.widgets import Input
+
+from ccb.tunnel.wire.dataclass import dataclass
+from ccb.tunnel.wire.messages import ControlRequestLine
+
+from ...terminal.keymap import Keymap
+from ..rendering.themes import Palette
+from ..rendering.untrusted_text import escaped_name
+from ..widgets.painting import call_once_after
+from .card_subject import ApprovalSubject
+
+BURST_S = 0.05
+"""Keys that come faster one after the other are text: no person answers that fast, but a paste or a script types so."""
+
+HOLD_S = 0.2
+"""A chord counts when no other key has followed for so long. Esc and a word typed after it are no chord."""
+
+
+class AnswerKeys:
+    """The keys that one card gets. Times are monotonic seconds, those at which the keys were pressed.
+
+    A character only marks an answer, because it may begin a message: `1. fix` is text, however slowly it is typed.
+    """
+
+    def __init__(self) -> None:
+        self._last = 0.0
+        self._marks = ""  # the characters since the person came, all of which mark answers
+        self._typing = False  # text has begun, which goes on until the person comes to the card again
+
+    def begin(self, now: float) -> None:
+        """The card listens from now on. Keys from before were not meant for it."""
+        self._last = now
+        self._marks = ""
+        self._typing = False
+
+    def text_of(self, char: str, at: float, *, answers: str, space_marks: bool = False) -> str:
+        """Take a character. Return the text that it belongs to, with the characters before it, or "" if it may be a
+        mark. `answers` are the characters that mark answers, and the space, which reads on, or also marks."""
+        is_burst, self._last = at - self._last < BURST_S, at
+        is_burst = is_burst and char != " "  # a space bar that is held down reads on
+        if self._typing or is_burst or char not in answers or (self._marks and char == " " and not space_marks):
+            self._typing = True
+            return self.release() + char
+        self._marks += char if space_marks else char.strip()
+        return ""
+
+    def is_burst(self, at: float) -> bool:
+        """Take a key that is not a character. Return whether it belongs to text: it came too fast to be meant for the
+        card, or after text."""
+        is_burst, self._last = at - self._last < BURST_S, at
+        return is_burst or self._typing
+
+    def release(self) -> str:
+        """Return the characters that marked answers, which are no longer kept."""
+        marks, self._marks = self._marks, ""
+        return marks
+
+
+Json = dict[str, Any]
+
+_MAX_SHARE = 0.7  # of the screen
+_OTHER_LINES = 3  # lines of transcript, composer and status line, which stay on a small screen
+_BORDER_LINES = 2  # of the composer on a screen that is not small
+_FAR = 10_000_000  # lines
+_WIDE = 60  # cells of a screen whose cards have room for another key in their border
+_SCROLL_KEYS = {"home": -_FAR, "end": _FAR}
+_WALKS = {"next-question": 1, "previous-question": -1}
+STEPS: Mapping[str, int] = {"left": -1, "up": -1, "right": 1, "down": 1}
+"""The arrow keys, and the direction in which each one goes."""
+
+
+@dataclass(frozen=True)
+class CardAnswer:
+    """The person's answer. `response` is the payload of the public answer to the request."""
+
+    request_id: str
+    response: Json
+
+
+class QuestionCard(Vertical, can_focus=True):
+    """Shows one open question and takes the person's answer. `subject` is what is asked. While the person types into
+    `field`, the card has the class `typing`."""
+
+    DEFAULT_CSS = """
+    QuestionCard { height: auto; border: round $warning; padding: 0 1; background: $background; }
+    QuestionCard:focus, QuestionCard:focus-within { border: heavy $warning; }
+    QuestionCard Static { height: auto; }
+    QuestionCard Input {
+        border: none; height: 1; padding: 0; background: $surface; display: none;
+        &:focus { border: none; background-tint: $foreground 0%; }
+    }
+    QuestionCard.typing Input { display: block; }
+    QuestionCard.typing .choices { display: none; }
+    """
+    ASKS_FOR: ClassVar[str] = "question"
+    """What the status line says to wait while the person is elsewhere."""
+
+    MARKS: str = ""
+    """The characters that mark an answer."""
+
+    @dataclass
+    class Answered(Message):
+        """The person has answered."""
+
+        answer: CardAnswer
+
+    @dataclass
+    class Walked(Message):
+        """The person wants to see the next question (`by` is 1) or the one before (-1)."""
+
+        by: int
+
+    class Left(Message):
+        """The person goes back to the composer."""
+
+    class Settled(Message):
+        """The card takes the focus from now on."""
+
+    @dataclass
+    class TextTyped(Message):
+        """The person typed text that is not an answer."""
+
+        text: str
+
+    def __init__(
+        self,
+        request: ControlRequestLine,
+        place: str,
+        palette: Palette,
+        subject: ApprovalSubject,
+        keymap: Keymap,
+    ) -> None:
+        super().__init__(id="approval")
+        self.keymap = keymap
+        self.request = request
+        self.subject = subject
+        self.field = Input(compact=True)
+        self._place = place
+        self._palette = palette
+        self._driving_and_note = (True, "")
+        self._answered = False
+        self._settling = False
+        self._waiting = ""
+        self._titles = ("", "")
+        self._keys = AnswerKeys()
+
+    # What a kind of card adds.
+
+    def title(self) -> str:
+        """Return who asks, or for what."""
+        return escaped_name(self.request.tool_name)
+
+    def hint(self) -> str:
+        """Return what the lower border says first."""
+        return ""
+
+    def below(self) -> list[Widget]:
+        """Return the widgets below the subject."""
+        return [self.field]
+
+    def show_choices(self) -> None:
+        """Show which answers are possible now."""
+
+    def mark(self, char: str) -> None:
+        """Mark the answer of a character; "" unmarks all, because the characters so far were text."""
+
+    @property
+    def space_marks(self) -> bool:
+        """Whether the space bar marks an answer now."""
+        return False
+
+    def space(self) -> None:
+        """The person pressed the space bar."""
+        self.subject.read_on()
+
+    @property
+    def wants_text(self) -> bool:
+        """Whether the marked answer is one in the person's own words."""
+        return False
+
+    def text_begins(self, char: str) -> None:
+        """The person types the first character of such an answer."""
+
+    def enter(self) -> None:
+        """Give the marked answer."""
+
+    def escape(self) -> None:
+        """The person pressed Esc."""
+        self.post_message(self.Left())
+
+    def step(self, key: str) -> None:
+        """The person pressed an arrow key that does not scroll."""
+
+    def field_given(self, text: str) -> None:
+        """The person has typed a text into the field."""
+
+    # The screen.
+
+    def on_mount(self) -> None:
+        self.watch(self.subject, "scroll_y", self.show_titles, init=False)
+        self.call_after_refresh(self.fit)
+
+    @property
+    def listens(self) -> bool:
+        """Whether the person is at the answers, so that a key may be one."""
+        return self.has_focus and not self.has_class("typing")
+
+    @property
+    def reason(self) -> str:
+        """What the person has typed into the card and not given yet."""
+        return "" if self._answered else self.field.value
+
+    @property
+    def unseen(self) -> int:
+        """The number of rows that have not been on the screen yet."""
+        return self.subject.unseen
+
+    @property
+    def rows(self) -> list[str]:
+        """All rows of what is asked, at the present width."""
+        return [row.plain for row in self.subject.rows]
+
+    def more_waiting(self, count: int, covered: int = 0) -> None:
+        """Show how many questions wait behind this one. The rule of this one covers `covered` of them."""
+        self._waiting = f"{count} more waiting: {self.keymap.name('next-question')}" if count else ""
+        self.show_titles()
+
+    @property
+    def grants_suggestion(self) -> bool:
+        """Whether an answer grants what the worker suggests, unchanged, so that it covers questions like this one."""
+        return False
+
+    def show_titles(self) -> None:
+        """Show who asks and the host, whether there is more to read below, and the number of waiting questions."""
+        title = f"{self.title()} on {self._place}"
+        below = self.subject.max_scroll_y - round(self.subject.scroll_y) if self.is_attached else 0
+        more = f"↓ {below:,} more line{'s' if below != 1 else ''}" if below > 0 else ""
+        short = self.is_attached and self.screen.has_class("-short")  # such a card has no lower border
+        title = f"{more} · {title}" if more and short else title
+        can_grow = more and not self.has_class("-whole") and self.app.size.width >= _WIDE
+        whole = f"{self.keymap.name('details')} whole screen" if can_grow else ""
+        said: tuple[str, ...] = (self.hint(), "" if short else more, whole, self._waiting)
+        if self.has_class("typing") and self.field.value:
+            said = (self.hint(), self.field.placeholder)  # which a text covers
+        subtitle = " · ".join(filter(None, said))
+        if (title, subtitle) != self._titles:  # whoever sets a title paints the whole card; a tick comes here, too
+            self._titles = (title, subtitle)
+            self.border_title, self.border_subtitle = Content(title), Content(subtitle)
+
+    def set_situation(self, *, driving: bool, note: str) -> None:
+        """Set whether the person may answer here, and a note about what happens to an answer now."""
+        if (driving, note) == self._driving_and_note:
+            return
+        self._driving_and_note = (driving, note)
+        self.can_focus = driving and not self._settling
+        if not driving:
+            self.remove_class("typing")
+        if self.is_attached:
+            self.fit()
+
+    def settle(self, seconds: float) -> None:
+        """Take no focus for some seconds."""
+        self._settling = True
+        self.can_focus = False
+        call_once_after(self, seconds, self._settled)
+
+    def _settled(self) -> None:
+        self._settling = False
+        self.can_focus = self._driving_and_note[0]
+        self.post_message(self.Settled())
+
+    @property
+    def settling(self) -> bool:
+        """Whether the card takes no focus yet, because it has just taken the place of another."""
+        return self._settling
+
+    def fit(self) -> None:
+        """Limit the height of the subject, so that the answers fit on the screen."""
+        if not self.is_attached:
+            return
+        self.show_choices()
+        below = self._lines_below()
+        height = self.app.size.height
+        room = height - _OTHER_LINES
+        if self.screen.has_class("-tall"):
+            room = room - _BORDER_LINES if self.has_class("-whole") else int(height * _MAX_SHARE)
+        self.subject.limit(room - self.gutter.height - below)
+        self.call_after_refresh(self._fit_again, below)
+
+    def _lines_below(self) -> int:
+        return sum(each.size.height for each in self.below() if each.display)
+
+    def _fit_again(self, below: int) -> None:
+        """Fit once more if the answers do not take the `below` lines any more with which the card was fitted."""
+        if self.is_attached and self._lines_below() != below:
+            self.fit()
+
+    def toggle_whole(self) -> None:
+        """Take the whole screen, or give it back."""
+        self.toggle_class("-whole")
+        self.fit()
+        self.show_titles()
+
+    def on_resize(self) -> None:
+        self.call_after_refresh(self.fit)
+
+    def on_approval_subject_rows_seen(self) -> None:
+        self.show_choices()
+
+    def watch_has_focus(self, _has_focus: bool) -> None:
+        super().watch_has_focus(_has_focus)
+        self._keys.begin(time.monotonic())
+        if self.is_attached:
+            self.fit()
+
+    def on_focus(self) -> None:
+        if self.has_class("typing"):
+            self.typed_into().focus()
+
+    # Keys.
+
+    def typed_into(self) -> Widget:
+        """Return the widget into which the person types now."""
+        return self.field
+
+    def ask_for_text(self, placeholder: str, value: str = "", *, selected: bool = True) -> None:
+        """Let the person type into the field. `selected`: what they type takes the place of `value`."""
+        self.field.select_on_focus = selected
+        self.field.placeholder = placeholder
+        self.field.value = value
+        self.add_class("typing")
+        self.show_titles()
+        self.field.focus()
+
+    def end_of_text(self) -> None:
+        """Take the field away. The card has the focus again."""
+        self.remove_class("typing")
+        self.field.value = ""
+        self.show_titles()
+        self.focus()
+
+    def on_key(self, event: events.Key) -> None:
+        if self.has_class("typing"):
+            if event.key == "escape":
+                event.stop()
+                self.end_of_text()
+            elif self.has_focus and event.is_printable and event.character:  # the field gets the focus a moment later
+                event.stop()
+                self.field.insert_text_at_cursor(event.character)
+            return
+        if not self.has_focus:
+            return
+        if event.is_printable and event.character:
+            self._character(event.character, event.time)
+        elif not self._other_key(event):
+            return
+        event.stop()
+        event.prevent_default()
+
+    def _character(self, char: str, at: float) -> None:
+        """Take a character: it marks an answer, reads on, or is text, with the marks before it."""
+        text = self._keys.text_of(char, at, answers=f" {self.MARKS}", space_marks=self.space_marks)
+        if text and self.wants_text and " " not in text:
+            self._keys.release()
+            self.text_begins(char)
+        elif text:
+            self.mark("")
+            self.post_message(self.TextTyped(text))
+        elif char == " ":
+            self.space()
+        else:
+            self.mark(char)
+
+    def _other_key(self, event: events.Key) -> bool:
+        """Take a key that is not a character. Return whether this was one for the card."""
+        burst, key = self._keys.is_burst(event.time), event.key
+        if key == "enter":
+            if burst:
+                self.mark("")
+                self.post_message(self.TextTyped(self._keys.release() + "\n"))
+            else:
+                self.enter()
+        elif key == "escape":
+            self.escape()
+        elif key in _SCROLL_KEYS:
+            self.subject.move(_SCROLL_KEYS[key])
+        elif key in STEPS:
+            self.step(key)
+        elif (by := self._walk(key)) and not burst:
+            self.post_message(self.Walked(by))
+        else:
+            return False
+        return True
+
+    def _walk(self, key: str) -> int:
+        """Return in which direction a key goes to another question, 0 for other keys."""
+        return next((by for key_id, by in _WALKS.items() if self.keymap.has(key_id, key)), 0)
+
+    def turn(self, pages: int) -> bool:
+        """Scroll the subject by pages. Return False if all of it is on the screen."""
+        self.subject.turn(pages)
+        return self.subject.max_scroll_y > 0
+
+    def on_paste(self, event: events.Paste) -> None:
+        if self.has_focus:
+            event.stop()
+            self.mark("")
+            self.post_message(self.TextTyped(self._keys.release() + event.text))
+
+    def on_input_submitted(self, event: Input.Submitted) -> None:
+        event.stop()
+        self.field_given(event.value.strip())
+
+    def respond(self, response: Json) -> None:
+        """Answer the request with a payload."""
+        self._answered = True
+        self.post_message(self.Answered(CardAnswer(self.request.request_id, response)))

@@ -1,1 +1,0 @@
-"""What can be completed of the text in the composer, shown in a list above it."""

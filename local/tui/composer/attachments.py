@@ -1,0 +1,301 @@
+"""Files that go along.
+
+Only what the person pastes or drops into the composer gets here. What is sent is what was in the file at that moment;
+an image that is too large for the model is scaled, if Pillow is installed.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import socket
+import stat
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+from ccb.tunnel.plain_text import one_line
+from ccb.tunnel.wire.dataclass import dataclass
+from ccb.tunnel.wire.frames import Json
+from ccb.tunnel.wire.prompt_content import (
+    MAX_IMAGE_BYTES,
+    MAX_PIXELS,
+    attached_file,
+    image_block,
+    image_size,
+    image_trouble,
+    image_type,
+)
+
+from ..rendering.pictures import GOOD_PIXELS, NotDecoded, can_decode, scaled
+
+MAX_TEXT_BYTES = 256 << 10
+"""Largest text file that goes along with a prompt."""
+
+MAX_KEPT_BYTES = 12 << 20
+"""Most bytes of all files that wait in the composer: with what base64 adds they fit into a request."""
+
+MAX_SOURCE_BYTES = 64 << 20
+"""Largest image that is read to be scaled."""
+
+_MAX_KEPT = 20
+_MAX_NAME = 60
+_UNFIT = re.compile(r'["\[\]<>]')  # in a placeholder, or in the name in front of the file's text
+_SECRET = re.compile(rb"-----BEGIN [A-Z ]*PRIVATE KEY-----")
+
+
+class NotAttached(Exception):
+    """A file cannot go along with a prompt; the text says why."""
+
+
+@dataclass(frozen=True)
+class Attachment:
+    """A file as it was when it was dropped. `kind` is image or file. `path` is None for an image of the clipboard.
+    `scaled`: it is smaller than it was."""
+
+    path: Path | None
+    kind: str
+    size: int
+    block: Json
+    pixels: tuple[int, int] | None = None
+    scaled: bool = False
+
+    @property
+    def placeholder(self) -> str:
+        """What the composer shows for it."""
+        if self.path is None:
+            return f"[Image {'x'.join(map(str, self.pixels or ()))}]"
+        return f"[{self.kind}: {shown_name(self.path)} {size_text(self.size)}]"
+
+
+@dataclass(frozen=True)
+class Taken:
+    """What became of a text that was pasted and names files: the placeholders, or why it stays what it is."""
+
+    shown: str
+    said: str
+
+
+class Attachments:
+    """Keeps files by their placeholders: those that wait in the composer, and, while there is room, those that were
+    sent, so that a prompt that comes back still has them."""
+
+    def __init__(self) -> None:
+        self._kept: dict[str, Attachment] = {}
+        self._sent: frozenset[str] = frozenset()
+        self._leaving: frozenset[str] = frozenset()  # of prompts that were submitted and are not sent yet
+        self._images = 0
+
+    def take_image(self, image: Attachment, composed: str = "") -> Taken:
+        """Keep an image of the clipboard. `composed` is what the composer holds."""
+        try:
+            self._make_room(1, image.size, composed)
+        except NotAttached as error:
+            return Taken("", str(error))
+        self._images += 1
+        shown = image.placeholder.replace("[Image ", f"[Image #{self._images} ")
+        self._kept[shown] = image
+        return Taken(shown, f"the image will go along with the prompt{_scaled_note([image])}; Backspace removes it")
+
+    def take(self, files: Sequence[Attachment], composed: str = "") -> Taken:
+        """Keep files that were dropped. `composed` is what the composer holds."""
+        try:
+            self._make_room(len(files), sum(each.size for each in files), composed)
+        except NotAttached as error:
+            return Taken("", str(error))
+        shown = [self._keep(each) for each in files]
+        names = shown_name(files[0].path) if len(files) == 1 and files[0].path else f"{len(files)} files"
+        said = f"{names} of this laptop will go along with the prompt{_scaled_note(files)}; undo makes it text"
+        return Taken(" ".join(shown), said)
+
+    def submitted(self, text: str) -> None:
+        """Note that a prompt with this text is on its way out of the composer."""
+        self._leaving |= set(self.named_in(text))
+
+    def named_in(self, text: str) -> list[str]:
+        """Return the placeholders in a text, each once, in order."""
+        if not self._kept:
+            return []
+        return list(dict.fromkeys(re.findall("|".join(map(re.escape, self._kept)), text)))
+
+    def blocks(self, text: str) -> list[Json]:
+        """Return the content of a prompt with this text: the text, then the files that it names."""
+        named = self.named_in(text)
+        self._sent |= set(named)
+        self._leaving -= self._sent
+        return [{"type": "text", "text": text}, *(self._kept[each].block for each in named)]
+
+    def with_paths(self, text: str) -> str:
+        """Return a text with paths in place of the placeholders, as it is kept for later runs. An image of the
+        clipboard has none: it is not there any more then."""
+        return self._replaced(text, lambda each: self._path_of(self._kept[each]))
+
+    def placeholder_before(self, text: str) -> str:
+        """Return the placeholder at the end of `text`, or ""."""
+        return next((each for each in self._kept if text.endswith(each)), "")
+
+    @staticmethod
+    def _path_of(file: Attachment) -> str:
+        return shlex.quote(str(file.path)) if file.path is not None else ""
+
+    def _replaced(self, text: str, by: Callable[[str], str]) -> str:
+        if not self._kept:
+            return text
+        return re.sub("|".join(map(re.escape, self._kept)), lambda found: by(found[0]), text)
+
+    def _make_room(self, count: int, size: int, composed: str) -> None:
+        """Forget files that no prompt needs until there is room, those that were sent first. Raise NotAttached."""
+        needed = self._leaving | set(self.named_in(composed))
+        for each in sorted(
+            (name for name in self._kept if name not in needed), key=lambda name: name not in self._sent
+        ):
+            if len(self._kept) + count > _MAX_KEPT or self._bytes + size > MAX_KEPT_BYTES:
+                del self._kept[each]
+                self._sent -= {each}
+        if len(self._kept) + count > _MAX_KEPT:
+            raise NotAttached(f"at most {_MAX_KEPT} files go along with a prompt: send first what you have")
+        if self._bytes + size > MAX_KEPT_BYTES:
+            raise NotAttached(
+                f"files with a prompt may have {size_text(MAX_KEPT_BYTES)} in all: send first what you have"
+            )
+
+    @property
+    def _bytes(self) -> int:
+        return sum(each.size for each in self._kept.values())
+
+    def _keep(self, new: Attachment) -> str:
+        """Keep a file under its placeholder, which gets a number if another file has it."""
+        placeholder, number = new.placeholder, 1
+        while placeholder in self._kept and self._kept[placeholder].block != new.block:
+            number += 1
+            placeholder = f"{new.placeholder[:-1]} #{number}]"
+        self._kept[placeholder] = new
+        self._sent -= {placeholder}
+        return placeholder
+
+
+def dropped_files(text: str) -> list[Attachment]:
+    """Read the files that a pasted text names; none if it is not such a text. Blocks. Raise NotAttached."""
+    return [read_attachment(path) for path in dropped_paths(text)]
+
+
+def read_attachment(path: Path) -> Attachment:
+    """Read a file that was dropped. Blocks. Raise NotAttached."""
+    name = shown_name(path)
+    try:
+        data = _read(path)
+    except OSError as error:
+        raise NotAttached(f"{name} cannot be read: {error.strerror or error}") from error
+    if data is None:
+        raise NotAttached(f"{name} is no file that goes along with a prompt: its path stays text")
+    if image_type(data[:16]) is not None:
+        return image_attachment(data, name, path)
+    if _SECRET.search(data):
+        raise NotAttached(f"{name} holds a private key, which stays on the laptop: its path stays text")
+    if len(data) > MAX_TEXT_BYTES and b"\0" not in data:
+        raise NotAttached(f"{name} is longer than {size_text(MAX_TEXT_BYTES)}: its path stays text")
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        text = "\0"
+    if "\0" in text:
+        raise NotAttached(f"{name} is neither text nor an image that the model takes: its path stays text")
+    return Attachment(path, "file", len(data), attached_file(name, text))
+
+
+def image_attachment(data: bytes, name: str, path: Path | None) -> Attachment:
+    """Return an image as the model takes it, scaled if it must be and can be. Blocks. Raise NotAttached."""
+    size, before = image_size(data) or (0, 0), len(data)
+    many = f"{name} is too large: the model takes images of {size_text(MAX_IMAGE_BYTES)} at most"
+    if len(data) > MAX_IMAGE_BYTES or max(size) > (GOOD_PIXELS if can_decode() else MAX_PIXELS):
+        if len(data) > MAX_SOURCE_BYTES:
+            raise NotAttached(many)
+        try:
+            data = scaled(data, MAX_IMAGE_BYTES)
+        except NotDecoded as error:
+            if len(data) > MAX_IMAGE_BYTES:
+                raise NotAttached(f"{many}, and it was not scaled: {error}") from error
+    media_type, trouble = image_type(data[:16]), image_trouble(data)
+    if media_type is None:
+        raise NotAttached(f"{name} is of a kind that the model does not take")
+    if trouble:
+        raise NotAttached(f"{name} is an image that the model does not take: {trouble}")
+    return Attachment(path, "image", len(data), image_block(data, media_type), image_size(data), len(data) != before)
+
+
+def _scaled_note(files: Sequence[Attachment]) -> str:
+    return ", scaled for the model" if any(each.scaled for each in files) else ""
+
+
+def _read(path: Path) -> bytes | None:
+    """Return the start of a regular file, as much as could be sent and a byte more; None for anything else."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        return None
+    with os.fdopen(descriptor, "rb") as file:
+        head = file.read(MAX_TEXT_BYTES + 1)
+        return head if image_type(head[:16]) is None else head + file.read(MAX_SOURCE_BYTES + 1 - len(head))
+
+
+def shown_name(path: Path) -> str:
+    """Return the name of a file as a placeholder shows it."""
+    name = _UNFIT.sub("_", one_line(path.name)) or "file"
+    return name if len(name) <= _MAX_NAME else f"{name[: _MAX_NAME - 11]}…{name[-10:]}"
+
+
+def size_text(size: int) -> str:
+    """Return a number of bytes in words."""
+    if size < 1 << 10:
+        return f"{size} B"
+    if size < 1 << 20:
+        return f"{size / (1 << 10):.0f} KB"
+    return f"{size / (1 << 20):.2f}".rstrip("0").rstrip(".") + " MB"
+
+
+_MAX_CHARS = 8_000
+_MAX_PATHS = 20
+_STARTS = ("/", "~/", "'/", '"/', "file://", "'file://", '"file://')
+
+
+def dropped_paths(text: str) -> list[Path]:
+    """Return the files and directories of this machine that `text` names, if it holds nothing else; else []. A path is
+    quoted, escaped or plain, or a file:// URI."""
+    if not may_name_files(text):
+        return []
+    text = text.strip()
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    plain = [_path(line) for line in lines]  # a path with blanks, as some terminals paste it
+    found = plain if None not in plain else [_path(word) for word in _words(text)]
+    paths = [path for path in found if path is not None]
+    return paths if len(paths) == len(found) <= _MAX_PATHS else []
+
+
+def may_name_files(text: str) -> bool:
+    """Return whether it is worth looking for files that `text` names. Does not block."""
+    return text.lstrip().startswith(_STARTS) and len(text) <= _MAX_CHARS
+
+
+def _words(text: str) -> list[str]:
+    try:
+        return shlex.split(text)
+    except ValueError:  # a quote without its end
+        return [""]
+
+
+def _path(word: str) -> Path | None:
+    """Return what a word names, None if that does not exist."""
+    if word.startswith("file://"):
+        try:
+            parts = urlsplit(word)
+            if parts.netloc not in ("", "localhost", socket.gethostname()):
+                return None
+        except ValueError:
+            return None
+        word = unquote(parts.path)
+    try:
+        path = Path(word).expanduser()
+        return path if path.is_absolute() and path.exists() else None
+    except (OSError, ValueError, RuntimeError):  # RuntimeError: nobody knows the home of this user
+        return None

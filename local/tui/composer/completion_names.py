@@ -1,0 +1,313 @@
+"""What it offers."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from pydantic import BaseModel, TypeAdapter, ValidationError
+
+from ccb.tunnel.errors import CcbError
+from ccb.tunnel.plain_text import one_line
+from ccb.tunnel.wire.client_requests import LIST_COMMANDS
+from ccb.tunnel.wire.control_protocol import Request, RequestFailed
+from ccb.tunnel.wire.dataclass import dataclass
+
+from ...session.session_client import FoundNames, SessionClient
+from ...terminal.stdio import in_thread
+from .completion_offers import Candidate, Offer, Offers
+
+_OPEN = re.compile(r'(?:^|(?<=[\s(\[]))@(?:"([^"\n]*)|([^\s"]*))\Z')  # as the worker reads a mention
+_REST = re.compile(r'[^\s"]*"?')
+_SPECIAL = "'\\"
+_MAX_LINE = 1_000  # characters before the cursor in which an `@` is looked for
+_FRESH_S = 2.0
+_SLOW_S = 0.3
+_PAUSE_S, _LONGEST_PAUSE_S = 0.1, 1.0
+_MAX_KEPT = 64
+
+
+@dataclass(frozen=True)
+class Mention:
+    """A name that is being typed: `query` without `@` and quotes, from `start` to `end` of the text. `sign` is what
+    stands in front of it, `local` says that it is a path on the laptop."""
+
+    query: str
+    start: int
+    end: int
+    sign: str = "@"
+    local: bool = False
+
+
+def mention_at(text: str, cursor: int) -> Mention | None:
+    """Return the mention in which the cursor is, if it is in one."""
+    first = max(text.rfind("\n", 0, cursor) + 1, cursor - _MAX_LINE)
+    found = _OPEN.search(text[first:cursor])
+    if found is None:
+        return None
+    quoted = found[1] is not None
+    rest = _REST.match(text, cursor) if not quoted else re.compile(r'[^"\n]*"').match(text, cursor)
+    return Mention(found[1] if quoted else found[2], first + found.start(), rest.end() if rest else cursor)
+
+
+class FileNames:
+    """Offers what the host has found. While an answer is on its way, what was found before is offered as far as it
+    fits. `host` is its name to show; `changed` is called when there is something new to offer."""
+
+    def __init__(self, client: SessionClient, host: str, changed: Callable[[], object]) -> None:
+        self._client = client
+        self._host = host
+        self._changed = changed
+        self._known: OrderedDict[str, tuple[float, FoundNames]] = OrderedDict()
+        self._last: tuple[str, ...] = ()
+        self._asking = ""
+        self._note = ""
+
+    def wanted(self, mention: Mention) -> bool:
+        """Return whether the host must be asked about a mention."""
+        since, found = self._known.get(mention.query, (0.0, None))
+        return found is None or not found.settled or time.monotonic() - since > _FRESH_S
+
+    async def ask(self, query: str) -> None:
+        """Ask the host until it knows the whole answer. Cancel this when the person types on."""
+        pause = _PAUSE_S
+        while True:
+            asked = asyncio.ensure_future(self._client.names(query))
+            try:
+                if not (await asyncio.wait([asked], timeout=_SLOW_S))[0]:
+                    self._say(f"asking {self._host} …")
+                found = await asked
+            except CcbError:
+                self._say(f"no connection to {self._host}: only what was found before")
+                return
+            finally:
+                asked.cancel()
+            if found is None:
+                self._say("the worker of this session cannot list files: it is of an older version")
+                return
+            self._keep(query, found)
+            self._say("the tree is too large to know all of it: ./ lists a directory" if found.cut else "")
+            if found.settled:
+                return
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, _LONGEST_PAUSE_S)
+
+    def _keep(self, query: str, found: FoundNames) -> None:
+        self._known[query] = time.monotonic(), found
+        self._known.move_to_end(query)
+        self._last = found.names
+        while len(self._known) > _MAX_KEPT:
+            self._known.popitem(last=False)
+
+    def _say(self, note: str) -> None:
+        self._note = note
+        self._changed()
+
+    def offers(self, mention: Mention) -> Offers | None:
+        """Return what is known to fit. None if that is nothing, or what is typed already."""
+        query = mention.query
+        known = self._known.get(query)
+        names = (
+            known[1].names
+            if known is not None
+            else tuple(each for each in self._last if holds_in_order(each, query.lower()))
+        )
+        if names and names[0] == query and not query.endswith("/"):
+            return None
+        if not names and not self._note:
+            return None
+        return Offers([offer_of(each, mention) for each in names], f"{mention.sign}{mention.start}", self._note)
+
+
+def offer_of(name: str, mention: Mention) -> Offer:
+    """Return the offer that puts a name in place of what is typed."""
+    quoted = any(char.isspace() or (char in _SPECIAL and not mention.sign) for char in name)
+    directory = name.endswith("/")
+    within = name if mention.sign else name.replace("\\", "\\\\")  # a command reads its words as a shell does
+    insert = mention.sign + (f'"{within}"' if quoted else name)
+    literal = mention.query.lower() in name.lower()
+    return Offer(
+        name,
+        "",
+        insert if directory else insert + " ",
+        mention.start,
+        mention.end,
+        back=int(quoted and directory),
+        enter=literal,
+    )
+
+
+_MAX_SHOWN = 50
+_SHOWN, _SEARCHED = 200, 2_000  # characters
+
+
+def history_offers(text: str, sent: Sequence[str]) -> Offers:
+    """Return the prompts that hold all words of `text`, then those that hold its letters in order, the newest first."""
+    wanted = text.lower()
+    words = wanted.split()
+    newest = [each for each in dict.fromkeys(reversed(sent)) if each != text]
+    found = [each for each in newest if all(word in each[:_SEARCHED].lower() for word in words)]
+    if len(found) < _MAX_SHOWN:
+        held = set(found)
+        found += [each for each in newest if each not in held and holds_in_order(each[:_SEARCHED], wanted)]
+    items = [
+        Offer(one_line(each[: 2 * _SHOWN])[:_SHOWN], "", each, 0, len(text), enter=True) for each in found[:_MAX_SHOWN]
+    ]
+    more = f"{len(found)} prompts fit" if len(found) > _MAX_SHOWN else ""
+    return Offers(items, "history", more if items else "no earlier prompt fits: Esc goes back")
+
+
+def holds_in_order(text: str, letters: str) -> bool:
+    """Return whether `text` holds these lower-case letters in this order."""
+    rest = iter(text.lower())
+    return all(letter in rest for letter in letters if not letter.isspace())
+
+
+_LOCAL: Mapping[str, tuple[bool, ...]] = {
+    "get": (False, True),
+    "put": (True, False),
+    "open": (False,),
+    "export": (True,),
+}
+"""By command, whether each of its arguments is a path on the laptop."""
+
+_WORD = re.compile(r'"(?P<quoted>[^"]*)(?P<end>"|\Z)|(?P<plain>\S+)')
+_MAX_NAMES, _PATH_ARGUMENTS_MAX_SHOWN = 20_000, 100
+
+
+def path_argument_at(text: str, cursor: int) -> Mention | None:
+    """Return the path in which the cursor is, if the text is a command that takes paths. Only the end of the text is
+    completed; a quote may stand behind the cursor."""
+    command, space, _ = text.partition(" ")
+    places = _LOCAL.get(command.removeprefix("/"), ()) if command.startswith("/") else ()
+    if not places or not space or "\n" in text or text[cursor:] not in ("", '"'):
+        return None
+    end, text = len(text), text[:cursor]
+    words = list(_WORD.finditer(text, len(command) + 1))
+    last = words[-1] if words else None
+    if last is None or (last.end() == len(text) and last["end"] == '"') or text[last.end() :]:
+        number, query, start = len(words), "", len(text)  # the next word
+        if not text.endswith(" "):
+            return None
+    else:
+        number, start = len(words) - 1, last.start()
+        query = last["quoted"].replace("\\\\", "\\") if last["plain"] is None else last["plain"]
+    return Mention(query, start, end, sign="", local=places[number]) if number < len(places) else None
+
+
+class LaptopNames:
+    """Offers the entries of a directory of the laptop. `changed` is called when there is something new to offer."""
+
+    def __init__(self, changed: Callable[[], object]) -> None:
+        self._changed = changed
+        self._folder: str | None = None
+        self._names: list[str] = []
+
+    def wanted(self, mention: Mention) -> bool:
+        """Return whether the directory must be read anew: it is another one, or its own name has just been typed."""
+        folder, name = _split(mention.query)
+        return folder != self._folder or not name
+
+    async def ask(self, query: str) -> None:
+        """Read the directory of a path."""
+        folder, _ = _split(query)
+        names = await in_thread(lambda: _entries(folder))
+        self._folder, self._names = folder, names
+        self._changed()
+
+    def offers(self, mention: Mention) -> Offers | None:
+        """Return the entries that begin with what is typed. None if that is nothing, or what is typed already."""
+        folder, typed = _split(mention.query)
+        if folder != self._folder:
+            return None
+        fits = [each for each in self._names if each.lower().startswith(typed.lower())]
+        shown = [each for each in fits if typed.startswith(".") or not each.startswith(".")][:_PATH_ARGUMENTS_MAX_SHOWN]
+        if not shown or shown == [typed]:
+            return None
+        offers = [offer_of(folder + each, mention) for each in shown]
+        return Offers(offers, f"laptop {mention.start}")
+
+
+def _split(path: str) -> tuple[str, str]:
+    """Return the directory of a path, with the slash behind it, and the name."""
+    folder, slash, name = path.rpartition("/")
+    return folder + slash, name
+
+
+def _entries(folder: str) -> list[str]:
+    """Return what a directory holds, those that are directories with a slash. [] if it cannot be read."""
+    names: list[str] = []
+    try:
+        with os.scandir(Path(folder).expanduser()) as entries:
+            for entry in entries:
+                if entry.name.isprintable() and '"' not in entry.name:
+                    names.append(f"{entry.name}/" if entry.is_dir() else entry.name)
+                if len(names) == _MAX_NAMES:
+                    break
+    except (OSError, RuntimeError):  # RuntimeError: nobody knows the home of this user
+        return []
+    return sorted(names)
+
+
+_MAX_COMMANDS = 1000
+_MAX_TEXT = 200  # characters
+
+
+class _Listed(BaseModel):
+    name: str
+    description: str = ""
+    argumentHint: str = ""
+
+
+_LIST = TypeAdapter(list[_Listed])
+
+
+def from_worker(commands: object) -> list[Candidate]:
+    """Read the list of a worker; [] for one that is malformed."""
+    try:
+        listed = _LIST.validate_python(commands)[:_MAX_COMMANDS]
+    except ValidationError:
+        return []
+    return [
+        Candidate(_shown(each.name), _shown(each.argumentHint), _shown(each.description), on_host=True)
+        for each in listed
+    ]
+
+
+class WorkerCommands:
+    """`known` is the last list of the worker; an older worker has none."""
+
+    def __init__(self, client: SessionClient) -> None:
+        self.known: list[Candidate] = []
+        self._client = client
+        self._asked_at = float("-inf")
+        self._asking = asyncio.Lock()
+
+    async def ask(self) -> bool:
+        """Bring the list up to date, unless it is fresh. Return whether it changed. Who asks while an answer is on its
+        way waits for that one."""
+        async with self._asking:
+            if time.monotonic() - self._asked_at < _FRESH_S or not self._client.driving:
+                return False
+            self._asked_at = time.monotonic()
+            try:
+                answer = await self._client.request(Request(LIST_COMMANDS, None))
+            except (CcbError, RequestFailed):
+                return False
+            before, self.known = self.known, from_worker(answer.get("commands"))
+            return self.known != before
+
+    async def knows(self, name: str) -> bool:
+        """Return whether the worker has a command of this name."""
+        if not any(each.name == name for each in self.known):
+            await self.ask()
+        return any(each.name == name for each in self.known)
+
+
+def _shown(text: str) -> str:
+    return one_line(text)[:_MAX_TEXT]

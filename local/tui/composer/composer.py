@@ -1,0 +1,440 @@
+"""The text area."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from textual import events, work
+from textual.binding import Binding, BindingType
+from textual.content import Content
+from textual.message import Message
+from textual.widgets import TextArea
+from textual.widgets.text_area import Selection
+
+from ccb.tunnel.plain_text import neutralise, one_line
+
+from ...config.prompt_history import PromptKeeper, PromptRecall
+from ...terminal.clipboard import NoImage, clipboard_image
+from ...terminal.keymap import Keymap
+from ...terminal.stdio import in_thread
+from .attachments import Attachments, NotAttached, Taken, dropped_files, image_attachment, may_name_files
+from .vim import VimEffect, VimKeys, changed_part
+
+_MAX_READ_S = 5.0  # seconds for reading what was dropped; a path on a file system that hangs stays text
+_INVITATION = "Ask for a change, or /help"
+
+
+class Composer(TextArea):
+    """A text area of one to ten lines. It can be locked, and single letters can be shortcuts while it is empty."""
+
+    DEFAULT_CSS = """
+    Composer {
+        height: auto; max-height: 10; min-height: 3;
+        border: round $border-blurred; background: $background; padding: 0 1;
+        &:focus { border: round $accent; background-tint: $foreground 0%; }
+        .text-area--cursor-line { background: transparent; }
+        .text-area--placeholder { color: $foreground 70%; }
+        &:ansi .text-area--placeholder { color: $foreground; text-style: dim; }
+        &:ansi .text-area--cursor { text-style: reverse; }
+        &.locked, &.locked:focus { border: round $border-blurred; color: $foreground 70%; }
+    }
+    """
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("ctrl+underscore", "undo", "Undo", show=False, id="undo"),  # Ctrl+Z stops ccb, as any program
+        # Also here, so that it wins over what a text area does with the key that the person may choose.
+        Binding("escape", "app.interrupt", show=False, id="interrupt"),
+    ]
+
+    @dataclass
+    class Submitted(Message):
+        """The person pressed Enter or Ctrl+S on `text`, which is not blank. Blanks at its start are kept. It goes
+        before the waiting prompts `before`. `steers`: the agent gets it while it works."""
+
+        text: str
+        before: tuple[str, ...] = ()
+        steers: bool = False
+
+    @dataclass
+    class Shortcut(Message):
+        """The person pressed a letter of `shortcuts` in an empty or locked composer."""
+
+        key: str
+
+    class TakeBack(Message):
+        """The person wants the newest prompt back that waits for the agent."""
+
+    class EditorWanted(Message):
+        """The person wants to write the text in their own editor."""
+
+    class SubmitRefused(Message):
+        """The person pressed Enter while the composer is locked."""
+
+    def __init__(self, keymap: Keymap) -> None:
+        super().__init__(soft_wrap=True, tab_behavior="focus", highlight_cursor_line=False, id="composer")
+        self.cursor_blink = False  # it would draw twice a second while nothing happens
+        self._invitation = self.placeholder = _INVITATION
+        self.keymap = keymap
+        self.recall = PromptRecall()
+        self.shortcuts = ShortcutLetters()
+        self.last_key = 0.0
+        self.around = Surroundings()
+        self.vim = VimKeys()
+        self._pasted = PastedTexts()
+        self.attachments = Attachments()
+        self._chord = ""  # the last key
+        self._locked_because = ""
+
+    def set_locked(self, why: str) -> None:
+        """Take no text, and show why; with an empty `why` take it again. What is typed already stays."""
+        if why == self._locked_because:
+            return
+        self._locked_because = why
+        self.read_only = bool(why)
+        self.show_cursor = not why
+        self.set_class(bool(why), "locked")
+        self.placeholder = why or self._invitation
+
+    def invite(self, text: str) -> None:
+        """Show `text` while nothing is typed."""
+        self._invitation = text
+        if not self._locked_because:
+            self.placeholder = text
+
+    def is_shortcut(self, key: str) -> bool:
+        """Return whether a letter is a shortcut now, and not text."""
+        return key in self.shortcuts.active and (self.read_only or not self.text)
+
+    async def _on_key(self, event: events.Key) -> None:
+        self.last_key = time.monotonic()
+        letter = self.shortcuts.begun_word(self.last_key, printable=event.is_printable)
+        if letter and not self.text:
+            self.insert(letter)
+        if self._handle_key(event) or await self._bound_action(event.key):
+            event.prevent_default()
+            event.stop()
+        else:
+            await super()._on_key(event)
+
+    async def _bound_action(self, key: str) -> bool:
+        """Do what a key of the text area does, such as Backspace. Return whether it is one. Textual would do it after
+        the key has been through all widgets around this one: the next letters of a quick hand would overtake it."""
+        bound = [] if self.keymap.uses(key) else self._bindings.key_to_bindings.get(key, [])
+        own = next((each for each in bound if not each.id), None)  # the settings change the keys of ids
+        return own is not None and await self.app.run_action(own.action, self)
+
+    def _handle_key(self, event: events.Key) -> bool:
+        """Handle the keys that differ from a plain text area. Return whether this was one."""
+        if event.character is not None and self.is_shortcut(event.character):
+            typed = not (self.read_only or self.vim.commands)
+            self.shortcuts.pressed(event.character, self.last_key, may_begin_word=typed)
+            self.post_message(self.Shortcut(event.character))
+            return True
+        keymap = self.keymap
+        if not self.vim.commands and keymap.has("history", event.key) and self.around.completes("history"):
+            return True
+        if event.key in ("enter", "up", "down", "escape") and self.around.completes(event.key):
+            return True
+        if self._vim_took(event):
+            return True
+        if keymap.has("send", event.key) or keymap.has("steer", event.key):
+            self._submit(steers=keymap.has("steer", event.key))
+            return True
+        if keymap.has("paste", event.key) and not self.read_only:
+            self.paste_image()
+            return True
+        if keymap.has("newline", event.key):
+            self.insert("\n")
+            return True
+        before, self._chord = self._chord, event.key
+        if keymap.has("editor", event.key) or (event.key == "ctrl+e" and before == "ctrl+x"):
+            if not self.read_only:
+                self.post_message(self.EditorWanted())
+            return True
+        if event.key == "ctrl+x" and self.selection.is_empty and not keymap.uses(event.key):
+            return True  # it may begin Ctrl+X Ctrl+E; without a selection there is nothing to cut
+        if event.key == "backspace":
+            return self._remove_placeholder()
+        return self._handle_arrow(event.key)
+
+    def _vim_took(self, event: events.Key) -> bool:
+        """Let vim's keys have a key. Return whether it was one of theirs."""
+        if self.read_only or not self.vim.on:
+            return False
+        key = event.character if event.is_printable and event.character not in (None, " ") else event.key
+        before = self.text
+        step = self.vim.press(key or "", before, self.cursor_at)
+        if step is None:
+            return self.vim.commands and event.is_printable
+        if step.effect in (VimEffect.UNDO, VimEffect.REDO):
+            self._undo_change() if step.effect is VimEffect.UNDO else self._redo_change()
+        elif step.effect in (VimEffect.EARLIER, VimEffect.LATER):
+            self._recall(-1 if step.effect is VimEffect.EARLIER else 1)
+        else:
+            self.history.checkpoint()  # what is typed next is another change
+            if step.text != before:
+                start, end = changed_part(before, step.text)
+                self.put(step.text[start : len(step.text) - end], start, len(before) - end)
+            marked = self.vim.marked(step.text) or (step.at, step.at)
+            self.selection = Selection(*map(self._location, marked))
+        return True
+
+    def _undo_change(self) -> None:
+        """Undo a change of vim's, which may be more than one step of the text area: `cw` deletes, and then text is
+        typed."""
+        began, before = self.vim.undone(self.text), None
+        self.undo()
+        while began is not None and self.text not in (began, before):
+            before = self.text
+            self.undo()
+
+    def _redo_change(self) -> None:
+        self.vim.begins(self.text)
+        self.redo()
+
+    def _handle_arrow(self, key: str) -> bool:
+        """Leave the text by its first or last line: to an earlier or a later prompt."""
+        if key == "up" and self.navigator.is_first_wrapped_line(self.cursor_location):
+            if not self.text and self.around.may_take_back():
+                self.post_message(self.TakeBack())
+                return True
+            return self._recall(-1)
+        if key == "down" and self.navigator.is_last_wrapped_line(self.cursor_location):
+            return self._recall(1)
+        return False
+
+    @property
+    def whole_text(self) -> str:
+        """The text with everything that was pasted."""
+        return self._pasted.expanded(self.text)
+
+    def rewritten(self, text: str) -> None:
+        """Take what the person has made of the text in their editor."""
+        self.last_key = time.monotonic()
+        self.text = _harmless(text)
+        self.move_cursor(self.document.end)
+
+    def _remove_placeholder(self) -> bool:
+        """Remove a whole placeholder before the cursor. Return whether there was one."""
+        at = self.cursor_at
+        before = self.text[:at] if self.selection.is_empty else ""
+        placeholder = self._pasted.placeholder_before(before) or self.attachments.placeholder_before(before)
+        if placeholder:
+            self.put("", at - len(placeholder), at)
+        return bool(placeholder)
+
+    def remember(self, keeper: PromptKeeper, prompts: Sequence[str], draft: str) -> None:
+        """Go on with the prompts of earlier runs, and with what was begun then. `keeper` keeps those of this run."""
+        self.recall.continue_from(keeper, [neutralise(each) for each in prompts])
+        if draft and not self.text and not self.read_only:
+            self.text = neutralise(draft)
+            self.move_cursor(self.document.end)
+
+    def on_unmount(self) -> None:
+        self.recall.keep_draft(self.attachments.with_paths(self.whole_text.rstrip()))
+
+    def give_back(self, text: str) -> None:
+        """Put a prompt that was not sent in front of what the person has typed since."""
+        self.text = f"{text}\n{self.text}" if self.text else text
+        self.move_cursor(self.document.end)
+
+    def edit_again(self, text: str, before: Sequence[str]) -> None:
+        """Let the person edit a prompt that waited in front of the prompts `before`."""
+        self.give_back(text)
+        self.recall.before = tuple(before)
+        self.recall.keep_draft(self.attachments.with_paths(text))
+
+    def on_text_area_changed(self) -> None:
+        if not self.text:
+            self.recall.before = ()
+        self.border_title = Content(self._meant())
+
+    def _meant(self) -> str:
+        """Return what the text is if it is no prompt, by its first character."""
+        host = one_line(self.around.host)
+        return {"!": f"A shell command on {host}", "#": f"A note for every agent on {host}"}.get(self.text[:1], "")
+
+    async def _on_paste(self, event: events.Paste) -> None:
+        self.last_key = time.monotonic()
+        event.prevent_default()
+        event.stop()
+        if not self.read_only:
+            await self._pasted_text(event.text)
+
+    async def _pasted_text(self, text: str) -> None:
+        """Insert a text that the person has pasted. If it names files, they go along with the prompt."""
+        taken = await self._taken(text) if may_name_files(text) else None
+        if self.read_only:
+            return
+        self.type(self._pasted.shortened(_harmless(text)))
+        if taken is not None and taken.shown:
+            end = self.cursor_at
+            self.history.checkpoint()  # so that undo gives the path back
+            self.put(f"{taken.shown} ", end - len(_harmless(text)), end)
+        if taken is not None:
+            self.around.says(taken.said)
+
+    async def _taken(self, text: str) -> Taken | None:
+        """Return what became of the files that a text names, None if it names none. Only what was read in time counts:
+        the thread may end much later."""
+        try:
+            async with asyncio.timeout(_MAX_READ_S):
+                files = await in_thread(lambda: dropped_files(text))
+        except TimeoutError:
+            return Taken("", f"it was not read within {_MAX_READ_S:.0f} seconds: the path stays text")
+        except NotAttached as error:
+            return Taken("", str(error))
+        return self.attachments.take(files, self.text) if files and not self.read_only else None
+
+    @work(exclusive=True, group="clipboard")
+    async def paste_image(self) -> None:
+        """Let the image in the clipboard go along with the prompt. Without one, insert what was copied in ccb, or say
+        why nothing is inserted."""
+        try:
+            data = await self.around.clipboard_image()
+        except NoImage as error:
+            self.type(self.app.clipboard)
+            if not self.app.clipboard:
+                self.around.says(str(error))
+            return
+        try:
+            image = await in_thread(lambda: image_attachment(data, "the image in the clipboard", None))
+        except NotAttached as error:
+            self.around.says(str(error))
+            return
+        if self.read_only:
+            return
+        taken = self.attachments.take_image(image, self.text)
+        self.type(f"{taken.shown} " if taken.shown else "")
+        self.around.says(taken.said)
+
+    def type(self, text: str) -> None:
+        """Insert text at the cursor. Control characters in it are made visible."""
+        if self.read_only:
+            return
+        self.last_key = time.monotonic()
+        result = self.replace(_harmless(text), *self.selection)
+        self.move_cursor(result.end_location)
+
+    @property
+    def cursor_at(self) -> int:
+        """How many characters of the text are before the cursor."""
+        row, column = self.cursor_location
+        return sum(len(line) + 1 for line in self.text.split("\n")[:row]) + column
+
+    def put(self, text: str, start: int, end: int, back: int = 0) -> None:
+        """Put `text` in place of the characters from `start` to `end`, with the cursor `back` characters before its
+        end."""
+        self.replace(text, self._location(start), self._location(end))
+        self.move_cursor(self._location(start + len(text) - back))
+
+    def _location(self, at: int) -> tuple[int, int]:
+        before = self.text[:at]
+        return before.count("\n"), at - (before.rfind("\n") + 1)
+
+    def _submit(self, *, steers: bool = False) -> None:
+        text = self.whole_text.rstrip()
+        if self.read_only:
+            self.post_message(self.SubmitRefused())
+            return
+        if not text:
+            if steers:
+                self.around.steer_next()
+            return
+        self.vim.sent()
+        self.recall.add(text, kept=self.attachments.with_paths(text))
+        self.attachments.submitted(text)
+        before, self.recall.before = self.recall.before, ()
+        self.text = ""
+        self.post_message(self.Submitted(text, before, steers))
+
+    def _recall(self, step: int) -> bool:
+        """Show the previous or next prompt; after the newest one comes the draft. Return whether there was one."""
+        text = None if self.read_only else self.recall.step(step, self.text)
+        if text is None:
+            return False
+        self.text = text
+        self.move_cursor(self.document.end)
+        return True
+
+
+def _harmless(text: str) -> str:
+    return neutralise(text.replace("\r\n", "\n").replace("\r", "\n"))
+
+
+_LONG, _LINES = 1_000, 15
+_MAX_KEPT = 100
+
+
+class PastedTexts:
+    """Keeps the newest pasted texts by their placeholders."""
+
+    def __init__(self) -> None:
+        self._texts: dict[str, str] = {}
+        self._count = 0
+
+    def shortened(self, text: str) -> str:
+        """Return what the composer shows for a pasted text: the text itself, or a placeholder."""
+        lines = text.count("\n") + (not text.endswith("\n"))
+        if len(text) <= _LONG and lines <= _LINES:
+            return text
+        self._count += 1
+        size = f"{lines} lines" if lines > 1 else f"{len(text):,} characters"
+        placeholder = f"[Pasted text #{self._count}, {size}]"
+        self._texts[placeholder] = text
+        while len(self._texts) > _MAX_KEPT:
+            del self._texts[next(iter(self._texts))]
+        return placeholder
+
+    def expanded(self, text: str) -> str:
+        """Return `text` with the pasted texts in place of their placeholders."""
+        if not self._texts:
+            return text
+        names = "|".join(map(re.escape, self._texts))
+        return re.sub(names, lambda found: self._texts[found[0]], text)
+
+    def placeholder_before(self, text: str) -> str:
+        """Return the placeholder at the end of `text`, or ""."""
+        return next((each for each in self._texts if text.endswith(each)), "")
+
+
+_TYPING_S = 0.4  # the longest time between two keys of a person who is typing
+
+
+class ShortcutLetters:
+    """Which letters are shortcuts now, and the newest one that was pressed. Times are monotonic seconds."""
+
+    def __init__(self) -> None:
+        self.active: frozenset[str] = frozenset()
+        self._letter = ""  # the last key, if it was a shortcut that may be the first letter of a word
+        self._pressed_at = 0.0
+
+    def pressed(self, letter: str, at: float, *, may_begin_word: bool) -> None:
+        """Note that the person pressed a shortcut."""
+        self._letter, self._pressed_at = letter if may_begin_word else "", at
+
+    def begun_word(self, at: float, *, printable: bool) -> str:
+        """Take the next key. Return the shortcut before it if that was the first letter of a word, else ""."""
+        letter, self._letter = self._letter, ""
+        return letter if printable and at - self._pressed_at < _TYPING_S else ""
+
+
+@dataclass
+class Surroundings:
+    """`host` is where the agent works. `completes` takes a key for the list of completions first, and returns whether
+    it did. `may_take_back` returns whether a prompt waits that Up takes back. `steer_next` lets the next prompt that
+    waits steer the agent. `says` shows a short answer to what was done. `clipboard_image` returns the image in the
+    clipboard, or raises NoImage."""
+
+    host: str = ""
+    completes: Callable[[str], bool] = lambda key: False
+    may_take_back: Callable[[], bool] = lambda: False
+    steer_next: Callable[[], object] = lambda: None
+    says: Callable[[str], None] = lambda text: None
+    clipboard_image: Callable[[], Awaitable[bytes]] = lambda: clipboard_image(os.environ)

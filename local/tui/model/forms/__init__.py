@@ -1,1 +1,0 @@
-"""The questions that wait for the person, and the forms they are asked with."""

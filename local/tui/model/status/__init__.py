@@ -1,1 +1,0 @@
-"""What a session tells about itself beside its transcript: tasks, todos and totals."""

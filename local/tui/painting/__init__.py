@@ -1,1 +1,0 @@
-"""How the screen is painted, and who goes first."""

@@ -1,0 +1,173 @@
+"""Holds the page or the panel that the person reads, in the place of the conversation or above the composer."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+
+from textual import work
+from textual.app import SuspendNotSupported
+from textual.containers import Vertical
+from textual.widget import Widget
+
+from ...session.session_client import Received, SessionClient, Skipped
+from ...terminal.editor import NoPager, page
+from ...transcript.blocks import Block
+from ..composer.composer import Composer
+from ..widgets.session_info import ReplInfo
+from ..widgets.transcript import Transcript
+from .list_panel import HelpPanel, HelpRow
+from .model_panel import ModelPanel
+from .pages import TranscriptPage
+from .reading_page import ReadingPage
+from .rule_panel import RulePanel
+
+_TWICE_S = 0.7
+"""Seconds within which a key counts as pressed twice."""
+
+
+class Reading(Vertical):
+    """Shows one thing at a time. A page takes the place of `transcript` and `composer`; cards and the status line stay.
+    `copied` copies a text, and returns what happened to it."""
+
+    DEFAULT_CSS = """
+    Reading { height: auto; }
+    Reading.-page { height: 1fr; }
+    """
+
+    def __init__(
+        self,
+        client: SessionClient,
+        info: ReplInfo,
+        transcript: Transcript,
+        composer: Composer,
+        copied: Callable[[str], Awaitable[str]],
+        environ: Mapping[str, str] = os.environ,
+    ) -> None:
+        super().__init__()
+        self._client = client
+        self._info = info
+        self._transcript = transcript
+        self._composer = composer
+        self._copied = copied
+        self._environ = environ
+        self.shown: Widget | None = None
+        self._details_at = -_TWICE_S
+
+    @property
+    def conversation(self) -> Sequence[Block]:
+        """The entries of the conversation that are on the screen or above it."""
+        return self._transcript.blocks
+
+    @property
+    def page(self) -> ReadingPage | None:
+        """The page that is open."""
+        return self.shown if isinstance(self.shown, ReadingPage) else None
+
+    def open(self, widget: Widget) -> None:
+        """Show a page or a panel in place of what is shown now."""
+        self.close()
+        self.shown = widget
+        if isinstance(widget, ReadingPage | RulePanel | ModelPanel):
+            widget.keymap = self._composer.keymap
+        self._make_room(page=isinstance(widget, ReadingPage))
+        self.mount(widget)
+        widget.focus()
+
+    def open_transcript(self) -> TranscriptPage:
+        """Open the whole conversation on a page of its own."""
+        page = TranscriptPage(self._client, self._info.place, self._info.client_name, self._transcript.shelf)
+        self.open(page)
+        return page
+
+    def details_pressed(self, now: float) -> None:
+        """Show all of tool output and thinking, or the summary. Pressed twice, at `now` in monotonic seconds, open the
+        whole conversation; with a page open, close it."""
+        if self.page is not None:
+            self.close()
+            return
+        self._transcript.toggle_details()
+        if now - self._details_at < _TWICE_S:
+            self.open_transcript()
+        self._details_at = now
+
+    def open_panel(self, title: str, sections: Sequence[tuple[str, Sequence[HelpRow]]], sought: str = "") -> HelpPanel:
+        """Show rows that are searched by typing, first for `sought`."""
+        panel = HelpPanel(sections, title, sought)
+        self.open(panel)
+        return panel
+
+    def close(self) -> bool:
+        """Close what is shown. Return False if nothing is."""
+        shown, self.shown = self.shown, None
+        if shown is None:
+            return False
+        shown.remove()
+        self._make_room(page=False)
+        self._composer.focus()
+        return True
+
+    def turn(self, direction: int) -> bool:
+        """Turn a page of what is shown. Return False if nothing is."""
+        if isinstance(self.shown, ReadingPage | HelpPanel):
+            self.shown.turn(direction)
+            return True
+        return False
+
+    def tick(self) -> None:
+        """Take the keys back after a card that had them has gone: it gives them to the composer, which a page hides."""
+        if self.page is not None and self.screen.focused in (None, self._composer):
+            self.page.focus()
+
+    def received(self, event: Received | Skipped) -> None:
+        """Something happens in the session."""
+        if isinstance(self.shown, TranscriptPage):
+            if isinstance(event, Skipped):
+                self.shown.skipped(event)
+            else:
+                self.shown.received(event)
+
+    def on_help_panel_help_closed(self) -> None:
+        """The person has read enough."""
+        self.close()
+
+    def on_reading_page_page_closed(self) -> None:
+        """The person has read enough."""
+        self.close()
+
+    def on_rule_panel_rules_closed(self) -> None:
+        """The person has seen enough."""
+        self.close()
+
+    def on_host_panel_hosts_closed(self) -> None:
+        """The person has seen enough."""
+        self.close()
+
+    def on_model_panel_models_closed(self) -> None:
+        """The person keeps the model."""
+        self.close()
+
+    @work
+    async def on_reading_page_copy_wanted(self, event: ReadingPage.CopyWanted) -> None:
+        said = await self._copied(event.text)
+        if self.page is not None:
+            self.page.say(f"This entry was {said}.")
+
+    @work
+    async def on_reading_page_pager_wanted(self) -> None:
+        if self.page is not None:
+            self.page.say(await self.pager(self.page))
+
+    async def pager(self, shown: ReadingPage) -> str:
+        """Show a page in the pager, which gets the terminal. Return what went wrong, "" if nothing did."""
+        text = await shown.as_text()
+        try:
+            with self.app.batch_update(), self.app.suspend():
+                await page(text, self._environ)
+        except (NoPager, SuspendNotSupported) as error:
+            return str(error) or "this terminal cannot be lent to a pager"
+        return ""
+
+    def _make_room(self, *, page: bool) -> None:
+        self.set_class(page, "-page")
+        self._transcript.display = self._composer.display = not page

@@ -1,0 +1,216 @@
+"""Status, banner, pulse."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from textual.message_pump import MessagePump
+
+from ..session.session_client import LinkChange, LinkState
+from ..terminal.keymap import Keymap
+from ..transcript.notices import AskedAgain
+from ..transcript.transcript_reducer import TranscriptReducer
+from .approvals import Approvals
+from .composer.composer import Composer
+from .widgets.connection_banner import Banner, ConnectionView
+from .widgets.session_info import ReplInfo
+from .widgets.status_line import Busy, LinkFacts, StatusFacts, StatusLine, TodoPanel, state_in_words
+from .widgets.transcript import Transcript
+
+_LOCKED = "Nothing can be sent while this terminal only watches"
+
+
+class ConnectionPresenter:
+    """Follows the connection of one session."""
+
+    def __init__(
+        self,
+        view: ConnectionView,
+        composer: Composer,
+        approvals: Approvals,
+        transcript: Transcript,
+        reducer: TranscriptReducer,
+    ) -> None:
+        self.view = view
+        self.banner = Banner()
+        self._composer = composer
+        self._approvals = approvals
+        self._transcript = transcript
+        self._reducer = reducer
+        self._was_connected = True
+
+    def changed(self, change: LinkChange, now: float) -> bool:
+        """Handle a change of the connection. Return whether its state is another one than before."""
+        before = self.view.state
+        self.view.changed(change, now)
+        self.tick(now)
+        return change.state is not before
+
+    def tick(self, now: float) -> None:
+        """Show the connection. `now` is in monotonic seconds."""
+        if not (self.banner.is_attached and self._approvals.is_attached):  # the person is leaving
+            return
+        view, reducer, composer = self.view, self._reducer, self._composer
+        view.settle(now)
+        connected = view.shown is LinkState.CONNECTED
+        lost, self._was_connected = self._was_connected and not connected, connected
+        if lost:
+            reducer.link_lost()
+        elif view.up and reducer.prompts.unsent and not (view.unsent or self._approvals.replaying):
+            reducer.all_sent()
+        self._approvals.tick()
+        composer.shortcuts.active = view.keys()
+        composer.set_locked(_LOCKED if view.watching else "")
+        self.banner.show(view, now, self._transcript.palette(), typing=bool(composer.text))
+
+
+_QUICK_S = 0.1
+_SLOW_S = 1.0
+_AFTERWARDS_S = 1.5
+"""Seconds for which the pulse stays quick after the last key or event."""
+
+
+class Pulse:
+    """Calls `beat` in an interval. `beat` returns whether the pulse has to be quick."""
+
+    def __init__(self, pump: MessagePump, beat: Callable[[], bool]) -> None:
+        self._beat = beat
+        self._quick_until = 0.0
+        self._quick = pump.set_interval(_QUICK_S, self._beat_quickly)
+        self._is_quick = True
+        pump.set_interval(_SLOW_S, self._beat_slowly)
+        self.wake()
+
+    def wake(self) -> None:
+        """Something has happened: be quick for a while."""
+        self._quick_until = time.monotonic() + _AFTERWARDS_S
+        if not self._is_quick:
+            self._is_quick = True
+            self._quick.resume()
+
+    def _beat_quickly(self) -> None:
+        if not self._beat() and time.monotonic() > self._quick_until:
+            self._is_quick = False
+            self._quick.pause()
+
+    def _beat_slowly(self) -> None:
+        if not self._is_quick and self._beat():
+            self.wake()
+
+
+HINT_S = 3.0
+_FOR_MODEL_S = 2.0
+"""Seconds of a turn after which the line may say that the agent waits for the model: most calls begin to answer before
+that, and a word that changes all the time says nothing."""
+
+_MAX_AGAIN_S = 3_600.0
+
+
+class StatusPresenter:
+    """Collects the facts of the status line from the other parts of the interface. `tell_state` hears what the session
+    does, in words, for the window's title. `keys` says what the keys of the input do now."""
+
+    def __init__(
+        self,
+        info: ReplInfo,
+        reducer: TranscriptReducer,
+        connection: ConnectionView,
+        approvals: Approvals,
+        transcript: Transcript,
+        keymap: Keymap,
+    ) -> None:
+        self.tell_state: Callable[[str], None] = lambda state: None
+        self.keys: Callable[[], str] = lambda: ""
+        self.line = StatusLine()
+        self.todos = TodoPanel(keymap.name("todos"))
+        self._keymap = keymap
+        self._info = info
+        self._reducer = reducer
+        self._connection = connection
+        self._approvals = approvals
+        self._transcript = transcript
+        self._worked_s: float | None = None  # in this turn, without the time in which it waited for the person
+        self._measured_at = 0.0
+        self._waited = False
+        self._turn = 0
+        self._interrupted_turn: int | None = None
+        self._hint = ""
+        self._hint_until = 0.0
+        self._retry: AskedAgain | None = None
+        self._again_at = 0.0
+
+    def hint(self, text: str, seconds: float = HINT_S) -> None:
+        """Show a short answer to a key for a while."""
+        self._hint, self._hint_until = text, time.monotonic() + seconds
+        self.show()
+
+    def interrupting(self, begun: bool) -> None:
+        """Show that the running turn is being interrupted, until it ends; or that it is not."""
+        self._interrupted_turn = self._reducer.turns if begun else None
+        self.show()
+
+    def clear_hint(self) -> None:
+        """Forget the hint, which no longer applies."""
+        self._hint = ""
+
+    def tick(self, now: float) -> None:
+        """Drop an old hint, and show the line."""
+        if now > self._hint_until:
+            self._hint = ""
+        self.show()
+        self.todos.show(self._reducer.todos, self._transcript.palette())
+
+    def show(self) -> None:
+        """Show the line with the facts of this moment."""
+        reducer, connection = self._reducer, self._connection
+        self._measure(time.monotonic())
+        facts = StatusFacts(
+            host=self._info.host,
+            path=self._info.path,
+            model=reducer.model,
+            mode=reducer.mode,
+            sandbox=reducer.sandbox,
+            link=LinkFacts(connection.shown, connection.unanswered_s, connection.round_trip_s),
+            totals=reducer.totals,
+            busy=self._busy,
+            hint=self._hint,
+            tasks=len(reducer.tasks.running),
+            queued=reducer.prompts.queued_count,
+            steering=reducer.prompts.steering_count,
+            branch=reducer.branch,
+            keys=self.keys(),
+            keymap=self._keymap,
+            card_waits=self._approvals.waits_for,
+            more_below=self._transcript.lines_below > 1,
+        )
+        self.line.show(facts, self._transcript.palette())
+        self.tell_state(state_in_words(facts))
+
+    @property
+    def _busy(self) -> Busy | None:
+        worked_s = self._worked_s
+        if worked_s is None:
+            return Busy(0.0, asking=True) if self._waited else None
+        for_model = worked_s >= _FOR_MODEL_S and self._reducer.waits_for_model
+        interrupted = self._interrupted_turn == self._reducer.turns
+        return Busy(worked_s, self._waited, for_model, interrupted, self._again_in())
+
+    def _again_in(self) -> float | None:
+        """Return the seconds until the model is asked again, None if it has not failed."""
+        retry, now = self._reducer.notices.asked_again, time.monotonic()
+        if retry is not self._retry:
+            delay = min(retry.delay_s, _MAX_AGAIN_S) if retry is not None else 0.0
+            self._retry, self._again_at = retry, now + delay
+        return None if retry is None else max(self._again_at - now, 0.0)
+
+    def _measure(self, now: float) -> None:
+        """Measure how long the agent has been working in this turn."""
+        reducer = self._reducer
+        if not reducer.running:
+            self._worked_s = None
+        elif self._worked_s is None or self._turn != reducer.turns:
+            self._worked_s, self._turn = 0.0, reducer.turns
+        elif not self._waited:
+            self._worked_s += now - self._measured_at
+        self._measured_at, self._waited = now, self._approvals.open_count > 0

@@ -1,1 +1,0 @@
-"""Drawing: blocks of the transcript, tool output and diffs become styled text."""

@@ -1,0 +1,314 @@
+"""What is approved, exactly."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from ccb.tunnel.wire.mcp_messages import server_name
+from ccb.tunnel.wire.messages import ControlRequestLine
+from ccb.tunnel.wire.tool_traits import BASH, BUILT_IN, View, traits_of
+
+from .card_rows import GOES_ON, CardLine, Voice, own_words
+from .diffs import content_lines, diff_card_lines, is_patch, patch_lines, replacement_lines
+from .untrusted_text import escaped, escaped_name, hidden_count, warnings
+
+
+class EditPreview(BaseModel):
+    """The field `file_change` of a `can_use_tool` request. `path` is the real path if that is another than the one of
+    the call; `lines` counts those of the present file. Without `complete`, `patch` holds only the first places;
+    without `decoded`, the file has bytes that are not UTF-8. `patch` is checked where it is drawn."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True, strict=True)
+
+    path: str = ""
+    created: bool
+    lines: int
+    added: int
+    removed: int
+    patch: list[Any]
+    complete: bool
+    decoded: bool
+
+
+def read_edit_preview(value: Any) -> EditPreview | None:
+    """Return the change that a request describes, or None if it describes none that can be read."""
+    try:
+        return EditPreview.model_validate(value)
+    except ValidationError:
+        return None
+
+
+Json = dict[str, Any]
+
+MODEL_SAYS = "The model says"
+WHOLE_INPUT = "input"
+MAX_LINES = 20_000
+MAX_CHARS = 1_000_000
+"""The most lines and characters of a call that can be allowed on a card."""
+
+_WITH_THE_PLAN = "With the plan you allow these commands, for this session:"
+_MAX_UNREADABLE = 100_000  # characters of a longer call that are shown
+_MAX_WARNINGS = 4
+_PLAIN_KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,23}")
+
+
+def subject_lines(asked: ControlRequestLine) -> list[CardLine]:
+    """Return what the call would do. Different calls never give the same lines."""
+    values = dict(asked.input)
+    lines = [] if asked.tool_name in BUILT_IN else _table({"tool": asked.tool_name})
+    traits = traits_of(asked.tool_name)
+    if traits.view is View.PLAN and isinstance(values.get("plan"), str):
+        plan = values.pop("plan")
+        if isinstance(values.get("planFilePath"), str):
+            del values["planFilePath"]  # the worker says where it keeps the plan; the answer decides nothing about it
+        commands = commands_of_plan(values)
+        if commands:
+            del values["allowedPrompts"]
+        allowed = [own_words(_WITH_THE_PLAN), *(line for each in commands for line in _command(each))] * bool(commands)
+        return [*doubts(*_texts(asked.input)), *plan_lines(plan), *_table(values, names=True), *allowed]
+    if traits.view.is_diff and traits.path is not None and _is_change(asked.tool_name, values, traits.path.key):
+        path = values.pop(traits.path.key)
+        lines += _table({"file": path}, names=True)
+        lines += _change(asked.tool_name, values, asked.request.get("file_change"))
+        return [*doubts(asked.tool_name, path, *_texts(values)), *lines, *_table(_others(asked.tool_name, values))]
+    says: list[CardLine] = []
+    if traits.view is View.COMMAND and isinstance(values.get("command"), str):
+        lines += _command(values.pop("command"))
+        if isinstance(values.get("description"), str):
+            says = _table({MODEL_SAYS: values.pop("description")}, Voice.MODEL)
+    return [*doubts(asked.tool_name, *_texts(asked.input)), *lines, *_table(values), *says]
+
+
+def place_of_call(asked: ControlRequestLine, place: str, laptop_servers: Collection[str]) -> str:
+    """Return where a call would run, for its title: on the host `place`, or on this laptop if it is one of
+    `laptop_servers` that does it."""
+    named = asked.input.get("server") if asked.tool_name in BUILT_IN else None  # ReadMcpResource
+    if any(named == each or asked.tool_name.startswith(f"mcp__{server_name(each)}__") for each in laptop_servers):
+        return f"this laptop, for {place}"
+    return place
+
+
+def commands_of_plan(values: Mapping[str, Any]) -> list[str]:
+    """Return the commands that are to run without a question once a plan is approved. Return no command if the input
+    does not have the form that the card knows."""
+    wanted = values.get("allowedPrompts")
+    if not isinstance(wanted, list):
+        return []
+    commands = [each.get("prompt") for each in wanted if isinstance(each, dict)]
+    said = [{"tool": BASH.name, "prompt": command} for command in commands]
+    return [str(each) for each in commands] if wanted == said and all(isinstance(c, str) for c in commands) else []
+
+
+def plan_lines(plan: str) -> list[CardLine]:
+    """Return the lines of a plan."""
+    return [CardLine("│ ", line, Voice.EXACT, f"{GOES_ON} ") for line in escaped(plan).split("\n")]
+
+
+def doubts(*texts: str) -> list[CardLine]:
+    """Return warnings about characters that hide, reorder or imitate others."""
+    lines = []
+    hidden, right_to_left = map(sum, zip(*(hidden_count(text) for text in texts), strict=True))
+    if hidden:
+        lines.append(f"{hidden:,} hidden character{'s' if hidden != 1 else ''}, shown as ⟨…⟩")
+    if right_to_left:
+        plural = "s" if right_to_left != 1 else ""
+        lines.append(f"{right_to_left:,} right-to-left letter{plural}, shown as ⟨…⟩: a terminal may reorder them")
+    found = list(dict.fromkeys(warning for text in texts for warning in warnings(text)))
+    lines += found[:_MAX_WARNINGS]
+    if len(found) > _MAX_WARNINGS:
+        lines.append(f"and {len(found) - _MAX_WARNINGS} more words like these")
+    return [CardLine("! ", line, Voice.WARNING, "  ") for line in lines]
+
+
+def _command(command: str) -> list[CardLine]:
+    return [
+        CardLine("> " if number else "$ ", line, Voice.EXACT, f"{GOES_ON} ")
+        for number, line in enumerate(escaped(command).split("\n"))
+    ]
+
+
+def _table(values: Mapping[str, Any], voice: Voice = Voice.EXACT, *, names: bool = False) -> list[CardLine]:
+    """Return one line or more for each value: its key, then `│` for text and `=` for JSON. `names`: each value is
+    one line."""
+    ours = voice is Voice.MODEL  # then the key is ccb's own
+    if not ours and (WHOLE_INPUT in values or not all(map(_PLAIN_KEY.fullmatch, values))):
+        values = {WHOLE_INPUT: [dict(values)]}
+    width = max(map(len, values), default=0)
+    lines = []
+    for key, value in values.items():
+        mark = "│" if isinstance(value, str) else "="
+        text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+        gutter, goes_on = f"{key:>{width}} {mark} ", f"{'':{width}} {GOES_ON} "
+        for picture in [escaped_name(text)] if names else escaped(text).split("\n"):
+            lines.append(CardLine(gutter, picture, voice, goes_on))
+            gutter = f"{'':{width}} {mark} "
+    return lines
+
+
+def _texts(values: Any) -> list[str]:
+    """Return all strings of an input, keys included."""
+    if isinstance(values, str):
+        return [values]
+    if isinstance(values, dict):
+        return [text for key, value in values.items() for text in (key, *_texts(value))]
+    if isinstance(values, list):
+        return [text for value in values for text in _texts(value)]
+    return []
+
+
+# Changes of files.
+
+_EDIT_KEYS = frozenset(("old_string", "new_string", "replace_all"))
+
+
+def _is_change(name: str, values: Json, path_key: str) -> bool:
+    """Return whether all that the call says about the change has the types of its tool. Else the input is shown as it
+    is."""
+    if not isinstance(values.get(path_key), str):
+        return False
+    if traits_of(name).view is View.NEW_CONTENT:
+        return isinstance(values.get("content"), str)
+    return bool(_edits(name, values)) and all(map(_is_edit, _edits(name, values)))
+
+
+def _edits(name: str, values: Json) -> list[Any]:
+    if traits_of(name).view is View.REPLACEMENTS:
+        edits = values.get("edits")
+        return edits if isinstance(edits, list) else []
+    return [{key: value for key, value in values.items() if key in _EDIT_KEYS}]
+
+
+def _is_edit(edit: Any) -> bool:
+    return (
+        isinstance(edit, dict)
+        and edit.keys() <= _EDIT_KEYS
+        and isinstance(edit.get("old_string"), str)
+        and isinstance(edit.get("new_string"), str)
+        and isinstance(edit.get("replace_all", False), bool)
+    )
+
+
+def _others(name: str, values: Json) -> Json:
+    """Return the values of an input that its diff does not show."""
+    view = traits_of(name).view
+    shown = {View.NEW_CONTENT: {"content"}, View.REPLACEMENTS: {"edits"}}.get(view, _EDIT_KEYS)
+    return {key: value for key, value in values.items() if key not in shown}
+
+
+def _change(name: str, values: Json, compared: object) -> list[CardLine]:
+    change = read_edit_preview(compared)
+    if change is None or not is_patch(change.patch):
+        why = "The host did not compare it with the file"
+        if compared is not None:
+            why = "The host's comparison with the file cannot be read"
+        return [_note(f"{why}. The call says:", Voice.WARNING), *_said(name, values)]
+    lines = []
+    if change.path:
+        lines += _table({"is": change.path}, names=True)
+    if not change.decoded:
+        lines.append(_note("The file is not all UTF-8: bytes that are not are shown as �.", Voice.WARNING))
+    is_new = change.created and traits_of(name).view is View.NEW_CONTENT
+    diff = list(content_lines(values["content"]) if is_new else patch_lines(change.patch))
+    if is_new or change.complete:
+        added, removed = (sum(line.sign == sign for line in diff) for sign in "+-")
+        lines.append(_note(_summary(change, added, removed)))
+        return [*lines, *diff_card_lines(diff)]
+    lines.append(_note(f"{_summary(change, change.added, change.removed)} That is too much to show. The call says:"))
+    lines += _said(name, values)
+    if diff:
+        lines.append(_note("In the file this begins with:"))
+        lines += diff_card_lines(diff)
+    return lines
+
+
+def _said(name: str, values: Json) -> list[CardLine]:
+    """Return what the call itself says about the change."""
+    if traits_of(name).view is View.NEW_CONTENT:
+        return [_note("Write this as the whole file:"), *diff_card_lines(list(content_lines(values["content"])))]
+    lines = []
+    for edit in _edits(name, values):
+        where = {None: "once", False: "only once", True: "everywhere"}[edit.get("replace_all")]
+        lines.append(_note(f"Replace {where}:" if edit["old_string"] else f"New file ({where}):"))
+        lines += diff_card_lines(list(replacement_lines(edit["old_string"], edit["new_string"])))
+    return lines
+
+
+def _summary(change: EditPreview, added: int, removed: int) -> str:
+    if change.created:
+        return f"A new file: {_lines(added)}."
+    if removed > 1 and removed == change.lines:
+        return f"Replaces all {_lines(change.lines)} of the file by {added:,}."
+    return f"Changes the file of {_lines(change.lines)}: +{added:,} −{removed:,}."
+
+
+def _lines(count: int) -> str:
+    return f"{count:,} line{'s' if count != 1 else ''}"
+
+
+def _note(text: str, voice: Voice = Voice.CCB) -> CardLine:
+    return own_words(text, voice)
+
+
+def bounded(lines: list[CardLine]) -> tuple[list[CardLine], bool]:
+    """Return the lines and True, or if they are too many or too long to read, a warning with the first ones and
+    False."""
+    chars = sum(len(line.picture) for line in lines)
+    if len(lines) <= MAX_LINES and chars <= MAX_CHARS:
+        return lines, True
+    kept: list[CardLine] = []
+    room = _MAX_UNREADABLE
+    for line in lines:
+        kept.append(replace(line, picture=line.picture[:room]))
+        room -= len(line.picture) + 1
+        if room <= 0:
+            break
+    shown = sum(len(line.picture) for line in kept)
+    warning = f"Too long to read: these are the first {shown:,} of {chars:,} characters. It can only be denied."
+    return [CardLine("! ", warning, Voice.WARNING, "  "), *kept], False
+
+
+_KINDS = {
+    "hook": "hook",
+    "mcp": "MCP server",
+    "allow": "allow rule",
+    "ask": "ask rule",
+    "deny": "deny rule",
+    "setting": "setting",
+    "unknown": "no effect",
+    "agent": "agent",
+    "command": "command",
+    "skill": "skill",
+    "memory": "memory",
+}
+_WIDTH = max(map(len, _KINDS.values()))
+_HEAD = "Files in this directory switch on the following. Hooks and MCP servers run on the host, without a question."
+
+
+def trust_lines(asked: Json) -> list[CardLine]:
+    """Return the lines for a question about trust (`ccb.tunnel.wire.control_protocol.ProjectTrust`)."""
+    switches = [each for each in asked.get("switches", []) if isinstance(each, dict)]
+    texts = [str(text) for each in switches for text in each.values()]
+    lines = [own_words(_HEAD), *doubts(str(asked.get("directory", "")), *texts)]
+    path = ""
+    for each in switches:
+        kind, name, detail, found_in = (str(each.get(key, "")) for key in ("kind", "name", "detail", "path"))
+        if found_in != path:
+            path = found_in
+            lines.append(CardLine("in ", escaped_name(path), Voice.CONTEXT, f" {GOES_ON} "))
+            if each.get("owner"):
+                lines.append(CardLine("   of ", escaped_name(str(each["owner"])), Voice.CONTEXT, f"    {GOES_ON} "))
+        lines += _entry(_KINDS.get(kind, escaped_name(kind)[:_WIDTH]), name, detail)
+    return lines
+
+
+def _entry(kind: str, name: str, detail: str) -> list[CardLine]:
+    goes_on = f"{'':>{_WIDTH}} {GOES_ON} "
+    lines = [CardLine(f"{kind:>{_WIDTH}} │ ", escaped_name(name), Voice.EXACT, goes_on)]
+    below = escaped(detail).split("\n") if detail else ()
+    return lines + [CardLine(f"{'':>{_WIDTH}} │   ", line, Voice.EXACT, f"{goes_on}  ") for line in below]

@@ -1,0 +1,337 @@
+"""Blocks in colours."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+
+from rich.columns import Columns
+from rich.console import RenderableType
+from rich.padding import Padding
+from rich.text import Text
+
+from ccb.tunnel.plain_text import neutralise, one_line
+from ccb.tunnel.wire.dataclass import dataclass
+from ccb.tunnel.wire.tool_traits import EDIT, View, traits_of
+
+from ...transcript.blocks import (
+    AgentRow,
+    AgentRun,
+    Block,
+    FileDiffBlock,
+    Level,
+    MarkdownBlock,
+    NoticeBlock,
+    PicturedBlock,
+    PromptBlock,
+    PromptState,
+    RowState,
+    ThoughtBlock,
+    TipsBlock,
+    ToolBlock,
+    ToolState,
+)
+from ...transcript.session_facts import tokens
+from .diffs import EditView
+from .markdown import render_markdown
+from .themes import Palette
+from .tool_output import (
+    MAX_DETAIL_LINES,
+    MORE_KEY,
+    ErrorCard,
+    SummedUpHeadline,
+    both_ends,
+    counted,
+    headline,
+    todo_list,
+    tool_output,
+    tool_summary,
+)
+
+_MAX_LIVE_ROWS = 4
+_MAX_PROMPT = 4_000  # characters
+
+
+def agent_rows(block: ToolBlock, palette: Palette, *, details: bool, cwd: str, key: str = MORE_KEY) -> Text | None:
+    """Draw one line with what the agent has used; below it the newest of its calls while it works, or all that are
+    kept with `details`."""
+    run = block.agent
+    if run is None:
+        return None
+    text = Text(style=palette.dim, no_wrap=not details, overflow="fold" if details else "ellipsis")
+    text.append(f"└ {_summary(block, run)}")
+    if details and isinstance(block.tool_input.get("prompt"), str):
+        text.append(_indented("Asked: " + block.tool_input["prompt"][:_MAX_PROMPT]))
+    rows = list(run.rows) if details else [] if run.ended else list(run.rows)[-_MAX_LIVE_ROWS:]
+    left_out = run.tool_uses - len(rows)
+    if rows and left_out > 0:
+        text.append(f"\n  … {counted(left_out, 'earlier call')}{'' if details else f' ({key})'}")
+    for row in rows:
+        text.append("\n  ")
+        _row(text, row, palette, cwd)
+    if details and block.result:
+        text.append(_indented("Answer: " + block.result))
+    return text
+
+
+def _summary(block: ToolBlock, run: AgentRun) -> str:
+    parts = _place(block, run)
+    if run.note and not run.ended:
+        parts.append(one_line(run.note))
+    if run.tool_uses or run.ended:
+        parts.append(counted(run.tool_uses, "tool use"))
+    if run.tokens:
+        parts.append(f"{tokens(run.tokens)} tokens")
+    if run.seconds >= 1 and (run.ended or block.state is not ToolState.RUNNING):
+        parts.append(f"{run.seconds:.0f} s")
+    if run.cost_usd:
+        parts.append(f"${run.cost_usd:.4f}")
+    return " · ".join(parts) or "starting"
+
+
+def _place(block: ToolBlock, run: AgentRun) -> list[str]:
+    parts = ["in the background"] if run.in_background and not run.ended else []
+    if run.branch:
+        parts.append(f"worktree on {run.branch}")
+    elif block.tool_input.get("isolation") and not run.ended:
+        parts.append("in a worktree")
+    return parts
+
+
+def _row(text: Text, row: AgentRow, palette: Palette, cwd: str) -> None:
+    mark, style = {
+        RowState.WAITING: ("○", palette.dim),
+        RowState.RUNNING: ("◐", palette.accent),
+        RowState.ASKS: ("?", f"bold {palette.warn}"),
+        RowState.DONE: ("●", palette.good),
+        RowState.FAILED: ("✗", palette.bad),
+    }[row.state]
+    text.append(f"{mark} ", style=style)
+    text.append(f"{one_line(row.name)} {headline(row.name, row.tool_input, cwd)}".rstrip())
+    if row.state is RowState.ASKS:
+        text.append("  waits for your answer", style=palette.warn)
+
+
+def _indented(value: str) -> str:
+    return "".join(f"\n  {line}" for line in neutralise(value).rstrip().splitlines())
+
+
+_MAX_PROMPT_LINES = 30
+_MAX_DIFF_LINES = 24
+_MAX_LIVE_MARKDOWN = 6_000  # characters; a longer block is plain text until it is complete
+_MAX_MARKDOWN = 20_000  # characters; a longer block stays plain text
+_PART_LINES = 50  # of a long text, drawn at a time
+_PART_CHARS = 20_000  # of a long line, drawn at a time: Rich takes 100 bytes for each
+SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
+"""The states of the spinner in front of a running tool. Blocks are drawn with the first one."""
+
+_INDENT = (0, 0, 0, 2)
+_PICTURE = re.compile(r"(?m)^  [▓▒◆▚█·×]{40}$")
+"""A row of the picture that /context prints: each glyph stands for a part of the model's window."""
+
+
+def _no_pictures(_block: PicturedBlock) -> Iterable[RenderableType]:
+    return ()
+
+
+@dataclass(frozen=True)
+class BlockRenderer:
+    """How blocks are drawn now. `details`: show all of tool output and thinking. Paths in `cwd` are shown relative to
+    it. `copied_from` is not 0 for a drawing to copy from: the width of the one on the screen. `more_key`: the key
+    that shows details. `pictures` draws the images of a block; without it they are only named."""
+
+    palette: Palette
+    details: bool = False
+    cwd: str = ""
+    copied_from: int = 0
+    more_key: str = MORE_KEY
+    pictures: Callable[[PicturedBlock], Iterable[RenderableType]] = _no_pictures
+
+    def render(self, block: Block) -> Iterator[RenderableType]:
+        """Yield the renderables of one block, top to bottom. None of them takes long to draw."""
+        if isinstance(block, PromptBlock):
+            for part in _in_parts(self._prompt(block)):
+                yield Padding(part, (0, 1, 0, 0), style=f"on {self.palette.surface}")
+            yield from self.pictures(block)
+        elif isinstance(block, MarkdownBlock):
+            yield from self._markdown(block)
+        elif isinstance(block, ThoughtBlock):
+            yield from _in_parts(self._thought(block))
+        elif isinstance(block, ToolBlock):
+            yield from self._tool(block)
+            yield from self.pictures(block)
+        elif isinstance(block, FileDiffBlock):
+            yield from self._file_diff(block)
+        elif isinstance(block, TipsBlock):
+            yield self._tips(block)
+        elif isinstance(block, NoticeBlock) and block.level is Level.ERROR:
+            yield ErrorCard(block.text, self.palette, bare=bool(self.copied_from))
+        elif isinstance(block, NoticeBlock):
+            yield from _in_parts(self._notice(block))
+
+    def _prompt(self, block: PromptBlock) -> Text:
+        palette, text = self.palette, Text()
+        lines = block.text.splitlines() or [""]
+        hidden = 0 if self.details else len(lines) - _MAX_PROMPT_LINES
+        for number, line in enumerate(both_ends(lines) if self.details else lines[:_MAX_PROMPT_LINES]):
+            indent = "" if self.copied_from else "  "
+            text.append("❯ " if number == 0 else f"\n{indent}", style=f"bold {palette.accent}")
+            text.append(line, style="bold" if block.state is PromptState.TAKEN else palette.dim)
+        if hidden > 0:
+            text.append(f"\n  … {counted(hidden, 'more line')} ({self.more_key})", style=palette.dim)
+        if block.state is PromptState.QUEUED:
+            steers = block.facts.steers
+            text.append("  (steers)" if steers else "  (queued)", style=palette.accent if steers else palette.dim)
+        elif block.state is PromptState.UNSENT:
+            text.append("  (waiting to be sent)", style=palette.warn)
+        elif block.state is PromptState.FAILED:
+            text.append("  (not sent)", style=palette.bad)
+        return text
+
+    def _markdown(self, block: MarkdownBlock) -> Iterator[RenderableType]:
+        if len(block.text) > (_MAX_LIVE_MARKDOWN if block.live else _MAX_MARKDOWN):
+            yield from _in_parts(Text(block.text))
+        else:
+            yield render_markdown(block.text, self.palette, self.copied_from, block.opening)
+
+    def _thought(self, block: ThoughtBlock) -> Text:
+        style = f"italic {self.palette.dim}"
+        if self.details:
+            return Text("✻ " + block.text.strip(), style=style)
+        if block.live:
+            return Text("✻ Thinking…", style=style)
+        return Text(f"✻ Thought, {len(block.text.split())} words", style=style)
+
+    def _notice(self, block: NoticeBlock) -> Text:
+        palette = self.palette
+        styles = {
+            Level.INFO: "",
+            Level.DIM: palette.dim,
+            Level.WARNING: palette.warn,
+        }
+        first, _, rest = block.text.partition("\n")
+        text = Text()
+        text.append(first, style=styles[block.level])
+        if rest:
+            text.append("\n" + rest, style=palette.dim if block.level is not Level.INFO else "")
+        if _PICTURE.search(rest):
+            _colour_picture(text, palette)
+        return text
+
+    def _file_diff(self, block: FileDiffBlock) -> Iterator[RenderableType]:
+        palette = self.palette
+        head = Text(no_wrap=True, overflow="ellipsis")
+        head.append("› " if block.marked else "  ", style=f"bold {palette.accent}")
+        style = {"+": palette.good, "-": palette.bad}.get(block.sign, palette.accent)
+        head.append(f"{'▾' if block.unfolded else '▸'} {block.sign} ", style=style)
+        head.append(one_line(block.path), style="bold" if block.marked else "")
+        head.append(f"  +{block.added}", style=palette.good).append(f" -{block.removed}", style=palette.bad)
+        if block.note:
+            head.append(f"  {block.note}", style=palette.warn)
+        yield head
+        if not block.unfolded:
+            return
+        if block.patch:
+            edit = ToolBlock(name=EDIT.name, tool_input={"file_path": block.path}, patch=block.patch)
+            view = EditView(edit, palette, MAX_DETAIL_LINES, self.details, self.more_key)
+            yield from (Padding(part, _INDENT) for part in view.parts())
+        if block.problem or not block.patch:
+            said = block.problem or ("…" if block.patch is None else "no line is different")
+            yield Padding(Text(said, style=palette.dim), _INDENT)
+
+    def _tips(self, block: TipsBlock) -> RenderableType:
+        palette = self.palette
+        tips = [Text.assemble((key, f"bold {palette.accent}"), "  ", (use, palette.dim)) for key, use in block.tips]
+        return Padding(Columns(tips, padding=(0, 3)), _INDENT)
+
+    def _tool(self, block: ToolBlock) -> Iterator[RenderableType]:
+        palette, view = self.palette, traits_of(block.name).view
+        summary = None if self.details else tool_summary(block)
+        if summary is not None:
+            yield SummedUpHeadline(self._tool_headline(block), Text(summary, style=palette.dim))
+            return
+        yield self._tool_headline(block)
+        if view is View.CHECKLIST:
+            yield self._indented(todo_list(block.tool_input, palette))
+        elif view is View.PLAN and block.state is ToolState.DONE:
+            plan = neutralise(str(block.tool_input.get("plan", "")))
+            yield self._indented(
+                render_markdown(plan, palette, self.copied_from) if len(plan) <= _MAX_MARKDOWN else Text(plan)
+            )
+        elif block.agent is not None and block.state is not ToolState.FAILED:
+            rows = agent_rows(block, palette, details=self.details, cwd=self.cwd, key=self.more_key)
+            if rows is not None:
+                yield self._indented(rows)
+        elif view.is_diff and block.state is not ToolState.FAILED:
+            if block.state is ToolState.DONE:
+                limit = MAX_DETAIL_LINES if self.details else _MAX_DIFF_LINES
+                shown = EditView(block, palette, limit, self.details, self.more_key)
+                yield from (Padding(part, _INDENT) for part in shown.parts())
+        else:
+            output = tool_output(block, palette, details=self.details, key=self.more_key)
+            if output is not None:
+                yield from map(self._indented, _in_parts(output))
+
+    def _indented(self, part: RenderableType) -> RenderableType:
+        return part if self.copied_from else Padding(part, _INDENT)
+
+    def _tool_headline(self, block: ToolBlock) -> Text:
+        palette = self.palette
+        mark, style = {
+            ToolState.WAITING: ("○", palette.dim),
+            ToolState.RUNNING: (SPINNER[0], palette.accent),
+            ToolState.DONE: ("●", palette.good),
+            ToolState.FAILED: ("✗", palette.bad),
+            ToolState.UNKNOWN: ("?", palette.warn),
+        }[block.state]
+        head = Text(no_wrap=not self.details, overflow="fold" if self.details else "ellipsis")
+        head.append(f"{mark} ", style=style)
+        head.append(one_line(block.name), style="bold")
+        subject = headline(block.name, block.tool_input, self.cwd, whole=self.details)
+        if subject:
+            head.append(f" {subject}")
+        if block.state is ToolState.UNKNOWN:
+            head.append("  its result is not known here", style=palette.dim)
+        elif block.state is ToolState.RUNNING and block.elapsed_s >= 1:
+            head.append(f"  {block.elapsed_s:.0f} s", style=palette.dim)
+        return head
+
+
+def _in_parts(text: Text) -> Iterator[Text]:
+    """Yield a long text in parts of some dozens of lines."""
+    if text.plain.count("\n") <= _PART_LINES and len(text) <= _PART_CHARS:
+        yield text
+        return
+    between = text.blank_copy("\n")
+    lines = [
+        part
+        for line in text.split("\n", allow_blank=True)
+        for part in (line.divide(range(_PART_CHARS, len(line), _PART_CHARS)) if len(line) > _PART_CHARS else [line])
+    ]
+    part: list[Text] = []
+    for line in lines:
+        if len(part) == _PART_LINES or sum(map(len, part)) + len(line) > _PART_CHARS:
+            yield between.join(part)
+            part = []
+        part.append(line)
+    yield between.join(part)
+
+
+def is_animated(block: Block) -> bool:
+    """Return whether a block shows the spinner, as the first character of its first line."""
+    return isinstance(block, ToolBlock) and block.state is ToolState.RUNNING
+
+
+def _colour_picture(text: Text, palette: Palette) -> None:
+    """Give the parts of the picture and their names in the legend a colour each. Without colours, the glyphs differ."""
+    colours = {
+        "▓": palette.accent,
+        "▒": palette.dim,
+        "◆": palette.good,
+        "▚": palette.warn,
+        "█": f"bold {palette.accent}",
+        "·": palette.dim,
+        "×": palette.bad,
+    }
+    for glyph, style in colours.items():
+        text.highlight_regex(f"(?m)(?:(?<=^  )|(?<=[▓▒◆▚█·×])){glyph}+", style)

@@ -1,0 +1,148 @@
+"""The lines of an approval card, and how they are folded to the width of the screen.
+
+Every row begins with a gutter of ccb, so no text of the host or the model can look like words of ccb. A row that goes
+on a line has the mark `┆` there. A row that goes on is full, or ends with a visible space: the fold adds and removes
+nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from enum import Enum
+
+from rich.cells import cell_len
+from rich.console import Console, ConsoleOptions
+from rich.text import Text
+
+from ccb.tunnel.wire.dataclass import dataclass
+
+from .themes import Palette
+from .untrusted_text import doubtful, symbols, tokens
+
+GOES_ON = "┆"
+_MIN_TEXT = 12  # cells; the longest symbol has 10
+_EARLIEST_BREAK = 0.6  # share of a row that must be full before it may end between two words
+
+
+class Voice(Enum):
+    """Whose words a line has, or what they mean."""
+
+    EXACT = "exact"  # what the call would do
+    ADDED = "added"
+    REMOVED = "removed"
+    CONTEXT = "context"  # what is in the file and stays
+    MODEL = "model"  # what the model says about it
+    CCB = "ccb"
+    WARNING = "warning"
+
+
+@dataclass(frozen=True)
+class CardLine:
+    """One line before it is folded: a gutter of ccb, then a picture (see `escapes`). `goes_on` is the gutter of the
+    rows that continue it; it takes as many cells."""
+
+    gutter: str
+    picture: str
+    voice: Voice
+    goes_on: str
+
+
+@dataclass(frozen=True)
+class CardRow:
+    """One row of the screen. `line` is the index of its line."""
+
+    gutter: str
+    picture: str
+    voice: Voice
+    line: int
+
+    @property
+    def plain(self) -> str:
+        """The text of the row."""
+        return self.gutter + self.picture
+
+
+def own_words(text: str, voice: Voice = Voice.CCB) -> CardLine:
+    """Return a line with words of ccb."""
+    return CardLine("· ", text, voice, "· ")
+
+
+def fold(lines: list[CardLine], width: int) -> list[CardRow]:
+    """Fold lines to rows of at most `width` cells."""
+    rows: list[CardRow] = []
+    for index, line in enumerate(lines):
+        gutter = line.gutter
+        for picture in _pieces(line.picture, max(_MIN_TEXT, width - cell_len(gutter))):
+            own = line.voice in (Voice.CCB, Voice.WARNING)
+            rows.append(CardRow(gutter, picture.rstrip("␣") if own else picture, line.voice, index))
+            gutter = line.goes_on
+    return rows
+
+
+def _pieces(picture: str, width: int) -> Iterator[str]:
+    if picture.isascii() and len(picture) <= width:
+        yield picture
+        return
+    row: list[str] = []
+    used = after_space = cells_after_space = 0
+    for part in tokens(picture):
+        cells = cell_len(part)
+        while used + cells > width and row:
+            if part != " " and cells_after_space > width * _EARLIEST_BREAK:
+                yield _row(row[:after_space])
+                row = row[after_space:]
+                used -= cells_after_space
+            else:
+                yield _row(row)
+                row, used = [], 0
+            after_space = cells_after_space = 0
+        row.append(part)
+        used += cells
+        if part == " ":
+            after_space, cells_after_space = len(row), used
+    yield "".join(row)
+
+
+def _row(row: list[str]) -> str:
+    """Return a row that is continued. A space at its end is made visible: else it could not be told from nothing."""
+    end = len(row)
+    while end and row[end - 1] == " ":
+        end -= 1
+    return "".join(row[:end]) + "␣" * (len(row) - end)
+
+
+def drawn(row: CardRow, palette: Palette) -> Text:
+    """Draw a row in the colours of the theme."""
+    style = {
+        Voice.EXACT: "bold",
+        Voice.ADDED: palette.good,
+        Voice.REMOVED: palette.bad,
+        Voice.CONTEXT: palette.dim,
+        Voice.MODEL: f"italic {palette.dim}",
+        Voice.CCB: palette.dim,
+        Voice.WARNING: f"bold {palette.warn}",
+    }[row.voice]
+    signed = row.voice in (Voice.ADDED, Voice.REMOVED)
+    text = Text(no_wrap=True, end="")
+    text.append(row.gutter, style=style if signed else palette.dim)
+    start = len(row.gutter)
+    text.append(row.picture, style=style)
+    if row.voice in (Voice.CCB, Voice.WARNING):
+        return text
+    for first, end in doubtful(row.picture):
+        text.stylize(f"underline {palette.warn}", start + first, start + end)
+    for first, end in symbols(row.picture):
+        faint = row.picture[first] in "⇥␣"
+        text.stylize(palette.dim if faint else f"reverse {palette.warn}", start + first, start + end)
+    return text
+
+
+class FoldedRows:
+    """Lines that are folded to the width at which they are drawn."""
+
+    def __init__(self, lines: list[CardLine], palette: Palette) -> None:
+        self._lines = lines
+        self._palette = palette
+
+    def __rich_console__(self, _console: Console, options: ConsoleOptions) -> Iterator[Text]:
+        yield Text("\n").join(drawn(row, self._palette) for row in fold(self._lines, options.max_width))

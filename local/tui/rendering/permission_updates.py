@@ -1,0 +1,139 @@
+"""Permission updates that come with a question, in words, and which of them an answer may grant."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from ccb.tunnel.plain_text import one_line
+from ccb.tunnel.wire.messages import ControlRequestLine
+from ccb.tunnel.wire.tool_traits import BUILT_IN, Effect, RuleKind, traits_of
+from ccb.tunnel.wire.web_fetch import WebRefused, read_url
+
+from ...config.project_records import projects_path
+from .untrusted_text import escaped_name
+
+Json = dict[str, Any]
+
+_MAX_RULE = 1_000
+_RULE = re.compile(r"(?P<tool>[^()]+)\((?P<content>[^\S\n]*\S.*)\)")
+
+Keep = Callable[[Sequence[Json]], Awaitable[None]]
+"""Keeps permission updates for the host and the directory. Raises CcbError."""
+
+KEPT = "localSettings"
+"""The destination of updates that are kept for this host and directory, in the public protocol."""
+
+
+def describe_update(update: Json) -> list[str]:
+    """Return a permission update in words, a text for each rule or directory: a comma in one must not look like the
+    end of it."""
+    kind = update.get("type")
+    if kind in ("addRules", "replaceRules"):
+        behavior = escaped_name(str(update.get("behavior", "allow")))
+        return [f"{behavior} {escaped_name(_rule(each))}" for each in _listed(update.get("rules"), dict)]
+    if kind == "setMode":
+        return [f"permission mode {escaped_name(str(update.get('mode')))}"]
+    if kind == "addDirectories":
+        return [f"work in {escaped_name(str(each))}" for each in _listed(update.get("directories"), object)]
+    return [escaped_name(str(kind))]
+
+
+def suggestions(request: ControlRequestLine) -> list[Json]:
+    """Return the permission updates that the worker suggests."""
+    return _listed(request.request.get("permission_suggestions"), dict)
+
+
+def session_updates(request: ControlRequestLine) -> list[Json]:
+    """Return what the answer "this session" grants: the first suggestion, for this session only. A suggestion that
+    names nothing or is too long to read is never granted."""
+    first = suggestions(request)[:1]
+    return [{**update, "destination": "session"} for update in first if 0 < _length(update) <= _MAX_RULE]
+
+
+def covers(updates: list[Json], request: ControlRequestLine) -> bool:
+    """Return whether updates add rules about the tool of a call and nothing else. The host chooses what it suggests, so
+    the same rule at another question proves nothing: where the laptop may be concerned, the rule must be about the
+    whole tool, or about the domain of the call, because nobody here checks which calls another one covers."""
+    rules = [rule for each in updates for rule in _listed(each.get("rules"), dict)]
+    return (
+        bool(rules)
+        and all(each.get("type") == "addRules" and each.get("behavior") == "allow" for each in updates)
+        and all(_is_about(rule, request.tool_name, request.input) for rule in rules)
+    )
+
+
+def _is_about(rule: Json, tool_name: str, tool_input: Json) -> bool:
+    traits, content = traits_of(tool_name), rule.get("ruleContent")
+    if rule.get("toolName") not in traits.rule_names:
+        return False
+    on_host = tool_name in BUILT_IN and traits.effect is not Effect.NETWORK
+    of_domain = traits.rules is RuleKind.DOMAIN and content == _domain_rule(str(tool_input.get("url")))
+    return on_host or not content or of_domain
+
+
+def _domain_rule(url: str) -> str | None:
+    try:
+        return f"domain:{read_url(url).host}"
+    except WebRefused:
+        return None
+
+
+def kept_updates(response: Json) -> list[Json]:
+    """Return the updates of an answer that are kept for this host and directory."""
+    return [each for each in response.get("updatedPermissions", ()) if each.get("destination") == KEPT]
+
+
+def kept_note(updates: Sequence[Json]) -> str:
+    """Return in words which updates the laptop has kept."""
+    rules = ", ".join(text for each in updates for text in describe_update(each))
+    return f"Kept for this host and directory, on the laptop: {rules}"
+
+
+def kept_in() -> str:
+    """Return the file of the laptop that keeps what is allowed always."""
+    path, home = projects_path(), Path.home()
+    return one_line(f"~/{path.relative_to(home)}" if path.is_relative_to(home) else str(path))
+
+
+def can_be_kept(updates: list[Json]) -> bool:
+    """Return whether updates can be kept beyond the session: only rules can."""
+    return bool(updates) and all(each.get("type") == "addRules" for each in updates)
+
+
+def single_rule(updates: list[Json]) -> str | None:
+    """Return the rule that updates add, if that is all they do and its text says all of it; else None."""
+    if len(updates) != 1 or updates[0].get("type") != "addRules":
+        return None
+    rules = _listed(updates[0].get("rules"), dict)
+    if len(rules) != 1 or not isinstance(rules[0].get("ruleContent"), str):
+        return None
+    text = _rule(rules[0])
+    return text if escaped_name(text) == text else None
+
+
+def with_rule(updates: list[Json], text: str) -> list[Json] | None:
+    """Return updates that add the rule `text` in the place of their own. None if it is not a rule about the same
+    tool."""
+    (update,) = updates
+    (old,) = _listed(update.get("rules"), dict)
+    match = _RULE.fullmatch(text.strip())
+    if match is None or match["tool"] != old.get("toolName"):
+        return None
+    return [{**update, "rules": [{**old, "ruleContent": match["content"]}]}]
+
+
+def _length(update: Json) -> int:
+    """Return the number of characters in which an update is described."""
+    return sum(len(each) + 1 for each in describe_update(update))
+
+
+def _rule(rule: Json) -> str:
+    content = rule.get("ruleContent")
+    return f"{rule.get('toolName', '?')}({content})" if content else str(rule.get("toolName", "?"))
+
+
+def _listed(values: object, kind: type[Any]) -> list[Any]:
+    return [each for each in values if isinstance(each, kind)] if isinstance(values, list) else []

@@ -1,0 +1,363 @@
+"""Themes, palette, choice.
+
+A theme of one's own is a file `themes/NAME.json` beside the settings, with colours by their names:
+`{"dark": true, "accent": "#ff9f43", "background": "#101010"}`. What it leaves out is as in the dark or light theme.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from rich.color import Color as RichColor
+from rich.color import ColorSystem
+from rich.console import Console
+from rich.style import Style
+from rich.theme import Theme
+from textual.color import Color, ColorParseError
+from textual.theme import BUILTIN_THEMES
+from textual.theme import Theme as TextualTheme
+
+from ccb.tunnel.wire.dataclass import dataclass
+
+_GROUND_SHARE_DARK, _GROUND_SHARE_LIGHT = 0.18, 0.15
+"""The part of the colour in the ground of a changed line: code must stay readable on it."""
+
+
+@dataclass(frozen=True)
+class Palette:
+    """Rich styles by their purpose; `markdown` holds those of Markdown elements. `code` is the theme of code. `added`
+    and `removed` are the grounds of changed lines, "" in terminals of few colours."""
+
+    accent: str
+    dim: str
+    good: str
+    bad: str
+    warn: str
+    surface: str
+    added: str
+    removed: str
+    code: str
+    markdown: Theme
+
+
+def palette_of(colours: Mapping[str, str], *, dark: bool) -> Palette:
+    """Return the palette of a theme, given the theme's CSS variables."""
+    ansi = Color.parse(colours["foreground"]).ansi is not None
+    dim = muted(colours["foreground"], colours["background"])
+    accent, surface, good, bad, warn = (
+        colours[name].removeprefix("ansi_").replace("transparent", "default")
+        for name in ("accent", "surface", "success", "error", "warning")
+    )
+    code = ("ansi_dark" if dark else "ansi_light") if ansi else ("github-dark" if dark else "friendly")
+    markdown = {
+        "markdown.code": f"{accent} on {surface}",
+        "markdown.block_quote": f"italic {dim}",
+        "markdown.list": "none",
+        "markdown.item.bullet": f"bold {accent}",
+        "markdown.item.number": f"bold {accent}",
+        "markdown.hr": dim,
+        "markdown.h1": f"bold underline {accent}",
+        "markdown.h2": f"bold {accent}",
+        "markdown.h3": "bold",
+        "markdown.h4": "bold italic",
+        "markdown.h5": "italic",
+        "markdown.h6": f"italic {dim}",
+        "markdown.link": f"underline {accent}",
+        "markdown.link_url": f"underline {accent}",
+        "markdown.table.border": dim,
+        "markdown.table.header": "bold",
+    }
+    added, removed = ("" if ansi else _ground(colours, name, dark=dark) for name in ("success", "error"))
+    return Palette(
+        accent,
+        dim,
+        good,
+        f"bold {bad}" if ansi else bad,  # without colours it must still stand out
+        f"bold {warn}" if ansi else warn,
+        surface,
+        added,
+        removed,
+        code,
+        Theme(markdown, inherit=True),
+    )
+
+
+def _ground(colours: Mapping[str, str], name: str, *, dark: bool) -> str:
+    """Return a colour of the theme as the ground of text: mostly that of the screen."""
+    share = _GROUND_SHARE_DARK if dark else _GROUND_SHARE_LIGHT
+    return Color.parse(colours["background"]).blend(Color.parse(colours[name]), share).hex
+
+
+def sample(name: str, environ: Mapping[str, str]) -> str:
+    """Return a sample of the theme that a person calls `name`; "" where the terminal cannot show its colours, or where
+    they are the terminal's own."""
+    colours = terminal_colours(environ)
+    theme = next((each for each in ALL_THEMES if each.name == colours.themes.get(name)), None)
+    if colours.few or theme is None or theme.ansi:
+        return ""
+    return "".join(_styled(text, colour, theme, environ) for text, colour in _parts(theme))
+
+
+def _parts(theme: TextualTheme) -> list[tuple[str, str | None]]:
+    return [
+        ("  Fix the test ", theme.foreground),
+        (" accent ", theme.accent),
+        (" + added ", theme.success),
+        (" - removed ", theme.error),
+        (" question ", theme.warning),
+    ]
+
+
+def _styled(text: str, colour: str | None, theme: TextualTheme, environ: Mapping[str, str]) -> str:
+    whole = environ.get("COLORTERM", "").lower() in ("truecolor", "24bit")
+    style = Style(color=RichColor.parse(colour or "default"), bgcolor=RichColor.parse(theme.background or "default"))
+    return style.render(text, color_system=ColorSystem.TRUECOLOR if whole else ColorSystem.EIGHT_BIT)
+
+
+log = logging.getLogger(__name__)
+
+_COLOURS = ("primary", "accent", "success", "warning", "error", "foreground", "background", "surface", "panel")
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,39}")
+_MAX_BYTES = 64 << 10
+
+
+class ThemeRefused(Exception):
+    """A theme cannot be used; the text says why."""
+
+
+class ThemeStore:
+    """`kept` is the file with the name of the chosen theme, `own` the directory of the person's themes."""
+
+    def __init__(self, kept: Path, own: Path) -> None:
+        self._kept = kept
+        self._own = own
+
+    @staticmethod
+    def of(environ: Mapping[str, str]) -> ThemeStore | None:
+        """Return the store of a person, None without a home directory."""
+        home = environ.get("HOME", "")
+        if not Path(home).is_absolute():
+            return None
+        state = Path(environ.get("XDG_STATE_HOME") or Path(home, ".local", "state"))
+        config = Path(environ.get("XDG_CONFIG_HOME") or Path(home, ".config"))
+        return ThemeStore(state / "ccb" / "theme", config / "ccb" / "themes")
+
+    def load(self) -> str:
+        """Return the name that was kept, "" for none."""
+        try:
+            name = self._kept.read_text(encoding="utf-8")[:100].strip()
+        except (OSError, ValueError):
+            return ""
+        return name if _NAME.fullmatch(name) else ""
+
+    def keep(self, name: str) -> None:
+        """Keep a name; "" forgets it. A file that cannot be written only means that nothing is kept."""
+        try:
+            if not name:
+                self._kept.unlink(missing_ok=True)
+                return
+            self._kept.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._kept.write_text(f"{name}\n", encoding="utf-8")
+        except OSError as error:
+            log.warning("the theme cannot be kept: %s", error)
+
+    def own_names(self) -> list[str]:
+        """Return the names of the person's own themes."""
+        try:
+            found = sorted(each.stem for each in self._own.iterdir() if each.suffix == ".json")
+        except OSError:
+            return []
+        return [name for name in found if _NAME.fullmatch(name)]
+
+    def read(self, name: str) -> TextualTheme | None:
+        """Return a theme of the person, or None for an unknown name. Raise ThemeRefused."""
+        path = self._own / f"{name}.json"
+        if not _NAME.fullmatch(name) or not path.is_file():
+            return None
+        try:
+            with path.open("rb") as file:
+                fields = json.loads(file.read(_MAX_BYTES))
+        except (OSError, ValueError) as error:
+            raise ThemeRefused(f"{path}: {error}") from None
+        if not isinstance(fields, dict):
+            raise ThemeRefused(f"{path}: a theme is an object with colours")
+        dark = fields.pop("dark", True)
+        for key, value in fields.items():
+            if key not in _COLOURS or not _is_colour(value):
+                what = (
+                    f"{value!r} is no colour" if key in _COLOURS else f"a theme has the colours {', '.join(_COLOURS)}"
+                )
+                raise ThemeRefused(f"{path}: {key}: {what}")
+        return replace(DARK if dark is not False else LIGHT, name=f"ccb-own-{name}", **fields)
+
+
+def _is_colour(value: object) -> bool:
+    if not isinstance(value, str):
+        return False
+    try:
+        return Color.parse(value).ansi is None
+    except ColorParseError:
+        return False
+
+
+DARK = TextualTheme(
+    name="ccb-dark",
+    primary="#6cb6ff",
+    accent="#6cb6ff",
+    success="#57c26b",
+    warning="#dca43b",
+    error="#ff7b72",
+    foreground="#d7dce2",
+    background="#14171c",
+    surface="#1d2128",
+    panel="#262b33",
+    dark=True,
+    variables={
+        "border-blurred": "#3a414c",
+        "border": "#6cb6ff",
+        "scrollbar": "#39414d",
+        "scrollbar-background": "#14171c",
+        "screen-selection-background": "#2b4a6f",
+        "screen-selection-foreground": "#ffffff",
+        "input-selection-background": "#2b4a6f",
+        "input-selection-foreground": "#ffffff",
+    },
+)
+LIGHT = TextualTheme(
+    name="ccb-light",
+    primary="#0550ae",
+    accent="#0550ae",
+    success="#116329",
+    warning="#8a5a00",
+    error="#b3202c",
+    foreground="#1f2328",
+    background="#fbfbfa",
+    surface="#eeeeec",
+    panel="#e4e4e1",
+    dark=False,
+    variables={
+        "border-blurred": "#c3c6ca",
+        "border": "#0550ae",
+        "scrollbar": "#c3c6ca",
+        "scrollbar-background": "#fbfbfa",
+        "screen-selection-background": "#b6d4fb",
+        "screen-selection-foreground": "#101418",
+        "input-selection-background": "#b6d4fb",
+        "input-selection-foreground": "#101418",
+    },
+)
+
+
+def _ansi(name: str, accent: str, warning: str, *, dark: bool) -> TextualTheme:
+    """A theme of the 16 colours that the terminal itself defines, on its own background."""
+    marked = {"background": "ansi_default", "foreground": "ansi_default", "text-style": "reverse"}
+    return TextualTheme(
+        name=name,
+        ansi=True,
+        primary=accent,
+        accent=accent,
+        success="ansi_green",
+        warning=warning,
+        error="ansi_red",
+        foreground="ansi_default",
+        background="ansi_default",
+        surface="ansi_default",
+        panel="ansi_default",
+        boost="ansi_default",
+        dark=dark,
+        variables={
+            **BUILTIN_THEMES["ansi-dark" if dark else "ansi-light"].variables,
+            "border-blurred": "ansi_default",
+            "border": accent,
+            "scrollbar": "ansi_bright_black" if dark else "ansi_white",
+            "scrollbar-background": "ansi_default",
+            **{f"screen-selection-{each}": value for each, value in marked.items()},
+            **{f"input-selection-{each}": value for each, value in marked.items()},
+            **{f"input-cursor-{each}": value for each, value in marked.items()},
+        },
+    )
+
+
+ANSI_DARK = _ansi("ccb-ansi-dark", "ansi_cyan", "ansi_yellow", dark=True)
+ANSI_LIGHT = _ansi("ccb-ansi-light", "ansi_blue", "ansi_magenta", dark=False)
+HIGH_CONTRAST = replace(
+    DARK,
+    name="ccb-high-contrast",
+    primary="#7ee0ff",
+    accent="#7ee0ff",
+    success="#6dff8b",
+    warning="#ffe14d",
+    error="#ff9d96",
+    foreground="#ffffff",
+    background="#000000",
+    surface="#101010",
+    panel="#1c1c1c",
+    variables={**DARK.variables, "border-blurred": "#c0c0c0", "border": "#7ee0ff", "scrollbar-background": "#000000"},
+)
+HIGH_CONTRAST_LIGHT = replace(
+    LIGHT,
+    name="ccb-high-contrast-light",
+    primary="#00307a",
+    accent="#00307a",
+    success="#004d12",
+    warning="#5a3600",
+    error="#7a0010",
+    foreground="#000000",
+    background="#ffffff",
+    surface="#f2f2f2",
+    panel="#e6e6e6",
+    variables={**LIGHT.variables, "border-blurred": "#404040", "border": "#00307a", "scrollbar-background": "#ffffff"},
+)
+ALL_THEMES = (DARK, LIGHT, ANSI_DARK, ANSI_LIGHT, HIGH_CONTRAST, HIGH_CONTRAST_LIGHT)
+THEME_NAMES = ("dark", "light", "high-contrast", "high-contrast-light", "ansi")
+"""What a person may choose, besides `auto` and their own themes."""
+
+
+@dataclass(frozen=True)
+class TerminalColours:
+    """What is known of a terminal's colours. `few`: it shows at most 16, or the person wants none. `light` is None if
+    the background is not known."""
+
+    few: bool = False
+    light: bool | None = None
+
+    @property
+    def themes(self) -> Mapping[str, str]:
+        """The names of themes by what a person calls them."""
+        if self.few:
+            return {"dark": ANSI_DARK.name, "light": ANSI_LIGHT.name}
+        ansi = ANSI_LIGHT.name if self.light else ANSI_DARK.name
+        strong = {"high-contrast": HIGH_CONTRAST.name, "high-contrast-light": HIGH_CONTRAST_LIGHT.name}
+        return {"dark": DARK.name, "light": LIGHT.name, "ansi": ansi, **strong}
+
+    @property
+    def theme(self) -> str:
+        """The theme that fits; a dark one if the background is not known."""
+        return self.themes["light" if self.light else "dark"]
+
+
+def wants_no_colour(environ: Mapping[str, str]) -> bool:
+    """Return whether NO_COLOR says that no colours are wanted. An empty one says nothing (no-color.org)."""
+    return bool(environ.get("NO_COLOR"))
+
+
+def terminal_colours(environ: Mapping[str, str]) -> TerminalColours:
+    """Return what the environment says: COLORTERM and TERM of the number of colours, NO_COLOR that none are wanted, and
+    COLORFGBG ("15;0": white on black) of the background."""
+    background = environ.get("COLORFGBG", "").rpartition(";")[2]
+    light = background in ("7", "15") if background.isdecimal() else None
+    named = {name: value for name, value in environ.items() if name != "NO_COLOR"}
+    console = Console(force_terminal=True, legacy_windows=False, _environ=named)
+    return TerminalColours(wants_no_colour(environ) or console.color_system not in ("256", "truecolor"), light)
+
+
+def muted(foreground: str, background: str) -> str:
+    """Return a style for less important text that is still readable (contrast over 4.5)."""
+    if Color.parse(foreground).ansi is not None:
+        return "dim"
+    return Color.parse(background).blend(Color.parse(foreground), 0.7).hex

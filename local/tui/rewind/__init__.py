@@ -1,1 +1,0 @@
-"""Going back to an earlier prompt on the screen."""

@@ -1,0 +1,190 @@
+"""The actions of the person on the session: send a prompt, answer, interrupt, change the mode or the model, stop."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+from contextlib import suppress
+from typing import Any
+from uuid import uuid4
+
+from ccb.tunnel.errors import CcbError, UsageError
+from ccb.tunnel.plain_text import HostText
+from ccb.tunnel.wire.client_requests import LEARN_MODELS, REMEMBER, SHELL_COMMAND
+from ccb.tunnel.wire.control_protocol import SET_MODEL, SET_PERMISSION_MODE, Request, RequestFailed
+
+from ..session.session_client import AS_PROMPT, LinkState, SendAs, SessionClient
+from ..transcript.blocks import Level, PromptFacts, pictures_of
+from ..transcript.transcript_reducer import TranscriptReducer
+from .approvals import Approvals
+from .cards.question_card import CardAnswer
+from .presenters import HINT_S, StatusPresenter
+from .rendering.permission_updates import Keep, kept_note, kept_updates
+from .rendering.tool_output import FIX
+from .repl_shell import Leaving
+from .widgets.connection_banner import ConnectionView
+
+Json = dict[str, Any]
+
+_SENT_LATER = "sent when the connection is there again"
+_MODES = ("default", "acceptEdits", "plan")
+
+
+class SessionActions:
+    """Acts on the session. Failures are shown, never raised."""
+
+    def __init__(
+        self,
+        client: SessionClient,
+        reducer: TranscriptReducer,
+        connection: ConnectionView,
+        approvals: Approvals,
+        status: StatusPresenter,
+        leaving: Leaving,
+    ) -> None:
+        self._client = client
+        self._reducer = reducer
+        self._connection = connection
+        self._approvals = approvals
+        self._status = status
+        self._leaving = leaving
+        self._interrupting = False
+        self._modes_asked: list[str] = []  # the host has not confirmed them yet
+
+    @property
+    def busy(self) -> bool:
+        """Whether a turn runs."""
+        return self._reducer.running
+
+    @property
+    def can_interrupt(self) -> bool:
+        """Whether a turn runs that is not being interrupted already."""
+        return self._reducer.running and not self._interrupting
+
+    def show_error(self, error: CcbError | RequestFailed) -> None:
+        """Show an error in the transcript: what happened, the evidence, the one thing to do."""
+        do = f"{FIX}{error.do}" if isinstance(error, CcbError) and error.do else ""
+        parts = (error.what, error.evidence, do) if isinstance(error, CcbError) else (f"{HostText(str(error))}",)
+        self._reducer.notice([line for part in parts for line in part.splitlines()], Level.ERROR)
+
+    def hint(self, text: str, seconds: float = HINT_S) -> None:
+        """Show a short answer to a key."""
+        self._status.hint(text, seconds)
+
+    async def send_prompt(self, text: str, content: list[Json] | None = None, *, how: SendAs = AS_PROMPT) -> bool:
+        """Send a prompt, or a command line. `content`: the text with the files that go along with it. Return False if
+        nothing can be sent now, so that the text must go back into the composer."""
+        if how.command_line and SHELL_COMMAND not in self._client.hello.capabilities:
+            self._status.hint("the worker of this session is too old to run a command: /stop, then start again")
+            return False
+        uuid = str(uuid4())
+        files = len(content) - 1 if content else 0
+        pictures = pictures_of(content or ())
+        facts = PromptFacts(files, pictures, command_line=how.command_line, before=how.before, steers=not how.waits)
+        self._reducer.prompt_sent(text, uuid, connected=self._connection.state is LinkState.CONNECTED, facts=facts)
+        try:
+            await self._client.prompt(content or text, uuid=uuid, how=how)
+        except UsageError as error:
+            self._reducer.prompt_refused(uuid)
+            self._status.hint(f"not sent: {error.what}")
+            return False
+        except CcbError as error:
+            if error is not self._leaving.error:  # the prompt is already on the screen
+                self.show_error(error)
+            self._reducer.prompt_failed(uuid)
+        return True
+
+    async def answer(self, answer: CardAnswer) -> None:
+        """Answer a question of the worker, and those that its rule covers as well. One whose answer cannot be sent is
+        asked again."""
+        for each in [answer, *self._approvals.answered_with(answer)]:
+            question = self._approvals.answered(each)
+            sent = await self._attempt(self._client.answer(each.request_id, each.response))
+            if not sent and question is not None:
+                self._approvals.not_answered(question)
+
+    async def keep(self, answer: CardAnswer, keep: Keep | None) -> None:
+        """Keep the rules of an answer that are for this host and directory, and say so."""
+        updates = kept_updates(answer.response)
+        if not updates or keep is None:
+            return
+        try:
+            await keep(updates)
+        except CcbError as error:
+            self.show_error(error)
+            return
+        self._reducer.notice(kept_note(updates), Level.DIM)
+
+    async def interrupt(self) -> None:
+        """End the running turn."""
+        if self._connection.watching:
+            self._status.hint(self._connection.only_watches_hint())
+        elif self.can_interrupt:
+            self._interrupting = True
+            self._status.interrupting(True)
+            taken = await self._attempt(self._client.interrupt())
+            self._interrupting = False
+            self._status.interrupting(taken)  # until the turn has ended
+
+    async def set_mode(self, mode: str) -> None:
+        """Change the permission mode of the session."""
+        self._modes_asked.append(mode)
+        try:
+            if await self._attempt(self._client.request(Request(SET_PERMISSION_MODE, mode))):
+                self._reducer.mode = mode
+        finally:
+            self._modes_asked.remove(mode)
+
+    async def next_mode(self) -> None:
+        """Change to the mode after the one that the person chose last, also while the host has not confirmed that."""
+        mode = self._modes_asked[-1] if self._modes_asked else self._reducer.mode
+        place = _MODES.index(mode) if mode in _MODES else -1
+        await self.set_mode(_MODES[(place + 1) % len(_MODES)])
+
+    async def teach(self, known: Json) -> None:
+        """Tell the worker what this laptop knows of a model. One of an older version does without."""
+        with suppress(CcbError, RequestFailed):
+            await self._client.request(Request(LEARN_MODELS, known))
+
+    async def set_model(self, model: str) -> bool:
+        """Change the model of the session, from the next model call on. Return False if that failed."""
+        if not await self._attempt(self._client.request(Request(SET_MODEL, model))):
+            return False
+        self._reducer.model = model
+        return True
+
+    async def remember(self, note: str) -> bool:
+        """Add a note to the instruction file on the host, and say where. Return False if it was not written."""
+        try:
+            answer = await self._client.request(Request(REMEMBER, note))
+        except (CcbError, RequestFailed) as error:
+            self.show_error(error)
+            return False
+        self._reducer.notice(f"Noted in {HostText(str(answer.get('path'))).path}: {note}", Level.DIM)
+        return True
+
+    async def stop(self, host: str) -> None:
+        """End the session on the host; the interface ends with it."""
+        if self._connection.state in (LinkState.LOST, LinkState.CLOSED):
+            self._status.hint("there is no session to stop")
+            return
+        if self._connection.watching:
+            self._status.hint(self._connection.only_watches_hint())
+            return
+        self._leaving.stop_requested()
+        when = "" if self._connection.up else " when the connection is there again"
+        self._reducer.notice(f"Stopping the session on {host}{when} …", Level.WARNING)
+        await self._attempt(self._client.stop())
+
+    async def _attempt(self, action: Awaitable[object]) -> bool:
+        """Await an action of the client. If it fails, show the error and return False."""
+        if not self._connection.up:
+            self._status.hint(_SENT_LATER)
+        try:
+            await action
+        except UsageError as error:
+            self._status.hint(error.what)
+            return False
+        except (CcbError, RequestFailed) as error:
+            self.show_error(error)
+            return False
+        return True

@@ -1,0 +1,486 @@
+"""One session on the screen."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from textual import work
+from textual.app import ComposeResult
+from textual.containers import Vertical
+
+from ccb.tunnel.errors import CcbError
+from ccb.tunnel.link.link import Greeting
+from ccb.tunnel.plain_text import HostText
+from ccb.tunnel.wire.control_protocol import CAN_USE_TOOL, RequestKind
+from ccb.tunnel.wire.journal_records import MAIN_AGENT, InputRecord, MessageRecord, agent_of_message, parse_page
+from ccb.tunnel.wire.mcp_messages import ELICITATION
+from ccb.tunnel.wire.messages import ControlCancelLine, ControlRequestLine, ControlResponseLine, PublicLine, ResultLine
+
+from ..session.session_client import (
+    LaptopNotice,
+    LinkChange,
+    LinkState,
+    Received,
+    SendAs,
+    SessionClient,
+    Skipped,
+    parse_snapshot,
+)
+from ..transcript.blocks import BlockList, Level
+from ..transcript.notices import tips
+from ..transcript.session_facts import used_text
+from ..transcript.transcript_reducer import TranscriptReducer
+from .about_session import Exporting, McpServerList, SessionFacts
+from .approvals import Approvals, Settlement, TrustQuestions
+from .cards.question_card import QuestionCard
+from .command_replies import CommandReplies
+from .file_transfers import FileCarrying
+from .keys import StopKeys
+from .model_and_mode import ModelChoosing, ThinkingSteering
+from .panels.page_holder import Reading
+from .panels.queue_panel import QueueEditing
+from .panels.rewind_panel import Rewinding
+from .presenters import ConnectionPresenter, Pulse, StatusPresenter
+from .rendering.pictures import PictureShelf
+from .repl_shell import ReplShell, SessionFate
+from .session_actions import SessionActions
+from .session_switching import SessionChoosing
+from .slash_commands import help_sections
+from .submissions import Steering, Submissions, TaskSteering
+from .this_laptop import Insight, KnownArguments
+from .widgets.connection_banner import ConnectionView
+from .widgets.history_loader import HistoryLoader
+from .widgets.painting import WorkSlices
+from .widgets.session_info import LeftSession, ReplInfo, farewell
+from .widgets.status_line import StatusLine
+from .widgets.transcript import Transcript
+
+if TYPE_CHECKING:
+    from .repl_shell import LaptopSide
+
+
+ASKED_ON_CARDS: tuple[RequestKind[Any, Any], ...] = (CAN_USE_TOOL, ELICITATION)
+"""The requests that the person answers on a card."""
+
+_ON_CARDS = frozenset(kind.name for kind in ASKED_ON_CARDS)
+
+
+class EventRouter:
+    """Routes events. `ring` is called, with the type of the notification, for events that the person may be waiting
+    for, but never during a replay."""
+
+    def __init__(
+        self,
+        client: SessionClient,
+        reducer: TranscriptReducer,
+        approvals: Approvals,
+        history: HistoryLoader,
+        ring: Callable[[str], None],
+    ) -> None:
+        self._client = client
+        self._reducer = reducer
+        self._approvals = approvals
+        self._history = history
+        self._ring = ring
+        for kind in ASKED_ON_CARDS:
+            client.register(kind)
+
+    def skipped(self, item: Skipped) -> None:
+        """Show a line in place of events that are not loaded, and take over the state after them."""
+        state = parse_snapshot(item.body)
+        self._history.skipped(self._approvals.last_seq, item.seq + 1)
+        self._approvals.event_came(item.seq, replayed=True)
+        self._reducer.skipped(state, running=self._client.hello.state != "idle")
+        if self._approvals.replace_all(state.questions):
+            self._reducer.notice("The question that was open here has been settled meanwhile.", Level.DIM)
+
+    def received(self, item: Received) -> None:
+        """Route an event or progress."""
+        self._approvals.event_came(item.seq, replayed=item.replayed)
+        if item.kind == "progress":
+            if agent_of_message(item.body) == MAIN_AGENT:
+                self._reducer.apply_progress(item.public)
+            self._message(item.public, replayed=item.replayed)  # such as a question that no journal holds
+            return
+        self._reducer.apply_event(item.record, replayed=item.replayed)
+        content = item.record.content
+        if isinstance(content, InputRecord) and isinstance(content.public, ControlResponseLine):
+            self._answer(content.public)
+        elif isinstance(content, MessageRecord):
+            self._message(item.public, replayed=item.replayed)
+
+    def _message(self, public: PublicLine, *, replayed: bool) -> None:
+        if isinstance(public, ControlRequestLine) and public.subtype in _ON_CARDS:
+            if self._approvals.opened(public) and not replayed:
+                self._ring("permission_prompt")
+        elif isinstance(public, ControlCancelLine):
+            self._approvals.withdrawn(public.request_id)
+        elif isinstance(public, ResultLine) and not replayed:
+            self._ring("idle_prompt")
+
+    def _answer(self, answer: ControlResponseLine) -> None:
+        """Close a question that a client has answered, and tell the person if another client did."""
+        if not answer.request_id:
+            return
+        settlement = self._approvals.settled(answer.request_id, answer.payload)
+        if settlement is Settlement.BY_ANOTHER:
+            self._reducer.notice("The question was answered by another client.", Level.DIM)
+        elif settlement is Settlement.BEFORE_US:
+            verdict = "allowed" if (answer.payload or {}).get("behavior") == "allow" else "denied"
+            self._reducer.notice(f"Another client answered first: {verdict}. Your answer was dropped.", Level.WARNING)
+
+
+class LastScreen:
+    """Shows the records that a hello has brought at the end of the transcript. The events themselves come above them.
+    When the last of these has come, it shows the same, and the early blocks are taken away."""
+
+    def __init__(self, transcript: Transcript, reducer: TranscriptReducer) -> None:
+        self._transcript = transcript
+        self._reducer = reducer
+        self._ends = 0  # the number of the last event that had happened before
+
+    def show(self, hello: Greeting) -> None:
+        """Show what this hello has brought."""
+        early = BlockList()
+        loaded = TranscriptReducer(early)
+        for record in parse_page(hello.last):
+            loaded.apply_event(record, replayed=True)
+        loaded.session_ended()  # what the last worker left open will be closed
+        if early.blocks:
+            self._ends, self._reducer.catching_up = hello.seq, True
+            self._transcript.keep_last(early.blocks)
+
+    def event_came(self, seq: int) -> None:
+        """All events up to this number are in the transcript."""
+        if self._ends and seq >= self._ends:
+            self.take_away()
+
+    def take_away(self) -> None:
+        """Show only what has come since."""
+        self._ends, self._reducer.catching_up = 0, False
+        self._transcript.keep_last([])
+
+
+class SessionView(Vertical):
+    """Everything that shows one session, above the composer; `status_line` is below it."""
+
+    DEFAULT_CSS = "SessionView { height: 1fr; background: $background; overflow: hidden; }"
+
+    def __init__(
+        self, client: SessionClient, info: ReplInfo, shell: ReplShell, shelf: PictureShelf | None = None
+    ) -> None:
+        super().__init__()
+        self._client = client
+        self._info = info
+        self._shell = shell
+        self._keymap = keymap = shell.composer.keymap
+        self.transcript = Transcript(info.path.rstrip("/"), keymap.name("details"), shell.keys_first, shelf)
+        connection = ConnectionView(client, keymap)
+        self.reducer = TranscriptReducer(
+            self.transcript, model=info.model, mode=info.mode, sandbox=info.sandbox, own_name=info.client_name
+        )
+        self.reducer.notices.cwd = info.path.rstrip("/")
+        self.approvals = Approvals(client, connection, self.transcript, shell.composer, info.place)
+        self._presenter = ConnectionPresenter(connection, shell.composer, self.approvals, self.transcript, self.reducer)
+        self.trust = TrustQuestions(self.approvals, shell.ring)
+        self._history = HistoryLoader(client, self.transcript, self.reducer)
+        self._last_screen = LastScreen(self.transcript, self.reducer)
+        self._status = StatusPresenter(info, self.reducer, connection, self.approvals, self.transcript, keymap)
+        self._status.tell_state = shell.attention.state_is
+        self._status.keys = lambda: shell.composer.vim.label
+        self._actions = SessionActions(client, self.reducer, connection, self.approvals, self._status, shell.leaving)
+        self.rewinding = Rewinding(client, self.reducer, shell.composer, self._actions)
+        self.reading = reading = Reading(client, info, self.transcript, shell.composer, shell.copied)
+        choosing = SessionChoosing(client, info.host, self.reducer, shell.composer, self._actions)
+        facts, mcp = SessionFacts(client, info, self.reducer, reading), McpServerList(client, self.reducer)
+        models = ModelChoosing(self.reducer, reading, self._actions)
+        arguments = KnownArguments(self.reducer, shell, choosing, mcp, facts, models)
+        self.steering = Steering(
+            TaskSteering(client, self.reducer, self._actions, self.hint),
+            mcp,
+            ThinkingSteering(client, self.reducer, self._actions),
+            Exporting(client, self.reducer, info.place),
+            facts,
+            choosing,
+            QueueEditing(client, self.reducer.prompts, shell.composer, self._actions),
+            Insight(client, info, self.reducer, reading, shell, choosing),
+            FileCarrying(client, self.reducer, self._actions, keymap),
+            models,
+        )
+        self.submissions = Submissions(client, info.host, shell.composer, self.reducer, self._actions, arguments)
+        self.submissions.run = CommandReplies(self, shell, self._actions, client, info).answer
+        self.stop_keys = StopKeys(self, shell, self._actions)
+        self._pulse: Pulse | None = None
+
+    @property
+    def connection(self) -> ConnectionView:
+        """The state of the connection."""
+        return self._presenter.view
+
+    @property
+    def status_line(self) -> StatusLine:
+        """The line below the composer."""
+        return self._status.line
+
+    @property
+    def card(self) -> QuestionCard | None:
+        """The approval card on the screen."""
+        return self.approvals.card
+
+    def compose(self) -> ComposeResult:
+        steering = self.steering
+        yield from (self.transcript, self.reading, self.approvals, self.rewinding)
+        yield from (steering.choosing, steering.queue, steering.insight, steering.models)
+        yield from (self._presenter.banner, self._status.todos, steering.files)
+
+    def on_mount(self) -> None:
+        self.reducer.notice(
+            [
+                f"ccb {self._info.version}  {self._info.place}",
+                f"The agent works on {self._info.host}. {self._keymap.name('help')} or /help shows the keys.",
+            ],
+            Level.DIM,
+        )
+        self.transcript.add(tips(self._info.host, self._keymap))
+        hello = self._client.hello
+        level = Level.DIM if hello.storage == "disk" else Level.WARNING  # show at once that the session may not last
+        if hello.notes:
+            self.reducer.notice([f"On the host: {note}" for note in hello.notes], level)
+        self._last_screen.show(hello)
+        self._pulse = Pulse(self, self._tick)
+        self._listen()
+
+    def on_resize(self) -> None:
+        self.approvals.fit_card()
+
+    def wake(self) -> None:
+        """Something has happened: bring the screen up to date quickly for a while."""
+        if self._pulse is not None:
+            self._pulse.wake()
+
+    def hint(self, text: str) -> None:
+        """Show a short answer to a key."""
+        self._status.hint(text)
+
+    def say(self, texts: Sequence[str], warnings: Sequence[str]) -> None:
+        """Show in the transcript what a login has said, and what the person should know about the session."""
+        for text in texts:
+            self.reducer.notice(text.split("\n"), Level.DIM)
+        for warning in warnings:
+            self.reducer.notice(warning, Level.WARNING)
+
+    def use_laptop(self, laptop: LaptopSide) -> None:
+        """Use what this laptop offers: questions about the project, MCP servers, the host's other sessions, copies."""
+        projects = laptop.projects
+        projects.ask, projects.tell = self.trust.ask, self.tell_of_project
+        self.trust.keep, self.trust.command = projects.keep, projects.command
+        self.steering.mcp.laptop = laptop.mcp
+        self.approvals.laptop_servers = lambda: self.steering.mcp.own_names
+        choosing = self.steering.choosing
+        self.steering.files.transfers, self.steering.files.fetched = laptop.transfers, laptop.fetched
+        self.steering.models.use(laptop.models)
+        self.steering.facts.keep, self.steering.insight.sessions = projects.keep, laptop.sessions
+        choosing.sessions, choosing.switching = laptop.sessions, self._shell.switching
+
+    def tell_of_project(self, text: str) -> None:
+        """Show a sentence of the worker about files of the project."""
+        self.reducer.notice(f"On the host: {HostText(text)}", Level.WARNING)
+
+    def login_says(self, text: str) -> None:
+        """Show text of a login that is not a question. A ProxyCommand may print some even after the login."""
+        if self.connection.state is not LinkState.CONNECTED:
+            self.reducer.notice(text.split("\n"))
+
+    def login_asks(self) -> None:
+        """Say that a question of a login waits."""
+        key = self._keymap.name("retry")
+        self.reducer.notice(f"The login asks you something: {key} answers it.", Level.WARNING)
+
+    # Events of the session.
+
+    @work(exit_on_error=True)
+    async def _listen(self) -> None:
+        """Show the events of the session until it ends."""
+        router = EventRouter(self._client, self.reducer, self.approvals, self._history, self._shell.ring)
+        slices = WorkSlices(self._shell.keys_first)
+        try:
+            async for event in self._client.events():
+                self.wake()
+                if isinstance(event, LinkChange):
+                    self._link_changed(event)
+                elif isinstance(event, Skipped):
+                    router.skipped(event)
+                    self.reading.received(event)
+                    self._last_screen.event_came(event.seq)
+                elif isinstance(event, LaptopNotice):
+                    self.reducer.notice(event.text, Level.WARNING)
+                else:
+                    router.received(event)
+                    self.reading.received(event)
+                    self._last_screen.event_came(event.seq)
+                await slices.next()
+        except CcbError as error:
+            self._link_changed(LinkChange(LinkState.LOST, error.what))
+            self._session_ended(error)
+        else:
+            self._link_changed(LinkChange(LinkState.CLOSED))
+            self._session_ended(None)
+
+    def _link_changed(self, change: LinkChange) -> None:
+        if not self._presenter.changed(change, time.monotonic()):
+            return
+        self._status.clear_hint()  # the attempt that a hint announced has succeeded or failed
+        if change.state in (LinkState.NEEDS_PERSON, LinkState.FENCED):
+            self._shell.ring()
+        self._status.show()
+
+    def _session_ended(self, error: CcbError | None) -> None:
+        self._last_screen.take_away()
+        self.reducer.session_ended()
+        self.approvals.clear()
+        fate = self._shell.leaving.session_ended(error)
+        if fate is SessionFate.STOPPED:
+            self._shell.leave()
+            return
+        if error is None:
+            self.reducer.notice("The session has ended on the host.", Level.WARNING)
+        else:
+            self._actions.show_error(error)
+            command = self._info.resume
+            if command and command not in error.do:
+                self.reducer.notice(["Come back with:", command], Level.WARNING)
+        self._shell.composer.invite(f"Nothing can be sent any more: {self._keymap.name('leave')} leaves")
+
+    def _tick(self) -> bool:
+        """Bring everything up to date that changes with time. Return whether it should happen again soon."""
+        now = time.monotonic()
+        self._presenter.tick(now)
+        self._status.tick(now)
+        self.steering.queue.refresh_panel()
+        self.reading.tick()
+        copying = self.steering.files.refresh_panel()
+        away = self.connection.shown is not LinkState.CONNECTED or not self.connection.up
+        return copying or away or self.approvals.unsettled
+
+    # What the person sends.
+
+    @work
+    async def submit(self, text: str, before: tuple[str, ...] = (), *, steers: bool = False) -> None:
+        """Send a prompt, in front of the waiting prompts `before`, or run a slash command."""
+        await self.submissions.submit(text, self.transcript, SendAs(before=before, waits=not steers))
+
+    @work
+    async def submit_all(self, texts: Sequence[str]) -> None:
+        """Send the first prompt of the command line, and then what was typed before the session was there, in order."""
+        await self.submissions.submit_all(self._info.first_prompt, texts, self.transcript)
+
+    async def on_question_card_answered(self, event: QuestionCard.Answered) -> None:
+        if not self.trust.take(event.answer):
+            await self._actions.answer(event.answer)
+            await self._actions.keep(event.answer, self.trust.keep)
+
+    def on_question_card_left(self) -> None:
+        self._shell.composer.focus()
+
+    def on_question_card_text_typed(self, event: QuestionCard.TextTyped) -> None:
+        composer = self._shell.composer
+        composer.focus()
+        if composer.is_shortcut(event.text):
+            self._shell.retry()
+        else:
+            composer.type(event.text)
+
+    def on_transcript_wheel_up(self) -> None:
+        hole = self._history.hole_on_screen()
+        if hole is not None:
+            self.run_worker(self._history.load(hole, turn_page=False))
+
+    # Keys.
+
+    def retry(self) -> None:
+        """Connect now, or log in."""
+        self._status.hint(self.connection.retry())
+
+    def take_back(self) -> None:
+        """Drive the session."""
+        self._status.hint(self.connection.take_back())
+
+    def only_watches(self) -> None:
+        """Say why nothing can be sent."""
+        self._status.hint(self.connection.only_watches_hint())
+
+    @work
+    async def move_to_background(self) -> None:
+        """Let the running command go on in the background."""
+        await self.steering.tasks.move()
+
+    @property
+    def can_take_prompt_back(self) -> bool:
+        """Whether a prompt waits for the agent that may still be changed."""
+        return not self.connection.watching and self.reducer.prompts.queued
+
+    @work
+    async def take_prompt_back(self) -> None:
+        """Put the newest prompt that waits into the composer again."""
+        await self.steering.queue.edit_newest()
+
+    def show_queue(self) -> None:
+        """Show the prompts that wait for the agent."""
+        if self.connection.watching:
+            self.only_watches()
+        else:
+            self.run_worker(self.steering.queue.open())
+
+    @work
+    async def next_mode(self) -> None:
+        """Change to the next permission mode."""
+        await self._actions.next_mode()
+
+    def page(self, direction: int) -> None:
+        """Scroll the approval card if it has the focus and is longer than shown, else what is open, else the
+        transcript."""
+        if self.approvals.turn_page(direction) or self.reading.turn(direction):
+            return
+        hole = self._history.hole_on_screen() if direction < 0 else None
+        if hole is not None:
+            self.run_worker(self._history.load(hole, turn_page=True))
+        else:
+            self.transcript.turn(direction)
+
+    def show_todos(self) -> None:
+        """Show all todos, or only the one in progress."""
+        if not self._status.todos.toggle():
+            self._status.hint("nothing is on the todo list")
+
+    def help(self, sought: str = "") -> None:
+        """Show the keys and commands, or close them again. `sought`: only what has these words."""
+        if not self.reading.close():
+            sections = help_sections(self._keymap, self.submissions.completion.worker_commands.known)
+            self.reading.open_panel("Help", sections, sought)
+
+    def details(self) -> None:
+        """Show all of tool output and thinking, or the summary; pressed twice, open the whole conversation. On a
+        question: take the whole screen for it."""
+        if not self.approvals.show_whole():
+            self.reading.details_pressed(time.monotonic())
+
+    def farewell(self) -> list[str]:
+        """Return the lines that stay on the terminal."""
+        return farewell(self._info, self.left_behind)
+
+    @property
+    def left_behind(self) -> LeftSession:
+        """The state in which the person leaves the session now."""
+        hello, error = self._client.hello, self._shell.leaving.error
+        return LeftSession(
+            session_id=hello.session,
+            used=used_text(self.reducer.totals),
+            in_memory=hello.storage == "memory",
+            stopped=self._shell.leaving.stopped,
+            lost=error.what if error is not None else "",
+            asking=self.approvals.open_count > 0,
+            working=self.reducer.running,
+            answer=self.reducer.answers[-1] if self.reducer.answers else "",
+        )

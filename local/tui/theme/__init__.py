@@ -1,1 +1,0 @@
-"""The colours of the REPL."""

@@ -1,1 +1,0 @@
-"""The cards on which the person answers questions of the worker."""

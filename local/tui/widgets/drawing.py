@@ -1,0 +1,532 @@
+"""Blocks into lines, kept.
+
+A drawn line is a list of segments. A `Strip` of it, with the caches that it has for each way to cut and colour it, is
+made only of what is on the screen: thousands of them would make each collection of garbage a pause that can be felt.
+
+A row that scrolls is the same row. It is kept with everything that Textual computes for it, so that a frame makes only
+the rows that are new. The way of Textual's own widgets makes all of them anew with every scroll.
+"""
+
+from __future__ import annotations
+
+import time
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from itertools import accumulate
+
+from rich.cells import cell_len
+from rich.console import Console
+from rich.segment import Segment
+from rich.style import Style
+from textual.color import Color
+from textual.filter import LineFilter
+from textual.selection import Selection
+from textual.strip import Strip
+
+from ccb.tunnel.wire.dataclass import dataclass
+
+from ...transcript.blocks import Block, MarkdownBlock, PicturedBlock, ToolBlock
+from ..rendering.block_renderer import SPINNER, BlockRenderer
+from ..rendering.markdown import copied_text
+from ..rendering.pictures import DrawnPicture, PictureShelf, is_of_picture
+from ..rendering.themes import Palette
+from ..rendering.untrusted_text import without_hidden_link
+
+MAX_BLOCKS = 10_000
+MAX_BYTES = 12_000_000
+_SHARE_FOR_EARLIER = 3 / 4  # share of the limits for earlier events; the rest is for new ones
+
+
+class BlockLayout:
+    """Knows which block is at which line. `heights` are set by the transcript; `lay_out` makes line numbers of them."""
+
+    def __init__(self) -> None:
+        self.blocks: list[Block] = []
+        self.heights: list[int] = []
+        self._laid: list[Block | None] = []  # the blocks at the last `lay_out`; None for one that was removed since
+        self._ends: list[int] = []  # the line after each of them
+        self._weights: dict[Block, int] = {}
+        self._bytes = 0
+
+    def __contains__(self, block: Block) -> bool:
+        return block in self._weights
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the oldest blocks have to be removed."""
+        return len(self.blocks) > MAX_BLOCKS or self._bytes > MAX_BYTES
+
+    @property
+    def has_room_for_earlier(self) -> bool:
+        """Whether there is room for earlier blocks."""
+        return len(self.blocks) < MAX_BLOCKS * _SHARE_FOR_EARLIER and self._bytes < MAX_BYTES * _SHARE_FOR_EARLIER
+
+    @property
+    def lines(self) -> int:
+        """The number of lines at the last `lay_out`."""
+        return self._ends[-1] if self._ends else 0
+
+    @property
+    def ends(self) -> Sequence[int]:
+        """For each block, the number of the line after it at the last `lay_out`."""
+        return self._ends
+
+    def position(self, block: Block) -> int:
+        """Return the index of a block, or the number of blocks without it. It is nearly always one of the last."""
+        for position in range(len(self.blocks) - 1, -1, -1):
+            if self.blocks[position] is block:
+                return position
+        return len(self.blocks)
+
+    def insert(self, position: int, blocks: Sequence[Block]) -> None:
+        """Put blocks in at an index, without a height yet."""
+        self.blocks[position:position] = blocks
+        self.heights[position:position] = [0] * len(blocks)
+        for block in blocks:
+            self.weigh(block)
+
+    def remove(self, position: int) -> Block:
+        """Remove and return the block at an index."""
+        block = self.blocks.pop(position)
+        del self.heights[position]
+        self._bytes -= self._weights.pop(block)
+        if block in self._laid:
+            self._laid[self._laid.index(block)] = None
+        return block
+
+    def weigh(self, block: Block) -> None:
+        """Count the memory of a block that is new or has changed."""
+        weight = block.weight()
+        self._bytes += weight - self._weights.get(block, 0)
+        self._weights[block] = weight
+
+    def lay_out(self) -> None:
+        """Compute the line numbers from the heights. Until the next time, `at_line` knows the blocks of now: a block
+        that is added or taken away meanwhile must not shift what is painted before that."""
+        self._laid = [*self.blocks]
+        self._ends = list(accumulate(self.heights))
+
+    def is_laid_out(self, position: int) -> bool:
+        """Return whether the block at an index had a place at the last `lay_out`."""
+        return position < len(self._ends)
+
+    def start(self, position: int) -> int:
+        """Return the first line of the block at an index."""
+        return self._ends[position] - self.heights[position]
+
+    def end(self, position: int) -> int:
+        """Return the line after the block at an index."""
+        return self._ends[position]
+
+    def overlaps(self, block: Block, first: int, end: int) -> bool:
+        """Return whether a block had one of the lines from `first` to before `end` at the last `lay_out`."""
+        position = self.position(block)
+        return self.is_laid_out(position) and self.end(position) > first and self.start(position) < end
+
+    def at_line(self, line: int) -> tuple[Block, int, int] | None:
+        """Return the block at a line, which of its lines that is, and how many it had at the last `lay_out`; None below
+        the last block, and where a block was that is removed."""
+        position = bisect_right(self._ends, line)
+        block = self._laid[position] if position < len(self._laid) else None
+        if block is None:
+            return None
+        start = self._ends[position - 1] if position else 0
+        return block, line - start, self._ends[position] - start
+
+
+Line = list[Segment]
+
+_ESTIMATED_TOOL_LINES = 2
+
+
+def draw_lines(console: Console, renderer: BlockRenderer, block: Block, width: int) -> list[Line]:
+    """Return the lines of a block, without blank ones at its ends."""
+    return [line for part in draw_parts(console, renderer, block, width) for line in part]
+
+
+def draw_parts(console: Console, renderer: BlockRenderer, block: Block, width: int) -> Iterator[list[Line]]:
+    """Yield the lines of a block as they are drawn, some dozens at a time."""
+    options = console.options.update(width=width, height=None, highlight=False)
+    begun = bool(isinstance(block, MarkdownBlock) and block.opening.lines and block.opening.columns is None)  # in code
+    blank: list[Line] = []
+    for renderable in renderer.render(block):
+        with console.use_theme(renderer.palette.markdown):
+            drawn = console.render_lines(renderable, options, pad=False, new_lines=False)
+        lines: list[Line] = []
+        for line in map(_without_hidden_links, drawn):
+            if line_text(line).strip():
+                lines += [*blank, line]
+                begun, blank = True, []
+            elif begun:
+                blank.append(line)
+        yield lines
+
+
+def line_text(line: Line) -> str:
+    """Return the characters of a line."""
+    return "".join(segment.text for segment in line)
+
+
+def letters_of(lines: Sequence[Line]) -> int:
+    """Return the number of letters and digits in `lines`. It is the same at every width, unlike that of blanks and
+    rules."""
+    return sum(map(str.isalnum, "".join(map(line_text, lines))))
+
+
+def line_after(lines: Sequence[Line], letters: int) -> int:
+    """Return the index of the line with the first letter after `letters` of them."""
+    for index, line in enumerate(lines):
+        letters -= letters_of([line])
+        if letters < 0:
+            return index
+    return max(0, len(lines) - 1)
+
+
+def texts_of(lines: Sequence[Line]) -> list[str]:
+    """Return the characters of lines. A picture has none."""
+    return ["".join(segment.text for segment in line if not is_of_picture(segment)) for line in lines]
+
+
+def turned(strip: Strip, frame: int) -> Strip:
+    """Return the first line of a running tool with its spinner in another state."""
+    first, *others = strip
+    spinner = Segment(SPINNER[frame % len(SPINNER)] + first.text[1:], first.style)
+    return Strip([spinner, *others], strip.cell_length)
+
+
+def marked(strip: Strip, span: tuple[int, int], style: Style) -> Strip:
+    """Return a line with the characters of `span` marked; an end of -1 is that of the line."""
+    if any(map(is_of_picture, strip)):
+        return strip
+    text = strip.text
+    start = cell_len(text[: span[0]])
+    end = strip.cell_length if span[1] == -1 else cell_len(text[: span[1]])
+    if start >= end:
+        return strip
+    before, inside, after = strip.crop(0, start), strip.crop(start, end), strip.crop(end)
+    return Strip.join([before, Strip(Segment.apply_style(inside, post_style=style), inside.cell_length), after])
+
+
+def estimated_height(block: Block, width: int) -> int:
+    """Guess the number of lines of a block that is far from what is shown."""
+    return _ESTIMATED_TOOL_LINES if isinstance(block, ToolBlock) else 2 + block.size() // width
+
+
+def _without_hidden_links(line: list[Segment]) -> Line:
+    """Drop hidden links and control segments: the remote must not make the terminal do anything."""
+    return [without_hidden_link(segment) for segment in line if not segment.control]
+
+
+Draw = Callable[[], Iterator[list[Line]]]
+
+
+class _Going:
+    """A drawing that is not done, with the lines that it has so far."""
+
+    def __init__(self, key: CacheKey, parts: Iterator[list[Line]]) -> None:
+        self.key = key
+        self.lines: list[Line] = []
+        self._parts = parts
+
+    def go_on(self, seconds: float) -> bool:
+        """Draw for some CPU seconds, at least one part. Return whether the drawing is done."""
+        began = time.thread_time()
+        for part in self._parts:
+            self.lines += part
+            if time.thread_time() - began > seconds:
+                return False
+        return True
+
+
+class DrawnBlocks:
+    """Draws blocks when their lines are asked for, and keeps at most `max_lines` lines.
+
+    A block that is not done within a slice of CPU time keeps the lines that it had; without any it has those that are
+    done. `go_on` draws its rest."""
+
+    def __init__(self, max_lines: int, slice_s: float) -> None:
+        self._slice_s = slice_s
+        self._kept = LineCache(max_lines)
+        self._going: dict[Block, _Going] = {}
+
+    def height(self, block: Block, key: CacheKey) -> int | None:
+        """Return the number of lines of a block, or None if it has to be drawn for that."""
+        return self._kept.height(block, key)
+
+    def lines(self, block: Block, key: CacheKey, draw: Draw) -> list[Line]:
+        """Return the lines of a block. `draw` draws it part by part. The key says everything they depend on."""
+        kept = self._kept.lines(block, key)
+        if kept is not None:
+            return kept
+        going = self._going.get(block)
+        if going is None or going.key != key:
+            going = self._going[block] = _Going(key, draw())
+            if self._go_on(block, going):
+                return going.lines
+        return self._kept.outdated(block) or going.lines
+
+    def whole(self, block: Block, key: CacheKey, draw: Draw) -> list[Line]:
+        """Return all lines of a block, without a limit of time."""
+        lines = self.lines(block, key, draw)
+        while block in self._going:
+            self._go_on(block, self._going[block])
+            lines = self._kept.outdated(block)
+        return lines
+
+    @property
+    def unfinished(self) -> bool:
+        """Whether a block waits for the rest of its lines."""
+        return bool(self._going)
+
+    def go_on(self) -> Block | None:
+        """Draw a slice of the block that was asked for last. Return it if that is all of it."""
+        block = next(reversed(self._going), None)
+        return block if block is not None and self._go_on(block, self._going[block]) else None
+
+    def _go_on(self, block: Block, going: _Going) -> bool:
+        if not going.go_on(self._slice_s):
+            return False
+        del self._going[block]
+        self._kept.keep(block, going.key, going.lines)
+        return True
+
+    def forget(self, block: Block) -> None:
+        """Forget a block that is no longer shown."""
+        self._going.pop(block, None)
+        self._kept.forget(block)
+
+    def outdate(self) -> None:
+        """All blocks have to be drawn anew, because something changed that is in no key."""
+        self._going.clear()
+        self._kept.outdate()
+
+
+CacheKey = tuple[object, ...]
+
+_MIN_BLOCKS = 8  # always cached, so that a screen of very long blocks is not drawn anew for every line
+
+
+class LineCache:
+    """Keeps at most `max_lines` lines, but always those of the few blocks used last. A key contains everything that the
+    lines depend on, such as width and version; lines kept under another key are not found."""
+
+    def __init__(self, max_lines: int) -> None:
+        self._max_lines = max_lines
+        self._count = 0
+        self._lines: dict[Block, list[Line]] = {}  # the block used last is the last one
+        self._heights: dict[Block, tuple[CacheKey, int]] = {}
+
+    def height(self, block: Block, key: CacheKey) -> int | None:
+        """Return the number of lines of a block, or None if it is not known."""
+        known, height = self._heights.get(block, (None, 0))
+        return height if known == key else None
+
+    def lines(self, block: Block, key: CacheKey) -> list[Line] | None:
+        """Return the lines of a block, or None if they have to be drawn."""
+        if block not in self._lines or self.height(block, key) is None:
+            return None
+        lines = self._lines[block] = self._lines.pop(block)
+        return lines
+
+    def keep(self, block: Block, key: CacheKey, lines: list[Line]) -> None:
+        """Remember the lines of a block, and forget those that were used longest ago."""
+        self._drop_lines(block)
+        self._heights[block] = key, len(lines)
+        self._lines[block] = lines
+        self._count += len(lines)
+        while self._count > self._max_lines and len(self._lines) > _MIN_BLOCKS:
+            self._drop_lines(next(iter(self._lines)))
+
+    def forget(self, block: Block) -> None:
+        """Forget a block that is no longer shown."""
+        self._drop_lines(block)
+        self._heights.pop(block, None)
+
+    def outdated(self, block: Block) -> list[Line]:
+        """Return the lines that a block had when it was drawn last, whatever has changed since; [] without any."""
+        return self._lines.get(block, [])
+
+    def outdate(self) -> None:
+        """Find nothing any more: all blocks have to be drawn anew."""
+        self._heights.clear()
+
+    def _drop_lines(self, block: Block) -> None:
+        self._count -= len(self._lines.pop(block, ()))
+
+
+@dataclass(frozen=True)
+class RowLook:
+    """What all rows have in common: the style below their text, the cells for text, those of the whole row with `left`
+    of them in front of the text, and the filters before the terminal."""
+
+    style: Style
+    text_width: int
+    width: int
+    left: int
+    filters: tuple[LineFilter, ...]
+    background: Color
+
+
+class PaintedLines:
+    """Makes rows of drawn lines, and keeps the newest `most` of them by keys that say everything they depend on besides
+    the look."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._look: RowLook | None = None
+        self._rows: dict[tuple[object, ...], Strip] = {}  # the row painted first is the first one
+        self._blank: Strip | None = None
+
+    def use(self, look: RowLook) -> None:
+        """Make rows of this look from now on, and forget those of another one."""
+        if look != self._look:
+            self._look = look
+            self.clear()
+
+    def clear(self) -> None:
+        """Forget all rows."""
+        self._rows.clear()
+        self._blank = None
+
+    def forget(self, block: object) -> None:
+        """Forget the rows whose keys begin with a block: it has gone."""
+        for key in [each for each in self._rows if each[0] is block]:
+            del self._rows[key]
+
+    def known(self, key: tuple[object, ...]) -> Strip | None:
+        """Return the row of a key if it is kept."""
+        return self._rows.get(key)
+
+    def keep(self, key: tuple[object, ...], row: Strip) -> None:
+        """Keep a row, and forget the oldest one for it."""
+        self._rows[key] = row
+        if len(self._rows) > self._most:
+            del self._rows[next(iter(self._rows))]
+
+    def blank(self) -> Strip:
+        """Return a row without text."""
+        if self._blank is None:
+            self._blank = self.row([])
+        return self._blank
+
+    def row(self, line: Line) -> Strip:
+        """Return the whole row of a drawn line."""
+        look = self._look
+        assert look is not None
+        text = styled(line, look.style)
+        strip = Strip(text).crop(0, look.text_width)
+        right = look.width - look.left - strip.cell_length
+        segments = [Segment(" " * look.left, look.style), *strip, Segment(" " * right, look.style)]
+        for each in look.filters:
+            segments = each.apply(segments, look.background)
+        return Strip(segments, look.width)
+
+
+def styled(line: Line, style: Style) -> list[Segment]:
+    """Return a drawn line with `style` below its own."""
+    return [Segment(segment.text, style + segment.style if segment.style else style) for segment in line]
+
+
+def rows_of(strips: Sequence[Strip], span: tuple[int, int], width: int) -> list[Strip]:
+    """Return the columns of `span` of rows that are `width` cells wide."""
+    return list(strips) if span == (0, width) else [strip.crop(*span) for strip in strips]
+
+
+_MAX_CACHED_LINES = 1_000
+_SLICE_S = 0.008  # CPU seconds in which a block is drawn, or begun
+_UNWRAPPED = 4_000  # columns of a drawing to copy from
+_MAX_UNWRAPPED = 200_000  # characters of a block; more is copied as it is on the screen
+
+
+class TranscriptDrawing:
+    """Draws blocks with the colours of `canvas`. `changed` is called with a block whose picture has come. `details`:
+    all of tool output and thinking is shown."""
+
+    def __init__(
+        self,
+        canvas: Callable[[], tuple[Console, Palette]],
+        changed: Callable[[Block], None],
+        cwd: str,
+        more_key: str,
+        shelf: PictureShelf | None,
+    ) -> None:
+        self.details = False
+        self._canvas = canvas
+        self._changed = changed
+        self._cwd = cwd
+        self._more_key = more_key
+        self._shelf = shelf
+        self._drawn = DrawnBlocks(_MAX_CACHED_LINES, _SLICE_S)
+        self.forget = self._drawn.forget
+        self.outdate = self._drawn.outdate
+        self.go_on = self._drawn.go_on
+
+    @property
+    def unfinished(self) -> bool:
+        """Whether a block waits for the rest of its lines."""
+        return self._drawn.unfinished
+
+    def key(self, block: Block, width: int) -> CacheKey:
+        """Return what the lines of a block depend on."""
+        return width, block.version
+
+    def height(self, block: Block, width: int) -> int | None:
+        """Return the number of lines of a block, or None if it has to be drawn for that."""
+        return self._drawn.height(block, self.key(block, width))
+
+    def lines(self, block: Block, width: int) -> list[Line]:
+        """Return the lines of a block to show. The first one is blank unless the block is tight."""
+        return self._drawn.lines(block, self.key(block, width), lambda: self._parts(block, width))
+
+    def is_tight(self, block: Block) -> bool:
+        """Return whether a block has no blank line before it. With its details, a call is not the item of a list."""
+        return block.tight and not (self.details and isinstance(block, ToolBlock))
+
+    def head_line(self, block: Block) -> int:
+        """Return which line of a block is its first one that is not blank."""
+        return 0 if self.is_tight(block) else 1
+
+    def copied(self, blocks: Sequence[Block], ends: Sequence[int], width: int, selection: Selection) -> str:
+        """Return the text of a selection, in logical lines. `ends` are the numbers of the lines behind the blocks."""
+        console, palette = self._canvas()
+        renderer = BlockRenderer(palette, self.details, self._cwd, copied_from=width)
+        first = selection.start.y if selection.start is not None else 0
+        last = selection.end.y if selection.end is not None else ends[-1] if ends else 0
+        copied = ""
+        for block, end in zip(blocks, ends, strict=False):
+            rows = texts_of(self.whole(block, width)) if end > first else []
+            top = end - len(rows)
+            if top > last:
+                break
+            small = rows and block.size() <= _MAX_UNWRAPPED
+            whole = draw_lines(console, renderer, block, _UNWRAPPED) if small else []
+            text = copied_text(rows, texts_of(whole), selection, top)
+            copied += ("\n" if self.is_tight(block) else "\n\n") + text if copied and text else text
+        return copied
+
+    def whole(self, block: Block, width: int) -> list[Line]:
+        """Return all lines of a block, however long they take."""
+        return self._drawn.whole(block, self.key(block, width), lambda: self._parts(block, width))
+
+    def first_lines(self, block: Block, width: int, count: int) -> list[Line]:
+        """Return the first lines of a block at another width than that of now."""
+        lines: list[Line] = []
+        for part in self._parts(block, width):
+            lines += part
+            if len(lines) >= count:
+                break
+        return lines[:count]
+
+    def _parts(self, block: Block, width: int) -> Iterator[list[Line]]:
+        console, palette = self._canvas()
+        renderer = BlockRenderer(palette, self.details, self._cwd, 0, self._more_key, self._pictures)
+        before: list[Line] = [] if self.is_tight(block) else [[]]
+        for part in draw_parts(console, renderer, block, width):
+            yield [*before, *part]
+            before = []
+
+    def _pictures(self, block: PicturedBlock) -> Iterator[DrawnPicture]:
+        if self._shelf is not None:
+            for picture in block.pictures:
+                yield DrawnPicture(self._shelf, picture, self.details, partial(self._changed, block))

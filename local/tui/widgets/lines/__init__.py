@@ -1,1 +1,0 @@
-"""The lines of the transcript: drawn from blocks, kept, and painted as rows of the terminal."""

@@ -1,0 +1,170 @@
+"""What is painted first.
+
+Textual's own compositor asks every widget between the first and the last changed row of the screen: with the status
+line and the transcript that is all of them, and always the widgets below others, of which nothing can be seen.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterable, Sequence
+
+from rich.cells import cell_len
+from textual import events
+from textual._compositor import ChopsUpdate, Compositor
+from textual.geometry import Offset, Region
+from textual.message_pump import MessagePump
+from textual.screen import Screen
+from textual.strip import Strip
+from textual.timer import Timer
+from textual.widget import Widget
+from textual.widgets import Input, Static, TextArea
+
+
+class LeanCompositor(Compositor):
+    """A compositor whose partial updates ask only the widgets that can be seen in what has changed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._changed: Sequence[Region] = ()
+
+    def render_partial_update(self) -> ChopsUpdate | None:
+        screen = self.size.region
+        self._changed = [region.intersection(screen) for region in self._dirty_regions]
+        try:
+            return super().render_partial_update()
+        finally:
+            self._changed = ()
+
+    def _get_renders(self, crop: Region | None = None) -> Iterable[tuple[Region, Region, list[Strip]]]:
+        if not self._changed:
+            yield from super()._get_renders(crop)
+            return
+        asked = self._seen_in(self._changed)
+        for widget, (region, clip) in self.visible_widgets.items():
+            if widget in asked:
+                seen = region.intersection(clip)
+                yield region, clip, widget.render_lines(seen.translate(-region.offset))
+
+    def _seen_in(self, changed: Iterable[Region]) -> set[Widget]:
+        """Return the widgets that can be seen in regions of the screen: from the front to the one that covers all."""
+        asked: set[Widget] = set()
+        for region in changed:
+            for widget, (place, clip) in self.visible_widgets.items():
+                shown = place.intersection(clip)
+                if shown.overlaps(region):
+                    asked.add(widget)
+                    if shown.contains_region(region):
+                        break
+        return asked
+
+
+_HELD_S = 0.05
+"""Seconds for which work stands still at most. A key that changes nothing on the screen is never shown."""
+
+_FREE_S = 0.05
+"""Seconds that work then has before the next key holds it."""
+
+_SLICE_S = 0.004
+"""CPU seconds of work in a row; then the event loop turns."""
+
+_LOOK_S = 0.005
+
+
+class KeyPriority:
+    """Whether a key has come that is not on the screen yet."""
+
+    def __init__(self) -> None:
+        self._came_at = -_HELD_S - _FREE_S
+
+    def came(self) -> None:
+        """A key has come. The thread that reads the terminal calls this, before the event loop knows of the key."""
+        now = time.monotonic()
+        if now - self._came_at > _HELD_S + _FREE_S:
+            self._came_at = now
+
+    def shown(self) -> None:
+        """What the keys have changed is on the screen."""
+        self._came_at = -_HELD_S - _FREE_S
+
+    @property
+    def waits(self) -> bool:
+        """Whether work should stand still for a key."""
+        return time.monotonic() - self._came_at < _HELD_S
+
+
+class WorkSlices:
+    """Cuts work into slices of CPU time, between which the event loop turns and keys go first."""
+
+    def __init__(self, keys: KeyPriority) -> None:
+        self._keys = keys
+        self._began = time.thread_time()
+
+    async def next(self) -> None:
+        """Call this after each small piece of work. It returns at once within a slice."""
+        waits = self._keys.waits
+        if waits or time.thread_time() - self._began > _SLICE_S:
+            await asyncio.sleep(_LOOK_S if waits else 0)
+            self._began = time.thread_time()
+
+
+CARET = "▏"
+"""The caret in the lists and lines that take what is typed without an Input."""
+
+
+class ReplScreen(Screen[object]):
+    """Paints the widget with the focus before all others while a key waits."""
+
+    def __init__(self, keys: KeyPriority, *, classes: str = "") -> None:
+        super().__init__(id="_default", classes=classes)
+        self._compositor = LeanCompositor()
+        self._keys = keys
+
+    @property
+    def caret(self) -> Offset | None:
+        """Where the caret of the widget with the focus stands on the screen, None without one. An input method shows
+        its candidates there."""
+        focused = self.focused
+        if isinstance(focused, Input):
+            x, y = focused.cursor_screen_offset
+            return Offset(x - focused.cursor_at_end, y)  # Textual counts one too many there
+        if isinstance(focused, TextArea):
+            return focused.cursor_screen_offset
+        for widget in (focused, *focused.query(Static)) if focused is not None else ():
+            for y in range(widget.size.height):
+                before, drawn, _ = widget.render_line(y).text.partition(CARET)
+                if drawn:
+                    x, top = widget.content_region.offset
+                    return Offset(x + cell_len(before), top + y)
+        return None
+
+    async def _on_idle(self, event: events.Idle) -> None:
+        """Paint what a key has changed without the wait for the next frame. Textual's own handler follows."""
+        if self._keys.waits and self.focused in self._dirty_widgets:
+            self._on_timer_update()
+
+    def _on_timer_update(self) -> None:
+        focused = self.focused
+        if focused is None or focused not in self._dirty_widgets or self.app._batch_count:
+            super()._on_timer_update()
+            return
+        others = self._dirty_widgets - {focused}
+        if self._keys.waits and others and not (self._layout_required or self._repaint_required):
+            self._dirty_widgets = {focused}
+            super()._on_timer_update()
+            self._dirty_widgets |= others
+            self.check_idle()  # paints them with the next frame
+        else:
+            super()._on_timer_update()
+        self._keys.shown()
+
+
+def call_once_after(pump: MessagePump, seconds: float, callback: Callable[[], None]) -> Timer:
+    """Let a widget or an app call `callback` after some seconds, also if it is late for that.
+
+    The timer of Textual's `set_timer` ends without a call if its time has passed before its task waits for it. That
+    happens with times of microseconds, and with longer ones on a machine that is busy."""
+    timer = pump.set_timer(seconds, callback)
+    timer._skip = False  # its task has not begun
+    return timer

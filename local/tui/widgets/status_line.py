@@ -1,0 +1,376 @@
+"""Status and todos."""
+
+from __future__ import annotations
+
+import re
+from contextlib import suppress
+from ipaddress import ip_address
+
+from rich.cells import cell_len, set_cell_size
+from rich.text import Text
+from textual.widgets import Static
+
+from ccb.tunnel.plain_text import one_line
+from ccb.tunnel.wire.dataclass import dataclass
+
+from ...session.session_client import LinkState
+from ...terminal.keymap import DEFAULT_KEYMAP, Keymap
+from ...transcript.session_facts import TodoItem, Todos, Totals, _used
+from ..rendering.themes import Palette
+
+_GAP = "  "
+_MIN_SHORTENED = 4
+_MIN_PLACE = 12
+_MAX_BRANCH = 30
+_SLOW_S = 0.5  # a round trip from which the connection is called slow
+_MIN_PLACE_BESIDE_HINT = 16
+_MAX_PATH_PARTS = 16  # of a shortened path, at its end
+_MODES = {
+    "default": ("ask", "ask"),
+    "acceptEdits": ("accept edits", "edits"),
+    "plan": ("plan", "plan"),
+    "bypassPermissions": ("BYPASS", "BYPASS"),
+}
+
+_CAGES = {"read-only cage": "ro cage", "workspace cage": "ws cage"}
+
+
+@dataclass(frozen=True)
+class LinkFacts:
+    """What the line shows of the connection. `unanswered_s`: seconds without an answer of the host, 0 if it answers.
+    `round_trip_s`: seconds to the host and back, None if that is not known."""
+
+    state: LinkState
+    unanswered_s: float = 0.0
+    round_trip_s: float | None = None
+
+
+@dataclass(frozen=True)
+class Busy:
+    """The turn that runs: for how many seconds the agent has worked in it, whether it waits for an answer of the
+    person, or for the model, and whether the person has interrupted it. `again_s`: the model failed and is asked again
+    in so many seconds."""
+
+    seconds: float
+    asking: bool = False
+    for_model: bool = False
+    interrupted: bool = False
+    again_s: float | None = None
+
+    @property
+    def text(self) -> str:
+        if self.again_s is not None:
+            return f"asks the model again{f' in {self.again_s:.0f} s' if self.again_s >= 1 else ''}"
+        return f"{'waits for the model' if self.for_model else 'working'} {self.seconds:.0f} s"
+
+
+@dataclass(frozen=True)
+class StatusFacts:
+    """Everything that the line shows. `busy` is None without a turn. `hint` answers a key that was just pressed.
+    `card_waits`: what a card that does not have the focus asks for. `more_below`: the transcript goes on below the
+    screen. `sandbox`: the cage in force, in words."""
+
+    host: str
+    path: str
+    model: str
+    mode: str
+    link: LinkFacts
+    totals: Totals
+    busy: Busy | None
+    hint: str = ""
+    card_waits: str = ""
+    more_below: bool = False
+    sandbox: str = ""
+    tasks: int = 0
+    """How many tasks run in the background."""
+    queued: int = 0
+    """How many prompts wait for the agent."""
+    steering: int = 0
+    """How many of them steer it."""
+    keys: str = ""
+    """What the keys of the input do, if the person edits with vim's."""
+    branch: str = ""
+    keymap: Keymap = DEFAULT_KEYMAP
+
+
+@dataclass(frozen=True)
+class _StatusEntry:
+    """One entry of the line, and its short form for a narrow screen."""
+
+    text: str
+    short: str
+    style: str
+
+
+def status_text(facts: StatusFacts, palette: Palette, width: int) -> Text:
+    """Draw the line in `width` cells, the most important entries first: connection, host and directory, mode, what goes
+    on. On a narrow screen these are shortened before one is left out. The others are shown where there is room."""
+    mark, tone = ("◌", palette.warn) if facts.link.unanswered_s else _link_mark(facts.link.state, palette)
+    current = _current_entries(facts, palette, tone)
+    mode = _mode_entry(facts.mode, palette)
+    host, path = one_line(facts.host), one_line(facts.path)
+    places = _places(host, path)
+    keys = f" {facts.keys} " if facts.keys else ""
+    room = width - len(mark) - 1 - (cell_len(keys) + 1 if keys else 0)
+    first = _cells(current[0].short) if current else 0
+    # A hint answers a key and disappears after seconds: until then it may take the room of the mode.
+    least = min(
+        cell_len(places[-1]),
+        _MIN_PLACE_BESIDE_HINT if facts.hint else max(_MIN_PLACE, room - _cells(mode.short) - first),
+    )
+    left = room - least
+    shown: list[tuple[str, str]] = []
+    if _cells(mode.short) <= left - (first if facts.hint else 0):
+        spare = left - first
+        shown.append((mode.text if _cells(mode.text) <= spare else mode.short, mode.style))
+        left -= _cells(shown[-1][0])
+    shown += _fitting_beside(_cage_entry(facts.sandbox, palette), current, left)
+    left = room - least - sum(_cells(text) for text, _ in shown)
+    room_for_place = min(least + left, max(least, width // 2))
+    place = next((each for each in places if cell_len(each) <= room_for_place), "")
+    line = Text(no_wrap=True, overflow="ellipsis")
+    line.append(f"{mark} ", style=tone)
+    if keys:
+        line.append(keys, style=f"reverse {palette.dim if facts.keys.startswith('INSERT') else palette.accent}")
+        line.append(" ")
+    line.append(place or _squeezed(host, path, room_for_place), style="bold")
+    for text, style in shown + [(text, palette.dim) for text in _other_texts(facts)]:
+        if text and line.cell_len + _cells(text) <= width:  # otherwise the next one may fit
+            line.append(_GAP, style=palette.dim)
+            line.append(text, style=style)
+    return line
+
+
+def state_in_words(facts: StatusFacts) -> str:
+    """Return what the session does for somebody who looks elsewhere, "" for nothing."""
+    if facts.link.unanswered_s:
+        return "no answer"
+    if facts.link.state not in (LinkState.CONNECTED, LinkState.FENCED):
+        return str(facts.link.state.value)
+    if facts.busy is None:
+        return ""
+    return "waits for you" if facts.busy.asking else "waits for the model" if facts.busy.for_model else "working"
+
+
+def _fitting_beside(cage: _StatusEntry | None, current: list[_StatusEntry], left: int) -> list[tuple[str, str]]:
+    """Choose what fits of the cage and the current entries. The cage is the first to be left out, but comes first:
+    beside the mode, also when other entries come and go."""
+    if cage is None:
+        return _fitting(current, left)
+    fitted = _fitting([*current, cage], left)
+    if fitted and fitted[-1][0] in (cage.text, cage.short):
+        fitted.insert(0, fitted.pop())
+    return fitted
+
+
+def _fitting(entries: list[_StatusEntry], left: int) -> list[tuple[str, str]]:
+    """Choose for each entry the long form, the short form or neither, so that all fit into `left` cells. The first
+    entry is cut if it does not fit."""
+    chosen: list[tuple[str, str]] = []
+    for entry in entries:
+        text = next((each for each in (entry.text, entry.short) if _cells(each) <= left), "")
+        if not text and entry is entries[0] and left >= _MIN_SHORTENED + len(_GAP):
+            text = set_cell_size(entry.short, left - len(_GAP) - 1).rstrip() + "…"
+        if text:
+            chosen.append((text, entry.style))
+            left -= _cells(text)
+    return chosen
+
+
+def _cells(text: str) -> int:
+    """Return the cells that an entry takes, with the gap before it."""
+    return len(_GAP) + cell_len(text)
+
+
+def _link_mark(link: LinkState, palette: Palette) -> tuple[str, str]:
+    """Return the mark of the connection and its colour."""
+    return {
+        LinkState.CONNECTED: ("●", palette.good),
+        LinkState.CONNECTING: ("◌", palette.warn),
+        LinkState.RECONNECTING: ("◌", palette.warn),
+        LinkState.LOST: ("✗", palette.bad),
+        LinkState.NEEDS_PERSON: ("!", palette.warn),
+        LinkState.FENCED: ("◇", palette.warn),
+        LinkState.CLOSED: ("○", palette.dim),
+    }[link]
+
+
+def _link_entries(link: LinkFacts, palette: Palette, tone: str) -> list[_StatusEntry]:
+    """Return what is wrong with the connection: at most one entry."""
+    if link.unanswered_s:
+        silence = f"no answer for {link.unanswered_s:.0f} s"
+        return [_StatusEntry(silence, silence, tone)]
+    if link.state is not LinkState.CONNECTED:
+        return [_StatusEntry(link.state.value, link.state.value, tone)]
+    if link.round_trip_s is not None and link.round_trip_s >= _SLOW_S:
+        return [_StatusEntry(f"slow connection, {link.round_trip_s:.1f} s", "slow", palette.warn)]
+    return []
+
+
+def _current_entries(facts: StatusFacts, palette: Palette, tone: str) -> list[_StatusEntry]:
+    """Return the current activities, the most important first. `tone` is the colour of the connection."""
+    entries = []
+    if facts.hint:
+        entries.append(_StatusEntry(facts.hint, facts.hint, palette.warn))
+    if facts.card_waits:
+        tab = facts.keymap.name("approval-tab")
+        entries.append(_StatusEntry(f"{facts.card_waits} waits: {tab}", f"{tab}: answer", palette.warn))
+    entries += _link_entries(facts.link, palette, tone)
+    if facts.queued:
+        waiting = f"{facts.steering} steering" if facts.steering else ""
+        queued = f"{facts.queued - facts.steering} queued" if facts.queued > facts.steering else ""
+        both = ", ".join(filter(None, (waiting, queued)))
+        entries.append(_StatusEntry(both, both.replace(" steering, ", "+"), palette.dim))
+    busy = facts.busy
+    if busy is not None and busy.interrupted:
+        entries.append(_StatusEntry("interrupting…", "interrupting…", palette.warn))
+        busy = None
+    if busy is not None and busy.asking and not facts.card_waits:
+        entries.append(_StatusEntry("waits for an answer", "waits", palette.warn))
+    if busy is not None and not busy.asking:
+        working = busy.text
+        answers = facts.link.state is LinkState.CONNECTED and not facts.link.unanswered_s
+        esc = f", {facts.keymap.name('interrupt')} interrupts" if answers else ""
+        entries.append(_StatusEntry(working + esc, working, palette.accent))
+    if facts.tasks:
+        count = "1 task" if facts.tasks == 1 else f"{facts.tasks} tasks"
+        entries.append(_StatusEntry(f"{count} in the background: /tasks", count, palette.accent))
+    if facts.more_below:
+        entries.append(_StatusEntry("↓ more below", "↓ more", palette.warn))
+    return entries
+
+
+def _mode_entry(mode: str, palette: Palette) -> _StatusEntry:
+    text, short = _MODES.get(mode, (one_line(mode), _cut(one_line(mode), _MIN_PLACE)))
+    if mode == "bypassPermissions":
+        return _StatusEntry(text, short, palette.bad)
+    return _StatusEntry(text, short, palette.warn if mode != "default" else palette.dim)
+
+
+def _cage_entry(sandbox: str, palette: Palette) -> _StatusEntry | None:
+    """Return the entry about the cage in force; None if it is not known."""
+    if not sandbox:
+        return None
+    text = one_line(sandbox).partition(":")[0]
+    return _StatusEntry(text, _CAGES.get(text, _cut(text, _MIN_PLACE)), palette.dim if text in _CAGES else palette.warn)
+
+
+def _other_texts(facts: StatusFacts) -> list[str]:
+    """Return the entries that are shown only if there is room: branch, model, context, tokens and cost, round trip."""
+    trip = [f"{facts.link.round_trip_s * 1000:.0f} ms"] if facts.link.round_trip_s is not None else []
+    branch = [_cut(facts.branch, _MAX_BRANCH)] if facts.branch else []
+    return [*branch, one_line(facts.model), facts.totals.context_text, *_used(facts.totals), *trip]
+
+
+def _places(host: str, path: str) -> list[str]:
+    """Return ever shorter forms of host and directory: without user and domain, then with the end of the path."""
+    short = _short_host(host)
+    parts = path.rstrip("/").split("/")
+    ends = ["…/" + "/".join(parts[begin:]) for begin in range(max(2, len(parts) - _MAX_PATH_PARTS), len(parts))]
+    return [f"{host}:{path}", f"{short}:{path}", *(f"{short}:{end}" for end in ends)]
+
+
+def _short_host(host: str) -> str:
+    """Return `devbox` for `alice@devbox.example.com`, and `web on devbox` for a container there. An IP address or a
+    command is returned unchanged."""
+    named = re.fullmatch(r"((?:\S+ on )?)(?:\S*@)?([^\s@]+)", host)
+    if named is None:
+        return host
+    with suppress(ValueError):
+        ip_address(named[2].strip("[]"))
+        return named[1] + named[2]
+    return named[1] + named[2].partition(".")[0]
+
+
+def _squeezed(host: str, path: str, room: int) -> str:
+    """Return host and directory cut to `room` cells, each without its middle: similar names differ at the ends."""
+    host, directory = _short_host(host), path.rstrip("/").rpartition("/")[2] or path
+    half = (room - 1) // 2
+    host = _cut(host, max(half, room - 1 - cell_len(directory)))
+    return f"{host}:{_cut(directory, room - 1 - cell_len(host))}"
+
+
+def _cut(text: str, room: int) -> str:
+    """Return `text` in at most `room` cells, without its middle."""
+    if cell_len(text) <= room:
+        return text
+    for kept in range(room - 1, 0, -1):
+        cut = text[: kept - kept // 2] + "…" + text[len(text) - kept // 2 :]
+        if cell_len(cut) <= room:
+            return cut
+    return "…"
+
+
+class StatusLine(Static):
+    """The line at the bottom of the screen."""
+
+    DEFAULT_CSS = "StatusLine { height: 1; padding: 0 1; background: $surface; }"
+
+    _shown: Text | None = None
+
+    def show(self, facts: StatusFacts, palette: Palette) -> None:
+        """Draw the line, if it differs from the one on the screen."""
+        text = status_text(facts, palette, max(20, self.size.width))
+        if text != self._shown or text.spans != self._shown.spans:
+            self._shown = text
+            self.update(text, layout=False)  # it always takes one line
+
+
+_MAX_ROWS = 8
+_MARKS = {"completed": "☒", "in_progress": "◐"}
+
+
+class TodoPanel(Static):
+    """Shows the list while something in it is open; `whole` shows more than the item in progress. `key`
+    shows the rest."""
+
+    DEFAULT_CSS = """
+    TodoPanel { height: auto; padding: 0 1; }
+    TodoPanel.none { display: none; }
+    """
+
+    def __init__(self, key: str) -> None:
+        super().__init__(id="todos", classes="none")
+        self._key = key
+        self._shown: tuple[Todos, Palette, bool] | None = None
+        self.whole = False
+
+    def show(self, todos: Todos, palette: Palette) -> None:
+        """Show a list, if it is not on the screen already."""
+        now = (todos, palette, self.whole)
+        if now != self._shown:
+            self._shown = now
+            self.set_class(not todos.open, "none")
+            if todos.open:
+                self.update(self._rows(todos, palette) if self.whole else self._line(todos, palette))
+
+    def toggle(self) -> bool:
+        """Show the whole list, or one line again. Return False if there is no list."""
+        if self._shown is None or not self._shown[0].open:
+            return False
+        self.whole = not self.whole
+        self.show(*self._shown[:2])
+        return True
+
+    def _line(self, todos: Todos, palette: Palette) -> Text:
+        item = todos.items[todos.current]
+        text = Text(no_wrap=True, overflow="ellipsis")
+        text.append(f"{_MARKS.get(item.status, '☐')} ", style=palette.accent)
+        text.append(item.doing if item.status == "in_progress" else item.text)
+        text.append(f"   {todos.done} of {len(todos.items)} done, {self._key}", style=palette.dim)
+        return text
+
+    def _rows(self, todos: Todos, palette: Palette) -> Text:
+        count = len(todos.items)
+        first = max(0, min(todos.current - _MAX_ROWS // 2, count - _MAX_ROWS))
+        shown = todos.items[first : first + _MAX_ROWS]
+        rows = [_row(item, palette) for item in shown]
+        left_out = count - len(shown)
+        if left_out:
+            rows.append(Text(f"… {left_out} more, {todos.done} of {count} done", style=palette.dim))
+        return Text("\n", no_wrap=True, overflow="ellipsis").join(rows)
+
+
+def _row(item: TodoItem, palette: Palette) -> Text:
+    style = {"completed": f"strike {palette.dim}", "in_progress": "bold"}.get(item.status, "")
+    return Text.assemble((f"{_MARKS.get(item.status, '☐')} ", palette.accent), (item.text, style))

@@ -1,0 +1,246 @@
+"""An agent's settings and what its session lends."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import field, replace
+from typing import Any, Callable, Protocol
+
+from ccb.tunnel.wire.control_protocol import Broker
+from ccb.tunnel.wire.dataclass import dataclass
+from ccb.tunnel.wire.model_facts import CCB_NAMES, ModelNames, ModelTable
+from ccb.tunnel.wire.session_options import SessionOptions
+from ccb.tunnel.wire.tool_traits import BUILT_IN, FINDERS
+
+from ..context.instructions import NestedInstructions
+from ..context.reminders import Reminders
+from ..hooks.hook_runner import HookRunner
+from ..model import model_request
+from ..model.model_call import CallSettings, Clock, SystemClock
+from ..model.model_request import LONG_CONTEXT_BETA, ModelTransport, Reasoning
+from ..model.retry import RetrySettings
+from ..model.token_counts import WindowSettings
+from ..permissions.engine import PermissionEngine
+from ..settings.worker_settings import WorkerSettings
+from ..slash_commands.command_registry import CommandRegistry
+from ..tools.agent_definitions import AgentDefinition
+from ..tools.tool_contract import Tool, ToolContext
+from ..tools.toolset import ToolRegistry
+from .agent_log import Emitter
+from .limits import Budget, StructuredOutput
+from .turn_state import Prompt
+
+Json = dict[str, Any]
+
+LISTS = ("commands", "agents", "skills", "mcp_servers", "plugins")
+
+
+class Announced:
+    """Each list has one owner, which adds it under one of the names in LISTS. Commands and agents are objects with
+    `name` and `description`; servers have `name` and `status`."""
+
+    def __init__(self) -> None:
+        self._lists: dict[str, Callable[[], Sequence[Json]]] = {}
+        self.output_style: Callable[[], str] = lambda: "default"
+
+    def add(self, name: str, entries: Callable[[], Sequence[Json]]) -> None:
+        """Announce the list that `entries` returns."""
+        if name not in LISTS:
+            raise ValueError(f"clients know no list {name!r}")
+        self._lists[name] = entries
+
+    def entries(self, name: str) -> list[Json]:
+        """Return a list in full."""
+        entries = self._lists.get(name)
+        return list(entries()) if entries is not None else []
+
+    def init_fields(self) -> Json:
+        """Return the fields of the `init` message, in which commands, agents and skills are only names."""
+        return {
+            "mcp_servers": self.entries("mcp_servers"),
+            "slash_commands": self._names("commands"),
+            "output_style": self.output_style(),
+            "agents": self._names("agents"),
+            "skills": self._names("skills"),
+            "plugins": self.entries("plugins"),
+        }
+
+    def _names(self, name: str) -> list[str]:
+        return [str(each.get("name", "")) for each in self.entries(name)]
+
+
+@dataclass(frozen=True)
+class ToolOffer:
+    """Which tools the model is offered. `names` are those of the built-in tools, None for all; `aliases` are names of
+    tools by other names for them. `judge` returns the tool that decides about calls where nobody can be asked. `role`
+    is the agent as which this one works."""
+
+    names: Sequence[str] | None = None
+    aliases: Json = field(default_factory=dict)
+    judge: Callable[[], Tool | None] = lambda: None
+    role: AgentDefinition | None = None
+
+    def has(self, tool: Tool) -> bool:
+        """Return whether a tool is among those of this offer. A role does not limit how deferred tools are found."""
+        if self.role is not None and tool.name not in FINDERS and not self.role.offers(tool.name):
+            return False
+        return self.names is None or tool.name in self.names or tool.name not in BUILT_IN
+
+
+@dataclass(frozen=True)
+class Disclosure:
+    """What clients are told: the lists of a session, where its credential comes from, and, if they want them, the raw
+    events of the model's stream (`partial_messages`)."""
+
+    announced: Announced = field(default_factory=Announced)
+    api_key_source: str = "none"
+    partial_messages: bool = False
+
+
+@dataclass(frozen=True)
+class AgentConfig:
+    """The settings of one agent. The value is immutable; `Agent.configure` replaces it from the next turn on.
+
+    `permissions` holds the agent's rules and its permission mode. `model` is an alias or an id, None for the default.
+    `small_model` answers small questions, `compact_model` writes summaries; "" for the ones of the agent's own model.
+    `label` names a sub-agent and its task for the person. `max_turns` is the agent's budget of model calls in one turn.
+    `take_queued` takes the prompts and notices for an agent that have joined the queue during a turn. `settings` are
+    the merged settings of the session. `offer` says which tools the model is offered, `disclosure` what clients are
+    told. `structured` is the tool whose value each turn must end with; `budget` limits the cost. `refusal` says why no
+    turn may start, "" if one may. `names` are the short names of models."""
+
+    prompts: PromptSource
+    tools: ToolRegistry
+    permissions: PermissionEngine
+    context: ToolContext
+    model: str | None = None
+    max_turns: int | None = None
+    reasoning: Reasoning = Reasoning()
+    fallback_model: str | None = None
+    small_model: str = ""
+    compact_model: str = ""
+    take_queued: Callable[[str], Sequence[Prompt]] = lambda agent_id: ()
+    label: str = ""
+    settings: WorkerSettings = field(default_factory=WorkerSettings)
+    offer: ToolOffer = field(default_factory=ToolOffer)
+    disclosure: Disclosure = field(default_factory=Disclosure)
+    structured: StructuredOutput | None = None
+    budget: Budget | None = None
+    refusal: str = ""
+    names: ModelNames = CCB_NAMES
+
+    @property
+    def agent_type(self) -> str:
+        """The name of a sub-agent's definition, "" for the main agent."""
+        return self.label.partition(": ")[0]
+
+    @property
+    def window(self) -> WindowSettings:
+        """What the settings and the environment say about the model's window."""
+        found = WindowSettings.from_env({**os.environ, **self.settings.env})
+        if not found.window and LONG_CONTEXT_BETA in self.reasoning.betas:
+            found = WindowSettings(1_000_000, found.auto)
+        auto = self.settings.value("autoCompactEnabled")
+        return found if auto is None or auto.value is not False else WindowSettings(found.window, auto=False)
+
+    def with_options(self, options: SessionOptions) -> AgentConfig:
+        """Return this configuration with what a client's options say of models and limits."""
+        return replace(
+            self,
+            model=options.model,
+            max_turns=options.max_turns,
+            reasoning=Reasoning.of(options),
+            fallback_model=options.fallback_model,
+            small_model=options.small_model,
+            compact_model=options.compact_model,
+            names=ModelNames(options.model_aliases),
+        )
+
+    def visible_tools(self) -> dict[str, Tool]:
+        """Return the tools that the model may call, by name. Built-in tools that `offered` does not name and tools
+        that a permission rule denies altogether are left out."""
+        return {tool.name: tool for tool in self.tools if self.offer.has(tool) and self.permissions.visible(tool.name)}
+
+    def callable_tools(self) -> dict[str, Tool]:
+        """Return the tools that the model may call, by each name under which it may."""
+        tools = self.visible_tools()
+        return {
+            **tools,
+            **{alias: tools[str(name)] for alias, name in self.offer.aliases.items() if str(name) in tools},
+        }
+
+    def listed_tools(self, *, can_ask: bool) -> tuple[Tool, ...]:
+        """Return the visible tools that every request declares, in order. `can_ask`: the person can be asked."""
+        visible, deferred = self.visible_tools(), self.deferred_tools()
+        named = self.offer.names or ()
+        return tuple(
+            tool
+            for tool in visible.values()
+            if (can_ask or not tool.traits.asks)
+            and tool.name not in deferred
+            and (tool.traits.beside not in visible or tool.name in named)
+        )
+
+    def deferred_tools(self) -> dict[str, Tool]:
+        """Return the visible tools that no request declares, by name."""
+        return {
+            tool.name: tool
+            for tool in self.tools.deferred
+            if self.offer.has(tool) and self.permissions.visible(tool.name)
+        }
+
+
+@dataclass(frozen=True)
+class AgentDeps:
+    """The dependencies that a session provides to each of its agents. `link_up_since` returns the monotonic time since
+    which the link to the laptop has been up, or None while it is down. `heartbeat_s` is the pause between two signs of
+    life of a running tool. `reminders` are those of this agent only, and `nested` finds more instruction files where
+    the agent works. `home` is the home directory on the host. `hooks`, `commands` and `models` are those of the
+    session; a sub-agent has no commands."""
+
+    emitter: Emitter
+    transport: ModelTransport
+    broker: Broker
+    session_id: str
+    version: str
+    link_up_since: Callable[[], float | None] = lambda: 0.0
+    heartbeat_s: float = 30.0
+    limits: RetrySettings = field(default_factory=RetrySettings)
+    clock: Clock = field(default_factory=SystemClock)
+    reminders: Reminders = field(default_factory=Reminders)
+    nested: NestedInstructions | None = None
+    home: str = ""
+    hooks: HookRunner | None = None
+    commands: CommandRegistry | None = None
+    models: ModelTable = field(default_factory=ModelTable)
+
+    def call_settings(
+        self,
+        body: list[bytes],
+        *,
+        withdraw_truncated: bool = False,
+        betas: Sequence[str] = (),
+        thinks: bool = False,
+    ) -> CallSettings:
+        """Return the settings of the model call with this request. `thinks`: the model may think in silence."""
+        return CallSettings(
+            transport=self.transport,
+            clock=self.clock,
+            silence=self.limits.thinking_silence if thinks else self.limits.silence,
+            headers=model_request.headers(self.version, betas),
+            body=body,
+            withdraw_truncated=withdraw_truncated,
+            link_up_since=self.link_up_since,
+        )
+
+
+class PromptSource(Protocol):
+    """The texts at the start of every request. They are gathered once on the host and do not change during the
+    session."""
+
+    async def system(self) -> list[Json]:
+        """Return the system blocks with their cache_control marks, the static ones first."""
+
+    async def first_user_blocks(self) -> list[Json]:
+        """Return the blocks that go before the first prompt: CLAUDE.md or AGENTS.md, and the date."""

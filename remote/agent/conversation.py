@@ -1,0 +1,634 @@
+"""The history as the model gets it.
+
+The live loop and a restart apply the same records with the same code, so both end up with the same bytes. The assistant
+lines with one message id make up one assistant message. User lines bring tool results and notes; echoes of prompts and
+messages about API errors are not part of the conversation. An input is remembered until a `prompt` record takes it.
+`model_end` completes an answer: a later answer is separate even if it has the same id, because some providers repeat
+ids.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections import deque
+from collections.abc import Collection, Iterable, Sequence
+from typing import Any, Callable
+
+from ccb.tunnel.wire.dataclass import dataclass
+from ccb.tunnel.wire.journal_records import (
+    MAIN_AGENT,
+    CompactEndRecord,
+    CompactStartRecord,
+    ForkedRecord,
+    InputRecord,
+    MessageRecord,
+    ModelEndRecord,
+    ModelRecord,
+    PromptRecord,
+    QueuedRecord,
+    Record,
+    ToolStartRecord,
+    UnqueuedRecord,
+    WithdrawnRecord,
+    record_of,
+)
+from ccb.tunnel.wire.messages import AssistantLine, CompactLine, UserLine, as_dict
+from ccb.tunnel.wire.model_facts import SEALED, is_same_model, provider_of
+from ccb.tunnel.wire.ndjson import to_bytes
+from ccb.tunnel.wire.projection import Projection, on, replay
+from ccb.tunnel.wire.tool_traits import traits_of
+
+from ..model.model_request import sendable as dump
+from ..model.token_counts import ContextSize
+
+MAX_FAILURES = 3
+"""After so many failures in a row the conversation is not compacted without being asked."""
+
+_MAX_WORKED_FILES = 10
+_MAX_TEXT = 4_000  # characters of one prompt
+_MAX_FIRST = 8_000  # of the first prompts
+_MAX_LATEST = 16_000  # of the latest
+
+
+class CompactionFailed(Exception):
+    """There is no summary; the text says why."""
+
+
+class Compactions(Projection):
+    """`unfinished` is the compaction that a dead worker had begun; `failures` counts those without a use in a row that
+    nobody has asked for."""
+
+    def __init__(self) -> None:
+        self.unfinished: CompactStartRecord | None = None
+        self.failures = 0
+        self._counted = False
+
+    @property
+    def given_up(self) -> bool:
+        return self.failures >= MAX_FAILURES
+
+    @on(CompactStartRecord)
+    def _start(self, record: CompactStartRecord, _: Record) -> None:
+        self.unfinished = record
+        self._counted = record.trigger != "manual"
+        self.failures += self._counted  # until it succeeds: one that kills its worker must not go on for ever
+
+    @on(CompactEndRecord)
+    def _end(self, record: CompactEndRecord, _: Record) -> None:
+        self.unfinished = None
+        if record.outcome == "interrupted":
+            self.failures -= self._counted
+
+    @on(CompactLine)
+    def _boundary(self, line: CompactLine, _: Record) -> None:
+        if not line.is_micro:
+            self.unfinished = None
+            if line.post_tokens * 4 <= line.pre_tokens * 3:
+                self.failures = 0
+
+    @on(ForkedRecord)
+    def _forked(self, _: ForkedRecord, __: Record) -> None:
+        self.unfinished = None  # the original goes on with it
+
+
+class WorkedFiles:
+    """The files that tool calls were about, also those before earlier compactions, within a limit."""
+
+    def __init__(self) -> None:
+        self.paths: list[str] = []
+        """As the calls have named them, the one of the newest call last."""
+
+    def add(self, path: str) -> None:
+        """Take the file of the next call."""
+        if path in self.paths:
+            self.paths.remove(path)
+        self.paths.append(path)
+        del self.paths[:-_MAX_WORKED_FILES]
+
+
+class KeptPrompts:
+    """The words of the person, within a limit: the first prompts and the latest ones. A summary may lose a word that
+    counts; these are kept literally."""
+
+    def __init__(self) -> None:
+        self._first: list[str] = []
+        self._latest: deque[str] = deque()
+        self._first_chars = self._latest_chars = 0
+        self._left_out = 0
+
+    def add(self, text: str) -> None:
+        """Take the next prompt."""
+        text = text.strip()
+        if not text or text.startswith("<"):  # nobody, or the worker itself
+            return
+        text = text if len(text) <= _MAX_TEXT else text[:_MAX_TEXT] + " […]"
+        if not self._latest and self._first_chars + len(text) <= _MAX_FIRST:
+            self._first.append(text)
+            self._first_chars += len(text)
+            return
+        self._latest.append(text)
+        self._latest_chars += len(text)
+        while self._latest_chars > _MAX_LATEST:
+            self._latest_chars -= len(self._latest.popleft())
+            self._left_out += 1
+
+    def texts(self) -> list[str]:
+        """Return the prompts, the oldest first."""
+        gap = [f"({self._left_out} prompts between are left out)"] if self._left_out else []
+        return [*self._first, *gap, *self._latest]
+
+
+Json = dict[str, Any]
+
+_log = logging.getLogger(__name__)
+_MAX_UNPACKED = 4  # the newest messages stay objects: results may still join them, and an answer may be withdrawn
+
+
+@dataclass
+class _Answer:
+    """The answer that is arriving, from its first block to its `model_end` or to the next prompt."""
+
+    message_id: str
+    number: int
+    message: HistoryMessage
+
+
+class Conversation(Projection):
+    """The history of the agent `agent_id`; it grows at its end, until a summary replaces it. `model` is the model that
+    was last chosen during the session. `size`, `compactions`, `prompts` and `files` say what compaction must know.
+    `started` are the open tool uses whose tool was about to run (read from the journal only). `copied` are the open
+    ones that this session, a fork, took over from its original."""
+
+    def __init__(self, agent_id: str = MAIN_AGENT, rewound: Sequence[tuple[int, int]] = ()) -> None:
+        self.agent_id = agent_id
+        self.messages: list[HistoryMessage] = []
+        self.model: str | None = None
+        self.started: set[str] = set()
+        self.copied: set[str] = set()
+        self.size = ContextSize()
+        self.compactions = Compactions()
+        self.prompts = KeptPrompts()
+        self.files = WorkedFiles()
+        self._open: dict[str, HistoryMessage] = {}  # tool_use id -> the assistant message that holds it
+        self._used_ids: set[str] = set()
+        self._inputs: dict[str, list[Json]] = {}
+        self._answer: _Answer | None = None
+        self._answers = 0
+        self._makers: dict[int, str] = {}  # the models that were asked for thinking, by its hash
+        self._seen: set[tuple[bool, str]] = set()  # whose thinking there is, see `_made_by`
+        self._rewound = rewound  # grows with the journal
+
+    @staticmethod
+    def from_records(
+        records: Iterable[Record], agent_id: str = MAIN_AGENT, rewound: Sequence[tuple[int, int]] = ()
+    ) -> Conversation:
+        """Rebuild the conversation of one agent. Tool uses may be open afterwards: see `close_open_tool_uses`."""
+        conversation = Conversation(agent_id, rewound)
+        replay(records, conversation)
+        return conversation
+
+    @property
+    def open_tool_uses(self) -> list[str]:
+        """The ids of the tool_uses that have no result, in order."""
+        return list(self._open)
+
+    @property
+    def last_words(self) -> str:
+        """The newest text of the model, or ""."""
+        for message in reversed(self.messages):
+            if message.role == "assistant":
+                texts = [str(block.get("text")) for block in message.blocks if block.get("type") == "text"]
+                if texts:
+                    return texts[-1]
+        return ""
+
+    @property
+    def may_think(self) -> bool:
+        """Whether the next answer may begin with thinking. After tool results the API accepts it only if the first of
+        the answers that made the calls began with it too."""
+        first: HistoryMessage | None = None
+        for message in reversed(self.messages):
+            if message.role == "assistant":
+                first = message
+            elif not message.begins_with("tool_result"):
+                break
+        return first is None or any(first.begins_with(each) for each in THINKING)
+
+    def is_used(self, tool_use_id: str) -> bool:
+        """Whether a tool_use with this id is or was in the history."""
+        return tool_use_id in self._used_ids
+
+    def apply(self, record: Record) -> None:
+        """Take the next record. Skip the records of other agents, records that a rewind has taken back (see
+        `Journal.rewound`), and records that cannot belong to a valid history, such as a result without its call."""
+        if record.agent_id != self.agent_id and not isinstance(record.content, ForkedRecord):
+            return
+        if self._rewound and any(first <= record.seq < end for first, end in self._rewound):
+            self._taken_back(record)
+        else:
+            super().apply(record)
+            self.compactions.apply(record)
+
+    def takes(self, kind: type[Any], public: type[Any] | None, *, main: bool) -> bool:
+        return self._handles(kind, public, main) or self.compactions.takes(kind, public, main=main)
+
+    def _taken_back(self, record: Record) -> None:
+        """Keep what holds after a rewind: the model, and inputs that a later prompt takes."""
+        content = record.content
+        if isinstance(content, ModelRecord):
+            self._model(content, record)
+        elif isinstance(content, InputRecord):
+            self._input(content, record)
+        elif isinstance(content, PromptRecord):
+            for input_id in content.input_ids:
+                self._inputs.pop(input_id, None)
+
+    def use(self, model: str) -> None:
+        """Show the next model its own thinking, and no other: providers refuse what others have made, and miss what
+        they have made themselves."""
+        models = {model, self.model or model}
+        self.model = model
+        if all(_may_see(each, *made) for each in models for made in self._seen):
+            return
+        for message in self.messages:
+            message.show(self._is_own)
+        self._drop_empty()
+
+    def _is_own(self, block: Json) -> bool:
+        return self.model is None or _may_see(self.model, *self._made_by(block))
+
+    def _made_by(self, block: Json) -> tuple[bool, str]:
+        """Return whether ccb has sealed the thinking of a block, and the model that was asked for it."""
+        sealed = str(block.get("signature") or block.get("data") or "").startswith(SEALED)
+        return sealed, self._makers.get(_hash(block), "")
+
+    def know_input(self, input_id: str, blocks: list[Json]) -> None:
+        """Remember an input until a `prompt` record takes it."""
+        self._inputs[input_id] = blocks
+
+    def seal(self) -> None:
+        """Make the history ready to be sent: the API refuses an assistant message that ends in thinking."""
+        changeable = [message for message in self.messages if not message.packed]
+        for message in changeable:
+            if message.role == "assistant":
+                self._trim(message)
+        for message in changeable[:-_MAX_UNPACKED]:
+            message.pack()
+
+    @on(InputRecord)
+    def _input(self, record: InputRecord, _: Record) -> None:
+        if isinstance(record.public, UserLine):
+            self.know_input(record.id, record.public.blocks)
+
+    @on(QueuedRecord)
+    def _queued(self, record: QueuedRecord, _: Record) -> None:
+        self.know_input(record.id, record.content)
+
+    @on(UnqueuedRecord)
+    def _unqueued(self, record: UnqueuedRecord, _: Record) -> None:
+        self._inputs.pop(record.id, None)
+
+    @on(ToolStartRecord)
+    def _tool_start(self, record: ToolStartRecord, _: Record) -> None:
+        if record.tool_use_id in self._open:
+            self.started.add(record.tool_use_id)
+
+    @on(ForkedRecord)
+    def _forked(self, record: ForkedRecord, _: Record) -> None:
+        self.copied = set(self._open)
+
+    @on(ModelEndRecord)
+    def _model_end(self, record: ModelEndRecord, _: Record) -> None:
+        self._answer = None
+        self.size.ended(record.usage)
+
+    @on(ModelRecord)
+    def _model(self, record: ModelRecord, _: Record) -> None:
+        self.use(record.model)
+
+    @on(AssistantLine)
+    def _assistant(self, line: AssistantLine, _: Record) -> None:
+        if line.is_api_error:
+            return
+        for block in filter(_is_sendable, line.blocks):
+            tool_use_id = str(block.get("id")) if block.get("type") == "tool_use" else ""
+            if tool_use_id in self._used_ids:
+                continue
+            answer = self._answer_of(line.message_id)
+            answer.message.put(block, answer.number)
+            if block.get("type") in THINKING:
+                self._note_maker(block, line)
+                answer.message.show(self._is_own)
+            self.size.answered(line.message_id, block)
+            if tool_use_id:
+                self._open[tool_use_id] = answer.message
+                self._used_ids.add(tool_use_id)
+                given = block.get("input")
+                path = traits_of(str(block.get("name"))).file_in(given) if isinstance(given, dict) else ""
+                if path:
+                    self.files.add(path)
+
+    def _note_maker(self, block: Json, line: AssistantLine) -> None:
+        """Remember which model was asked for thinking. Older journals name only the model that answered."""
+        asked = line.body.get("requested_model") or self.model
+        maker = asked or as_dict(line.body.get("message")).get("model")
+        self._makers[_hash(block)] = maker if isinstance(maker, str) else ""
+        self._seen.add(self._made_by(block))
+
+    def _answer_of(self, message_id: str) -> _Answer:
+        """Return the answer that a fragment belongs to. The result of an early tool may already follow its message."""
+        if self._answer is None or self._answer.message_id != message_id:
+            if not self.messages:
+                self._user_message().put({"type": "text", "text": "(earlier messages are not available)"})
+            if self.messages[-1].role != "assistant":
+                self.messages.append(HistoryMessage("assistant"))
+            self._answers += 1
+            self._answer = _Answer(message_id, self._answers, self.messages[-1])
+        return self._answer
+
+    def _user_message(self) -> HistoryMessage:
+        if self.messages and self.messages[-1].role == "user":
+            return self.messages[-1]
+        self.messages.append(HistoryMessage("user"))
+        return self.messages[-1]
+
+    @on(UserLine)
+    def _user_line(self, line: UserLine, _: Record) -> None:
+        if line.is_summary:
+            self.messages, self._answer = [], None
+            for known in (self._open, self._used_ids, self.started, self.copied, self._makers, self._seen):
+                known.clear()
+            if not any(block.get("text") for block in line.blocks):  # the person wants nothing of it kept
+                self.prompts, self.files = KeptPrompts(), WorkedFiles()
+        if not line.is_replay:
+            self._user(line.blocks)
+
+    @on(CompactLine)
+    def _compact(self, line: CompactLine, _: Record) -> None:
+        if not line.is_micro:
+            self.size.restarted(line.prefix_tokens)  # the summary follows
+            return
+        for message in self.messages:
+            message.clear_results(frozenset(line.cleared))
+        self.size.cleared(line.tokens_saved)
+
+    def _user(self, blocks: list[Json]) -> None:
+        for block in filter(_is_sendable, blocks):
+            if block.get("type") == "tool_result":
+                self._result(block)
+            else:
+                self._answer = None
+                self._user_message().put(block)
+                self.size.sent(block)
+
+    def _result(self, block: Json) -> None:
+        owner = self._open.pop(str(block.get("tool_use_id")), None)
+        if owner is None:
+            return
+        self.started.discard(str(block.get("tool_use_id")))
+        after = self._place(owner) + 1
+        if after == len(self.messages) or self.messages[after].role != "user":
+            self.messages.insert(after, HistoryMessage("user"))
+        user = self.messages[after]
+        results = sum(1 for b in user.blocks if b.get("type") == "tool_result")  # the API wants them first
+        user.put(block, at=results)
+        self.size.sent(block)
+
+    def _place(self, message: HistoryMessage) -> int:
+        for index in range(len(self.messages) - 1, -1, -1):
+            if self.messages[index] is message:
+                return index
+        raise AssertionError("an open tool_use outside the history")
+
+    @on(PromptRecord)
+    def _prompt(self, record: PromptRecord, _: Record) -> None:
+        blocks = list(record.context)
+        for item in record.items:
+            known = self._inputs.pop(item.input_id, None) if item.input_id else item.content
+            if known is None:
+                _log.warning("a prompt names input %s, which the journal does not hold", item.input_id)
+            blocks += known or []
+            self.prompts.add("\n".join(str(block["text"]) for block in known or () if block.get("type") == "text"))
+        sendable = [block for block in blocks if _is_sendable(block)]
+        self._user(sendable or [{"type": "text", "text": "(empty message)"}])
+
+    @on(WithdrawnRecord)
+    def _withdraw(self, record: WithdrawnRecord, _: Record) -> None:
+        answer, self._answer = self._answer, None
+        if answer is None or answer.message_id != record.message_id:
+            return
+        gone = {
+            str(block["id"])
+            for block, origin in zip(answer.message.blocks, answer.message.origins)
+            if origin == answer.number and block.get("type") == "tool_use"
+        }
+        answer.message.keep(lambda _, origin: origin != answer.number)
+        for message in self.messages[-2:]:
+            if message.role == "user":
+                message.keep(lambda block, _: block.get("tool_use_id") not in gone)
+        for tool_use_id in gone & set(self._open):
+            del self._open[tool_use_id]
+        self._drop_empty()
+
+    def _trim(self, message: HistoryMessage) -> None:
+        end = len(message.blocks)
+        while end and message.blocks[end - 1].get("type") in THINKING:
+            end -= 1
+        if end < len(message.blocks):
+            gone = {id(block) for block in message.blocks[end:]}
+            message.keep(lambda block, _: id(block) not in gone)
+        if not end:
+            self._drop_empty()
+
+    def _drop_empty(self) -> None:
+        """Remove messages without blocks, and join neighbours that have the same role."""
+        kept: list[HistoryMessage] = []
+        for message in self.messages:
+            if not message.blocks:
+                continue
+            if kept and kept[-1].role == message.role:
+                kept[-1].take_over(message)
+                for tool_use_id, owner in self._open.items():
+                    if owner is message:
+                        self._open[tool_use_id] = kept[-1]
+                if self._answer is not None and self._answer.message is message:
+                    self._answer.message = kept[-1]
+            else:
+                kept.append(message)
+        self.messages = kept
+        if self._answer is not None and not any(self._answer.message is message for message in kept):
+            self._answer = None
+
+
+def close_open_tool_uses(conversation: Conversation, why: str | Callable[[str], str]) -> list[MessageRecord]:
+    """Give every tool_use that has no result an is_error tool_result with the text `why` (or `why(tool_use_id)`). This
+    is the only way in which open tool_uses are closed: on interrupt, on a failed call, after a crash, on load. The
+    results are applied here; the caller emits the returned messages, so that the journal and every client get them
+    too."""
+    closed = []
+    for tool_use_id in conversation.open_tool_uses:
+        text = why if isinstance(why, str) else why(tool_use_id)
+        message = MessageRecord(tool_result_message(tool_use_id, text, is_error=True))
+        conversation.apply(record_of(message, agent_id=conversation.agent_id))
+        closed.append(message)
+    return closed
+
+
+def tool_result_message(
+    tool_use_id: str, content: str | list[Json], *, is_error: bool, structured: object = None
+) -> Json:
+    """Return the public user message that holds one tool_result. `structured` is the result in a form for programs."""
+    block: Json = {"type": "tool_result", "tool_use_id": tool_use_id, "content": content}
+    if is_error:
+        block["is_error"] = True
+        if structured is None:
+            structured = f"Error: {content}" if isinstance(content, str) else "Error"
+    return {
+        "type": "user",
+        "message": {"role": "user", "content": [block]},
+        "parent_tool_use_id": None,
+        "tool_use_result": content if structured is None else structured,
+    }
+
+
+def _may_see(model: str, sealed: bool, maker: str) -> bool:
+    """Return whether a request to `model` may hold thinking for which `maker` was asked. The laptop looks into what it
+    has sealed itself; a signature of others says nothing of who has made it."""
+    return provider_of(maker) == provider_of(model) and (sealed or is_same_model(maker, model))
+
+
+def _hash(block: Json) -> int:
+    return hash("\0".join(str(block.get(name)) for name in ("signature", "data", "thinking")))
+
+
+def _is_sendable(block: Json) -> bool:
+    """Whether the API accepts a block: it refuses blank text, and thinking without a signature."""
+    kind = block.get("type")
+    if kind == "text":
+        return bool(str(block.get("text") or "").strip())
+    if kind == "thinking":
+        return bool(block.get("signature"))
+    return True
+
+
+CLEARED = "[Old tool result content cleared]"
+"""What stands for the content of an old result that was left out."""
+
+
+THINKING = ("thinking", "redacted_thinking")
+
+
+class HistoryMessage:
+    """One message of the history. Its encoded bytes are cached until it changes. Only the newest messages change, so
+    older ones keep nothing but the bytes (`pack`), which take a fraction of the memory of their blocks. Thinking that
+    the present model may not see is hidden: it is kept, and not part of what the message shows."""
+
+    __slots__ = ("_blocks", "_encoded", "_hidden", "_origins", "role")
+
+    def __init__(self, role: str) -> None:
+        self.role = role
+        self._blocks: list[Json] | None = []
+        self._origins: list[int] = []
+        self._hidden: frozenset[int] = frozenset()  # the ids of blocks
+        self._encoded: bytes | None = None
+
+    @property
+    def packed(self) -> bool:
+        """Whether the message keeps only its bytes."""
+        return self._blocks is None
+
+    @property
+    def blocks(self) -> list[Json]:
+        """The content blocks. Do not change them."""
+        if self._blocks is None:
+            blocks: list[Json] = json.loads(self.encoded())["content"]
+            return blocks
+        if not self._hidden:
+            return self._blocks
+        return [block for block in self._blocks if id(block) not in self._hidden]
+
+    @property
+    def origins(self) -> list[int]:
+        """For each block, the number of the answer it belongs to; 0 in user messages, and where the answer can no
+        longer be withdrawn."""
+        if self._blocks is None:
+            return [0] * len(self.blocks)
+        return [origin for block, origin in zip(self._blocks, self._origins) if id(block) not in self._hidden]
+
+    def pack(self) -> None:
+        """Keep only the encoded bytes, unless blocks are hidden."""
+        if not self._hidden:
+            self.encoded()
+            self._blocks, self._origins = None, []
+
+    def show(self, may_see: Callable[[Json], bool]) -> None:
+        """Hide the thinking for which `may_see(block)` is false, and show what was hidden before."""
+        if self._blocks is None and b'thinking"' not in self.encoded():
+            return
+        blocks, origins = self._all()
+        hidden = frozenset(id(b) for b in blocks if b.get("type") in THINKING and not may_see(b))
+        if hidden != self._hidden:
+            self._blocks, self._origins, self._hidden, self._encoded = blocks, origins, hidden, None
+
+    def take_over(self, other: HistoryMessage) -> None:
+        """Append the blocks of another message, with those that are hidden."""
+        (blocks, origins), (more, from_where) = self._all(), other._all()
+        self._blocks, self._origins, self._encoded = [*blocks, *more], [*origins, *from_where], None
+        self._hidden |= other._hidden
+
+    def _all(self) -> tuple[list[Json], list[int]]:
+        """Return all blocks and their origins, also of those that are hidden."""
+        return (self.blocks, self.origins) if self._blocks is None else (self._blocks, self._origins)
+
+    def put(self, block: Json, origin: int = 0, at: int | None = None) -> None:
+        """Insert a block at index `at`, or at the end."""
+        blocks, origins = self._all()
+        where = len(blocks) if at is None else at
+        blocks.insert(where, block)
+        origins.insert(where, origin)
+        self._blocks, self._origins, self._encoded = blocks, origins, None
+
+    def keep(self, wanted: Callable[[Json, int], bool]) -> None:
+        """Drop the blocks for which `wanted(block, origin)` is false."""
+        blocks, origins = self._all()
+        kept = [(b, o) for b, o in zip(blocks, origins) if wanted(b, o)]
+        if len(kept) != len(blocks):
+            self._blocks = [b for b, _ in kept]
+            self._origins = [o for _, o in kept]
+            self._hidden &= {id(b) for b in self._blocks}
+            self._encoded = None
+
+    def clear_results(self, tool_use_ids: Collection[str]) -> None:
+        """Leave out the contents of these results."""
+        packed, blocks = self.packed, self.blocks
+        if not any(block.get("tool_use_id") in tool_use_ids for block in blocks):
+            return
+        origins = self.origins
+        self._blocks = [{**b, "content": CLEARED} if b.get("tool_use_id") in tool_use_ids else b for b in blocks]
+        self._origins, self._encoded = origins, None
+        if packed:
+            self.pack()
+
+    def begins_with(self, kind: str) -> bool:
+        """Return whether the first block is of this type."""
+        if self._blocks is None:
+            return self.encoded().startswith(to_bytes(f'{{"role":"{self.role}","content":[{{"type":"{kind}"'))
+        shown = self.blocks
+        return bool(shown) and shown[0].get("type") == kind
+
+    def api(self) -> Json:
+        """Return the message as an object of the Messages API."""
+        return {"role": self.role, "content": self.blocks}
+
+    def encoded(self) -> bytes:
+        """Return the JSON bytes of the message."""
+        if self._encoded is None:
+            self._encoded = to_bytes(dump(self.api()))
+        return self._encoded
+
+    def encoded_with_cache_mark(self) -> bytes:
+        """Return the bytes with a cache_control mark on the last block. The history itself gets no mark."""
+        *first, last = self.blocks
+        marked = {**last, "cache_control": {"type": "ephemeral"}}
+        return to_bytes(dump({"role": self.role, "content": [*first, marked]}))

@@ -1,0 +1,128 @@
+"""Structured output, budget, token target."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from ccb.tunnel.wire.dataclass import dataclass
+from ccb.tunnel.wire.tool_traits import Effect, ToolTraits
+
+from ..tools.tool_contract import Tool, ToolContext, ToolResult, declared
+from .turn_state import Ending, Prompt, Terminal
+
+Json = dict[str, Any]
+
+MAX_TRIES = 5
+"""How often the model may stop without a fitting value, or give one that does not fit, in one turn."""
+
+NAME = "StructuredOutput"
+_ASK = f"Finish now: call {NAME} once, with the result in the form that its schema describes."
+_ABOUT = (
+    "Give the final result of the task as a value that fits the schema. The program that asked reads this value and "
+    "nothing else. Call it exactly once, when the work is done."
+)
+
+
+class StructuredOutput(Tool):
+    """The tool by which the model gives the value. One object serves all turns of an agent, one after the other."""
+
+    def __init__(self, schema: Json) -> None:
+        self.declaration = declared(ToolTraits(NAME, Effect.NONE, main_only=True), _ABOUT, schema)
+        self.value: Json | None = None
+        self._tries = 0
+
+    def begin_turn(self) -> None:
+        self.value, self._tries = None, 0
+
+    async def run(self, tool_input: Json, context: ToolContext) -> ToolResult:
+        """Take the value, which fits the schema."""
+        self.value = tool_input
+        return ToolResult("The result was taken.")
+
+    def missed(self) -> str | Ending:
+        """The model has stopped without a value, or given one that does not fit. Return what to tell it, or how the
+        turn ends."""
+        self._tries += 1
+        if self._tries < MAX_TRIES:
+            return _ASK
+        return Ending(Terminal.NO_STRUCTURED_OUTPUT, errors=(f"No fitting value after {MAX_TRIES} tries",))
+
+
+@dataclass(frozen=True)
+class Budget:
+    """`limit` is what a client allows, `total` the cost of the session at which that is spent, in dollars."""
+
+    limit: float
+    total: float
+
+    def rest(self, cost: float) -> Budget:
+        """Return what a sub-agent may cost that starts when the session has cost `cost`."""
+        return Budget(self.limit, max(0.0, self.total - cost))
+
+    def spent(self, cost: float) -> Ending | None:
+        """Return how the turn ends when the session has cost `cost`, None if there is money left."""
+        if cost < self.total:
+            return None
+        limit = f"{self.limit:.9f}".rstrip("0").rstrip(".")
+        return Ending(Terminal.BUDGET_EXHAUSTED, errors=(f"Reached maximum budget (${limit})",))
+
+
+_TARGET = re.compile(r"\+(\d{1,6}(?:\.\d{1,3})?)(k|m)", re.IGNORECASE)
+_UNITS = {"k": 1_000, "m": 1_000_000}
+_REACHED = 0.9  # of the target
+_LITTLE = 500  # tokens of output between two stops
+_MIN_NUDGES = 3  # before little output ends the work
+
+
+class TokenTarget:
+    """The target of one turn, in tokens of output; 0 for none."""
+
+    def __init__(self) -> None:
+        self.tokens = 0
+        self._nudges = 0
+        self._last = 0
+        self._little = 0  # stops in a row with little output
+
+    def take(self, prompts: Sequence[Prompt]) -> int:
+        """Use the target in prompts of the person that join the turn. Return it, 0 if they name none."""
+        found = max((target_in(_words(prompt)) for prompt in prompts if _may_name_one(prompt)), default=0)
+        self.tokens = found or self.tokens
+        return found
+
+    def nudge(self, used: int) -> str:
+        """The model has stopped after `used` tokens in this turn. Return what to tell it, "" if it may stop."""
+        self._little = self._little + 1 if used - self._last < _LITTLE else 0
+        self._last = used
+        if used >= _REACHED * self.tokens or self.is_given_up:
+            return ""
+        self._nudges += 1
+        share = round(100 * used / self.tokens)
+        return (
+            f"You have used {used:,} of the {self.tokens:,} tokens that the user wants to be spent here ({share} %). "
+            "Go on with the work, and do not sum up."
+        )
+
+    @property
+    def is_given_up(self) -> bool:
+        """Whether the model has done little after it was told to go on."""
+        return self._nudges >= _MIN_NUDGES and self._little >= 2
+
+
+def target_in(words: Sequence[str]) -> int:
+    """Return the target that the first or the last word of a prompt names, 0 for none."""
+    for word in (*words[:1], *words[-1:]):
+        match = _TARGET.fullmatch(word.rstrip(".!"))
+        if match:
+            return int(float(match[1]) * _UNITS[match[2].lower()])
+    return 0
+
+
+def _may_name_one(prompt: Prompt) -> bool:
+    return prompt.origin is None and not prompt.verbatim
+
+
+def _words(prompt: Prompt) -> list[str]:
+    texts: Iterable[str] = (str(each.get("text", "")) for each in prompt.blocks if each.get("type") == "text")
+    return " ".join(texts).split()

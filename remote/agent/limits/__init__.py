@@ -1,1 +1,0 @@
-"""The limits that a client sets for a turn."""

@@ -1,1 +1,0 @@
-"""Files that the model is shown without a call of its own."""

@@ -1,1 +1,0 @@
-"""How prompts enter a turn, and what goes before the conversation."""

@@ -1,0 +1,140 @@
+"""The usage of a turn and of a session: tokens and cost."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from ccb.tunnel.wire.journal_records import AgentResultRecord, ModelEndRecord, Record, RewindRecord
+from ccb.tunnel.wire.messages import ResultLine
+from ccb.tunnel.wire.model_facts import ESTIMATED, TOKENS, ModelFacts, context_tokens, count
+from ccb.tunnel.wire.projection import Projection, on, replay
+
+Json = dict[str, Any]
+
+_DETAILS = {
+    "cache_creation": ("ephemeral_1h_input_tokens", "ephemeral_5m_input_tokens"),
+    "output_tokens_details": ("thinking_tokens",),
+    "server_tool_use": ("web_search_requests", "web_fetch_requests"),
+}
+"""Objects in a usage, with the counts in them."""
+_MAX_COUNTED = 1_000
+_TEXTS = ("service_tier", "inference_geo", "speed")
+_MODEL_USAGE = ("inputTokens", "cacheCreationInputTokens", "cacheReadInputTokens", "outputTokens")
+_MODEL_DETAILS = (
+    ("webSearchRequests", "server_tool_use", "web_search_requests"),
+    ("thinkingTokens", "output_tokens_details", "thinking_tokens"),
+    ("cacheCreationEphemeral5mInputTokens", "cache_creation", "ephemeral_5m_input_tokens"),
+    ("cacheCreationEphemeral1hInputTokens", "cache_creation", "ephemeral_1h_input_tokens"),
+)
+"""Counts of `modelUsage`, each with where a usage has it."""
+
+
+def zero_usage() -> Json:
+    """Return the usage object of no tokens, with all fields that clients know."""
+    usage: Json = dict.fromkeys(TOKENS, 0)
+    usage.update({name: dict.fromkeys(counts, 0) for name, counts in _DETAILS.items()})
+    usage.update(service_tier="standard", inference_geo="", speed="standard", iterations=[])
+    return usage
+
+
+class SessionUsage(Projection):
+    """`context_tokens` is the size of the main conversation, as last counted by the model. `spent` holds the fields of
+    the last result that cover the whole session."""
+
+    def __init__(self) -> None:
+        self.context_tokens = 0
+        self._counted: deque[tuple[int, int]] = deque(maxlen=_MAX_COUNTED)
+        self.spent: Json = {"total_cost_usd": 0, "modelUsage": {}}
+
+    @on(ModelEndRecord, main_only=True)
+    def _model_end(self, content: ModelEndRecord, record: Record) -> None:
+        self.context_tokens = context_tokens(content.usage)
+        self._counted.append((record.seq, self.context_tokens))
+
+    @on(RewindRecord)
+    def _rewind(self, content: RewindRecord, _: Record) -> None:
+        """Take the size that the conversation had at the place where it goes on."""
+        if content.to:
+            before = [each for each in self._counted if each[0] < content.to]
+            self._counted = deque(before, _MAX_COUNTED)
+            self.context_tokens = before[-1][1] if before else 0
+
+    @on(ResultLine, main_only=True)
+    def _result(self, line: ResultLine, _: Record) -> None:
+        self.spent = {"total_cost_usd": line.total_cost_usd, "modelUsage": line.model_usage}
+
+
+class Ledger(Projection):
+    """The usage of a session so far: a projection of its results, plus the answers counted with `add` since the last
+    result. `turn` is the usage of the running turn; `start_turn` resets it. What a sub-agent uses also counts in the
+    sums of `parent`, the ledger of the main agent."""
+
+    def __init__(self, parent: Ledger | None = None) -> None:
+        self.parent = parent
+        self.turn = zero_usage()
+        self.total_cost_usd = 0.0
+        self.model_usage: dict[str, Json] = {}
+
+    @staticmethod
+    def from_records(records: Iterable[Record]) -> Ledger:
+        """Return a ledger that goes on from the last result in the journal."""
+        ledger = Ledger()
+        replay(records, ledger)
+        return ledger
+
+    @on(ResultLine, main_only=True)
+    def _result(self, result: ResultLine, _: Record) -> None:
+        self.total_cost_usd = float(result.total_cost_usd)
+        self.model_usage = {name: dict(entry) for name, entry in result.model_usage.items()}
+
+    @on(AgentResultRecord)
+    def _agent_result(self, record: AgentResultRecord, envelope: Record) -> None:
+        if isinstance(record.public, ResultLine):
+            self._result(record.public, envelope)
+
+    def start_turn(self) -> None:
+        self.turn = zero_usage()
+
+    def add(self, model: str, known: ModelFacts, usage: Mapping[str, Any]) -> None:
+        """Count an answer of `model`."""
+        for name in TOKENS:
+            self.turn[name] += count(usage, name)
+        self.turn.update({name: usage[name] for name in _TEXTS if isinstance(usage.get(name), str)})
+        for name, counts in _DETAILS.items():
+            found = usage.get(name)
+            for each in counts:
+                self.turn[name][each] += count(found, each) if isinstance(found, Mapping) else 0
+        if usage.get(ESTIMATED):
+            self.turn[ESTIMATED] = True
+        self._add_to_sums(model, known, usage)
+        if self.parent is not None:
+            self.parent._add_to_sums(model, known, usage)
+
+    def _add_to_sums(self, model: str, known: ModelFacts, usage: Mapping[str, Any]) -> None:
+        cost = known.cost_usd(usage)
+        self.total_cost_usd += cost
+        entry = self.model_usage.setdefault(
+            model,
+            {
+                **dict.fromkeys(_MODEL_USAGE, 0),
+                "costUSD": 0.0,
+                "contextWindow": known.context_window,
+                "maxOutputTokens": known.max_output,
+            },
+        )
+        entry["costUSD"] += cost
+        for name, public in zip(TOKENS, _MODEL_USAGE):
+            entry[public] += count(usage, name)
+        for public, group, name in _MODEL_DETAILS:
+            found = usage.get(group)
+            entry[public] = entry.get(public, 0) + (count(found, name) if isinstance(found, Mapping) else 0)
+        entry["canonicalModel"] = model
+        entry["costBasis"] = "list" if known.priced else "unknown"
+        if usage.get(ESTIMATED):
+            entry[ESTIMATED] = True
+
+    def snapshot(self) -> dict[str, Json]:
+        """Return the `modelUsage` of a result."""
+        return {name: dict(entry) for name, entry in self.model_usage.items()}

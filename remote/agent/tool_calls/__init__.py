@@ -1,1 +1,0 @@
-"""The tool calls of a turn: scheduled, decided, run, and recorded."""

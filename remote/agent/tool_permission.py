@@ -1,0 +1,156 @@
+"""May it run, who is asked."""
+
+from __future__ import annotations
+
+import json
+import logging
+from dataclasses import replace
+from typing import Any
+
+from ccb.tunnel.wire.control_protocol import CAN_USE_TOOL, Request, Success, ToolPermission
+
+from ..permissions.rules import Behavior, Decision, headless_denial
+from ..tools.tool_contract import Preview, Tool, ToolContext, ToolResult
+from . import agent_hooks, agent_messages
+from .agent_config import AgentConfig
+from .tool_call import (
+    CallOutcome,
+    CallRefused,
+    DecidedBy,
+    ParsedCall,
+    PipelineContext,
+    denied,
+    error_result,
+    lent,
+    mode_switch,
+    validate,
+)
+
+Json = dict[str, Any]
+
+_log = logging.getLogger(__name__)
+
+
+async def permission(context: PipelineContext, call: ParsedCall) -> ParsedCall:
+    """Let the permission engine decide, and ask the person if it says so. Return the call with its cage and the granted
+    input, which is validated again if the person changed it. Refuse the call if the check or the question fails."""
+    can_ask = context.deps.broker.can_ask(CAN_USE_TOOL)
+    judge = None if can_ask or call.tool.traits.asks else context.config.offer.judge()
+    decision = _decided(context, call, can_ask=can_ask or judge is not None)
+    if decision.behavior is Behavior.ALLOW:
+        context.denials.permitted()
+        by = DecidedBy.HOOK if call.hooked.decision == "allow" else DecidedBy.CONFIG
+        return replace(call, cage=decision.cage, pinned=decision.pinned, allowed_by=by)
+    if decision.behavior is Behavior.DENY:
+        raise CallRefused(await _deny_unasked(context, call, decision))
+    answer = await agent_hooks.before_question(context.deps, context.recorder, call.name, call.id, call.input, decision)
+    preview, hook = None, None if answer is None else DecidedBy.HOOK
+    if answer is None and can_ask:
+        preview = await _preview(context, call)
+        answer = await _ask(context, call, decision, preview)
+    answer = answer or await _judged(context, call, judge)
+    if answer is None:
+        raise CallRefused(await _deny_unasked(context, call, decision))
+    if not answer.allow:
+        text = answer.message or f"The user refused this use of {call.name}."
+        outcome = denied(context, call, text, hook or DecidedBy.PERSON_REFUSED)
+        raise CallRefused(replace(outcome, ends_turn=answer.interrupt))
+    context.denials.permitted()
+    call = replace(call, cage=decision.cage, allowed_by=hook or DecidedBy.PERSON_ALLOWED)
+    try:
+        if answer.updated_input is None or answer.updated_input == call.input:
+            return replace(call, pinned=decision.pinned, approved=preview.version if preview is not None else None)
+        return await validate(context, replace(call, input=answer.updated_input))
+    finally:  # a changed mode is for what comes after the call
+        mode_switch(context).apply(answer.updates)
+        agent_hooks.directories_added(context.deps.hooks, answer.updates, "permission_update")
+
+
+def _decided(context: PipelineContext, call: ParsedCall, *, can_ask: bool) -> Decision:
+    try:
+        return _with_hook(decide(context.config, call, can_ask=can_ask), call)
+    except Exception as error:  # noqa: BLE001 - a failed check refuses
+        _log.exception("the permission check of %s failed", call.name)
+        text = f"The permission check failed ({error}); {call.name} was not run."
+        raise CallRefused(CallOutcome(error_result(text))) from None
+
+
+async def _judged(context: PipelineContext, call: ParsedCall, judge: Tool | None) -> ToolPermission | None:
+    """Return what the tool says that decides in the place of a person, None without such a tool."""
+    if judge is None:
+        return None
+
+    return await ask_tool(judge, call.name, call.input, call.id, lent(context))
+
+
+def decide(config: AgentConfig, call: ParsedCall, *, can_ask: bool) -> Decision:
+    """Return the engine's decision on a call, made in the present directory of the agent's shell."""
+    tools = config.context
+    shell_cwd = tools.shells.directory(tools.host, [tools.cwd, *tools.add_dirs])
+    granted = call.hooked.decision == "allow"
+    return config.permissions.decide(call.tool, call.input, can_ask=can_ask, shell_cwd=shell_cwd, granted=granted)
+
+
+def _with_hook(decision: Decision, call: ParsedCall) -> Decision:
+    """Return the decision, as a question if a hook wants one."""
+    if call.hooked.decision != "ask" or decision.behavior is not Behavior.ALLOW:
+        return decision
+    reason = call.hooked.reason or "A hook wants a question before this."
+    return replace(decision, behavior=Behavior.ASK, reason=reason, reason_type="hook")
+
+
+async def _deny_unasked(context: PipelineContext, call: ParsedCall, decision: Decision) -> CallOutcome:
+    """Deny a call without a question, because a rule or the mode says so or nobody can be asked."""
+    if decision.behavior is Behavior.DENY:
+        text = f"Permission to use {call.name} was denied: {decision.reason}"
+    else:
+        text = call.tool.declaration.if_nobody_can_be_asked or headless_denial(decision, call.name)
+    context.recorder.message(agent_messages.permission_denied(call.name, call.id, text, decision))
+    if await agent_hooks.after_denial(context.deps, context.recorder, call.name, call.id, call.input, text):
+        text += "\nA hook says that you may try this call again."
+    return denied(context, call, text, DecidedBy.CONFIG)
+
+
+async def _preview(context: PipelineContext, call: ParsedCall) -> Preview | None:
+    """Return what the call would do to a file. Refuse a call that would fail anyway."""
+    try:
+        preview = await call.tool.preview(call.input, context.config.context)
+    except Exception:  # noqa: BLE001 - the person is told that there is no preview
+        _log.exception("the preview of %s failed", call.name)
+        return None
+    if isinstance(preview, ToolResult):
+        raise CallRefused(CallOutcome(preview))
+    return preview
+
+
+async def _ask(
+    context: PipelineContext, call: ParsedCall, decision: Decision, preview: Preview | None
+) -> ToolPermission:
+    change = preview.public if preview is not None else None
+    question = agent_messages.tool_approval(call.tool.traits, call.input, call.id, decision, change)
+    if context.recorder.agent_id:
+        question = replace(question, agent_id=context.recorder.agent_id, agent=context.config.label)
+    try:
+        return await context.deps.broker.request(
+            Request(CAN_USE_TOOL, question, about=call.name, agent_id=context.recorder.agent_id)
+        )
+    except Exception as error:  # noqa: BLE001 - a failed question refuses
+        _log.exception("asking for %s failed", call.name)
+        raise CallRefused(CallOutcome(error_result(f"Tool permission request failed: Error: {error}"))) from None
+
+
+async def ask_tool(tool: Tool, name: str, tool_input: Json, tool_use_id: str, context: ToolContext) -> ToolPermission:
+    """Return what `tool` answers about a call of the tool `name`. Anything that is not a clear yes is a no."""
+    question = {"tool_name": name, "input": tool_input, "tool_use_id": tool_use_id}
+    mine = replace(context.call, tool_use_id=tool_use_id, for_person=True)
+    result = await tool.run(question, context.for_call(mine))
+    text = result.content
+    if not isinstance(text, str) or result.is_error:
+        return ToolPermission(False, f"{tool.name} did not decide: {text}"[:2000])
+    try:
+        answer = json.loads(text)
+    except (ValueError, RecursionError):
+        answer = None
+    if not isinstance(answer, dict):
+        return ToolPermission(False, f"{tool.name} did not decide: its answer is no JSON object.")
+    return ToolPermission.from_answer(Success("", answer))

@@ -1,0 +1,245 @@
+"""The steps of a call.
+
+A call passes the steps in BEFORE, one after the other. Each step returns the call, perhaps with another input, or
+raises CallRefused. If no step refuses, the tool runs, and the outcome passes `post_tool_use`. Every outcome, also that
+of a refused call, passes the steps in AFTER. A failing tool, a refusal and a failed check are all outcomes with a
+result for the model; other exceptions are faults of the worker.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import logging
+from collections.abc import Awaitable
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Callable
+
+from ccb.tunnel.wire.control_protocol import Request
+from ccb.tunnel.wire.journal_records import FileChangeRecord, ToolStartRecord
+from ccb.tunnel.wire.spelling import spelled, unspelled
+
+from ..hooks.hook_outcome import NOTHING
+from ..model.model_request import SMALL, small_model
+from ..tools.input_schema import issues
+from ..tools.output import limited
+from ..tools.todo import TodoWrite
+from ..tools.tool_contract import UpcomingChange, WebAccess
+from . import agent_hooks, agent_messages
+from .conversation import tool_result_message
+from .tool_call import (
+    CallOutcome,
+    CallRefused,
+    DecidedBy,
+    ParsedCall,
+    PipelineContext,
+    ToolCall,
+    denied,
+    error_result,
+    lent,
+    parse,
+    validate,
+)
+from .tool_permission import permission
+
+if TYPE_CHECKING:
+    from ccb.tunnel.wire.web_fetch import FetchedText
+
+    from ..model.model_call import ModelQuestion, ModelReply
+
+
+if TYPE_CHECKING:
+    pass
+
+Json = dict[str, Any]
+
+_log = logging.getLogger(__name__)
+
+
+async def run_call(context: PipelineContext, call: ToolCall) -> CallOutcome:
+    """Run a call through all steps, record its result and return its outcome. The caller commits."""
+    try:
+        parsed = parse(call)
+        for before in BEFORE:
+            parsed = await before(context, parsed)
+        ran = replace(await run(context, parsed), decided_by=parsed.allowed_by)
+        outcome = await post_tool_use(context, parsed, ran)
+    except CallRefused as refused:
+        outcome = refused.outcome
+    for after in AFTER:
+        outcome = await after(context, call, outcome)
+    return outcome
+
+
+def may_run_in_parallel(call: ToolCall) -> bool:
+    """Return whether the call may run beside others. A call that will be refused for its input may."""
+    if call.tool is None or call.broken or issues(call.input, call.tool.checked_schema):
+        return True
+    try:
+        return call.tool.is_read_only(call.input)
+    except Exception:  # noqa: BLE001 - a tool's bug makes it run alone
+        _log.exception("is_read_only of %s failed", call.name)
+        return False
+
+
+async def pre_tool_use(context: PipelineContext, call: ParsedCall) -> ParsedCall:
+    """Run the PreToolUse hooks, which may refuse the call, change its input, or decide on its permission. They see what
+    the person would be asked."""
+    call = replace(call, input=call.tool.question(call.input, lent(context)))
+    outcome = await agent_hooks.before_tool(context.deps, context.recorder, call.name, call.id, call.input)
+    if isinstance(call.tool, TodoWrite) and context.deps.hooks is not None and not outcome.blocked:
+        old = lent(context).todos.items
+        why_not = await agent_hooks.before_todos(context.deps, context.recorder, old, call.input["todos"])
+        if why_not:
+            raise CallRefused(denied(context, call, why_not, DecidedBy.HOOK))
+    if outcome is NOTHING:
+        return call
+    if outcome.blocked or outcome.stops:
+        text = f"PreToolUse:{call.name} hook error: {outcome.reason or outcome.stop_reason or 'no reason given'}"
+        stop = (outcome.stop_reason or text) if outcome.stops else None
+        raise CallRefused(replace(denied(context, call, text, DecidedBy.HOOK), stop_reason=stop))
+    call = replace(call, hooked=outcome)
+    if outcome.updated_input is None:
+        return call
+    return await validate(context, replace(call, input=outcome.updated_input))
+
+
+async def record_start(context: PipelineContext, call: ParsedCall) -> ParsedCall:
+    """Make the start durable before the tool runs, so that a restart knows that the call may have had effects."""
+    context.started.start(call.id)
+    context.recorder.record(ToolStartRecord(call.id, call.name))
+    await context.recorder.commit()
+    return call
+
+
+async def post_tool_use(context: PipelineContext, call: ParsedCall, outcome: CallOutcome) -> CallOutcome:
+    """Run the hooks that see the result of a tool that ran. What they say goes to the model after the result. They may
+    replace the result."""
+    hooked = await agent_hooks.after_tool(
+        context.deps, context.recorder, call.name, call.id, call.input, outcome.result
+    )
+    if context.deps.hooks is not None:
+        await context.deps.hooks.directory_is(lent(context).shells.cwd, context.recorder.agent_id)
+    output = hooked.output
+    if output is None and call.name.startswith("mcp__"):
+        output = hooked.mcp_output
+    if output is not None:
+        from ..mcp.mcp_tools import replaced_result
+
+        outcome = replace(outcome, result=replaced_result(output, lent(context).spill))
+    if not hooked.stops:
+        return outcome
+    return replace(outcome, stop_reason=hooked.stop_reason or hooked.reason or f"a hook after {call.name} stopped it")
+
+
+async def limit(context: PipelineContext, call: ToolCall, outcome: CallOutcome) -> CallOutcome:
+    """Cut a text that is longer than the tool's declared limit, and keep the whole text in a file. Tools that limit
+    their output themselves stay below the limit."""
+    content = outcome.result.content
+    if call.tool is None or not isinstance(content, str):
+        return outcome
+    text = limited(content, context.config.context.spill, call.name, call.tool.declaration.max_output_chars)
+    return replace(outcome, result=replace(outcome.result, content=text))
+
+
+async def record_end(context: PipelineContext, call: ToolCall, outcome: CallOutcome) -> CallOutcome:
+    """Record the result."""
+    result = outcome.result
+    message = tool_result_message(call.id, result.content, is_error=result.is_error, structured=result.structured)
+    if outcome.decided_by is not None:
+        decision = {"decision": "accept" if outcome.denial is None else "reject", "source": outcome.decided_by.value}
+        message["tool_result_meta"] = [{"id": call.id, "permission_decision": decision}]
+    context.recorder.message(message)
+    return outcome
+
+
+BEFORE: tuple[Callable[[PipelineContext, ParsedCall], Awaitable[ParsedCall]], ...] = (
+    validate,
+    pre_tool_use,
+    permission,
+    record_start,
+)
+AFTER: tuple[Callable[[PipelineContext, ToolCall, CallOutcome], Awaitable[CallOutcome]], ...] = (
+    limit,
+    record_end,
+)
+
+
+async def run(context: PipelineContext, call: ParsedCall) -> CallOutcome:
+    """Run the tool. Meanwhile, send its live output and regular signs of life as progress."""
+    recorder = context.recorder
+    mine = dataclasses.replace(
+        lent(context).call,
+        tool_use_id=call.id,
+        agent_id=recorder.agent_id,
+        cage=call.cage,
+        pinned=call.pinned,
+        approved=call.approved,
+        left_out=tuple(context.config.permissions.left_out(call.name)),
+        progress=lambda update: recorder.progress(call.id, agent_messages.tool_progress(call.name, call.id, update)),
+        remind=context.deps.reminders.add,
+        stopped=lambda printed: context.started.stopped(call.id, printed),
+        before_change=lambda change: _keep_version(context, call.id, change),
+        web_access=WebAccess(
+            lambda question: _ask_beside(context, question), lambda url: _fetch_on_laptop(context, url)
+        ),
+    )
+    heartbeat = asyncio.ensure_future(_beat(context, call))
+    try:
+        result = await call.tool.run(call.input, context.config.context.for_call(mine))
+        await _touched(context, call)
+        return CallOutcome(result)
+    except Exception as error:  # noqa: BLE001 - a tool's bug is a result, the model goes on
+        _log.exception("tool %s failed", call.name)
+        return CallOutcome(error_result(f"{call.name} failed: {type(error).__name__}: {error}"))
+    finally:
+        heartbeat.cancel()
+
+
+async def _touched(context: PipelineContext, call: ParsedCall) -> None:
+    """Let the instruction files above a file that a call is about reach the model."""
+    nested, path = context.deps.nested, call.tool.traits.file_in(call.input)
+    if nested is not None and path:
+        await nested.work_on(unspelled(path))
+
+
+async def _ask_beside(context: PipelineContext, question: ModelQuestion) -> ModelReply:
+    """Put a question of a tool to a model, and count what it used. Raise ModelError."""
+    from ..model.model_call import ask
+
+    deps, agent = context.deps, context.agent
+    small = small_model(agent.model, context.config.small_model, context.config.names)
+    question = replace(question, model=small if question.model == SMALL else question.model or agent.model)
+    reply = await ask(deps.call_settings, deps.limits.max_retries, question)
+    agent.count(reply.model, reply.usage, question.model)
+    return reply
+
+
+async def _fetch_on_laptop(context: PipelineContext, url: str) -> FetchedText:
+    """Let the laptop of the driver fetch a page. Raise RequestFailed."""
+    from ccb.tunnel.wire.web_fetch import WEB_FETCH, LaptopFetch
+
+    request = Request(WEB_FETCH, LaptopFetch(url), about=url[:100], agent_id=context.recorder.agent_id)
+    return await context.deps.broker.request(request)
+
+
+async def _keep_version(context: PipelineContext, tool_use_id: str, change: UpcomingChange) -> str:
+    """Put the present version of a file into the file history, durably. A version that cannot be kept does not stop
+    the tool: return why. Raise NotKept."""
+    lost = ""
+    if change.data is not None:
+        history = context.config.context.history
+        lost = await asyncio.get_running_loop().run_in_executor(None, history.keep, change.data)
+    record = FileChangeRecord(tool_use_id, spelled(change.path), change.before, change.after, change.mode, lost)
+    context.recorder.record(record)
+    await context.recorder.commit()
+    return lost
+
+
+async def _beat(context: PipelineContext, call: ParsedCall) -> None:
+    """Send regular signs of life of the running tool, so that a silent tool does not look hung."""
+    elapsed = 0.0
+    while True:
+        await asyncio.sleep(context.deps.heartbeat_s)
+        elapsed += context.deps.heartbeat_s
+        context.recorder.progress(call.id + ":heartbeat", agent_messages.heartbeat(call.name, call.id, elapsed))

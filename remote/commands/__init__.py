@@ -1,1 +1,0 @@
-"""Slash commands of the worker: built-in ones, those of files, and skills."""

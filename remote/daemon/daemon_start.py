@@ -1,0 +1,418 @@
+"""Start the daemon of a session: fork it, greet its first client, and clean up when it ends.
+
+This module is imported before hello, on a bare interpreter, so it imports next to nothing. Modules that take long to
+import are imported after the hello.
+"""
+
+from __future__ import annotations
+
+import errno
+import gc
+import importlib
+import json
+import os
+import signal
+import socket
+import sys
+import time
+from collections.abc import Callable
+
+from ..session_store import process_identity, session_paths, sockets
+from ..session_store.locks import check_host, check_owner, in_use, lock_journal, owner_of, reserve_owner, write_owner
+from ..session_store.refusal import HostRefusal
+from ..session_store.session_paths import resolve_directory
+from .hello import ENDING, WORKTREES, Launch, send_hello
+
+Params = dict[str, object]
+
+_FIRST_CLIENT_S = 60.0  # for the first client to read its hello
+_LEAVE_S = 5.0  # for the end of an idle worker
+
+
+_AHEAD = (
+    *("typing", "inspect", "dataclasses", "logging", "subprocess", "concurrent.futures.thread", "asyncio"),
+    "ccb.tunnel.wire.journal_records",
+)
+"""What a daemon imports first, in small parts."""
+
+
+def start_daemon(
+    params: Params, bundle: str, where: session_paths.SessionPaths, lock: int, users_umask: int
+) -> dict[str, object] | None:
+    """Start the daemon of a session whose lock file was free, if these parameters allow it. The daemon takes over
+    `lock`.
+
+    Return None when the daemon runs. Return the owner of the journal when another daemon holds the journal's lock: its
+    lock file was removed, or it was started with another runtime directory. Raise HostRefusal or OSError, after
+    removing the files of a session that never began.
+    """
+    try:
+        session_paths.restore_state_directory(where)
+        return _start(params, bundle, where, lock, users_umask)
+    except BaseException:
+        remove_unused(where)
+        _remove(where.lock)
+        raise
+    finally:
+        os.close(lock)
+
+
+def _start(
+    params: Params, bundle: str, where: session_paths.SessionPaths, lock: int, users_umask: int
+) -> dict[str, object] | None:
+    session = str(params["session"]) if params.get("create", True) else os.path.basename(where.state)
+    journal = where.file("journal.jsonl")
+    cwd, before = _check(params, session, where, journal)
+    journal_lock, held = lock_journal(journal) if journal else (-1, False)
+    try:
+        if held:
+            owner = owner_of(where.state)
+            check_owner(owner)
+            return owner
+        notes = list(dict.fromkeys(_texts(params.get("notes")) + where.notes))
+        if before:
+            notes.append("the session worked in %s before, and works in %s now" % (before, cwd))
+        tree = None
+        if "worktree" in params and not _begun(journal):
+            from ..subagents.worktrees import own_worktree
+
+            cwd, tree = own_worktree(cwd, str(params["worktree"]))
+            notes.append("the session works in the git worktree %s" % cwd)
+        os.chdir("/")  # else the disk of the directory could not be unmounted
+        facts: Params = {"bundle": bundle, "session": session, "cwd": cwd, "storage": where.storage, "notes": notes}
+        log = os.open(where.file("daemon.log") or os.devnull, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        if where.lock:
+            reserve_owner(lock)
+        with sockets.listen(where.socket, lock) as listener:
+            launch = Launch(where, facts, listener)
+            launch.tree = tree
+            launch.lock, launch.journal_lock, launch.log = lock, journal_lock, log
+            launch.grace_s, launch.idle_s = _seconds(params.get("grace_s")), _seconds(params.get("idle_s"))
+            launch.shell = bool(params.get("shell"))
+            launch.bundle_path, launch.no_copy = (str(params.get(name) or "") for name in ("bundle_path", "no_copy"))
+            try:
+                if _fork():
+                    os.umask(users_umask)  # files made by tools follow the user's umask; our own files set their modes
+                    _run(launch)
+            except OSError:
+                _remove(where.socket)
+                raise
+        os.close(log)
+    finally:
+        if journal_lock >= 0:
+            os.close(journal_lock)
+    return None
+
+
+def _check(params: Params, session: str, where: session_paths.SessionPaths, journal: str) -> tuple[str, str]:
+    """Return the working directory of the session if these parameters may start it, and the one that it had before, ""
+    if that is the same. Raise HostRefusal if they may not.
+
+    A start by a person removes the file that `ccb stop` left.
+    """
+    exists = _begun(journal)
+    if exists and params.get("fresh"):
+        raise in_use(session)
+    if not exists and not params.get("create", True):
+        raise HostRefusal("no_session", "there is no session %s on this host" % session, {})
+    if exists:
+        check_host(where.state)
+    mark = where.file(session_paths.STOPPED)
+    if params.get("again") and mark and os.path.exists(mark):
+        raise HostRefusal("stopped", "the session was stopped with `ccb stop`", {})
+    _remove(mark)
+    named = str(params.get("cwd") or "")
+    if not exists:
+        return resolve_directory(named or "~"), ""
+    recorded = _recorded_directory(where.state, journal, named)
+    directory = _wanted_directory(recorded, named, chosen=bool(params.get("named")))
+    if WORKTREES in directory and not os.path.isdir(directory):
+        from ..subagents.worktrees import make_again
+
+        make_again(journal)
+    try:
+        directory = resolve_directory(directory)
+    except HostRefusal as refusal:
+        text = "%s; name the directory in which the session is to go on" % refusal.message
+        raise HostRefusal(refusal.code, text, refusal.data) from None
+    return directory, "" if _is_one(directory, recorded) else recorded
+
+
+def _wanted_directory(recorded: str, named: str, *, chosen: bool) -> str:
+    """Return the directory in which a session goes on that has worked in `recorded`: `named` if the person has chosen
+    it, or if nothing else is there. A session in a worktree stays in the worktree of the directory that is named."""
+    top, worktrees, name = recorded.partition(WORKTREES)
+    if not named or not (chosen or not os.path.isdir(recorded)):
+        return recorded
+    directory = resolve_directory(named)
+    if worktrees and (_is_one(directory, top) or os.path.isdir(directory + worktrees + name)):
+        return directory + worktrees + name
+    return recorded if _is_one(directory, recorded) else directory
+
+
+def _is_one(directory: str, other: str) -> bool:
+    return os.path.realpath(directory) == os.path.realpath(other)
+
+
+def end_where_it_was(params: Params, state: str) -> None:
+    """End the idle worker of a session that is to go on in another directory, and wait for its end. One that has a
+    client or works is left alone."""
+    named, owner = str(params["cwd"]), owner_of(state)
+    recorded, pid = str(owner.get("directory") or ""), owner.get("pid")
+    idle = owner.get("state") == "idle" and owner.get("away") is True and not owner.get("viewers")
+    if not (recorded and idle and isinstance(pid, int) and process_identity.is_alive(owner)):
+        return
+    if _wanted_directory(recorded, named, chosen=bool(params.get("named"))) == recorded:
+        return
+    os.kill(pid, signal.SIGTERM)
+    deadline = time.monotonic() + _LEAVE_S
+    while process_identity.is_alive(owner) and time.monotonic() < deadline:
+        time.sleep(0.01)
+
+
+def _begun(journal: str) -> bool:
+    return os.path.exists(journal) and os.path.getsize(journal) > 0
+
+
+def _recorded_directory(state: str, journal: str, named: str) -> str:
+    """Return the directory that a session has worked in last.
+
+    The summary names it, or that of an older worker does not: then the first record of the journal does. If that is
+    damaged, use any other record, and finally `named`. The parser of records is not used, because importing it would
+    delay hello. Raise OSError, HostRefusal.
+    """
+    owner = owner_of(state)
+    last = owner.get("directory")
+    if last and isinstance(last, str):
+        return last
+    try:
+        with open(journal, "rb") as file:
+            cwd = json.loads(file.readline())["body"]["cwd"]
+            if cwd and isinstance(cwd, str):
+                return cwd
+    except (ValueError, KeyError, TypeError, RecursionError):
+        pass
+    cwd = owner.get("cwd")
+    if not cwd:
+        from ..session_store.session_registry import derived
+
+        cwd = derived(journal).get("cwd") or named
+    if not cwd or not isinstance(cwd, str):
+        text = "the journal of the session is damaged, and nothing says any more in which directory it works"
+        raise HostRefusal("not_a_directory", text, {})
+    return cwd
+
+
+def _fork() -> bool:
+    """Fork twice, so that the daemon is not a child of this process, and reap the process in between. Return True in
+    the daemon.
+
+    Raise OSError when the host allows no more processes.
+    """
+    pid = os.fork()
+    if pid:
+        _, status = os.waitpid(pid, 0)
+        if status:
+            raise OSError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+        return False
+    try:
+        os.setsid()
+        if os.fork():
+            os._exit(0)
+    except OSError:
+        os._exit(1)
+    return True
+
+
+def _run(launch: Launch) -> None:
+    """Run the daemon in this process. Never return."""
+    status = 1
+    first: socket.socket | None = None
+    try:
+        signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)
+        for number in ENDING:  # the daemon sets its own handlers once it is imported
+            signal.signal(number, _leave)
+        _detach(launch)
+        _name_process()
+        _publish_owner(launch)
+        _survive_logout(launch)
+        first = _greet_first(launch)
+        if first is None:
+            status = 0
+            return
+        _import_what_the_daemon_needs()
+        from .daemon import run_daemon
+
+        status = run_daemon(launch, first)
+    except SystemExit as end:
+        status = int(str(end.code))
+        if first is not None and status == 128 + signal.SIGINT:
+            _send_last(first, {"t": "bye", "reason": "the session has ended"})
+    except BaseException as error:  # noqa: BLE001 - the top of a process: log it, then clean up
+        import traceback
+
+        traceback.print_exc()
+        if first is not None:
+            what = "the worker failed: %s: %s" % (type(error).__name__, error)
+            _send_last(first, {"t": "refused", "code": "internal", "message": what, "data": {}})
+    finally:
+        _remove(launch.where.socket)
+        if status == 0:
+            remove_unused(launch.where)
+        _remove(launch.where.lock)
+        sys.stderr.flush()
+        os._exit(status)
+
+
+def import_ahead(enough: Callable[[], object]) -> None:
+    """Import what every daemon needs, a part at a time, until `enough`.
+
+    For a connection that waits for the laptop's word: what its daemon imports after hello, the client waits for.
+    """
+    gc.disable()
+    try:
+        for name in _AHEAD:
+            if enough():
+                break
+            if name == "asyncio":
+                _import_asyncio()
+            else:
+                importlib.import_module(name)
+    finally:
+        gc.enable()
+
+
+def _import_what_the_daemon_needs() -> None:
+    """Import the modules of the daemon without the garbage collector, which would look through code that stays."""
+    gc.disable()
+    try:
+        _import_asyncio()
+        from . import daemon  # noqa: F401
+    finally:
+        gc.freeze()
+        gc.enable()
+
+
+def _import_asyncio() -> None:
+    """Import asyncio without TLS, which it would load (5 ms) and the worker never speaks."""
+    if "ssl" not in sys.modules:
+        sys.modules["ssl"] = None  # type: ignore[assignment] # how Python is told that there is no such module
+        try:
+            import asyncio  # noqa: F401
+        finally:
+            del sys.modules["ssl"]
+
+
+def _detach(launch: Launch) -> None:
+    """Close all files inherited from the forking process. Stdin and stdout become /dev/null, stderr the log."""
+    if not launch.where.lock:
+        sockets.listen_as_this_process(launch.listener)
+    null = os.open(os.devnull, os.O_RDWR)
+    os.dup2(null, 0)
+    os.dup2(null, 1)
+    os.dup2(launch.log, 2)
+    keep = {0, 1, 2, launch.lock, launch.journal_lock, launch.listener.fileno()}
+    for name in os.listdir("/proc/self/fd") if os.path.isdir("/proc/self/fd") else map(str, range(3, 256)):
+        if int(name) not in keep:
+            try:
+                os.close(int(name))
+            except OSError:
+                pass
+
+
+def _name_process() -> None:
+    """Name this process `ccb` in ps and top, where the system allows it."""
+    try:
+        with open("/proc/self/comm", "w", encoding="ascii") as file:
+            file.write("ccb")
+    except OSError:
+        pass
+
+
+def _publish_owner(launch: Launch) -> None:
+    """Publish the identity of the session's owner: in the lock file, and in the hello of a session without files."""
+    owner = {**process_identity.own_identity(), "bundle": launch.facts["bundle"]}
+    if launch.where.lock:
+        write_owner(launch.lock, owner)
+    if not launch.where.state:
+        launch.facts["summary"] = {**owner, "cwd": launch.facts["cwd"]}
+
+
+def _survive_logout(launch: Launch) -> None:
+    """Leave the login's scope if logind would kill this process with it. If that fails, bind the session to its
+    connection."""
+    if not session_paths.in_login_scope():
+        return
+    from .logout import bound_note, kills, move_out
+
+    if kills() and not move_out(str(launch.facts["session"])):
+        note = bound_note(in_memory=not launch.where.state)
+        launch.facts["notes"] = [*_texts(launch.facts["notes"]), note]
+        launch.grace_s = 0.0
+
+
+def _greet_first(launch: Launch) -> socket.socket | None:
+    """Send hello to the first client, and return its socket. Return None when no client comes in time."""
+    launch.listener.settimeout(_FIRST_CLIENT_S)
+    while True:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDING)
+        try:
+            client, _ = launch.listener.accept()
+        except OSError:
+            return None
+        finally:
+            signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)
+        try:
+            if not sockets.stranger(client, launch.where.socket):
+                send_hello(client, launch.facts, launch.where.state)
+                return client
+        except OSError:
+            pass
+        client.close()
+
+
+def _leave(number: int, frame: object) -> None:
+    sys.exit(128 + number)
+
+
+def _send_last(client: socket.socket, frame: dict[str, object]) -> None:
+    """Send a frame to the first client of a daemon that could not start."""
+    try:
+        client.setblocking(True)
+        client.settimeout(1)
+        client.sendall(json.dumps(frame).encode() + b"\n")
+    except OSError:
+        pass
+
+
+def _remove(path: str) -> None:
+    try:
+        if path and not sockets.in_memory(path):
+            os.unlink(path)
+    except OSError:
+        pass
+
+
+def remove_unused(where: session_paths.SessionPaths) -> None:
+    """Remove the files of a session that never began: one whose journal is empty."""
+    if not where.state:
+        return
+    try:
+        if os.path.getsize(where.file("journal.jsonl")):
+            return
+    except OSError:
+        pass
+    for name in ("journal.jsonl", "daemon.log", "epoch", "summary.json", session_paths.STOPPED):
+        _remove(where.file(name))
+    try:
+        os.rmdir(where.state)
+    except OSError:
+        pass
+
+
+def _texts(value: object) -> list[str]:
+    return [str(each) for each in value] if isinstance(value, list) else []
+
+
+def _seconds(value: object) -> float | None:
+    return float(value) if isinstance(value, (int, float)) else None

@@ -1,0 +1,247 @@
+"""What hooks answer: the output of one hook, read, and the answers of all hooks of an event, merged.
+
+A hook that ends with exit code 0 may print a JSON object, with lines of other programs around it; other output of
+UserPromptSubmit and SessionStart hooks is context for the model, that of PreCompact hooks goes with the request for the
+summary. Exit code 2 blocks, with stderr as the reason. Any other code is an error that is shown to the person and
+decides nothing. The same object is the answer of a callback.
+
+A hook of an event in `GATES` must not fail open. If it cannot be started or is stopped at its timeout, or if its output
+seems to decide something and cannot be read, what it is asked about is refused, and the reason says so."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from itertools import chain
+from typing import Any, TypeVar
+
+from ccb.tunnel.wire.dataclass import dataclass
+from ccb.tunnel.wire.hook_output import ANSWERS, could_not_decide, names_decision, names_refusal, plain, read_printed
+from ccb.tunnel.wire.messages import as_dict
+
+from .hook_table import (
+    GATES,
+    POST_TOOL_USE,
+    PRE_COMPACT,
+    SESSION_START,
+    SETUP,
+    TELLS_ONLY,
+    USER_PROMPT_SUBMIT,
+    WATCHES,
+    WORKTREE_CREATE,
+)
+
+Json = dict[str, Any]
+T = TypeVar("T")
+
+_RANK = {"": 0, "allow": 1, "ask": 2, "deny": 3}
+_WORDS = {"approve": "allow", "allow": "allow", "block": "deny", "deny": "deny", "ask": "ask"}
+_ACTIONS = ("accept", "decline", "cancel")
+_FIELDS = """
+hookEventName additionalContext permissionDecision permissionDecisionReason updatedInput decision updatedMCPToolOutput
+updatedToolOutput initialUserMessage sessionTitle retry action content worktreePath"""
+_KNOWN = frozenset(_FIELDS.split())
+"""The fields of `hookSpecificOutput`."""
+_TEXT_EVENTS = (USER_PROMPT_SUBMIT, SESSION_START, SETUP, PRE_COMPACT)
+"""The events for which plain output counts."""
+_MAX_SHOWN = 200  # characters
+_WATCH = "watchPaths"
+_MAX_NAME = 60
+_MAX_TEXT = 30_000  # characters of one text that goes to the model or the person
+
+
+@dataclass(frozen=True)
+class HookOutcome:
+    """What the hooks of an event decided together. `decision` is `deny` (also for "block" and exit code 2), `ask`,
+    `allow`, or "" for none; `reason` belongs to it. `context` are texts for the model, `notes` texts for the person,
+    `errors` describe hooks that failed. `stops`: the agent must not go on after this event. `updated_input`, `updates`
+    and `interrupt` are for PreToolUse and PermissionRequest. `output` of PostToolUse takes the place of the result of a
+    tool, `mcp_output` only of that of an MCP tool; None leaves it as it is. `initial` of SessionStart goes before the
+    first prompt, `title` names the session. `retry` of PermissionDenied lets the model try the call again. `action` and
+    `content` answer the form of an MCP server. `watch` are the files to watch besides those that matchers name, None
+    for those of before. `worktree` is the directory that a WorktreeCreate hook has made. `unknown` are the names of
+    fields that ccb does not know."""
+
+    decision: str = ""
+    reason: str = ""
+    context: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    errors: tuple[str, ...] = ()
+    stops: bool = False
+    stop_reason: str = ""
+    updated_input: Json | None = None
+    updates: tuple[Json, ...] = ()
+    interrupt: bool = False
+    output: object = None
+    mcp_output: object = None
+    initial: str = ""
+    title: str = ""
+    retry: bool = False
+    action: str = ""
+    content: Json | None = None
+    watch: tuple[str, ...] | None = None
+    worktree: str = ""
+    unknown: tuple[str, ...] = ()
+
+    @property
+    def blocked(self) -> bool:
+        """Whether a hook forbids what the event announces."""
+        return self.decision == "deny"
+
+
+NOTHING = HookOutcome()
+"""The outcome of an event without hooks."""
+
+
+def failed(event: str, why: str) -> HookOutcome:
+    """Return the outcome of a hook that could not decide: a refusal where it gates."""
+    shut = HookOutcome("deny", f"The hook failed: {why}")
+    return replace(shut if event in GATES else NOTHING, errors=(why,))
+
+
+def read_output(event: str, code: int, stdout: str, stderr: str, *, whole: bool = True) -> HookOutcome:
+    """Return the answer of a command that has ended. `whole`: nothing of stdout was cut off."""
+    if code == 2 and event in TELLS_ONLY:
+        return HookOutcome(errors=(_text(stderr) or "exit code 2",))
+    if code == 2:
+        return HookOutcome("deny", _text(stderr) or "The hook gave no reason.")
+    text, beside = plain(stdout), plain(stderr)
+    read, strict = read_printed(text), event in GATES and event not in _TEXT_EVENTS
+    if code != 0:
+        first = _text(stderr or stdout).partition("\n")[0]
+        why = f"exit code {code}" + (f": {first}" if first else "")
+        refuses = could_not_decide(code, beside) or names_refusal(f"{text}\n{beside}")
+        refuses = refuses or (strict and read.has_broken_json)
+        return failed(event, why) if refuses else HookOutcome(errors=(why,))
+    outcome = merged([read_answer(event, each) for each in read.answers]) if read.answers else NOTHING
+    why = ""
+    if outcome.errors or outcome.blocked:
+        return outcome
+    if read.has_broken_json if strict else read.broken.startswith("{"):
+        why = f"its output is not JSON that ccb can read: {_short(read.broken)!r}"
+    elif event in GATES and (names_decision(read.rest) or _contradicts(beside, outcome)):
+        why = f"it names a decision, but not in one JSON object on stdout: {_short(text or beside)!r}"
+    elif strict and not whole:
+        why = "it has printed more than ccb reads"
+    if why:
+        return merged([outcome, failed(event, why)])
+    if read.rest and event == WORKTREE_CREATE and not outcome.worktree:
+        return replace(outcome, worktree=read.rest.splitlines()[-1].strip())
+    if read.rest and event in _TEXT_EVENTS:
+        return replace(outcome, context=(_text(read.rest), *outcome.context))
+    return outcome
+
+
+def _contradicts(beside: str, outcome: HookOutcome) -> bool:
+    """Return whether stderr names a decision that stdout does not. A shell that traces shows the same one there."""
+    if outcome.decision == "allow":
+        return names_refusal(beside)
+    return not (outcome.decision or outcome.stops) and names_decision(beside)
+
+
+def _short(text: str) -> str:
+    return text.strip().partition("\n")[0][:_MAX_SHOWN]
+
+
+def read_answer(event: str, answer: Json) -> HookOutcome:
+    """Return the outcome in the JSON object that a hook has answered with."""
+    own = as_dict(answer.get("hookSpecificOutput"))
+    if own.get("hookEventName", event) != event:
+        return failed(event, f"its answer is for {own.get('hookEventName')!r}")
+    for name, kind, value in (
+        ("hookSpecificOutput", dict, answer.get("hookSpecificOutput")),
+        ("continue", bool, answer.get("continue")),
+    ):
+        if value is not None and not isinstance(value, kind):
+            return failed(event, f"`{name}` in its answer is {str(value)[:_MAX_SHOWN]!r}")
+    nested = as_dict(own.get("decision"))  # of PermissionRequest
+    if (own.get("decision") and not nested) or any(map(answer.get, ("permissionDecision", "behavior"))):
+        return failed(event, "it names a decision in a place where that has no meaning")
+    words = [own.get("permissionDecision"), nested.get("behavior"), answer.get("decision")]
+    odd = [{name: given[name] for name in given.keys() - known} for given, known in ((answer, ANSWERS), (own, _KNOWN))]
+    if event in GATES and not any(words) and names_refusal(json.dumps(odd)):
+        return failed(event, "it says no in a field that has no meaning")
+    for word in [each for each in words if each not in (None, "")]:
+        if not isinstance(word, str) or word not in _WORDS:
+            return failed(event, f"it decided {str(word)[:_MAX_SHOWN]!r}, which is no decision")
+    reason = own.get("permissionDecisionReason") or nested.get("message") or answer.get("reason")
+    changed = nested.get("updatedInput") if nested else own.get("updatedInput")
+    context, note = _text(own.get("additionalContext")), _text(answer.get("systemMessage"))
+    watched, known = (own.get(_WATCH), _KNOWN | {_WATCH}) if event in WATCHES else (None, _KNOWN)
+    return HookOutcome(
+        decision=max((_WORDS[word] for word in words if word), key=_RANK.__getitem__, default=""),
+        reason=_text(reason),
+        context=(context,) if context else (),
+        notes=(note,) if note else (),
+        stops=answer.get("continue") is False,
+        stop_reason=_text(answer.get("stopReason")),
+        updated_input=changed if isinstance(changed, dict) else None,
+        updates=_objects(nested.get("updatedPermissions")),
+        interrupt=nested.get("interrupt") is True,
+        output=own.get("updatedToolOutput") if event == POST_TOOL_USE else None,
+        mcp_output=own.get("updatedMCPToolOutput") if event == POST_TOOL_USE else None,
+        initial=_text(own.get("initialUserMessage")) if event == SESSION_START else "",
+        title=_text(own.get("sessionTitle")),
+        retry=own.get("retry") is True,
+        action=str(own.get("action")) if own.get("action") in _ACTIONS else "",
+        content=own["content"] if isinstance(own.get("content"), dict) else None,
+        watch=tuple(map(str, watched)) if isinstance(watched, list) else None,
+        worktree=_text(own.get("worktreePath")),
+        unknown=tuple(sorted(str(each)[:_MAX_NAME] for each in own.keys() - known)),
+    )
+
+
+def merged(outcomes: Sequence[HookOutcome]) -> HookOutcome:
+    """Return the outcome of all hooks of an event: the strictest decision holds, with the reasons of those who made
+    it. Of several changed inputs or outputs the last one holds."""
+    if len(outcomes) == 1:
+        return outcomes[0]
+    strictest = max((each.decision for each in outcomes), key=_RANK.__getitem__, default="")
+    deciding = [each for each in outcomes if each.decision == strictest]
+    changed = [each.updated_input for each in outcomes if each.updated_input is not None]
+    return HookOutcome(
+        decision=strictest,
+        reason=_lines(each.reason for each in deciding),
+        context=_all(each.context for each in outcomes),
+        notes=_all(each.notes for each in outcomes),
+        errors=_all(each.errors for each in outcomes),
+        stops=any(each.stops for each in outcomes),
+        stop_reason=_lines(each.stop_reason for each in outcomes if each.stops),
+        updated_input=changed[-1] if changed else None,
+        updates=_all(each.updates for each in deciding),
+        interrupt=any(each.interrupt for each in deciding),
+        output=_last(each.output for each in outcomes),
+        mcp_output=_last(each.mcp_output for each in outcomes),
+        initial=_lines(each.initial for each in outcomes),
+        title=next((each.title for each in outcomes if each.title), ""),
+        retry=any(each.retry for each in outcomes),
+        action=next((each.action for each in outcomes if each.action), ""),
+        content=next((each.content for each in outcomes if each.action), None),
+        watch=_all(told) if (told := [each.watch for each in outcomes if each.watch is not None]) else None,
+        worktree=next((each.worktree for each in outcomes if each.worktree), ""),
+        unknown=_all(each.unknown for each in outcomes),
+    )
+
+
+def _last(values: Iterable[object]) -> object:
+    return next(reversed([each for each in values if each is not None]), None)
+
+
+def _all(parts: Iterable[tuple[T, ...]]) -> tuple[T, ...]:
+    return tuple(chain.from_iterable(parts))
+
+
+def _objects(value: object) -> tuple[Json, ...]:
+    return tuple(each for each in value if isinstance(each, dict)) if isinstance(value, list) else ()
+
+
+def _lines(texts: Iterable[str]) -> str:
+    return "\n".join(filter(None, texts))
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        return ""
+    text = value.strip()
+    return text if len(text) <= _MAX_TEXT else f"{text[:_MAX_TEXT]}… (cut)"

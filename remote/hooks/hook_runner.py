@@ -1,0 +1,500 @@
+"""Run those of an event, merge answers.
+
+How to use it: `outcome = await deps.hooks.run(EVENT, {its own fields}, match)`. The runner adds the fields that every
+event has (session, directory, mode), shows the person what hooks say to them, and keeps in the journal that they ran
+before they run. Without a matching hook it costs nothing. Helpers that own an event call it at the event's place:
+compaction calls `run(PRE_COMPACT, {"trigger": …, "custom_instructions": …}, trigger)` and gives up if it `blocked`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import os
+from collections.abc import Coroutine, Iterable, Mapping, Sequence
+from dataclasses import field, replace
+from itertools import chain
+from typing import TYPE_CHECKING, Any, Callable, Optional, Protocol
+
+from ccb.tunnel.wire.control_protocol import HOOK_CALLBACK, Broker, HookCallback, Request, RequestFailed, new_uuid
+from ccb.tunnel.wire.dataclass import dataclass
+from ccb.tunnel.wire.journal_records import MAIN_AGENT, Content, HookRecord, MessageRecord, Record
+from ccb.tunnel.wire.model_facts import ModelNames
+
+from ..session_store.journal import NotKept
+from ..system.deadline import within, within_while
+from ..system.host import Host, nearest_directory
+from .hook_outcome import NOTHING, HookOutcome, failed, merged, read_answer, read_output
+from .hook_table import (
+    CWD_CHANGED,
+    EVENTS,
+    FILE_CHANGED,
+    NOTIFICATION,
+    SESSION_END,
+    SETS_VARIABLES,
+    STOP,
+    SUBAGENT_STOP,
+    Hook,
+    HookSource,
+    HttpTarget,
+    read_hooks,
+)
+
+if TYPE_CHECKING:
+    from .hook_kinds import Judge
+
+
+class HookLog(Protocol):
+    """The journal of a session, as its hooks see it."""
+
+    def emit(self, content: Content, agent_id: str = MAIN_AGENT) -> Record:
+        """Append a record of an agent."""
+
+    async def commit(self) -> None:
+        """Return when every record so far is durable."""
+
+
+@dataclass(frozen=True)
+class HookSession:
+    """What a session lends to its hooks. `connected`: the driving program can be reached now.
+    `allow_private`: hooks may be sent to private addresses. `directory` is the session's own, "" without one. Commands
+    run with `variables`, to which SessionStart hooks add."""
+
+    id: str
+    transcript: str
+    cwd: str
+    host: Host
+    broker: Broker
+    log: HookLog
+    connected: Callable[[], bool] = lambda: True
+    allow_private: Callable[[], bool] = lambda: False
+    directory: str = ""
+    variables: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Working:
+    """An agent that works: its name, the hooks of its own, and the directory in which hooks run for it, "" for that of
+    the session."""
+
+    agent_type: str = ""
+    hooks: Sequence[Hook] = ()
+    cwd: str = ""
+
+
+NOBODY = Working()
+
+
+Json = dict[str, Any]
+
+_log = logging.getLogger(__name__)
+
+_END_S = 5.0
+_QUICK_S = 1.0  # a hook that takes longer shows its status message
+_MAX_LATER = 20  # runs of hooks beside the turn
+_MAX_TOLD = 100  # warnings about hooks and their answers
+
+
+class HookRunner:
+    """`hooks` are all hooks in force, those of the settings first. Hooks run on the host, outside the cages, as
+    commands of the person. `reports` returns whether the client wants a message about each hook, `mode` the permission
+    mode."""
+
+    def __init__(self, session: HookSession, reports: Callable[[], bool] = lambda: False) -> None:
+        self.mode: Callable[[], str] = lambda: "default"
+        self.covers: Callable[[str, str, Json], bool] = lambda rule, name, tool_input: True
+        """Whether a permission rule covers a call of a tool."""
+        self.remind: Callable[[str, str], None] = lambda key, text: None
+        """Tell the model what a hook says that nothing waited for; see `Reminders.add`."""
+        self.judge: Judge | None = None
+        """Asks a model for the hooks of the type `prompt`."""
+        self.variables: dict[str, str] = {}
+        """What SessionStart hooks have set for the commands of the session."""
+        self.ran: set[str] = set()
+        """The keys of the hooks that have run and run only once."""
+        self._session = session
+        self._reports = reports
+        self._configured: tuple[Hook, ...] = ()
+        self._callbacks: tuple[Hook, ...] = ()
+        self._agents: dict[str, Working] = {}
+        self.prompt_id = ""
+        """The id of the prompt that the turn of the main agent is about."""
+        self.setup = ""
+        """Which Setup hooks are due before those of SessionStart: `init` or `maintenance`, "" for none."""
+        self.initial = ""
+        """What SessionStart hooks want to tell the model before the first prompt that reaches it."""
+        self.names: Callable[[], ModelNames] = ModelNames
+        """The short names of models."""
+        self.effort: Callable[[], str] = lambda: ""
+        """How hard the model is to think, "" where that is left to it."""
+        self._watch: FileWatch | None = None
+        self._watched: tuple[str, ...] = ()  # what hooks want to be watched
+        self._directories: dict[str, str] = {}  # of the shell of each agent
+        self._told: set[str] = set()
+        self._later: set[asyncio.Task[HookOutcome]] = set()
+        self.start_due = True
+        """Whether this worker still has to run the SessionStart hooks."""
+        self.start_source = "startup"
+        """`startup` for a new session, `resume` for one that another worker has begun."""
+        self.problems: list[str] = []
+        """What is wrong with the configured hooks, in words."""
+
+    @property
+    def hooks(self) -> Sequence[Hook]:
+        """All hooks, with those of the agents that work."""
+        return (*self._configured, *self._callbacks, *chain.from_iterable(each.hooks for each in self._agents.values()))
+
+    def configure(self, sources: Iterable[HookSource]) -> Sequence[str]:
+        """Use the hooks of these settings, which are trusted. A notification hook of the person's own settings runs on
+        the laptop and is left out. Return what is wrong with others, once."""
+        problems: list[str] = []
+        hooks = read_hooks(sources, problems.append, self.names())
+        self.problems = problems
+        self._configured = tuple(each for each in hooks if (each.event, each.source) != (NOTIFICATION, "user"))
+        self._look_at_files()
+        return [text for text in problems if self._is_news(text)]
+
+    def _is_news(self, text: str) -> bool:
+        """Return whether a warning has not been given yet. There is a limit, because a project may bring any number."""
+        if text in self._told or len(self._told) >= _MAX_TOLD:
+            return False
+        self._told.add(text)
+        return True
+
+    def started(self) -> None:
+        """Note that the SessionStart hooks of this worker run."""
+        self.start_due = False
+
+    def use_callbacks(self, hooks: Sequence[Hook]) -> Sequence[str]:
+        """Replace the callbacks of the driving program (see `table.client_hooks`). Return the events that there are not
+        here, for which they will not be called."""
+        self._callbacks = tuple(hooks)
+        self._look_at_files()
+        return sorted({hook.event for hook in hooks} - {*EVENTS})
+
+    def begin(self, agent_id: str, agent_type: str, hooks: Sequence[Hook], cwd: str = "") -> None:
+        """Let these hooks run for the events of one agent, besides the others, until `leave` is called. The end of a
+        sub-agent is a Stop for them. All hooks of its events run in `cwd`, "" for the session's directory."""
+        if agent_id:
+            hooks = [replace(each, event=SUBAGENT_STOP) if each.event == STOP else each for each in hooks]
+        self._agents[agent_id] = Working(agent_type, hooks, cwd)
+
+    def leave(self, agent_id: str) -> None:
+        """Run the hooks of an agent no more."""
+        self._agents.pop(agent_id, None)
+        self._directories.pop(agent_id, None)
+
+    def matching(self, event: str, match: str = "", agent_id: str = MAIN_AGENT) -> list[Hook]:
+        """Return the hooks that run for an event of an agent, each command and callback once."""
+        found: dict[tuple[str, str], Hook] = {}
+        for hook in (*self._configured, *self._callbacks, *self._agents.get(agent_id, NOBODY).hooks):
+            if hook.event == event and hook.matches(match):
+                found[hook.does, hook.condition] = hook
+        return list(found.values())
+
+    async def run(
+        self, event: str, payload: Json, match: str = "", *, about: str = "", agent_id: str = MAIN_AGENT
+    ) -> HookOutcome:
+        """Run the hooks of an event. `payload` are the event's own fields, `match` is what matchers are compared with,
+        `about` the id of the tool call. A hook that fails is shown to the person; where it gates (`GATES`), it refuses.
+        When this is cancelled, nothing runs on. Raise NotKept."""
+        hooks = [each for each in self.matching(event, match, agent_id) if self._is_due(each, match, payload)]
+        if not hooks:
+            return NOTHING
+        session = self._session
+        env_file = ""
+        if event in SETS_VARIABLES and session.directory and any(hook.command for hook in hooks):
+            from .hook_kinds import make_env_file
+
+            env_file = make_env_file(session.directory)
+        once = [each.key for each in hooks if each.once]
+        self.ran.update(once)
+        session.log.emit(HookRecord(event, match, about, len(hooks), " ".join(once)), agent_id)
+        await session.log.commit()
+        working, effort = self._agents.get(agent_id, NOBODY), self.effort()
+        whole = {
+            "session_id": session.id,
+            "transcript_path": session.transcript,
+            "cwd": working.cwd or session.cwd,
+            "permission_mode": self.mode(),
+            "hook_event_name": event,
+            **({"prompt_id": self.prompt_id} if self.prompt_id else {}),
+            **({"effort": {"level": effort}} if effort else {}),
+            **({"agent_id": agent_id} if agent_id else {}),
+            **({"agent_type": working.agent_type} if working.agent_type else {}),
+            **payload,
+        }
+        name = f"{event}:{match}" if match else event
+        for hook in hooks:
+            if hook.beside:
+                self._keep(self._beside(hook, name, whole, agent_id))
+        waited = [hook for hook in hooks if not hook.beside]
+        tasks = [asyncio.ensure_future(self._one(hook, match, whole, about, env_file)) for hook in waited]
+        if not tasks:
+            return NOTHING
+        try:
+            if any(hook.status for hook in waited):
+                await self._show_status(dict(zip(tasks, waited)), agent_id)
+            outcome = merged(await asyncio.gather(*tasks))
+            if env_file:
+                await self._take_variables(env_file)
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.wait(tasks)
+        if outcome.watch is not None:
+            self._watched = outcome.watch
+            self._look_at_files()
+        self._tell_all(outcome, name, agent_id)
+        return outcome
+
+    def _look_at_files(self) -> None:
+        """Watch the files that FileChanged hooks and the answers of hooks name."""
+        wanted = [each for each in (*self._configured, *self._callbacks) if each.event == FILE_CHANGED]
+        if not wanted and self._watch is None:
+            return
+        if self._watch is None:
+            self._watch = FileWatch(self._file_changed)
+        here = self._directories.get(MAIN_AGENT, self._session.cwd)
+        paths = [*(name for each in wanted for name in each.names), *self._watched] if wanted else []
+        self._watch.watch(os.path.join(here, each) for each in paths)
+
+    def _file_changed(self, path: str, event: str) -> None:
+        self.run_later(FILE_CHANGED, {"file_path": path, "event": event}, path)
+
+    async def directory_is(self, directory: str, agent_id: str = MAIN_AGENT) -> None:
+        """Note the directory of an agent's shell, and run the CwdChanged hooks if it is a new one. Raise NotKept."""
+        old = self._directories.get(agent_id) or self._agents.get(agent_id, NOBODY).cwd or self._session.cwd
+        self._directories[agent_id] = directory
+        if directory != old:
+            self._look_at_files()
+            await self.run(CWD_CHANGED, {"old_cwd": old, "new_cwd": directory}, agent_id=agent_id)
+
+    async def _take_variables(self, env_file: str) -> None:
+        """Let the commands of the session have the variables that hooks have set."""
+        from .hook_kinds import take_env_file
+
+        session = self._session
+        try:
+            self.variables.update(await take_env_file(session.host, env_file, session.cwd))
+        except OSError as error:
+            _log.warning("the variables of hooks are not known: %s", error)
+        session.variables.update(self.variables)
+
+    async def _show_status(self, running: Mapping[asyncio.Task[HookOutcome], Hook], agent_id: str) -> None:
+        """Show what hooks that take their time are about."""
+        _, slow = await asyncio.wait(running, timeout=_QUICK_S)
+        for task in slow:
+            if running[task].status:
+                self._tell(f"{running[task].status} …", "info", agent_id)
+
+    def _is_due(self, hook: Hook, name: str, payload: Json) -> bool:
+        """Return whether a hook that matches runs for this event."""
+        if hook.once and hook.key in self.ran:
+            return False
+        return not hook.condition or self.covers(hook.condition, name, payload.get("tool_input") or {})
+
+    async def _beside(self, hook: Hook, name: str, payload: Json, agent_id: str) -> HookOutcome:
+        """Run a hook that nothing waits for. What it says to the model goes with the next user message."""
+        outcome = await self._one(hook, name.partition(":")[2], payload, "")
+        self._tell_all(outcome, name, agent_id)
+        if outcome.context:
+            self.remind(f"hook:{hook.key}", f"{name} hook additional context: {' '.join(outcome.context)}")
+        return outcome
+
+    def _tell_all(self, outcome: HookOutcome, name: str, agent_id: str) -> None:
+        """Show the person what hooks say to them, and which have failed."""
+        for text in outcome.notes:
+            self._tell(text, "info", agent_id)
+        for field_name in outcome.unknown:
+            text = f"ccb does not know {field_name} in the answer of a {name.partition(':')[0]} hook: it has no effect."
+            if self._is_news(text):
+                self._tell(text, "warning", agent_id)
+        for text in outcome.errors:
+            self._tell(f"A {name} hook failed: {text}", "warning", agent_id)
+
+    def run_later(self, event: str, payload: Json, match: str = "", *, agent_id: str = MAIN_AGENT) -> None:
+        """Run the hooks of an event beside the turn, because nothing waits for what they decide."""
+        if self.matching(event, match, agent_id):
+            self._keep(self.run(event, payload, match, agent_id=agent_id))
+
+    def _keep(self, work: Coroutine[Any, Any, HookOutcome]) -> None:
+        """Run hooks until they or the session end. Those over the limit do not run."""
+        if len(self._later) >= _MAX_LATER:
+            work.close()
+            return
+        task = asyncio.ensure_future(work)
+        self._later.add(task)
+        task.add_done_callback(self._ended)
+
+    async def conversation_ends(self, reason: str) -> None:
+        """Run the SessionEnd hooks, for 5 seconds at most. Raise NotKept."""
+        try:
+            await within(_END_S, self.run(SESSION_END, {"reason": reason}, reason))
+        except asyncio.TimeoutError:
+            _log.warning("the SessionEnd hooks were stopped: no end within %g s", _END_S)
+
+    async def end(self, reason: str) -> None:
+        """Run the SessionEnd hooks if a turn ever began in this worker, and stop the hooks that run beside the turns.
+        The hooks have 5 seconds. Does not raise."""
+        if not self.start_due:
+            self._callbacks = ()
+            try:
+                await self.conversation_ends(reason)
+            except NotKept as error:
+                _log.warning("the SessionEnd hooks were stopped: %s", error)
+        if self._watch is not None:
+            await self._watch.close()
+        tasks = list(self._later)
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+
+    def _ended(self, task: asyncio.Task[HookOutcome]) -> None:
+        self._later.discard(task)
+        if not task.cancelled() and task.exception() is not None:
+            _log.warning("hooks beside the turn failed: %s", task.exception())
+
+    async def _one(self, hook: Hook, match: str, payload: Json, about: str, env_file: str = "") -> HookOutcome:
+        outcome = await self._answer(hook, match, payload, about, env_file)
+        if outcome.errors and hook.must_decide and not outcome.blocked:
+            return HookOutcome("deny", f"The hook failed: {outcome.errors[0]}")
+        if outcome.errors and outcome.blocked and payload.get("stop_hook_active"):
+            return HookOutcome(errors=outcome.errors)  # the agent has heard of it; one more try would change nothing
+        return outcome
+
+    async def _answer(self, hook: Hook, match: str, payload: Json, about: str, env_file: str) -> HookOutcome:
+        if hook.broken:
+            return failed(hook.event, hook.broken)
+        try:
+            if hook.callback:
+                return await self._callback(hook, payload, about)
+            if isinstance(hook.target, HttpTarget):
+                from .hook_kinds import send
+
+                private = self._session.allow_private()
+                answer = await send(hook.target, payload, hook.timeout_s, allow_private=private)
+                return read_output(hook.event, 0, answer, "")
+            if hook.prompt:
+                return await self._prompt(hook, payload)
+            return await self._command(hook, match, payload, env_file)
+        except NotKept:
+            raise
+        except RequestFailed as error:  # a callback or a model has answered, with an error
+            return HookOutcome(errors=(str(error),)) if hook.callback else failed(hook.event, str(error))
+        except Exception as error:  # noqa: BLE001 - a hook that cannot run does not open its gate
+            _log.warning("a hook of %s failed: %s", hook.event, error)
+            return failed(hook.event, str(error) or type(error).__name__)
+
+    async def _prompt(self, hook: Hook, payload: Json) -> HookOutcome:
+        """Let a model decide. Time without a connection does not count: the model is asked through it."""
+        from .hook_kinds import decide
+
+        if self.judge is None:
+            raise RequestFailed("no model can be asked here")
+        asking = decide(hook, payload, self.judge)
+        try:
+            return await within_while(hook.timeout_s, self._session.connected, asking)
+        except asyncio.TimeoutError:
+            raise RequestFailed(f"the model has not answered within {hook.timeout_s:g} s") from None
+
+    async def _callback(self, hook: Hook, payload: Json, about: str) -> HookOutcome:
+        question = HookCallback(hook.callback, payload, about or new_uuid())
+        request = Request(HOOK_CALLBACK, question, about=hook.event)
+        session = self._session
+        try:
+            answer = await within_while(hook.timeout_s, session.connected, session.broker.request(request))
+        except asyncio.TimeoutError:
+            text = f"no answer within {hook.timeout_s:g} s"
+            outcome = failed(hook.event, text)
+            return replace(outcome, reason=f"The hook gave {text}.") if outcome.blocked else outcome
+        return read_answer(hook.event, answer)
+
+    async def _command(self, hook: Hook, match: str, payload: Json, env_file: str) -> HookOutcome:
+        from .hook_kinds import run_command
+
+        session = self._session
+        facts = {"hook_id": new_uuid(), "hook_name": f"{hook.event}:{match}", "hook_event": hook.event}
+        self._report("hook_started", facts)
+        data = json.dumps(payload).encode() + b"\n"
+        env = {**session.variables, **({"CLAUDE_ENV_FILE": env_file} if env_file else {})}
+        cwd = str(payload["cwd"])
+        end = await run_command(session.host, hook.command, cwd, data, hook.timeout_s, env, session.cwd)
+        if end.code is None:
+            outcome = failed(hook.event, f"stopped after {hook.timeout_s:g} s: {hook.command[:200]}")
+        else:
+            outcome = read_output(hook.event, end.code, end.stdout, end.stderr, whole=end.whole)
+            loop = asyncio.get_running_loop()
+            there = loop.run_in_executor(None, nearest_directory, session.cwd) if end.code not in (0, 2) else None
+            if there is not None and await there != session.cwd:  # what the command needs may be gone with it
+                outcome = failed(hook.event, f"{outcome.errors[0]} ({session.cwd} is gone or closed)")
+        how = "error" if outcome.errors else "success"
+        printed = {"output": end.stdout + end.stderr, "stdout": end.stdout, "stderr": end.stderr}
+        self._report("hook_response", {**facts, **printed, "exit_code": end.code, "outcome": how})
+        return outcome
+
+    def _report(self, subtype: str, facts: Json) -> None:
+        if self._reports():
+            self._session.log.emit(MessageRecord({"type": "system", "subtype": subtype, **facts}), MAIN_AGENT)
+
+    def _tell(self, text: str, level: str, agent_id: str) -> None:
+        body = {"type": "system", "subtype": "informational", "content": text, "level": level}
+        self._session.log.emit(MessageRecord(body), agent_id)
+
+
+_EVERY_S = 1.0
+_MAX_FILES = 100
+
+State = Optional[tuple[int, int, int]]
+
+
+class FileWatch:
+    """`changed` is called with the path of a file and what happened to it: `add`, `change` or `unlink`."""
+
+    def __init__(self, changed: Callable[[str, str], None]) -> None:
+        self._changed = changed
+        self._paths: tuple[str, ...] = ()
+        self._task: asyncio.Task[None] | None = None
+
+    def watch(self, paths: Iterable[str]) -> None:
+        """Watch these files, the first 100 of them, in place of those of the last call."""
+        self._paths = tuple(dict.fromkeys(paths))[:_MAX_FILES]
+        if self._paths and self._task is None:
+            self._task = asyncio.ensure_future(self._look())
+
+    async def close(self) -> None:
+        """Watch no more."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait({self._task})
+
+    async def _look(self) -> None:
+        known: dict[str, State] = {}
+        loop = asyncio.get_running_loop()
+        while True:
+            now = await loop.run_in_executor(None, _states, self._paths)
+            for path, event in _events(known, now):
+                self._changed(path, event)
+            known = now
+            await asyncio.sleep(_EVERY_S)
+
+
+def _events(before: Mapping[str, State], now: Mapping[str, State]) -> Iterable[tuple[str, str]]:
+    """Yield what happened to files that were watched before, too."""
+    for path, state in now.items():
+        if path in before and state != before[path]:
+            yield path, "unlink" if state is None else "add" if before[path] is None else "change"
+
+
+def _states(paths: Iterable[str]) -> dict[str, State]:
+    return {path: _state(path) for path in paths}
+
+
+def _state(path: str) -> State:
+    try:
+        info = os.stat(path)
+    except (OSError, ValueError):
+        return None
+    return info.st_mtime_ns, info.st_size, info.st_ino

@@ -1,0 +1,343 @@
+"""The hooks that are configured, and which of them an event runs."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import field, replace
+from typing import Any, Callable
+
+from ccb.tunnel.wire.dataclass import dataclass
+from ccb.tunnel.wire.mcp_messages import unmarked
+from ccb.tunnel.wire.model_facts import CCB_NAMES, ModelNames
+
+from ..settings.worker_settings import WorkerSettings, at_line
+
+Json = dict[str, Any]
+
+PRE_TOOL_USE, PERMISSION_REQUEST = "PreToolUse", "PermissionRequest"
+POST_TOOL_USE, POST_TOOL_USE_FAILURE = "PostToolUse", "PostToolUseFailure"
+USER_PROMPT_SUBMIT, NOTIFICATION = "UserPromptSubmit", "Notification"
+SESSION_START, SESSION_END = "SessionStart", "SessionEnd"
+PRE_COMPACT, POST_COMPACT = "PreCompact", "PostCompact"
+STOP, SUBAGENT_START, SUBAGENT_STOP = "Stop", "SubagentStart", "SubagentStop"
+STOP_FAILURE, PERMISSION_DENIED = "StopFailure", "PermissionDenied"
+ELICITATION, ELICITATION_RESULT = "Elicitation", "ElicitationResult"
+POST_TOOL_BATCH, USER_PROMPT_EXPANSION = "PostToolBatch", "UserPromptExpansion"
+CWD_CHANGED, FILE_CHANGED = "CwdChanged", "FileChanged"
+INSTRUCTIONS_LOADED, SETUP = "InstructionsLoaded", "Setup"
+CONFIG_CHANGE, DIRECTORY_ADDED = "ConfigChange", "DirectoryAdded"
+TASK_CREATED, TASK_COMPLETED = "TaskCreated", "TaskCompleted"
+WORKTREE_CREATE, WORKTREE_REMOVE = "WorktreeCreate", "WorktreeRemove"
+PRE_MODEL_SWITCH, POST_MODEL_SWITCH = "PreModelSwitch", "PostModelSwitch"
+
+EVENTS = (
+    PRE_TOOL_USE,
+    PERMISSION_REQUEST,
+    PERMISSION_DENIED,
+    POST_TOOL_USE,
+    POST_TOOL_USE_FAILURE,
+    USER_PROMPT_SUBMIT,
+    NOTIFICATION,
+    STOP,
+    STOP_FAILURE,
+    ELICITATION,
+    ELICITATION_RESULT,
+    SUBAGENT_START,
+    SUBAGENT_STOP,
+    PRE_COMPACT,
+    POST_COMPACT,
+    SESSION_START,
+    SESSION_END,
+    POST_TOOL_BATCH,
+    USER_PROMPT_EXPANSION,
+    CWD_CHANGED,
+    FILE_CHANGED,
+    INSTRUCTIONS_LOADED,
+    SETUP,
+    CONFIG_CHANGE,
+    DIRECTORY_ADDED,
+    TASK_CREATED,
+    TASK_COMPLETED,
+    WORKTREE_CREATE,
+    WORKTREE_REMOVE,
+    PRE_MODEL_SWITCH,
+    POST_MODEL_SWITCH,
+)
+ABOUT_TOOLS = (PRE_TOOL_USE, PERMISSION_REQUEST, PERMISSION_DENIED, POST_TOOL_USE, POST_TOOL_USE_FAILURE)
+WITHOUT_MATCHER = (
+    *(USER_PROMPT_SUBMIT, STOP, POST_TOOL_BATCH, CWD_CHANGED, TASK_CREATED, TASK_COMPLETED),
+    *(WORKTREE_CREATE, WORKTREE_REMOVE),
+)
+WATCHES = (SESSION_START, CWD_CHANGED, FILE_CHANGED)
+"""The events whose hooks may name files to watch."""
+SETS_VARIABLES = (*WATCHES, SETUP)
+"""The events whose hooks may set variables for commands."""
+TELLS_ONLY = (
+    *(NOTIFICATION, SUBAGENT_START, POST_COMPACT, SESSION_START, SESSION_END, STOP_FAILURE),
+    *(PERMISSION_DENIED, ELICITATION_RESULT, CWD_CHANGED, FILE_CHANGED, INSTRUCTIONS_LOADED, SETUP),
+    *(CONFIG_CHANGE, DIRECTORY_ADDED, WORKTREE_REMOVE, POST_MODEL_SWITCH),
+)
+"""The events that no hook can stop: what it says against them is for the person."""
+GATES = (
+    *(PRE_TOOL_USE, PERMISSION_REQUEST, USER_PROMPT_SUBMIT, USER_PROMPT_EXPANSION, STOP, SUBAGENT_STOP),
+    *(TASK_CREATED, TASK_COMPLETED, WORKTREE_CREATE, PRE_MODEL_SWITCH),
+)
+"""The events at which a hook that cannot decide refuses, because something waits for its leave."""
+
+COMMAND_TIMEOUT_S, CALLBACK_TIMEOUT_S, PROMPT_TIMEOUT_S = 600.0, 60.0, 30.0
+_TARGETS = {"command": "command", "http": "url", "prompt": "prompt"}
+_MAX_STATUS = 200  # characters
+_MAX_HOOKS = 500
+_NAMES = re.compile(r"[A-Za-z0-9_|]+")
+_ALL = ("", "*")
+_GOES_ON = (None, "continue")
+_SHAPE = 'an entry is {"matcher": "…", "hooks": [{"type": "command", "command": "…", "timeout": seconds}]}'
+
+
+@dataclass(frozen=True)
+class HttpTarget:
+    """The `url` that gets an event. `headers` go with it, with the values of the variables in `variables`."""
+
+    url: str
+    headers: Mapping[str, str] = field(default_factory=dict)
+    variables: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class PromptTarget:
+    """What a model is asked about an event. `model` is "" for a small one."""
+
+    prompt: str
+    model: str = ""
+
+
+@dataclass(frozen=True)
+class Hook:
+    """One hook of an event: the shell `command`, the `target` that gets it, or the `callback` id of the program that
+    drives. `source` and `path` say where it is configured: see `WorkerSettings`; callbacks have the source `client`.
+    `must_decide`: what it is asked about is blocked if it fails.
+
+    `condition` is a permission rule: the hook runs for the calls that the rule covers. `beside`: nothing waits for it,
+    and it decides nothing. `once`: it runs once in a session. `status` is shown while it runs. `broken` says why the
+    settings of the hook cannot be used: such a hook of an event in `GATES` refuses, because it was to be asked."""
+
+    event: str
+    matcher: str
+    command: str = ""
+    callback: str = ""
+    timeout_s: float = COMMAND_TIMEOUT_S
+    source: str = ""
+    path: str = ""
+    must_decide: bool = False
+    target: HttpTarget | PromptTarget | None = None
+    condition: str = ""
+    beside: bool = False
+    once: bool = False
+    status: str = ""
+    broken: str = ""
+
+    @property
+    def does(self) -> str:
+        """What the hook runs or asks: a command, an address, a question or a callback."""
+        return self.broken or self.command or self.url or self.prompt or f"callback {self.callback}"
+
+    @property
+    def url(self) -> str:
+        """The address that gets the event, "" for none."""
+        return self.target.url if isinstance(self.target, HttpTarget) else ""
+
+    @property
+    def prompt(self) -> str:
+        """What a model is asked, "" for nothing."""
+        return self.target.prompt if isinstance(self.target, PromptTarget) else ""
+
+    @property
+    def model(self) -> str:
+        """The model that is asked, "" for a small one."""
+        return self.target.model if isinstance(self.target, PromptTarget) else ""
+
+    @property
+    def kind(self) -> str:
+        """`command`, `http`, `prompt` or `callback`."""
+        return "callback" if self.callback else "http" if self.url else "prompt" if self.prompt else "command"
+
+    @property
+    def key(self) -> str:
+        """The key of the hook among all hooks. A restart of the worker does not change it."""
+        return hashlib.sha256(repr((self.event, self.matcher, self.does, self.condition)).encode()).hexdigest()[:16]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of files in the matcher of a hook of FileChanged, which are watched."""
+        found = self.matcher.split("|") if self.matcher not in _ALL else ()
+        return tuple(name for each in found if (name := each.strip()))
+
+    def matches(self, subject: str) -> bool:
+        """Return whether the hook runs for an event about `subject`: a tool's name, a source, a trigger."""
+        if self.matcher in _ALL or self.event in WITHOUT_MATCHER:
+            return True
+        if self.event == FILE_CHANGED:
+            return not {subject, os.path.basename(subject)}.isdisjoint(self.names)
+        names = {subject, unmarked(subject)}
+        if _NAMES.fullmatch(self.matcher):
+            return not names.isdisjoint(self.matcher.split("|"))
+        return any(re.search(self.matcher, name) for name in names)
+
+
+@dataclass(frozen=True)
+class HookSource:
+    """A `hooks` object of one settings file, as the file has it, and where it comes from. `lines` are the lines of its
+    values, see `settings_text.lines_in`."""
+
+    value: Any
+    source: str
+    path: str = ""
+    lines: Mapping[str, int] = field(default_factory=dict)
+
+    def place(self, *keys: object) -> str:
+        """Return where the value below these keys stands, in words."""
+        name = ".".join(map(str, ("hooks", *keys)))
+        return f"{at_line(self.path or self.source, self.lines, name)}: {name}"
+
+
+def sources_of(settings: WorkerSettings) -> list[HookSource]:
+    """Return the hooks of all settings files."""
+    return [HookSource(each.value, each.layer.source, each.layer.path, each.layer.lines) for each in settings.hooks]
+
+
+def read_hooks(
+    sources: Iterable[HookSource], report: Callable[[str], None], names: ModelNames = CCB_NAMES
+) -> tuple[Hook, ...]:
+    """Return the hooks of all sources in order. What cannot be used is reported in words. `names` are the short names
+    of models."""
+    found: list[Hook] = []
+    for given in sources:
+        for event, matcher, where, hook in _listed(given):
+            full = len(found) >= _MAX_HOOKS
+            read = hook if isinstance(hook, str) else _read(event, matcher, hook, given, names)
+            if full:
+                event, matcher, read = PRE_TOOL_USE, "", f"more than {_MAX_HOOKS} hooks; the rest is left out"
+            if not isinstance(read, str):
+                found.append(read)
+                continue
+            gates = event in GATES
+            report(f"{where}: {read}" + ("; until that is corrected, it refuses" if gates else ""))
+            if gates:
+                known = "" if _matcher_problem(matcher, event) else str(matcher or "")
+                found.append(Hook(event, known, source=given.source, path=given.path, broken=f"{where}: {read}"))
+            if full:
+                return tuple(found)
+    return tuple(found)
+
+
+def client_hooks(value: object) -> tuple[Hook, ...]:
+    """Return the callbacks in the `hooks` of a client's `initialize` request. Raise ValueError if it is malformed."""
+    found = []
+    for event, entries in value.items() if isinstance(value, dict) else ():
+        for entry in entries if isinstance(entries, list) else ():
+            if not isinstance(entry, dict) or not isinstance(ids := entry.get("hookCallbackIds"), list):
+                raise ValueError(f"hooks.{event}: a list of hookCallbackIds is missing")
+            matcher, timeout = entry.get("matcher"), entry.get("timeout")
+            wrong = _matcher_problem(matcher, event)
+            if wrong:
+                raise ValueError(f"hooks.{event}: {wrong}")
+            seconds = float(str(timeout)) if _is_positive(timeout) else CALLBACK_TIMEOUT_S
+            hook = Hook(event, matcher or "", "", "", seconds, "client", "", entry.get("onFailure") not in _GOES_ON)
+            found += [replace(hook, callback=str(each)) for each in ids]
+    return tuple(found[:_MAX_HOOKS])
+
+
+def _listed(given: HookSource) -> Iterator[tuple[str, object, str, Json | str]]:
+    """Yield the event, the matcher, the place and the object of each hook. A text in its place says what is wrong."""
+    if not isinstance(given.value, dict):
+        yield PRE_TOOL_USE if given.value else "", "", given.place(), "it is no object"
+        return
+    for event, entries in given.value.items():
+        if event not in EVENTS:
+            from difflib import get_close_matches  # most settings name no wrong events
+
+            near = get_close_matches(event, EVENTS, 1, 0.85)
+            meant = f"; did you mean {near[0]}?" if near else ""
+            yield near[0] if near else event, "", given.place(event), f"there is no such event{meant}"
+            continue
+        for number, entry in enumerate(entries if isinstance(entries, list) else [entries]):
+            hooks = entry.get("hooks") if isinstance(entry, dict) else None
+            matcher = entry.get("matcher") if isinstance(entry, dict) else None
+            if not isinstance(hooks, list):
+                yield event, matcher, given.place(event, number), _SHAPE
+                continue
+            for each, hook in enumerate(hooks):
+                where = given.place(event, number, "hooks", each)
+                yield event, matcher, where, hook if isinstance(hook, dict) else _SHAPE
+
+
+def _read(event: str, matcher: object, hook: Json, given: HookSource, names: ModelNames) -> Hook | str:
+    """Return the hook, or what is wrong with it."""
+    kind, condition = hook.get("type", "command"), hook.get("if")
+    timeout = hook.get("timeout", PROMPT_TIMEOUT_S if kind == "prompt" else COMMAND_TIMEOUT_S)
+    wrong = _matcher_problem(matcher, event) or (condition and _condition_problem(event, condition))
+    if wrong:
+        return str(wrong)
+    if kind == "agent":
+        return "hooks of the type agent do not run in ccb: use a prompt or a command"
+    key = _TARGETS.get(str(kind), "")
+    what = hook.get(key)
+    if not key or not isinstance(what, str) or not what or not _is_positive(timeout):
+        return _SHAPE
+    target = _target(kind, what, hook, names)
+    if isinstance(target, str):
+        return target
+    return Hook(
+        event,
+        str(matcher or ""),
+        what if kind == "command" else "",
+        timeout_s=float(timeout),
+        source=given.source,
+        path=given.path,
+        target=target,
+        condition=str(condition or ""),
+        beside=hook.get("async") is True,
+        once=hook.get("once") is True,
+        status=" ".join(str(hook.get("statusMessage") or "").split())[:_MAX_STATUS],
+    )
+
+
+def _target(kind: object, what: str, hook: Json, names: ModelNames) -> HttpTarget | PromptTarget | str | None:
+    """Return what a hook sends its event to, None for a command, or what is wrong with it, as a text."""
+    headers, variables, model = hook.get("headers", {}), hook.get("allowedEnvVars", []), str(hook.get("model") or "")
+    if kind == "command":
+        return None
+    if kind == "prompt":
+        return PromptTarget(what, model) if not model or names.may_be(model) else "`model` is no name of a model"
+    if not isinstance(headers, dict) or not isinstance(variables, list):
+        return "`headers` is an object and `allowedEnvVars` a list"
+    return HttpTarget(what, dict(zip(map(str, headers), map(str, headers.values()))), tuple(map(str, variables)))
+
+
+def _condition_problem(event: str, condition: object) -> str:
+    from ..permissions.rules import RuleError, parse_rule
+
+    if event not in ABOUT_TOOLS:
+        return f"`if` is for the events about tools, not for {event}"
+    try:
+        parse_rule(condition if isinstance(condition, str) else "")
+    except RuleError as error:
+        return f"`if`: {error}"
+    return ""
+
+
+def _matcher_problem(matcher: object, event: str = "") -> str:
+    if event == FILE_CHANGED and isinstance(matcher, str):
+        return ""
+    try:
+        re.compile(matcher if isinstance(matcher, str) and matcher not in _ALL else "")
+    except re.error as error:
+        return f"the matcher {matcher!r} is no regular expression: {error}"
+    return "" if matcher is None or isinstance(matcher, str) else "a matcher is a text"
+
+
+def _is_positive(value: object) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and 0 < value < 1e7

@@ -1,1 +1,0 @@
-"""`ccb doctor` on the host: directories, quotas, limits, logout, network."""

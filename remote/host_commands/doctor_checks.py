@@ -1,0 +1,141 @@
+"""All checks of the host; network and cage.
+
+The laptop writes frames on the channel. The host answers `ping` with a report `clock` of the same `n`, and `credit`
+with that many bytes of `bulk` reports. It reads `data` and drops it. The report `ready` names a `socket` that the
+laptop may connect to, "" when there is none. The measurements end at the end of input, at `stop`, or after SILENCE_S
+without a frame.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import select
+import socket
+import time
+from typing import Callable
+
+from ..sandbox.cage_server import CageServer, Mechanism
+from ..session_store import session_paths
+from ..session_store.session_registry import runtime_directories
+from .reports import INFO, OK, WARN, HostFinding, Reports
+from .storage_checks import remove_made
+
+_Check = Callable[[], "list[HostFinding]"]
+
+
+def examine(reports: Reports, bundle: str) -> None:
+    """Report the result of each check as soon as it is done. Then answer the laptop's measurements until the laptop
+    ends them."""
+    from . import storage_checks, system_checks
+
+    checks: list[tuple[str, _Check]] = [
+        ("system", system_checks.system),
+        ("user", system_checks.user),
+        ("worker python", system_checks.python),
+        ("login shell", system_checks.login_shell),
+        ("directories", storage_checks.directories),
+        ("bundle cache", lambda: storage_checks.bundle_cache(bundle)),
+        ("sessions", storage_checks.running_sessions),
+        ("limits", system_checks.limits),
+        ("memory", system_checks.memory),
+        ("logout", system_checks.logout),
+        ("sshd settings", system_checks.sshd_settings),
+        ("sandbox", sandbox),
+        ("tools", system_checks.tools),
+        ("locale", system_checks.locale_names),
+        ("secrets", system_checks.secrets),
+    ]
+    for name, check in checks:
+        try:
+            found = check()
+        except Exception as error:  # noqa: BLE001 - one check that fails must not hide the others
+            text = "this check failed: %s: %s" % (type(error).__name__, error)
+            found = [HostFinding(name, "warn", text, "Run with --debug and report it.")]
+        for each in found:
+            reports.check(each)
+    serve(reports)
+
+
+SILENCE_S = 15.0
+_BLOCK = 48 * 1024
+_MAX_BULK = 64 * 1024 * 1024
+_MAX_LINE = 512 * 1024
+
+
+def serve(reports: Reports, fd: int = 0) -> None:
+    """Answer the laptop's frames until it ends the measurements."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
+        path = directory = ""
+        existed = [each for each in runtime_directories() if os.path.isdir(each)]
+        try:
+            directory, _ = session_paths.runtime_directory("0" * 36)
+            listener.bind(os.path.join(directory, "doctor-%d.sock" % os.getpid()))
+            path = os.path.join(directory, "doctor-%d.sock" % os.getpid())
+            os.chmod(path, 0o600)
+            listener.listen(1)
+        except (OSError, session_paths.NoPlace):
+            pass  # the laptop gets no socket to try
+        try:
+            reports.report("ready", {"socket": path})
+            _serve(reports, fd)
+        finally:
+            if path:
+                with contextlib.suppress(OSError):
+                    os.unlink(path)
+            if directory and directory not in existed:
+                remove_made(directory)
+
+
+def _serve(reports: Reports, fd: int) -> None:
+    pending = b""
+    while select.select([fd], [], [], SILENCE_S)[0]:
+        try:
+            data = os.read(fd, 256 * 1024)
+        except OSError:
+            return
+        *lines, pending = (pending + data).split(b"\n")
+        if not data or len(pending) > _MAX_LINE or not all(_answer(line, reports) for line in lines):
+            return
+
+
+def _answer(line: bytes, reports: Reports) -> bool:
+    """Answer one frame. Return False for the frame that ends the measurements."""
+    if line.startswith(b'{"t":"data"'):
+        return True
+    try:
+        frame = json.loads(line)
+        kind = frame.get("t")
+        if kind == "ping":
+            reports.report("clock", {"n": int(frame["n"]), "now": time.time()})
+        elif kind == "credit":
+            left = min(_MAX_BULK, int(frame["bytes"]))
+            while left > 0:
+                reports.report("bulk", {"x": _noise(min(left, _BLOCK))})
+                left -= _BLOCK
+        return bool(kind != "stop")
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return False
+
+
+def _noise(size: int) -> str:
+    """Return a text of `size` characters that compression can shrink by half at most."""
+    return os.urandom((size + 1) // 2).hex()[:size]
+
+
+def sandbox() -> list[HostFinding]:
+    """Check which cages the kernel offers for commands that run without a question."""
+    server = CageServer()
+    try:
+        available = server.availability()
+    finally:
+        server.close()
+    if available.mechanism is Mechanism.NONE:
+        found = "no cage: %s; only lines of plain words run without a question" % available.why
+        fix = "Use a kernel with Landlock (Linux 5.13 or newer), or let this user make user namespaces."
+        return [HostFinding("sandbox", WARN, found, fix)]
+    how = "Landlock ABI %d" % available.abi if available.mechanism is Mechanism.LANDLOCK else "namespaces"
+    if available.workspace:
+        return [HostFinding("sandbox", OK, "read-only and workspace cage (%s)" % how)]
+    return [HostFinding("sandbox", INFO, "read-only cage (%s); no workspace cage: %s" % (how, available.why))]

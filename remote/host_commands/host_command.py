@@ -1,0 +1,174 @@
+"""Run one in place of the bridge; ccb trust's report."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from ..session.session_settings import MANAGED_FILE
+from ..session_store import session_paths
+from ..session_store.refusal import HostRefusal, bug_refusal, no_session, unusable
+from ..session_store.session_paths import home_directory, resolve_directory
+from ..session_store.session_registry import by_prefix, described, sessions
+from ..settings.project_switches import Switch, read_project, switches_of
+from ..settings.worker_settings import LOCAL, MANAGED, PROJECT, USER, Layer, read_settings, read_text
+from .reports import Reports
+
+Json = dict[str, Any]
+
+OLD_S = 30 * 86400.0
+"""Seconds. `gc` removes sessions that were not used for that long, unless the command names another age."""
+
+_DEFAULT_LINES = 200
+
+
+def run_command(params: Json, bundle: str, out: int = 1) -> int:
+    """Run `params["command"]`. Answer on `out` with `report` frames, then `bye`; or with `refused`. Return the exit
+    code of the channel. The command runs to its end even if the laptop has gone."""
+    reports = Reports(out)
+    try:
+        _run(params, bundle, reports)
+    except HostRefusal as refusal:
+        reports.refused(refusal)
+        return 1
+    except OSError as error:
+        reason = "%s: %s" % (error.filename, error.strerror) if error.filename else str(error)
+        reports.refused(HostRefusal("internal", "the command failed on the host: %s" % reason, {}))
+        return 1
+    except Exception as error:  # noqa: BLE001 - the person would be shown the traceback
+        reports.refused(bug_refusal("the command failed on the host", error))
+        return 1
+    reports.bye()
+    return 0
+
+
+def _run(params: Json, bundle: str, reports: Reports) -> None:
+    command = params.get("command")
+    bundles = (bundle, *params.get("more", ())[:1])
+    dry_run = bool(params.get("dry_run"))
+    if command == "ps":
+        for entry in sessions():
+            reports.session(described(entry))
+    elif command == "logs":
+        _show_logs(params, reports)
+    elif command == "stop":
+        from .stopping import chosen, stop_all
+
+        stop_all(chosen(params), reports)
+        if params.get("all"):
+            from .gc import end_leftovers
+
+            end_leftovers(reports, dry_run)
+    elif command in ("rename", "remove"):
+        from . import clean
+
+        (clean.rename if command == "rename" else clean.remove)(params, reports)
+    elif command == "gc":
+        from .gc import collect
+
+        age = params.get("older_than_s")
+        collect(reports, bundles, dry_run=dry_run, older_than_s=age if isinstance(age, (int, float)) else OLD_S)
+    elif command == "clean":
+        from .clean import clean_host
+
+        clean_host(reports, bundles, dry_run=dry_run)
+    elif command == "project":
+        describe_project(str(params.get("directory") or ""), reports)
+    elif command == "doctor":
+        from .doctor_checks import examine
+
+        examine(reports, bundle)
+    else:
+        raise HostRefusal("internal", "%r is no command of this host" % str(command)[:80], {})
+
+
+def _show_logs(params: Json, reports: Reports) -> None:
+    from .logs import last_lines
+
+    lines = params.get("lines")
+    directory = _named_state_directory(params)
+    if not directory:
+        reports.log("worker", "", "the session is in memory only: there is no log; attach to see what it does")
+        return
+    try:
+        found = last_lines(directory, lines if isinstance(lines, int) and lines > 0 else _DEFAULT_LINES)
+    except OSError as error:
+        raise unusable("the journal of the session cannot be read", error) from error
+    for line in found:
+        reports.log(*line)
+
+
+def _named_state_directory(params: Json) -> str:
+    """Return the state directory of the session that the parameters name, "" when it is in memory only. Raise
+    HostRefusal."""
+    wanted = str(params.get("session") or "")
+    found = by_prefix(wanted) if session_paths.is_session_id(wanted) else []
+    if len(found) != 1:
+        raise no_session(wanted, [each.session for each in found])
+    return found[0].directory
+
+
+_BELOW = {"hook": "hooks", "mcp": "mcpServers", "allow": "permissions", "ask": "permissions", "deny": "permissions"}
+"""The keys of a settings file under which the kinds of switches stand."""
+
+
+_SOURCES = frozenset((USER, PROJECT, LOCAL))  # those of a session that chooses none
+
+
+def describe_project(path: str, reports: Reports) -> None:
+    """Report the project of a directory, each problem with its files, each thing that it switches on, and what the
+    policy of the host sets. Raise HostRefusal if there is no such directory."""
+    directory = resolve_directory(path)
+    project = read_project(directory, home_directory() or os.path.expanduser("~"), _SOURCES)
+    reports.report("project", {"directory": project.directories[0], "fingerprint": project.fingerprint})
+    problems = list(project.problems)
+    values = read_settings(MANAGED_FILE, problems.append)
+    for text in problems:
+        reports.report("problem", {"text": text})
+    local = {layer.path for layer in project.layers if layer.source == LOCAL}
+    for path, switch in _by_file(project.switches):
+        source = LOCAL if path in local else PROJECT
+        reports.report("switch", {**switch, "source": source})
+    policy = [] if values is None else switches_of(Layer(MANAGED, MANAGED_FILE, values, on_host=True))
+    for _, switch in _by_file(policy):
+        reports.report("policy", {**switch, "source": MANAGED})
+
+
+def _by_file(switches: Iterable[Switch]) -> Iterable[tuple[str, dict[str, Any]]]:
+    """Yield each switch with the path of its file. Those of a settings file have the line there."""
+    texts: dict[str, str] = {}
+    for each in switches:
+        found = asdict(each)
+        if each.path.endswith(".json"):
+            if each.path not in texts:
+                texts[each.path] = _text(each.path)
+            found["at"] = _line(texts[each.path], _keys(each))
+        yield each.path, found
+
+
+def _keys(switch: Switch) -> list[str]:
+    if switch.kind == "setting":
+        return switch.name.split(".")
+    words = [_BELOW[switch.kind]] if switch.kind in _BELOW else []
+    if switch.kind in ("allow", "ask", "deny"):
+        words.append(switch.kind)
+    words.append(switch.name.partition(" ")[0] if switch.kind == "hook" else switch.name)
+    return [*words, switch.detail] if switch.kind == "hook" else words
+
+
+def _line(text: str, keys: Sequence[str]) -> int:
+    """Return the number of the line on which the last of these nested keys stands."""
+    at = 0
+    for key in keys:
+        at = max(at, text.find(json.dumps(key), at), text.find(json.dumps(key, ensure_ascii=False), at))
+    return text.count("\n", 0, at) + 1
+
+
+def _text(path: str) -> str:
+    try:
+        return read_text(path) or ""
+    except ValueError:
+        return ""

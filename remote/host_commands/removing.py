@@ -1,0 +1,224 @@
+"""Which files are in use; remove the others."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import fcntl
+import os
+import re
+import shutil
+import stat
+import time
+from collections.abc import Iterator
+from typing import Any
+
+from ccb.tunnel.wire.journal_records import WorktreeRecord
+
+from ..session_store.journal_summary import worktrees
+from ..session_store.process_identity import elsewhere, is_alive
+from ..session_store.session_registry import living, read_lock, runtime_directories
+from ..subagents.worktrees import Worktrees
+from ..system.process import MARK
+from ..tools.toolset import close_context, make_context
+from .reports import Reports
+
+Json = dict[str, Any]
+
+YOUNG_S = 60.0
+"""Seconds. A younger file that names no process is kept: a process may be about to use it."""
+
+_DIGEST = re.compile(rb"(?<![0-9a-f])[0-9a-f]{64}(?![0-9a-f])")
+
+
+def age(path: str) -> float:
+    """Return the seconds since a file was modified. Raise OSError."""
+    return time.time() - os.lstat(path).st_mtime
+
+
+def own_processes() -> Iterator[int]:
+    """Yield the pids of this user's processes, except this one; nothing where there is no /proc."""
+    with contextlib.suppress(OSError):
+        for name in os.listdir("/proc"):
+            if name.isdigit() and int(name) != os.getpid():
+                with contextlib.suppress(OSError):
+                    if os.stat("/proc/" + name).st_uid == os.getuid():
+                        yield int(name)
+
+
+def marked_processes() -> dict[str, list[int]]:
+    """Return the pids of the processes that tools have started, by the mark of their session."""
+    found: dict[str, list[int]] = {}
+    prefix = (MARK + "=").encode()
+    for pid in own_processes():
+        with contextlib.suppress(OSError), open("/proc/%d/environ" % pid, "rb") as file:
+            for each in file.read(1 << 20).split(b"\0"):
+                if each.startswith(prefix):
+                    found.setdefault(each[len(prefix) :].decode("ascii", "replace").partition(".")[0], []).append(pid)
+                    break
+    return found
+
+
+def name_of(pid: int) -> str:
+    """Return the name of a process; "" when it has ended."""
+    with contextlib.suppress(OSError), open("/proc/%d/comm" % pid, encoding="utf-8", errors="replace") as file:
+        return file.read().strip()
+    return ""
+
+
+def bundles_in_use() -> set[str]:
+    """Return the hashes of the bundles that living daemons and bridges may still read."""
+    used = {str(owner.get("bundle")) for owner in living().values()}
+    for pid in own_processes():
+        with contextlib.suppress(OSError), open("/proc/%d/cmdline" % pid, "rb") as file:
+            used.update(word.decode() for word in _DIGEST.findall(file.read(1 << 20)))
+    return used
+
+
+class Held:
+    """The locks of a session that has no daemon. No daemon of it can start until `release` is called."""
+
+    def __init__(self, fds: list[int]) -> None:
+        self._fds = fds
+
+    def release(self) -> None:
+        for fd in self._fds:
+            os.close(fd)
+
+
+def hold(session: str, directory: str = "") -> Held | None:
+    """Take all locks that a daemon of the session would hold. Return None when another process has one of them, or may
+    be about to take it."""
+    paths = [os.path.join(top, session + ".lock") for top in runtime_directories()]
+    if directory:
+        paths.append(os.path.join(directory, "journal.jsonl"))
+    fds: list[int] = []
+    held = Held(fds)
+    for path in paths:
+        try:
+            fd = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK)
+        except OSError:
+            continue
+        fds.append(fd)
+        if not (_may_hold(path) and _hold(fd, path)):
+            held.release()
+            return None
+    return held
+
+
+def _may_hold(path: str) -> bool:
+    """Return whether this lock may be tried. Return False when a daemon may be starting: it must not find its lock
+    taken."""
+    if not path.endswith(".lock"):
+        return True
+    owner = read_lock(path)
+    if not owner:
+        with contextlib.suppress(OSError):
+            return age(path) >= YOUNG_S
+        return False
+    return not is_alive(owner) and not elsewhere(owner)
+
+
+def _hold(fd: int, path: str) -> bool:
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return os.fstat(fd).st_ino == os.lstat(path).st_ino
+    except OSError:
+        return False
+
+
+class Remover:
+    """Removes files and reports each; with `dry_run` it only reports. Links are removed, never followed."""
+
+    def __init__(self, reports: Reports, dry_run: bool) -> None:
+        self.reports = reports
+        self.dry_run = dry_run
+        self.gone: set[str] = set()  # with `dry_run`, the paths that would be removed
+
+    def file(self, path: str, what: str, why: str) -> bool:
+        """Remove one file, socket or link."""
+        try:
+            size = os.lstat(path).st_size
+            if not self.dry_run:
+                os.unlink(path)
+        except FileNotFoundError:
+            return False
+        except OSError as error:
+            self.reports.kept(path, error.strerror or str(error))
+            return False
+        return self._removed(path, what, size, why)
+
+    def tree(self, path: str, what: str, why: str) -> bool:
+        """Remove a directory and everything in it."""
+        size = _size(path)
+        if not self.dry_run:
+            failed: list[str] = []
+            shutil.rmtree(path, onerror=lambda function, name, info: failed.append("%s: %s" % (name, info[1])))
+            if failed and os.path.lexists(path):
+                self.reports.kept(path, failed[0])
+                return False
+        return self._removed(path, what, size, why)
+
+    def directory(self, path: str, why: str, *, empty_only: bool = False, mark: str = "") -> bool:
+        """Remove a directory if it is empty, apart from a file called `mark`, which is removed with it. Otherwise
+        report why it is kept; with `empty_only`, report nothing. Return whether it was removed."""
+        try:
+            if not stat.S_ISDIR(os.lstat(path).st_mode):
+                return False
+            names = os.listdir(path)
+            others = [name for name in names if name != mark and os.path.join(path, name) not in self.gone]
+            if others and empty_only:
+                return False
+            if others:
+                self.reports.kept(path, "not empty: %s" % ", ".join(sorted(others)[:5]))
+                return False
+            if mark in names:
+                self.file(os.path.join(path, mark), "temp", why)
+            if not self.dry_run:
+                os.rmdir(path)
+        except FileNotFoundError:
+            return False
+        except OSError as error:
+            self.reports.kept(path, error.strerror or str(error))
+            return False
+        return self._removed(path, "directory", 0, why)
+
+    def _removed(self, path: str, what: str, size: int, why: str) -> bool:
+        """Report a removal. Return True."""
+        self.gone.add(path)
+        self.reports.removed(path, what, size, why)
+        return True
+
+
+def _size(path: str) -> int:
+    total = 0
+    for folder, _, names in os.walk(path):
+        for name in names:
+            with contextlib.suppress(OSError):
+                total += os.lstat(os.path.join(folder, name)).st_size
+    return total
+
+
+def remove_worktrees(remover: Remover, session: str) -> None:
+    """Remove the worktrees of a session that is in this directory, if nothing is changed in them; report the others."""
+    try:
+        left = [tree for tree in worktrees(os.path.join(session, "journal.jsonl")) if os.path.isdir(tree.path)]
+    except OSError:
+        return
+    for tree in left:
+        if not tree.branch:
+            remover.reports.kept(tree.path, "a hook has made it for an agent")
+        elif remover.dry_run:
+            remover.reports.kept(tree.path, "an agent worked in it; it would go if nothing is changed in it")
+        elif asyncio.run(_removed(tree)):
+            remover.reports.removed(tree.path, "directory", 0, "an agent has left nothing in it")
+        else:
+            remover.reports.kept(tree.path, "an agent has left changes in it, on the branch %s" % tree.branch)
+
+
+async def _removed(tree: WorktreeRecord) -> bool:
+    context = make_context(tree.top, "")
+    try:
+        return await Worktrees(context.host, context.cages).remove(tree)
+    finally:
+        await close_context(context)

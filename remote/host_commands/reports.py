@@ -1,0 +1,93 @@
+"""The frames and findings that they write."""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import Any
+
+from ..session_store.refusal import HostRefusal
+
+OK, WARN, BLOCK, INFO = "ok", "warn", "block", "info"
+
+
+class HostFinding:
+    """`state` is ok, warn (works, but not as well as it could), block (no session will run) or info; `found` is the
+    evidence, `fix` the one thing to do, "" when there is none."""
+
+    def __init__(self, name: str, state: str, found: str, fix: str = "") -> None:
+        self.name = name
+        self.state = state
+        self.found = found
+        self.fix = fix
+
+
+def text_of(path: str, most: int = 65536) -> str:
+    """Return the start of a file; "" when it cannot be read."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+        with os.fdopen(fd, "rb") as file:
+            return file.read(most).decode("utf-8", "replace")
+    except OSError:
+        return ""
+
+
+def size_text(size: float) -> str:
+    """Return a size in bytes as a short text: `3.1G`, `26M`, `512K`."""
+    for unit, letter in ((1 << 30, "G"), (1 << 20, "M"), (1 << 10, "K")):
+        if size >= unit:
+            return "%.3g%s" % (size / unit, letter)
+    return "%d bytes" % size
+
+
+Json = dict[str, Any]
+
+
+class Reports:
+    """Sends reports to the laptop. When the laptop has gone, nothing more is written and the command goes on."""
+
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
+        self._gone = False
+
+    def session(self, body: Json) -> None:
+        self._send({"t": "report", "kind": "session", "body": body})
+
+    def log(self, source: str, when: str, text: str) -> None:
+        self._send({"t": "report", "kind": "log", "body": {"source": source, "when": when, "text": text}})
+
+    def stopped(self, session: str, pid: int, how: str) -> None:
+        self._send({"t": "report", "kind": "stopped", "body": {"session": session, "pid": pid, "how": how}})
+
+    def ended(self, session: str, pid: int, name: str, why: str) -> None:
+        body = {"session": session, "pid": pid, "what": name, "why": why}
+        self._send({"t": "report", "kind": "ended", "body": body})
+
+    def removed(self, path: str, what: str, size: int, why: str) -> None:
+        body = {"path": path, "what": what, "bytes": size, "why": why}
+        self._send({"t": "report", "kind": "removed", "body": body})
+
+    def kept(self, path: str, why: str) -> None:
+        self._send({"t": "report", "kind": "kept", "body": {"path": path, "why": why}})
+
+    def check(self, found: HostFinding) -> None:
+        body = {"name": found.name, "state": found.state, "found": found.found, "fix": found.fix}
+        self.report("check", body)
+
+    def report(self, kind: str, body: Json) -> None:
+        self._send({"t": "report", "kind": kind, "body": body})
+
+    def refused(self, refusal: HostRefusal) -> None:
+        frame = {"t": "refused", "code": refusal.code, "message": refusal.message, "data": refusal.data}
+        self._send(frame)
+
+    def bye(self) -> None:
+        self._send({"t": "bye", "reason": ""})
+
+    def _send(self, frame: Json) -> None:
+        data = json.dumps(frame).encode("ascii") + b"\n"
+        try:
+            while data and not self._gone:
+                data = data[os.write(self._fd, data) :]
+        except OSError:
+            self._gone = True

@@ -1,0 +1,301 @@
+"""Interpreter, limits, logout, programs."""
+
+from __future__ import annotations
+
+import contextlib
+import glob
+import os
+import platform
+import re
+import resource
+import select
+import shutil
+import signal
+import sys
+import time
+
+from ..daemon import logout as logind
+from ..sandbox.cage_rules import read_only_rules, workspace_rules
+from ..sandbox.cage_server import CageServer, Mechanism
+from ..sandbox.running import RunningCommand
+from ..session_store import session_paths
+from ..session_store.session_paths import home_directory
+from ..system.process import LIMITED
+from .removing import own_processes
+from .reports import BLOCK, INFO, OK, WARN, HostFinding, size_text, text_of
+
+_MIN_FILES, _GOOD_FILES = 18, 256
+_MIN_TASKS, _GOOD_TASKS = 4, 64
+_FILE_SIZE_GOOD = 64 << 20
+_ADDRESSES_GOOD = 512 << 20
+_MEMORY_GOOD = 256 << 20
+_SSHD = (
+    "maxsessions", "maxstartups", "allowtcpforwarding", "allowstreamlocalforwarding", "disableforwarding",
+    "forcecommand", "permitopen", "clientaliveinterval", "clientalivecountmax", "rekeylimit", "compression",
+    "chrootdirectory",
+)  # fmt: skip
+_SECRETS = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "CLAUDE_CODE_OAUTH_TOKEN")
+_UNLIMITED = resource.RLIM_INFINITY
+
+
+def system() -> list[HostFinding]:
+    name = re.search(r'^PRETTY_NAME="?([^"\n]*)', text_of("/etc/os-release"), re.MULTILINE)
+    libc = " ".join(platform.libc_ver()).strip() or "no glibc"
+    uname = os.uname()
+    parts = [uname.nodename, uname.sysname, uname.release, uname.machine, name.group(1) if name else "", libc]
+    return [HostFinding("system", INFO, ", ".join(part for part in parts if part))]
+
+
+def user() -> list[HostFinding]:
+    import pwd
+
+    uid = os.getuid()
+    try:
+        text = "%s (uid %d)" % (pwd.getpwuid(uid).pw_name, uid)
+    except KeyError:
+        text = "uid %d has no entry in the user database" % uid
+    if uid == 0:
+        return [HostFinding("user", INFO, text + ": the agent can do everything here")]
+    return [HostFinding("user", OK, text)]
+
+
+def python() -> list[HostFinding]:
+    return [HostFinding("worker python", OK, "%s %s" % (sys.executable, platform.python_version()))]
+
+
+def login_shell() -> list[HostFinding]:
+    import pwd
+
+    try:
+        shell = pwd.getpwuid(os.getuid()).pw_shell or "/bin/sh"
+    except KeyError:
+        shell = os.environ.get("SHELL") or "unknown"
+    return [HostFinding("login shell", INFO, shell)]
+
+
+def limits() -> list[HostFinding]:
+    """Check the limits on open files, processes, file sizes and memory. A session needs little, its tools more."""
+    return [_files(), _processes(), *_sizes()]
+
+
+def _files() -> HostFinding:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    text = "%s open files (hard limit %s)" % (_number(soft), _number(hard))
+    if soft != _UNLIMITED and soft < _GOOD_FILES:
+        state = BLOCK if soft < _MIN_FILES else WARN
+        way = (
+            "with `ulimit -n 1024` in the start-up file of the shell"
+            if hard == _UNLIMITED or hard >= 1024
+            else "in /etc/security/limits.conf"
+        )
+        return HostFinding("nofile", state, text, "Raise it %s." % way)
+    return HostFinding("nofile", OK, text)
+
+
+def _sizes() -> list[HostFinding]:
+    """Check the limits on file size and address space. They are rarely set, and cause puzzling errors when they are."""
+    found = []
+    for name, which, good, flag in (
+        ("file size", resource.RLIMIT_FSIZE, _FILE_SIZE_GOOD, "-f"),
+        ("address space", resource.RLIMIT_AS, _ADDRESSES_GOOD, "-v"),
+    ):
+        soft, _ = resource.getrlimit(which)
+        if soft != _UNLIMITED:
+            state = WARN if soft < good else OK
+            found.append(HostFinding(name, state, "limited to %s" % size_text(soft), "Raise it: `ulimit %s`." % flag))
+    return found
+
+
+def _processes() -> HostFinding:
+    soft, _ = resource.getrlimit(resource.RLIMIT_NPROC)
+    mine = sum(_threads(pid) for pid in own_processes()) + 1
+    text = "%d processes and threads of this user, limit %s" % (mine, _number(soft))
+    room = [] if soft == _UNLIMITED or os.getuid() == 0 else [soft - mine]
+    for where, most, now in tasks():
+        text += "; TasksMax of %s %d, %d in use" % (where, most, now)
+        room.append(most - now)
+    if room and min(room) < _GOOD_TASKS:
+        state = BLOCK if min(room) < _MIN_TASKS else WARN
+        fix = "End processes of this user, or raise the limit: `ulimit -u`, or TasksMax of the user's slice."
+        return HostFinding("processes", state, text, fix)
+    return HostFinding("processes", OK, text)
+
+
+def _threads(pid: int) -> int:
+    try:
+        return len(os.listdir("/proc/%d/task" % pid))
+    except OSError:
+        return 0
+
+
+def tasks(root: str = "/") -> list[tuple[str, int, int]]:
+    """Return (control group, task limit, tasks now) for each control group of this process that has a limit."""
+    found = []
+    for line in text_of(os.path.join(root, "proc/self/cgroup")).splitlines():
+        _, _, rest = line.partition(":")
+        controllers, _, path = rest.partition(":")
+        if controllers and "pids" not in controllers.split(","):
+            continue
+        top = os.path.join(root, "sys/fs/cgroup", "pids" if controllers else "")
+        while path:
+            group = os.path.join(top, path.strip("/"))
+            most, now = (
+                text_of(os.path.join(group, "pids.max")).strip(),
+                text_of(os.path.join(group, "pids.current")).strip(),
+            )
+            if most.isdigit() and now.isdigit():
+                found.append((os.path.basename(path) or "the container", int(most), int(now)))
+            path = os.path.dirname(path) if path != "/" else ""
+    return found
+
+
+def memory() -> list[HostFinding]:
+    available = re.search(r"^MemAvailable:\s+(\d+) kB", text_of("/proc/meminfo"), re.MULTILINE)
+    if not available:
+        return []
+    size = int(available.group(1)) * 1024
+    if size < _MEMORY_GOOD:
+        return [
+            HostFinding(
+                "memory", WARN, "%s available" % size_text(size), "End something large: a worker takes about 30M."
+            )
+        ]
+    return [HostFinding("memory", OK, "%s available" % size_text(size))]
+
+
+def logout() -> list[HostFinding]:
+    """Check whether a session outlives its connection."""
+    kills, lingers, scope = logind.kills(), session_paths.lingers(), session_paths.in_login_scope()
+    text = "KillUserProcesses %s, linger %s" % ("yes" if kills else "no", "on" if lingers else "off")
+    if kills and scope and not lingers:
+        return [
+            HostFinding(
+                "logout", WARN, text + ": sessions end with their connection", "Run once: loginctl enable-linger"
+            )
+        ]
+    return [HostFinding("logout", OK, text + (": sessions are moved out of the login" if kills and scope else ""))]
+
+
+def sshd_settings() -> list[HostFinding]:
+    """Show the sshd settings that matter to ccb, if this user may read them. The laptop checks its own login by
+    itself."""
+    found: list[str] = []
+    unreadable = []
+    for path in ["/etc/ssh/sshd_config", *sorted(glob.glob("/etc/ssh/sshd_config.d/*.conf"))]:
+        if not os.path.exists(path):
+            continue
+        if not os.access(path, os.R_OK):
+            unreadable.append(path)
+            continue
+        matched = ""
+        for line in text_of(path).splitlines():
+            name, _, value = line.strip().replace("=", " ", 1).partition(" ")
+            if name.lower() == "match":
+                matched = " (Match %s)" % value.strip()
+            elif name.lower() in _SSHD:
+                found.append("%s %s%s" % (name, value.strip(), matched))
+    text = ", ".join(found) or ("nothing that matters is set" if not unreadable else "")
+    if unreadable:
+        text = "; ".join(part for part in (text, "not readable: " + ", ".join(unreadable)) if part)
+    return [HostFinding("sshd settings", INFO, text)]
+
+
+def tools() -> list[HostFinding]:
+    """Check the optional programs that tools and the model use."""
+    found = []
+    for name, state, missing, fix in (
+        ("bash", WARN, "not there: commands run in sh", "Install bash."),
+        ("git", WARN, "not there: the model sees no branches and changes", "Install git."),
+        ("rg", INFO, "not there: searching takes longer in large trees, with the same results", "Install ripgrep."),
+    ):
+        path = shutil.which(name)
+        if path is None:
+            found.append(HostFinding(name, state, missing, fix))
+            continue
+        version = said_by([path, "--version"])
+        if version:
+            found.append(HostFinding(name, OK, "%s: %s" % (path, version)))
+        else:
+            found.append(HostFinding(name, WARN, "%s does not run" % path, "Repair or remove %s." % path))
+    return found
+
+
+def locale_names() -> list[HostFinding]:
+    """Check the locale that tools run with. The worker itself does not depend on it."""
+    import locale
+
+    given = {name: os.environ[name] for name in ("LC_ALL", "LC_CTYPE", "LANG") if os.environ.get(name)}
+    text = ", ".join("%s=%s" % each for each in given.items()) or "none is set"
+    try:
+        locale.setlocale(locale.LC_ALL, "")
+        charset = locale.nl_langinfo(locale.CODESET)
+    except locale.Error:
+        fix = "Generate it on the host, or set LANG=C.UTF-8."
+        return [HostFinding("locale", WARN, text + ": not installed here", fix)]
+    if charset.upper().replace("-", "") == "UTF8":
+        return [HostFinding("locale", OK, "%s (%s)" % (text, charset))]
+    fix = "Set LANG=C.UTF-8 on the host if programs write names wrong; ccb does not need it."
+    return [HostFinding("locale", INFO, "%s (%s)" % (text, charset), fix)]
+
+
+def secrets() -> list[HostFinding]:
+    """Warn of a model credential in the environment: it belongs on the laptop only."""
+    names = [name for name in _SECRETS if os.environ.get(name)]
+    if names:
+        fix = "Remove it from the start-up files of the host: the key stays on the laptop."
+        return [HostFinding("secrets", WARN, "%s is set in the environment of this host" % ", ".join(names), fix)]
+    return [HostFinding("secrets", OK, "no model credential in the environment")]
+
+
+def _number(limit: int) -> str:
+    return "unlimited" if limit == _UNLIMITED else str(limit)
+
+
+_MAX_BYTES = 2000
+
+
+def said_by(argv: list[str], seconds: float = 5.0, *, any_status: bool = False, network: bool = False) -> str:
+    """Run a program and return the first line of its output. Return "" when it fails (unless `any_status`), prints
+    nothing, or takes more than `seconds`. Processes that it leaves behind are killed. With `network` it may use the
+    network, but is run only where there is a cage for that."""
+    with contextlib.closing(CageServer()) as server:
+        try:
+            process = _start(argv, server, network)
+        except OSError:
+            return ""
+        return _first_line(process, seconds, any_status) if process is not None else ""
+
+
+def _first_line(process: RunningCommand, seconds: float, any_status: bool) -> str:
+    try:
+        out, ended = _read(process.stdout.fileno(), seconds)
+    finally:
+        process.send(signal.SIGKILL)
+        code = process.wait()
+        process.close()
+    good = ended and (code == 0 or (any_status and code > 0))
+    return out.decode("utf-8", "replace").strip().partition("\n")[0].strip() if good else ""
+
+
+def _start(argv: list[str], server: CageServer, network: bool) -> RunningCommand | None:
+    """Start a program in the cage for it: one that only reads, or one that may also use the network. Without any cage,
+    start it as it is, but not with the network. Raise OSError."""
+    whole = [shutil.which("sh") or "/bin/sh", "-c", LIMITED + 'exec "$@" 2>/dev/null', "sh", *argv]
+    environ, home, available = dict(os.environ), home_directory(), server.availability()
+    if network:
+        rules = workspace_rules((), environ, home, network=True)
+        return server.start(whole, "/", environ, rules) if available.workspace else None
+    if available.mechanism is not Mechanism.NONE:
+        return server.start(whole, "/", environ, read_only_rules((), environ, home))
+    return server.start(whole, "/", environ)
+
+
+def _read(output: int, seconds: float) -> tuple[bytes, bool]:
+    """Return the start of the output, and whether the output ended within `seconds`."""
+    kept, deadline = b"", time.monotonic() + seconds
+    while select.select([output], [], [], max(0.0, deadline - time.monotonic()))[0]:
+        data = os.read(output, 65536)
+        if not data:
+            return kept, True
+        kept = (kept + data)[:_MAX_BYTES]
+    return kept, False

@@ -1,0 +1,360 @@
+"""JSON-RPC over a channel; forms."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import secrets
+import time
+from collections.abc import Awaitable, Coroutine
+from typing import TYPE_CHECKING, Any, Callable, Protocol
+
+from ccb.tunnel.wire.control_protocol import Broker, Request, RequestFailed, RequestKind
+from ccb.tunnel.wire.dataclass import dataclass
+from ccb.tunnel.wire.mcp_messages import (
+    CALL_S,
+    LAPTOP_MCP_MESSAGE,
+    TOOL_USE_ID,
+    Elicitation,
+    McpMessage,
+    reason_of,
+    too_long,
+)
+from ccb.tunnel.wire.mcp_messages import ELICITATION as ASK_PERSON
+
+from ..hooks.hook_table import ELICITATION, ELICITATION_RESULT
+from ..session_store.journal import NotKept
+from ..system.deadline import within
+
+if TYPE_CHECKING:
+    from ..hooks.hook_runner import HookRunner
+
+
+Json = dict[str, Any]
+
+
+class RequestChannel:
+    """Reaches a server by requests of one kind: MCP_MESSAGE inside the client, LAPTOP_MCP_MESSAGE on the laptop.
+
+    A message is sent once. It waits for its answer over lost connections, like every request."""
+
+    def __init__(self, broker: Broker, kind: RequestKind[McpMessage, Json], server: str) -> None:
+        self._broker = broker
+        self._kind = kind
+        self._server = server
+        self.may_come_back = kind is LAPTOP_MCP_MESSAGE
+        """The client of an SDK has a server or has none; one of the laptop may be down for a while."""
+
+    async def exchange(self, message: Json) -> Json:
+        """See Channel."""
+        about = f"the MCP server {self._server}"
+        try:
+            return await self._broker.request(Request(self._kind, McpMessage(self._server, message), about))
+        except RequestFailed as error:
+            raise McpError(str(error)) from None
+
+    async def close(self) -> None:
+        """The worker has not started the server."""
+
+
+class RefusedChannel:
+    """Stands for a server that cannot be started, and says why."""
+
+    def __init__(self, why: str) -> None:
+        self._why = why
+
+    async def exchange(self, message: Json) -> Json:
+        """See Channel."""
+        raise McpError(self._why)
+
+    async def close(self) -> None:
+        """There is nothing to end."""
+
+
+PROTOCOL = "2025-11-25"
+HANDSHAKE_S = 60.0
+"""Seconds for each message of the handshake, and for each page of a list."""
+
+ELSEWHERE_S = 100_000.0
+"""Seconds for a call of a server elsewhere: whoever runs it limits its calls, and may ask a person before."""
+
+UNKNOWN = "; whether this had any effect is not known: check that before you try again"
+"""What is said of a message that has been sent and gets no answer."""
+
+STARTS_AGAIN = "; the next call starts it again"
+"""What is said of a server that has ended."""
+
+_LOOK_S = 1.0  # between two looks whether the person is being asked
+_MAX_PAGES = 100
+_MAX_LISTED = 1000
+
+
+class McpError(Exception):
+    """A server cannot be reached, refuses, or answers with something that is not MCP."""
+
+
+class Channel(Protocol):
+    """Carries messages to one server."""
+
+    def exchange(self, message: Json) -> Coroutine[Any, Any, Json]:
+        """Return the server's reply to a message; to a notification it may be anything. Cancelling withdraws the
+        message. Raise McpError."""
+
+    async def close(self) -> None:
+        """End a server that the worker has started. The next handshake starts it again."""
+
+
+@dataclass(frozen=True)
+class ServerTool:
+    """A tool as its server describes it."""
+
+    name: str
+    description: str
+    input_schema: object
+    only_reads: bool = False
+
+
+class McpClient:
+    """`connect` comes first. `info` and `instructions` are what the server says about itself, `offers` are the names of
+    its capabilities."""
+
+    def __init__(self, channel: Channel, *, handshake_s: float = HANDSHAKE_S, call_s: float = CALL_S) -> None:
+        self.info: Json = {}
+        self.instructions = ""
+        self.call_s = call_s
+        self.broken: list[str] = []
+        self._channel = channel
+        self._handshake_s = handshake_s
+        # Calls of an earlier worker or connection may still run on the server, under ids of their own.
+        self._ids = itertools.count(secrets.randbits(48))
+        self.offers: frozenset[str] = frozenset()
+        self._progress: dict[str, Callable[[Json], None]] = {}
+        self._signs: dict[str, float] = {}  # when a server has said something of a call
+
+    async def connect(self) -> None:
+        """Agree with the server on the protocol. Raise McpError."""
+        given = {"protocolVersion": PROTOCOL, "capabilities": {}, "clientInfo": {"name": "ccb", "version": "1"}}
+        found = await self._ask("initialize", given, self._handshake_s)
+        info, capabilities = found.get("serverInfo"), found.get("capabilities")
+        self.info = info if isinstance(info, dict) else {}
+        self.instructions = str(found.get("instructions") or "")
+        self.offers = frozenset(capabilities if isinstance(capabilities, dict) else ())
+        await self._within(self._channel.exchange(_notification("notifications/initialized")), self._handshake_s)
+
+    async def tools(self) -> list[ServerTool]:
+        """Return the tools of the server, from all pages. `broken` has the names of those that are left out, because
+        nobody can call them. Raise McpError."""
+        found, self.broken = [], []
+        for described in await self.listed("tools"):
+            tool = _tool(described)
+            if tool is not None:
+                found.append(tool)
+            else:
+                self.broken.append(str(described.get("name"))[:100])
+        return found
+
+    async def listed(self, what: str) -> list[Json]:
+        """Return the `tools`, `resources` or `prompts` that the server describes, from all pages. Raise McpError."""
+        found: list[Json] = []
+        cursor: object = None
+        for _ in range(_MAX_PAGES if what in self.offers else 0):
+            page = await self._ask(f"{what}/list", {} if cursor is None else {"cursor": cursor}, self._handshake_s)
+            listed = page.get(what)
+            found += [each for each in listed if isinstance(each, dict)] if isinstance(listed, list) else []
+            last, cursor = cursor, page.get("nextCursor")
+            if cursor is None or cursor == last or len(found) >= _MAX_LISTED:
+                break
+        return found[:_MAX_LISTED]
+
+    async def call(
+        self,
+        name: str,
+        arguments: Json,
+        tool_use_id: str = "",
+        progress: Callable[[Json], None] | None = None,
+        call_s: float | None = None,
+    ) -> Json:
+        """Call a tool and return the result object. `progress` gets what the server says of the call's progress. The
+        call ends after `call_s` (by default that of the client) in which the server says nothing of it and asks nobody.
+        Raise McpError."""
+        params: Json = {"name": name, "arguments": arguments}
+        if tool_use_id:
+            params["_meta"] = {TOOL_USE_ID: tool_use_id, "progressToken": tool_use_id}
+        if progress is not None:
+            self._progress[tool_use_id] = progress
+        try:
+            return await self._ask("tools/call", params, call_s or self.call_s, tool_use_id)
+        finally:
+            self._progress.pop(tool_use_id, None)
+            self._signs.pop(tool_use_id, None)
+
+    async def read(self, uri: str) -> Json:
+        """Return the contents of a resource. Raise McpError."""
+        return await self._ask("resources/read", {"uri": uri}, self._handshake_s)
+
+    async def prompt(self, name: str, arguments: dict[str, str]) -> Json:
+        """Return a prompt with these arguments in place. Raise McpError."""
+        return await self._ask("prompts/get", {"name": name, "arguments": arguments}, self._handshake_s)
+
+    def heard_progress(self, params: Json) -> None:
+        """Pass on what the server says about the progress of a call."""
+        token = str(params.get("progressToken"))
+        progress = self._progress.get(token)
+        if progress is not None:
+            self._signs[token] = time.monotonic()
+            progress(params)
+
+    async def _ask(self, method: str, params: Json, seconds: float, token: str | None = None) -> Json:
+        message = {"jsonrpc": "2.0", "id": next(self._ids), "method": method, "params": params}
+        exchange = self._channel.exchange(message)
+        reply = await (self._within(exchange, seconds) if token is None else self._heard_of(exchange, seconds, token))
+        error, result = reply.get("error"), reply.get("result")
+        if error is not None:
+            raise McpError(reason_of(error))
+        if not isinstance(result, dict):
+            raise McpError(f"the reply to {method} has no result")
+        return result
+
+    async def _within(self, exchange: Coroutine[Any, Any, Json], seconds: float) -> Json:
+        try:
+            return await within(seconds, exchange)
+        except asyncio.TimeoutError:
+            raise McpError(f"no answer within {seconds:g} s") from None
+
+    async def _heard_of(self, exchange: Coroutine[Any, Any, Json], seconds: float, token: str) -> Json:
+        """Return the answer to a call. Its time begins again with each sign of the server, and when the person has been
+        asked."""
+        task = asyncio.ensure_future(exchange)
+        asked_at = time.monotonic()
+        try:
+            while not task.done():
+                left = max(asked_at, self._signs.get(token, 0.0)) + seconds - time.monotonic()
+                if left <= 0:
+                    raise McpError(too_long(seconds) + UNKNOWN)
+                await asyncio.wait({task}, timeout=min(left, _LOOK_S))
+                if getattr(self._channel, "asking", False):
+                    asked_at = time.monotonic()
+            return task.result()
+        finally:
+            if not task.done():
+                task.cancel()
+                await asyncio.wait({task})
+
+
+def _notification(method: str) -> Json:
+    return {"jsonrpc": "2.0", "method": method}
+
+
+def _tool(described: Json) -> ServerTool | None:
+    name, schema, hints = described.get("name"), described.get("inputSchema"), described.get("annotations")
+    if not (isinstance(name, str) and name and isinstance(schema, (dict, bool))):
+        return None
+    only_reads = isinstance(hints, dict) and hints.get("readOnlyHint") is True
+    return ServerTool(name, str(described.get("description") or ""), schema, only_reads)
+
+
+_MAX_MESSAGE = 10_000  # characters
+
+
+class ServerForms:
+    """Answers the forms of servers."""
+
+    def __init__(self, broker: Broker, hooks: HookRunner | None) -> None:
+        self._broker = broker
+        self._hooks = hooks
+
+    async def answer(self, server: str, params: Json) -> Json:
+        """Return the answer to a form. Where nobody can be asked, decline it."""
+        schema, url = params.get("requestedSchema"), params.get("url")
+        form = Elicitation(
+            server,
+            str(params.get("message") or "")[:_MAX_MESSAGE],
+            "url" if params.get("mode") == "url" else "form",
+            schema if isinstance(schema, dict) else None,
+            url if isinstance(url, str) else None,
+        )
+        facts: Json = {"mcp_server_name": server, "mode": form.mode}
+        more = {"message": form.message, "url": form.url, "requested_schema": form.requested_schema}
+        asked = {**facts, **{name: value for name, value in more.items() if value is not None}}
+        try:
+            decided = await self._by_hooks(ELICITATION, asked, server)
+            if decided is not None:
+                return decided
+            answer: Json = {"action": "decline"}
+            if self._broker.can_ask(ASK_PERSON):
+                about = f"what the MCP server {server} wants to know"
+                answer = await self._broker.request(Request(ASK_PERSON, form, about=about))
+            return await self._by_hooks(ELICITATION_RESULT, {**facts, **answer}, server) or answer
+        except NotKept:
+            return {"action": "cancel"}
+
+    async def _by_hooks(self, event: str, payload: Json, server: str) -> Json | None:
+        """Return what hooks answer a server, None if they leave it to others."""
+        if self._hooks is None:
+            return None
+        outcome = await self._hooks.run(event, payload, server)
+        if outcome.blocked or outcome.stops:
+            return {"action": "decline"}
+        if not outcome.action:
+            return None
+        given = {"content": outcome.content or {}} if outcome.action == "accept" else {}
+        return {"action": outcome.action, **given}
+
+
+Ask = Callable[[Json], Awaitable[Json]]
+
+_OFFERS: Json = {"elicitation": {"form": {}, "url": {}}}
+_MAX_ASKED = 8  # forms of one server at the same time
+
+
+def offering(hello: Json, ask: Ask | None) -> Json:
+    """Return a handshake that says what the server may ask."""
+    return {**hello, "params": {**hello["params"], "capabilities": _OFFERS if ask is not None else {}}}
+
+
+class Incoming:
+    """`heard` gets notifications, `ask` puts a form to the person and returns the answer, `send` sends a message to the
+    server. It raises McpError if it cannot."""
+
+    def __init__(self, heard: Callable[[Json], None], ask: Ask | None, send: Callable[[Json], None]) -> None:
+        self._heard = heard
+        self._ask = ask
+        self._send = send
+        self._asking: dict[str, asyncio.Task[None]] = {}  # forms before the person, by the server's ids
+
+    @property
+    def asking(self) -> bool:
+        """Whether a form is before the person."""
+        return bool(self._asking)
+
+    def hear(self, message: Json) -> None:
+        """Take a notification or a request of the server."""
+        method, number, params = message.get("method"), message.get("id"), message.get("params")
+        if number is None:
+            if method == "notifications/cancelled" and isinstance(params, dict):
+                asking = self._asking.get(str(params.get("requestId")))
+                if asking is not None:
+                    asking.cancel()
+            self._heard(message)
+        elif method == "elicitation/create" and self._ask is not None and len(self._asking) < _MAX_ASKED:
+            work = self._put(self._ask, number, params if isinstance(params, dict) else {})
+            task = self._asking[str(number)] = asyncio.ensure_future(work)
+            task.add_done_callback(lambda _: self._asking.pop(str(number), None))
+        else:
+            answer: Json = {"result": {}}
+            if method != "ping":
+                answer = {"error": {"code": -32601, "message": "ccb does not offer this"}}
+            self._answer({"id": number, **answer})
+
+    def end(self) -> None:
+        """Take the forms back."""
+        for asking in self._asking.values():
+            asking.cancel()
+
+    async def _put(self, ask: Ask, number: object, params: Json) -> None:
+        self._answer({"id": number, "result": await ask(params)})
+
+    def _answer(self, message: Json) -> None:
+        with contextlib.suppress(McpError):
+            self._send(message)

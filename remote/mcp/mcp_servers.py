@@ -1,0 +1,384 @@
+"""The servers of a session, their resources."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import time
+from collections.abc import Iterable, Mapping
+from itertools import chain, repeat
+from typing import Any, Callable
+
+from ccb.tunnel.wire.dataclass import dataclass
+from ccb.tunnel.wire.mcp_messages import WANTS_LOGIN
+from ccb.tunnel.wire.tool_traits import LIST_MCP_RESOURCES, READ_MCP_RESOURCE, RunsOn
+
+from ..context.reminders import Occasion
+from ..tools.tool_contract import Tool, ToolContext, ToolDeclaration, ToolResult
+from ..tools.toolset import ToolRegistry
+from .mcp_client import ELSEWHERE_S, HANDSHAKE_S, STARTS_AGAIN, UNKNOWN, Channel, McpClient, McpError
+from .mcp_tools import McpTool, tool_result
+
+Json = dict[str, Any]
+
+_SERVER: Json = {"type": "string", "description": "The name of the MCP server"}
+_SHOWN = ("uri", "name", "title", "mimeType", "description")
+
+
+class ListMcpResources(Tool):
+    """Lists what the servers have to read."""
+
+    declaration = ToolDeclaration(
+        LIST_MCP_RESOURCES,
+        "Lists the resources of MCP servers, of all or of one. Each comes with its server and its URI.",
+        {"type": "object", "properties": {"server": _SERVER}},
+    )
+
+    def __init__(self, servers: McpServers) -> None:
+        self._servers = servers
+
+    async def run(self, tool_input: Json, context: ToolContext) -> ToolResult:
+        wanted = tool_input.get("server")
+        lines = []
+        for name, client in _with_resources(self._servers).items():
+            if wanted not in (None, name):
+                continue
+            try:
+                for each in await client.listed("resources"):
+                    shown = {key: each[key] for key in _SHOWN if each.get(key)}
+                    lines.append(json.dumps({"server": name, **shown}, ensure_ascii=False))
+            except McpError as error:
+                lines.append(f"{name}: {error}")
+        return ToolResult("\n".join(lines) or "There are no resources.")
+
+
+class ReadMcpResource(Tool):
+    """Reads one resource."""
+
+    declaration = ToolDeclaration(
+        READ_MCP_RESOURCE,
+        "Reads a resource of an MCP server.",
+        {
+            "type": "object",
+            "properties": {"server": _SERVER, "uri": {"type": "string", "description": "The URI of the resource"}},
+            "required": ["server", "uri"],
+        },
+    )
+
+    def __init__(self, servers: McpServers) -> None:
+        self._servers = servers
+
+    async def run(self, tool_input: Json, context: ToolContext) -> ToolResult:
+        clients = _with_resources(self._servers)
+        name, uri = tool_input["server"], tool_input["uri"]
+        if name not in clients:
+            known = ", ".join(clients) or "none"
+            return ToolResult(f"No MCP server {name} with resources is connected. These are: {known}", is_error=True)
+        try:
+            contents = (await clients[name].read(uri)).get("contents")
+        except McpError as error:
+            return ToolResult(f"{uri} of {name} cannot be read: {error}", is_error=True)
+        listed = contents if isinstance(contents, list) else []
+        return tool_result({"content": [_part(each) for each in listed if isinstance(each, dict)]}, context.spill)
+
+
+def _with_resources(servers: McpServers) -> dict[str, McpClient]:
+    return {name: client for name, client in servers.clients.items() if "resources" in client.offers}
+
+
+def _part(content: Json) -> Json:
+    if isinstance(content.get("blob"), str):
+        return {"type": "image", "data": content["blob"], "mimeType": content.get("mimeType", "unknown")}
+    return {"type": "text", "text": str(content.get("text", ""))}
+
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class ServerPlace:
+    """Where a group of servers is from. `group` names it, `scope` and `kind` are what clients are told. `start_s` is
+    the time for the handshake."""
+
+    group: str
+    scope: str
+    kind: str
+    runs_on: RunsOn
+    start_s: float = HANDSHAKE_S
+
+
+IN_CLIENT = ServerPlace("client", "dynamic", "sdk", RunsOn.CLIENT)
+ON_LAPTOP = ServerPlace("laptop", "user", "laptop", RunsOn.LAPTOP)
+ON_HOST = ServerPlace("host", "project", "stdio", RunsOn.HOST, 30.0)
+OF_AGENT = ServerPlace("agent", "agent", "stdio", RunsOn.HOST, 30.0)
+
+_WAITS_S = (1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0, 300.0, 900.0)
+"""Seconds before each new try to connect a server that may come back; the last one counts for all that follow."""
+
+_MAX_INSTRUCTIONS = 2048  # characters of what a server tells the model
+_MAX_NAMED = 5  # tools in one line
+_ROUNDS = 3
+"""How often the lists of a server are read when it says each time that they have changed meanwhile."""
+
+
+class _Server:
+    def __init__(self, name: str, place: ServerPlace, channel: Channel) -> None:
+        self.name = name
+        self.place = place
+        self.channel = channel
+        self.call_s = ELSEWHERE_S
+        self.status = "pending"  # pending, connected, failed, needs-auth or disabled
+        self.error = ""
+        self.info: Json = {}
+        self.tools: dict[str, McpTool] = {}
+        self.note = ""  # what is odd about its tools
+        self.client: McpClient | None = None  # once it is connected
+        self.prompts: list[Json] = []
+        self.has_news = False  # it has said that its lists have changed
+        self.task: asyncio.Task[None] | None = None
+        self.retrying: asyncio.Task[None] | None = None
+        self.next_try = 0.0  # on the monotonic clock, while it is retried
+
+
+class McpServers:
+    """`changed` is called when a server has come, gone, or changed what it offers. A server that cannot be connected
+    keeps nobody from anything: its tools are missing, and `status` says why. The resources of the servers `above` can
+    be read, too."""
+
+    def __init__(
+        self, registry: ToolRegistry, changed: Callable[[], None] = lambda: None, above: McpServers | None = None
+    ) -> None:
+        self._registry = registry
+        self._above = above
+        self._changed = changed
+        self._servers: dict[str, _Server] = {}
+        self._closing: set[asyncio.Task[None]] = set()
+        self._told: dict[str, str] = {}  # what the model knows of the instructions of each server
+
+    def due(self, occasion: Occasion) -> Iterable[str]:
+        """Return the instructions of servers that the model does not know yet. Follow this as a source of reminders."""
+        if occasion is Occasion.COMPACTED:
+            self._told = {}
+        for name, client in self._own_clients.items():
+            text = client.instructions.strip()[:_MAX_INSTRUCTIONS]
+            if text and self._told.get(name) != text:
+                self._told[name] = text
+                yield f"How to use the tools of the MCP server {name}, in its own words:\n\n{text}"
+
+    def use(self, place: ServerPlace, channels: Mapping[str, Channel], call_s: Mapping[str, float] = {}) -> None:
+        """Make `channels` the servers of a group: connect the new ones, and drop those that are not named any more. A
+        name that another group has stays with that group. `call_s` are the seconds that a call of a new server may
+        take, where they are limited."""
+        for server in [each for each in self._servers.values() if each.place.group == place.group]:
+            if server.name not in channels:
+                self._drop(self._servers.pop(server.name))
+        for name, channel in channels.items():
+            known = self._servers.get(name)
+            if known is None:
+                self._servers[name] = known = _Server(name, place, channel)
+                known.call_s = call_s.get(name, ELSEWHERE_S)
+                self._connect(known)
+            elif known.place.group == place.group:
+                known.channel = channel
+
+    async def ready(self, patience_s: float | None = None) -> None:
+        """Return when no server is pending, or after `patience_s`. Each handshake has a deadline."""
+        tasks = [each.task for each in self._servers.values() if each.task is not None]
+        if tasks:
+            await asyncio.wait(tasks, timeout=patience_s)
+
+    def reconnect(self, name: str) -> None:
+        """Connect a server again. Raise KeyError."""
+        self._connect(self._servers[name])
+
+    def toggle(self, name: str, enabled: bool) -> None:
+        """Switch a server on or off. Raise KeyError."""
+        server = self._servers[name]
+        if enabled and server.status == "disabled":
+            self._connect(server)
+        elif not enabled:
+            self._drop(server)
+            server.status = "disabled"
+            self._changed()
+
+    def said(self, name: str, message: Json) -> None:
+        """A server has sent a message of its own accord: show the progress of a call, or read its lists again if it
+        says that they have changed."""
+        server = self._servers.get(name)
+        if server is None or server.status == "disabled":
+            return
+        method, params = message.get("method"), message.get("params")
+        if method == "notifications/progress" and server.client is not None and isinstance(params, dict):
+            server.client.heard_progress(params)
+        elif method in ("notifications/tools/list_changed", "notifications/prompts/list_changed"):
+            server.has_news = True
+            if server.task is None and server.client is not None:
+                server.task = asyncio.ensure_future(self._connected(server, server.client))
+            elif server.task is None:
+                self._connect(server)
+
+    @property
+    def clients(self) -> dict[str, McpClient]:
+        """The clients of the connected servers, by name."""
+        return {**(self._above.clients if self._above is not None else {}), **self._own_clients}
+
+    @property
+    def _own_clients(self) -> dict[str, McpClient]:
+        return {each.name: each.client for each in self._servers.values() if each.client is not None}
+
+    @property
+    def prompts(self) -> dict[str, list[Json]]:
+        """The prompts of each server, as it describes them."""
+        return {each.name: each.prompts for each in self._servers.values() if each.prompts}
+
+    def summary(self) -> list[Json]:
+        """Return name and status of each server, for `init`."""
+        return [{"name": each.name, "status": each.status} for each in self._servers.values()]
+
+    def status(self) -> list[Json]:
+        """Return what clients are told about each server."""
+        return [_described(each) for each in self._servers.values()]
+
+    async def close(self) -> None:
+        """Stop connecting, and end the servers that the worker has started."""
+        for server in self._servers.values():
+            self._drop(server)
+        await asyncio.gather(*self._closing, return_exceptions=True)
+
+    def _connect(self, server: _Server) -> None:
+        _stop_trying(server)
+        server.status, server.error, server.client = "pending", "", None
+        server.task = asyncio.ensure_future(self._connected(server))
+
+    async def _connected(self, server: _Server, client: McpClient | None = None) -> None:
+        """Shake hands with a server, unless it has a client, and read what it offers."""
+        tools: list[McpTool] = []
+        prompts: list[Json] = []
+        try:
+            if client is None:
+                await server.channel.close()
+                client = McpClient(server.channel, handshake_s=server.place.start_s, call_s=server.call_s)
+                await client.connect()
+            for _ in range(_ROUNDS):
+                server.has_news = False
+                tools = [McpTool(server.name, each, client, server.place.runs_on) for each in await client.tools()]
+                server.note = _note(client.broken, [tool.called for tool in tools if tool.declaration.adapted])
+                prompts = await _prompts(server.name, client)
+                if not server.has_news:
+                    break
+            server.info, server.client, server.status, server.error = client.info, client, "connected", ""
+        except asyncio.CancelledError:
+            raise
+        except Exception as error:  # noqa: BLE001 - whatever a server says, the session goes on without it
+            log.warning("the MCP server %s is not connected: %s", server.name, error)
+            server.error = _why(error)
+            server.status = "needs-auth" if WANTS_LOGIN in server.error else "failed"
+            server.client = None
+            tools = []
+            self._close(server)
+            if server.retrying is None and _may_come_back(server.channel, error):
+                server.retrying = asyncio.ensure_future(self._try_again(server))
+        self._offer(server, {tool.name: tool for tool in tools})
+        self._offer_resources(server)
+        server.prompts = prompts
+        server.task = None
+        self._changed()
+
+    async def _try_again(self, server: _Server) -> None:
+        """Connect a server that was not there, less and less often. Nobody waits for it meanwhile."""
+        for wait in chain(_WAITS_S, repeat(_WAITS_S[-1])):
+            server.next_try = time.monotonic() + wait
+            await asyncio.sleep(wait)
+            try:
+                await self._connected(server)
+            except Exception:  # whoever hears of the server may fail; the next try tells them again
+                log.exception("the MCP server %s could not be taken up", server.name)
+                continue
+            if server.client is not None:
+                break
+        server.retrying = None
+
+    def _offer(self, server: _Server, tools: dict[str, McpTool]) -> None:
+        taken = {name for each in self._servers.values() if each is not server for name in each.tools}
+        self._registry.remove(name for name in server.tools if name not in tools)
+        server.tools = {name: tool for name, tool in tools.items() if name not in taken}
+        self._registry.add(server.tools.values())
+
+    def _drop(self, server: _Server) -> None:
+        _stop_trying(server)
+        self._registry.remove(server.tools)
+        server.tools, server.prompts, server.client = {}, [], None
+        self._close(server)
+
+    def _close(self, server: _Server) -> None:
+        closing = asyncio.ensure_future(server.channel.close())
+        self._closing.add(closing)
+        closing.add_done_callback(self._closing.discard)
+
+    def _offer_resources(self, server: _Server) -> None:
+        """Offer the tools that list and read resources, once a server has some."""
+        if server.client is not None and "resources" in server.client.offers:
+            for tool in (ListMcpResources(self), ReadMcpResource(self)):
+                self._registry.redeclare(tool)
+
+
+def _may_come_back(channel: Channel, error: Exception) -> bool:
+    """Return whether it makes sense to try again what has failed: a server that refuses a client goes on doing so."""
+    return getattr(channel, "may_come_back", False) and getattr(error, "status", 0) // 100 != 4
+
+
+def _why(error: Exception) -> str:
+    """Return why a server is not connected. No call was made, so what is said of calls is left out."""
+    return str(error).replace(UNKNOWN, "").replace(STARTS_AGAIN, "") if isinstance(error, McpError) else repr(error)
+
+
+def _stop_trying(server: _Server) -> None:
+    for task in (server.task, server.retrying):
+        if task is not None:
+            task.cancel()
+    server.task = server.retrying = None
+
+
+async def _prompts(name: str, client: McpClient) -> list[Json]:
+    try:
+        return await client.listed("prompts")
+    except McpError as error:
+        log.warning("the prompts of the MCP server %s are not known: %s", name, error)
+        return []
+
+
+def _note(broken: list[str], adapted: list[str]) -> str:
+    """Return what is odd about the tools of a server, as one line."""
+    left = f"left out, because they have no name or no schema: {_listed(broken)}" if broken else ""
+    other = f"described to the model in a form that its API takes: {_listed(adapted)}" if adapted else ""
+    return "; ".join(each for each in (left, other) if each)
+
+
+def _listed(names: list[str]) -> str:
+    more = f" and {len(names) - _MAX_NAMED} more" if len(names) > _MAX_NAMED else ""
+    return ", ".join(names[:_MAX_NAMED])[:300] + more
+
+
+def _described(server: _Server) -> Json:
+    kind = getattr(server.channel, "transport", server.place.kind)
+    body: Json = {
+        "name": server.name,
+        "status": server.status,
+        "scope": server.place.scope,
+        "transport": kind,
+        "config": {"type": kind, "name": server.name},
+    }
+    if server.info:
+        body["serverInfo"] = server.info
+    if server.error:
+        body["error"] = server.error
+    if server.note:
+        body["note"] = server.note
+    if server.retrying is not None:
+        body["retryInSeconds"] = max(0, round(server.next_try - time.monotonic()))
+    if server.status == "connected":
+        body["tools"] = [
+            {"name": tool.called, "annotations": {"readOnly": tool.traits.parallel}} for tool in server.tools.values()
+        ]
+    return body

@@ -1,0 +1,291 @@
+"""An MCP server that runs on this host: JSON-RPC in lines over stdin and stdout of a child process."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import time
+from collections.abc import Mapping
+from dataclasses import field
+from typing import Any, Callable
+
+from ccb.tunnel.wire.dataclass import dataclass
+from ccb.tunnel.wire.mcp_messages import CALL_S, LineReader
+from ccb.tunnel.wire.ndjson import dump_line, to_bytes
+
+from ..system.deadline import within
+from ..system.host import Host, StdioRedirect
+from ..system.process import Process
+from .mcp_client import STARTS_AGAIN, UNKNOWN, Ask, Incoming, McpError, offering
+
+Json = dict[str, Any]
+
+START_S = 30.0
+"""Seconds for a server to start and to agree on the protocol."""
+
+MAX_MESSAGE = 8 * 1024 * 1024
+"""Bytes of a message, and of all messages that a server has not read yet."""
+
+_MAX_LOGGED = 64 * 1024  # bytes of what one process says on stderr
+_READS_AT_ONCE = 16  # then the loop of the worker goes on with everything else
+_GRACE_S = 0.3  # between the end of stdin and SIGTERM
+_WAITS_S = (0.0, 1.0, 2.0, 4.0, 8.0, 16.0, 30.0)
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class ServerCommand:
+    """How a server is started. `env` is added to the environment of children. `call_s` is the limit of its calls."""
+
+    argv: tuple[str, ...]
+    cwd: str
+    env: Mapping[str, str] = field(default_factory=dict)
+    call_s: float = CALL_S
+
+
+class StdioChannel:
+    """Starts its server with a handshake, and again with the next message after it has ended: then it repeats the
+    handshake. After `close` only another handshake starts it. After a start that failed, messages are refused for a
+    while that grows from 1 to 30 seconds. `heard` gets what the server says of its own accord, `ask` puts a form of the
+    server to the person and returns the answer."""
+
+    def __init__(
+        self, name: str, command: ServerCommand, host: Host, heard: Callable[[Json], None], ask: Ask | None = None
+    ) -> None:
+        self._name = name
+        self._command = command
+        self._host = host
+        self._heard = heard
+        self._ask = ask
+        self._child: _Child | None = None
+        self._hello: Json = {}
+        self._starting = asyncio.Lock()
+        self._failures = 0
+        self._refused_until = 0.0
+
+    async def exchange(self, message: Json) -> Json:
+        """See Channel."""
+        if message.get("method") == "initialize":
+            self._hello = message = offering(message, self._ask)
+        child = await self._running(message)
+        return await child.exchange(message)
+
+    @property
+    def asking(self) -> bool:
+        """Whether the person is being asked for what the server wants to know."""
+        return self._child is not None and self._child.asking
+
+    async def close(self) -> None:
+        """End the server, and everything that it has started."""
+        async with self._starting:
+            child, self._child, self._refused_until = self._child, None, 0.0
+            if child is not None:
+                await child.close()
+
+    async def _running(self, message: Json) -> _Child:
+        async with self._starting:
+            if self._child is not None and not self._child.why_ended:
+                return self._child
+            if self._child is None and message is not self._hello:
+                raise McpError("it is not connected")
+            left = self._refused_until - time.monotonic()
+            if left > 0:
+                raise McpError(f"it does not start; the next try is in {left:.0f} s")
+            self._failures = min(self._failures + 1, len(_WAITS_S) - 1)
+            self._refused_until = time.monotonic() + _WAITS_S[self._failures]
+            child = await self._started(again=message is not self._hello)
+            self._child, self._failures, self._refused_until = child, 0, 0.0
+            return child
+
+    async def _started(self, *, again: bool) -> _Child:
+        try:
+            child = await _Child.start(self._name, self._command, self._host, self._heard, self._ask)
+        except (OSError, ValueError) as error:
+            raise McpError(f"{self._command.argv[0]} cannot be started: {getattr(error, 'strerror', error)}") from None
+        try:
+            if again:
+                await within(START_S, child.exchange({**self._hello, "id": 0}))
+                await child.exchange({"jsonrpc": "2.0", "method": "notifications/initialized"})
+                self._heard({"method": "notifications/tools/list_changed"})
+        except BaseException as error:
+            await child.close()
+            if isinstance(error, asyncio.TimeoutError):
+                raise McpError(f"it did not start within {START_S:g} s") from None
+            raise
+        return child
+
+
+class _Child:
+    """One process of a server. `why_ended` is "" while it runs."""
+
+    def __init__(self, name: str, heard: Callable[[Json], None], ask: Ask | None) -> None:
+        self.why_ended = ""
+        self._name = name
+        self._incoming = Incoming(heard, ask, self._send)
+        self._replies: dict[object, asyncio.Future[Json]] = {}
+        self._line = bytearray()
+        self._unsent = bytearray()
+        self._stdin = self._stderr = -1
+        self._said = b""  # the end of stderr
+        self._logged = 0
+        self._process: Process | None = None
+        self._watch: asyncio.Task[None] | None = None
+        self._reader = LineReader(self._cannot_be_read, lambda: self.asking)
+
+    @staticmethod
+    async def start(
+        name: str, command: ServerCommand, host: Host, heard: Callable[[Json], None], ask: Ask | None
+    ) -> _Child:
+        """Start the process. Raise OSError, or ValueError for text that no process can be given."""
+        child = _Child(name, heard, ask)
+        given, child._stdin = os.pipe()
+        child._stderr, said = os.pipe()
+        try:
+            process = await host.start(
+                command.argv, command.cwd, child._take, command.env, redirect=StdioRedirect(given, said)
+            )
+        except BaseException:
+            child._close_pipes()
+            raise
+        finally:
+            os.close(given)
+            os.close(said)
+        os.set_blocking(child._stdin, False)
+        os.set_blocking(child._stderr, False)
+        asyncio.get_running_loop().add_reader(child._stderr, child._read_stderr)
+        child._process = process
+        child._watch = asyncio.ensure_future(child._watched(process))
+        return child
+
+    async def exchange(self, message: Json) -> Json:
+        number = message.get("id")
+        if number is None:
+            self._send(message)
+            return {}
+        reply: asyncio.Future[Json] = asyncio.get_running_loop().create_future()
+        self._replies[number] = reply
+        self._reader.sent(message)
+        try:
+            self._send(message)
+            return await reply
+        except asyncio.CancelledError:
+            with contextlib.suppress(McpError):
+                self._send({"method": "notifications/cancelled", "params": {"requestId": number}})
+            raise
+        finally:
+            del self._replies[number]
+            self._reader.done(number)
+
+    @property
+    def asking(self) -> bool:
+        return self._incoming.asking
+
+    async def close(self) -> None:
+        """End the process: its stdin ends, then come SIGTERM and SIGKILL."""
+        self._end("it is being stopped")
+        process, watch = self._process, self._watch
+        if process is None or watch is None:
+            return
+        self._close_stdin()
+        await asyncio.wait({watch}, timeout=_GRACE_S)
+        await process.stop()
+        await asyncio.wait({watch})
+
+    def _send(self, message: Json) -> None:
+        data = to_bytes(dump_line({"jsonrpc": "2.0", **message})) + b"\n"
+        if self.why_ended:
+            raise McpError(self.why_ended)
+        if len(self._unsent) + len(data) > MAX_MESSAGE:
+            raise McpError(f"it does not read what it is sent: {len(self._unsent)} bytes wait")
+        self._unsent += data
+        self._flush()
+
+    def _flush(self) -> None:
+        loop = asyncio.get_running_loop()
+        loop.remove_writer(self._stdin)
+        try:
+            while self._unsent:
+                del self._unsent[: os.write(self._stdin, self._unsent[:65536])]
+        except BlockingIOError:
+            loop.add_writer(self._stdin, self._flush)
+        except OSError as error:
+            log.info("the MCP server %s takes no more messages: %s", self._name, error)
+            self._unsent.clear()
+
+    def _take(self, data: bytes) -> None:
+        """Take output of the process."""
+        if self.why_ended:
+            return
+        *lines, last = data.split(b"\n")
+        for line in lines:
+            self._hear(bytes(self._line + line))
+            self._line.clear()
+        self._line += last
+        if len(self._line) > MAX_MESSAGE and self._process is not None:
+            self._end(f"it was stopped, because it has sent a message of more than {MAX_MESSAGE >> 20} MiB")
+            self._process.kill()
+
+    def _hear(self, line: bytes) -> None:
+        found = self._reader.read(line)
+        if not found and line.strip():
+            self._log(line)
+        for message in found:
+            if "method" in message:
+                self._incoming.hear(message)
+            elif not self._replies[message["id"]].done():
+                self._replies[message["id"]].set_result(message)
+
+    def _cannot_be_read(self, number: object, why: str) -> None:
+        if not self._replies[number].done():
+            self._replies[number].set_exception(McpError(why + UNKNOWN))
+
+    async def _watched(self, process: Process) -> None:
+        code = await process.wait()
+        await process.stop()
+        self._read_stderr()
+        said = self._said.decode("utf-8", "replace").strip().rpartition("\n")[2][-300:]
+        self._end(f"it has ended with exit code {code}{said and ': ' + said}{STARTS_AGAIN}")
+        self._close_pipes()
+
+    def _end(self, why: str) -> None:
+        self.why_ended = self.why_ended or why
+        self._line.clear()
+        self._unsent.clear()
+        self._incoming.end()
+        self._reader.close()
+        for reply in self._replies.values():
+            if not reply.done():
+                reply.set_exception(McpError(self.why_ended + UNKNOWN))
+
+    def _read_stderr(self) -> None:
+        with contextlib.suppress(BlockingIOError):
+            for _ in range(_READS_AT_ONCE if self._stderr >= 0 else 0):
+                data = os.read(self._stderr, 65536)
+                if not data:
+                    asyncio.get_running_loop().remove_reader(self._stderr)
+                    return
+                self._said = (self._said + data)[-2000:]
+                self._log(data)
+
+    def _log(self, data: bytes) -> None:
+        """Put what the server says beside the protocol into the log of the worker."""
+        text = data[: max(0, _MAX_LOGGED - self._logged)].decode("utf-8", "replace").rstrip()
+        self._logged += len(data)
+        if text:
+            log.info("the MCP server %s says: %s", self._name, text)
+
+    def _close_stdin(self) -> None:
+        if self._stdin >= 0:
+            asyncio.get_running_loop().remove_writer(self._stdin)
+            os.close(self._stdin)
+            self._stdin = -1
+
+    def _close_pipes(self) -> None:
+        self._close_stdin()
+        if self._stderr >= 0:
+            asyncio.get_running_loop().remove_reader(self._stderr)
+            os.close(self._stderr)
+            self._stderr = -1

@@ -1,0 +1,430 @@
+"""Server-sent events into blocks."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncIterator, Iterator
+from typing import Any, Union
+
+from ccb.tunnel.wire.control_protocol import new_uuid
+from ccb.tunnel.wire.dataclass import dataclass
+from ccb.tunnel.wire.messages import MAX_EVENT
+from ccb.tunnel.wire.model_facts import add_usage, count
+from ccb.tunnel.wire.ndjson import MAX_DEPTH, dump, is_too_deep, load
+
+from .model_request import ModelResponse
+from .retry import ModelError, Retry, status_of
+
+_LINE_END = re.compile(rb"\r\n|\r|\n")
+_BOM = b"\xef\xbb\xbf"
+
+
+class SseError(Exception):
+    """An event is over the size limit."""
+
+
+@dataclass(frozen=True)
+class SseEvent:
+    """One event. `name` is its `event:` field ("" if absent); `data` are its `data:` lines, joined by newlines."""
+
+    name: str
+    data: str
+
+
+class SseParser:
+    """Incremental parser. It skips comments, `id` and `retry` fields, events without data, and an unfinished event at
+    the end of the stream."""
+
+    def __init__(self, limit: int = MAX_EVENT) -> None:
+        self._limit = limit
+        self._pending: list[bytes] = []  # pieces of the unfinished line
+        self._size = 0  # bytes of the unfinished event, the unfinished line included
+        self._after_cr = False
+        self._at_start = True
+        self._name = ""
+        self._data: list[str] = []
+
+    def feed(self, data: bytes) -> list[SseEvent]:
+        """Return the events that `data` completes. Raise SseError when one is over the limit."""
+        if self._after_cr and data:
+            self._after_cr = False
+            if data.startswith(b"\n"):
+                data = data[1:]
+        if not data:
+            return []
+        self._after_cr = data.endswith(b"\r")
+        pieces = _LINE_END.split(data)
+        events = []
+        for piece in pieces[:-1]:
+            self._grow(piece)
+            event = self._line(b"".join(self._pending))
+            self._pending = []
+            if event is not None:
+                events.append(event)
+        if pieces[-1]:
+            self._grow(pieces[-1])
+        return events
+
+    def _grow(self, piece: bytes) -> None:
+        self._size += len(piece)
+        if self._size > self._limit:
+            raise SseError(f"an event of the stream is longer than {self._limit} bytes")
+        self._pending.append(piece)
+
+    def _line(self, line: bytes) -> SseEvent | None:
+        if self._at_start:
+            self._at_start = False
+            if line.startswith(_BOM):
+                line = line[len(_BOM) :]
+        if not line:
+            return self._finish()
+        field, _, value = line.partition(b":")
+        text = (value[1:] if value.startswith(b" ") else value).decode("utf-8", "replace")
+        if field == b"event":
+            self._name = text
+        elif field == b"data":
+            self._data.append(text)
+        elif not self._data and not self._name:
+            self._size = 0  # a comment between two events belongs to neither
+        return None
+
+    def _finish(self) -> SseEvent | None:
+        event = SseEvent(self._name, "\n".join(self._data)) if self._data else None
+        self._name, self._data, self._size = "", [], 0
+        return event
+
+
+Json = dict[str, Any]
+
+MAX_MESSAGE = 32 * 1024 * 1024
+"""Limit of an answer in characters: text and tool input together."""
+
+_MAX_INPUT_DEPTH = MAX_DEPTH - 50
+"""Levels of a tool's input. A laptop takes MAX_DEPTH levels, with those of the message around the input."""
+
+PUBLIC_EVENTS = frozenset(
+    (
+        "message_start",
+        "content_block_start",
+        "content_block_delta",
+        "content_block_stop",
+        "message_delta",
+        "message_stop",
+    )
+)
+"""Events that clients may see as `stream_event`. Clients do not get `ping`, `error`, or events added by later versions
+of the API."""
+
+
+@dataclass(frozen=True)
+class MessageHead:
+    """The content of `message_start`, which all blocks of the answer share."""
+
+    id: str
+    model: str
+    usage: Json
+
+
+@dataclass(frozen=True)
+class BlockStarted:
+    """A content block starts."""
+
+    index: int
+
+
+@dataclass(frozen=True)
+class BlockDone:
+    """A finished content block. `broken` says why the input of a tool_use cannot be used, "" when it can. `bare`: a
+    tool_use has an empty input. Whether it has none, or was cut before it, only what follows says: some servers make
+    `{}` of what was cut."""
+
+    index: int
+    block: Json
+    broken: str = ""
+    bare: bool = False
+
+
+@dataclass(frozen=True)
+class StopKnown:
+    """`message_delta`: the answer is complete, its usage final."""
+
+    stop_reason: str
+
+
+CUT = {
+    "max_tokens": "the answer reached its output limit",
+    "model_context_window_exceeded": "the context window is full",
+    "refusal": "the model broke off its answer",
+}
+"""What the stop reasons mean with which an answer may end anywhere, also inside its last block."""
+
+_DELTAS = {"text": ("text_delta", "text"), "thinking": ("thinking_delta", "thinking")}
+"""The event of a delta and the field with its text, by the type of a block."""
+
+Step = Union[MessageHead, BlockStarted, BlockDone, StopKnown, None]
+
+
+class _Block:
+    """A block that is not finished. Its text is made of deltas only: text in the start event is ignored."""
+
+    def __init__(self, start: Json) -> None:
+        self.start = start
+        self.kind = str(start.get("type", ""))
+        self.parts: list[str] = []
+        self.signature = str(start.get("signature") or "")
+
+    def add(self, delta: Json) -> int:
+        """Append a delta. Return its number of characters. Raise ModelError when its text is missing."""
+        kind = delta.get("type")
+        if kind == "text_delta":
+            piece = delta.get("text")
+        elif kind == "thinking_delta":
+            piece = delta.get("thinking")
+        elif kind == "input_json_delta":
+            piece = delta.get("partial_json")
+        elif kind == "signature_delta":
+            self.signature = str(delta.get("signature") or "")
+            return 0
+        else:
+            return 0
+        if not isinstance(piece, str):
+            raise _wrong(f"the answer holds a {kind} without text")
+        self.parts.append(piece)
+        return len(piece)
+
+    def finish(self) -> tuple[Json, str]:
+        """Return the block, and why its tool input cannot be used ("" when it can)."""
+        text = "".join(self.parts)
+        if self.kind == "text":
+            return {"type": "text", "text": text}, ""
+        if self.kind == "thinking":
+            return {"type": "thinking", "thinking": text, "signature": self.signature}, ""
+        if self.kind not in ("tool_use", "server_tool_use"):
+            return dict(self.start), ""
+        tool_input, broken = _tool_input(text, self.start.get("input"))
+        name = self.start.get("name")
+        block: Json = {
+            "type": self.kind,
+            "id": str(self.start.get("id") or ""),
+            "name": name if isinstance(name, str) else "",
+            "input": tool_input,
+        }
+        return block, broken
+
+
+class MessageAssembler:
+    """Assembles one answer. `feed` raises ModelError for an `error` event, and for events that are out of order."""
+
+    def __init__(self) -> None:
+        self.head: MessageHead | None = None
+        self.usage: Json = {}
+        self._output_told = False  # the number at the start is none
+        self.stop_reason: str | None = None
+        self.finished = False
+        self._open: dict[int, _Block] = {}
+        self.size = 0
+        """Characters of text, thinking and tool input so far."""
+
+    @property
+    def open_indices(self) -> list[int]:
+        return sorted(self._open)
+
+    def feed(self, event: Json) -> Step:
+        """Take one event and return what it completes."""
+        kind = event.get("type")
+        failure = error_in(event)
+        if failure is not None:
+            raise failure
+        if kind == "message_start":
+            return self._start(_object(event, "message"))
+        if kind not in PUBLIC_EVENTS:
+            return None
+        if self.head is None:
+            raise _wrong(f"the answer starts with {kind} instead of message_start")
+        if kind == "content_block_start":
+            index = _index(event)
+            if index in self._open:
+                raise _wrong(f"the answer starts block {index} twice")
+            self._open[index] = _Block(_object(event, "content_block"))
+            return BlockStarted(index)
+        if kind == "content_block_delta":
+            self._delta(_index(event), _object(event, "delta"))
+            return None
+        if kind == "content_block_stop":
+            index = _index(event)
+            block, broken = self._block(index).finish()
+            del self._open[index]
+            bare = block.get("type") == "tool_use" and not (broken or block["input"])
+            return BlockDone(index, block, broken, bare)
+        if kind == "message_delta":
+            return self._end(event)
+        if self._open:
+            raise _wrong("the answer ends inside a block")
+        self.finished = True
+        return None
+
+    def final_usage(self) -> Json:
+        """Return the usage of the complete answer, as far as the provider tells it."""
+        return self.usage if self._output_told else {**self.usage, "output_tokens": 0}
+
+    def partial_text(self) -> str:
+        """Return the text of blocks that are still open. Thinking and tool input are left out, because a part of them
+        is useless."""
+        return "".join(part for block in self._open.values() if block.kind == "text" for part in block.parts)
+
+    def _start(self, message: Json) -> MessageHead:
+        if self.head is not None:
+            raise _wrong("the answer starts twice")
+        add_usage(self.usage, message.get("usage"))
+        message_id = str(message.get("id") or f"msg_{new_uuid().replace('-', '')}")
+        self.head = MessageHead(message_id, str(message.get("model") or ""), dict(self.usage))
+        return self.head
+
+    def _block(self, index: int) -> _Block:
+        block = self._open.get(index)
+        if block is None:
+            raise _wrong(f"the answer goes on with block {index}, which is not open")
+        return block
+
+    def _delta(self, index: int, delta: Json) -> None:
+        self.size += self._block(index).add(delta)
+        if self.size > MAX_MESSAGE:
+            raise ModelError(f"the answer is longer than {MAX_MESSAGE} characters")
+
+    def _end(self, event: Json) -> Step:
+        usage = event.get("usage")
+        add_usage(self.usage, usage)
+        if isinstance(usage, dict):
+            self._output_told = self._output_told or count(usage, "output_tokens") > 0
+        delta = event.get("delta")
+        reason = delta.get("stop_reason") if isinstance(delta, dict) else None
+        if not isinstance(reason, str):
+            return None
+        if self._open:
+            raise _wrong("the answer ends inside a block")
+        self.stop_reason = reason
+        return StopKnown(reason)
+
+
+def decode_event(data: str) -> Json:
+    """Return the object in the data of an event. Raise ModelError when it is not a strict JSON object."""
+    try:
+        event = load(data)
+    except (ValueError, RecursionError) as error:
+        raise _wrong(f"the answer holds an event that is not JSON ({error})") from None
+    if not isinstance(event, dict):
+        raise _wrong("the answer holds an event that is not an object")
+    return event
+
+
+def event_of(name: str, data: str) -> Json:
+    """Return an event of a stream; that of the name `error` is one whatever it holds. Raise ModelError."""
+    try:
+        event = decode_event(data)
+    except ModelError:
+        if name != "error":
+            raise
+        event = {"message": " ".join(data.split())[:1_000]}
+    return {"type": "error", "error": event} if name == "error" and error_in(event) is None else event
+
+
+def _tool_input(text: str, start: object) -> tuple[Json, str]:
+    """Return the input of a tool_use and why it cannot be used. `start` is the input in the start event, which counts
+    when no deltas came."""
+    if not text.strip():
+        return (dict(start) if isinstance(start, dict) else {}), ""
+    try:
+        value = load(text)
+    except (ValueError, RecursionError) as error:
+        return {}, f"the input is not valid JSON ({error})"
+    if not isinstance(value, dict):
+        return {}, "the input is not a JSON object"
+    if is_too_deep(value, _MAX_INPUT_DEPTH):  # a laptop would not take it
+        return {}, f"the input is not JSON that can be used: it has more than {_MAX_INPUT_DEPTH} levels"
+    return value, ""
+
+
+def _index(event: Json) -> int:
+    index = event.get("index")
+    if not isinstance(index, int) or index < 0:
+        raise _wrong(f"the answer holds a {event.get('type')} without an index")
+    return index
+
+
+def _object(event: Json, name: str) -> Json:
+    value = event.get(name)
+    if not isinstance(value, dict):
+        raise _wrong(f"the answer holds a {event.get('type')} without {name}")
+    return value
+
+
+def _wrong(text: str) -> ModelError:
+    """Return the error of an answer that is not of the Messages API."""
+    return ModelError(text, wrong_format=True)
+
+
+def error_in(event: Json) -> ModelError | None:
+    """Return the error that an object in an answer with the status 200 stands for, None if it is none. Gateways wrap
+    the errors of other APIs in their own ways. The class stands behind the message: there is no status that says it."""
+    error, kind = event.get("error"), event.get("type")
+    if kind != "error" and (not error or kind in PUBLIC_EVENTS or kind == "message"):
+        return None
+    fields = error if isinstance(error, dict) else event
+    said = next((fields[name] for name in ("message", "detail", "error") if isinstance(fields.get(name), str)), "")
+    named = [fields.get(name) for name in ("type", "code", "status")]
+    status = next((int(str(each)) for each in named if re.fullmatch("[45][0-9]{2}", str(each))), None)
+    names = [each for each in named if isinstance(each, str) and each not in ("", "error", str(status))]
+    kind = names[0] if names else "api_error"
+    text = said if said and kind in said else f"{said} ({kind})" if said else kind
+    return ModelError(text, status=status or status_of(kind), error_type=kind)
+
+
+async def whole_answer(response: ModelResponse) -> AsyncIterator[Json]:
+    """Yield the events that a stream would have brought, for an answer that comes in one piece: some gateways in front
+    of a model cannot stream, or cut each stream. Raise ModelError."""
+    pieces, size = [], 0
+    async for chunk in response.body():
+        pieces.append(chunk)
+        size += len(chunk)
+        if size > MAX_MESSAGE:
+            raise ModelError(f"the answer is longer than {MAX_MESSAGE} bytes", retry=Retry.NO)
+    message = decode_event(b"".join(pieces).decode("utf-8", "replace"))
+    failure = error_in(message)
+    if failure is not None:
+        raise failure
+    for event in _events(message):
+        yield event
+
+
+def _events(message: Json) -> Iterator[Json]:
+    content = message.get("content")
+    if message.get("type") != "message" or not isinstance(content, list):
+        shown = dump(message)[:300]
+        text = f"the upstream answered with JSON that is not a message ({shown}); is the base URL right?"
+        raise ModelError(text, retry=Retry.NO)
+    yield {"type": "message_start", "message": {**message, "content": [], "stop_reason": None}}
+    for index, block in enumerate(content):
+        if not isinstance(block, dict):
+            raise ModelError("the answer holds a content block that is not an object", retry=Retry.NO)
+        yield from _block_events(index, block, cut=message.get("stop_reason") in CUT and block is content[-1])
+    delta = {"stop_reason": message.get("stop_reason"), "stop_sequence": message.get("stop_sequence")}
+    yield {"type": "message_delta", "delta": delta, "usage": message.get("usage") or {}}
+    yield {"type": "message_stop"}
+
+
+def _block_events(index: int, block: Json, *, cut: bool) -> Iterator[Json]:
+    start, deltas = dict(block), []
+    kind, field = _DELTAS.get(str(block.get("type")), ("", ""))
+    if field:
+        start[field] = ""
+        deltas.append({"type": kind, field: block.get(field)})
+    if block.get("signature"):
+        deltas.append({"type": "signature_delta", "signature": block["signature"]})
+    if block.get("type") in ("tool_use", "server_tool_use"):
+        start["input"] = {}
+        whole = "{" if cut else dump(block.get("input") or {})  # of a cut call only a part of the input may be here
+        deltas.append({"type": "input_json_delta", "partial_json": whole})
+    yield {"type": "content_block_start", "index": index, "content_block": start}
+    for delta in deltas:
+        yield {"type": "content_block_delta", "index": index, "delta": delta}
+    yield {"type": "content_block_stop", "index": index}

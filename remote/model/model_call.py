@@ -1,0 +1,516 @@
+"""Attempts until one counts; single questions.
+
+The listener hears a finished block only when it counts. The attempt holds the block, and its `content_block_stop`
+event, until the next block starts or the stop reason is known. So an answer that is cut off in its only text block
+needs no withdrawal, and the listener always hears a block before its `content_block_stop`.
+
+A finished tool_use with valid input is the exception: the listener hears it at once, because tools start while the
+model still streams. From then on the attempt is committed: whatever happens to the stream, the answer stands and the
+model is not called again for it. A tool_use without any input is held: the answer may have been cut before its input,
+and what follows says so.
+
+An attempt that fails before that is discarded. Clients that watch the events see open blocks closed, and blocks that
+the listener has heard (thinking or text before another block) are withdrawn by their message id.
+
+When streams of one call were cut again and again, the call asks for its answer in one piece: something between the
+laptop and the model may not be able to stream.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import field, replace
+from typing import Any, Callable, Protocol
+
+from ccb.tunnel.wire.control_protocol import new_uuid
+from ccb.tunnel.wire.dataclass import dataclass
+from ccb.tunnel.wire.ndjson import dump, to_bytes
+
+from .answer_stream import (
+    CUT,
+    PUBLIC_EVENTS,
+    BlockDone,
+    BlockStarted,
+    MessageAssembler,
+    MessageHead,
+    SseError,
+    SseParser,
+    StopKnown,
+    decode_event,
+    error_in,
+    event_of,
+    whole_answer,
+)
+from .model_request import PATH, ModelLinkError, ModelResponse, ModelTransport, usage_of, without_stream
+from .retry import OF_THE_LAPTOP, ModelError, Retry, RetryPolicy, retry_after, should_retry
+
+Json = dict[str, Any]
+
+_MAX_ERROR_BODY = 64 * 1024
+_MAX_QUOTED = 300
+_TOLD_AFTER_S, _TOLD_EVERY_S = 30.0, 60.0  # seconds of silence after which, and then how often, the person is told
+_AGAIN = "It was not run. Call it again, in smaller pieces if the input is long."
+
+
+class Listener(Protocol):
+    """Receives the results of a model call, in order."""
+
+    def event(self, event: Json) -> None:
+        """Receive a raw API event, for clients that watch the stream."""
+
+    def block(self, head: MessageHead, done: BlockDone, request_id: str) -> None:
+        """Receive a finished content block that counts."""
+
+    def silence(self, silent: float | None, left: float) -> None:
+        """Hear that the model has said nothing for `silent` seconds and is given up after `left` more; with None, that
+        it has gone on."""
+
+    def withdrawn(self, message_id: str) -> None:
+        """Withdraw the blocks of this message id: they do not count, and the call is made again."""
+
+
+@dataclass(frozen=True)
+class MessageEnd:
+    """How an answer ended. `lost` is the error of a stream that died after a finished tool_use. `withdrawn`: the answer
+    was cut at the output limit and does not count (see CallSettings)."""
+
+    head: MessageHead
+    stop_reason: str | None
+    usage: Json
+    lost: ModelError | None = None
+    withdrawn: bool = False
+
+
+@dataclass(frozen=True)
+class CallSettings:
+    """The settings that all attempts of a call share. `withdraw_truncated`: an answer that is cut at the output limit
+    does not count, because the caller asks again with a higher limit. `silence`: the longest time, in seconds, in which
+    the model may say nothing. `link_up_since` returns the monotonic time since
+    which the link to the laptop has been up, None while it is down. The time without a link does not count as silence
+    of the model."""
+
+    transport: ModelTransport
+    clock: Clock
+    silence: float
+    headers: Mapping[str, str]
+    body: list[bytes]
+    withdraw_truncated: bool
+    link_up_since: Callable[[], float | None]
+
+
+class Attempt:
+    """One attempt at a model call. Call `run` once, then `discard` if it failed or `salvage` if it was cancelled. The
+    module's docstring says when the listener hears what."""
+
+    def __init__(self, settings: CallSettings, listener: Listener) -> None:
+        self._settings = settings
+        self._listener = listener
+        self._assembler = MessageAssembler()
+        self._held: tuple[BlockDone, Json] | None = None
+        self._heard = False
+        self._committed = False
+        self._next_index = 0
+        self._message_stop_sent = False
+        self._request_id = ""
+        self._call_id = new_uuid()
+        self._last_sound = settings.clock.now()
+        self._silence_told = False
+
+    async def run(self) -> MessageEnd:
+        """Make the call. Raise ModelError."""
+        reader = asyncio.ensure_future(self._read())
+        watchdog = asyncio.ensure_future(self._watch())
+        try:
+            await asyncio.wait({reader, watchdog}, return_when=asyncio.FIRST_COMPLETED)
+            if not reader.done():
+                watchdog.result()
+                begun = self._assembler.head is not None
+                phase = "in the middle of an answer" if begun else "before its answer began"
+                text = f"the model said nothing for {self._settings.silence:.0f} s {phase}"
+                raise ModelError(text, silent=True, cut_stream=begun)
+            return reader.result()
+        except ModelError as error:
+            if self._assembler.stop_reason is not None:
+                return self._end()  # only the closing event is missing
+            if self._committed:
+                return self._end(lost=error)
+            raise
+        finally:
+            for task in (reader, watchdog):
+                task.cancel()
+            await asyncio.gather(reader, watchdog, return_exceptions=True)
+
+    def discard(self) -> None:
+        """Undo a failed attempt: close the events that clients saw open, and withdraw the blocks."""
+        self._close_events(from_index=0)
+        head = self._assembler.head
+        if head is not None and self._heard:
+            self._listener.withdrawn(head.id)
+
+    def salvage(self) -> tuple[MessageHead, str, str] | None:
+        """The call was interrupted: let the listener hear the finished block, and return (head, text, request id) of an
+        unfinished answer."""
+        head = self._assembler.head
+        if head is None or self._message_stop_sent:
+            return None
+        self._release()
+        return head, self._assembler.partial_text(), self._request_id
+
+    def close_events(self) -> None:
+        """Close the events that clients saw open. Called after the text from `salvage` is recorded."""
+        self._close_events(from_index=None)
+
+    async def _read(self) -> MessageEnd:
+        settings = self._settings
+        try:
+            async with settings.transport.request(
+                self._call_id, "POST", PATH, settings.headers, settings.body
+            ) as response:
+                self._hear()
+                self._request_id = response.headers.get("request-id", "")
+                if response.status != 200:
+                    raise await _http_error(response, settings.clock.wall())
+                if _kind(response) == "application/json":
+                    return await self._whole(response)
+                if "event-stream" not in _kind(response):
+                    raise await _wrong_type(response)
+                return await self._stream(response)
+        except ModelLinkError as error:
+            raise ModelError(str(error) or "the connection to the model was lost") from error
+
+    async def _stream(self, response: ModelResponse) -> MessageEnd:
+        parser, start = SseParser(), b""
+        async for chunk in response.body():
+            if len(start) < _MAX_ERROR_BODY and self._assembler.head is None:
+                start += chunk[:_MAX_ERROR_BODY]
+            try:
+                events = parser.feed(chunk)
+            except SseError as error:
+                raise ModelError(str(error), cut_stream=True) from None
+            for event in events:
+                self._take(event_of(event.name, event.data))
+                if self._assembler.finished:
+                    return self._end()
+        if self._assembler.stop_reason is not None:
+            return self._end()
+        if self._assembler.head is None and start.lstrip().startswith(b"{"):  # no event stream, whatever its head says
+            failure = error_in(decode_event(start.decode("utf-8", "replace")))
+            if failure is not None:
+                raise failure
+        raise ModelError("the connection was closed in the middle of an answer", cut_stream=True)
+
+    async def _whole(self, response: ModelResponse) -> MessageEnd:
+        """Take an answer that comes in one piece, as if it had been streamed."""
+        async for event in whole_answer(response):
+            self._take(event)
+        return self._end()
+
+    def _take(self, event: Json) -> None:
+        size = self._assembler.size
+        step = self._assembler.feed(event)
+        if step is not None or self._assembler.size > size:  # pings and empty deltas say nothing
+            self._hear()
+        counts = isinstance(step, (BlockStarted, StopKnown)) or self._assembler.finished
+        if counts and not self._truncated():
+            self._release(cut=CUT.get(self._assembler.stop_reason or "", ""))
+        if isinstance(step, BlockDone):
+            self._next_index = step.index + 1
+            self._release()  # a block is held here only if blocks overlap
+            self._held = (step, event)
+            if step.block.get("type") == "tool_use" and not (step.broken or step.bare):
+                self._release()
+            return
+        if event.get("type") in PUBLIC_EVENTS and not self._truncated():
+            self._message_stop_sent = self._assembler.finished
+            self._listener.event(event)
+
+    def _truncated(self) -> bool:
+        """Return whether the answer was cut at the output limit and the caller wants to ask again with a higher
+        limit."""
+        return self._assembler.stop_reason == "max_tokens" and self._settings.withdraw_truncated and not self._committed
+
+    def _release(self, *, cut: str = "") -> None:
+        """Pass the held block to the listener. `cut` says why a call may not have its whole input, "" if it has."""
+        if self._held is None:
+            return
+        (done, stop_event), self._held = self._held, None
+        is_call = done.block.get("type") == "tool_use"
+        if cut and is_call and (done.bare or done.broken):
+            done = replace(done, broken=f"{cut} before the input of this call was whole. {_AGAIN}")
+        head = self._assembler.head
+        assert head is not None
+        self._heard = True
+        self._committed = self._committed or (is_call and not done.broken)
+        self._listener.block(head, done, self._request_id)
+        self._listener.event(stop_event)
+
+    def _end(self, lost: ModelError | None = None) -> MessageEnd:
+        head = self._assembler.head
+        assert head is not None
+        withdrawn = self._truncated()
+        if withdrawn:
+            self.discard()
+        elif lost is not None:
+            self._release(cut="the answer broke off")
+            self._close_events(from_index=self._next_index)
+        else:
+            self._close_events(from_index=None)
+        usage = self._assembler.final_usage()
+        if lost is None:
+            usage = usage_of(self._settings.body, usage)
+        return MessageEnd(head, self._assembler.stop_reason, usage, lost, withdrawn)
+
+    def _close_events(self, from_index: int | None) -> None:
+        head = self._assembler.head
+        if head is None or self._message_stop_sent:
+            return
+        self._message_stop_sent = True
+        open_indices = self._assembler.open_indices
+        if self._held is not None:
+            open_indices = [self._held[0].index, *open_indices]
+        for index in open_indices:
+            self._listener.event({"type": "content_block_stop", "index": index})
+        stop: Json = {"type": "message_stop"}
+        if from_index is not None:
+            stop["abandoned_blocks"] = {"api_message_id": head.id, "from_block_index": from_index}
+        self._listener.event(stop)
+
+    def _hear(self) -> None:
+        self._last_sound = self._settings.clock.now()
+        if self._silence_told:
+            self._silence_told = False
+            self._listener.silence(None, 0)
+
+    async def _watch(self) -> None:
+        """Return when the model has said nothing for too long while the link was up. Before that, let the listener
+        count down, and ask the laptop once whether it has more of the answer than has come here: a new attempt would be
+        paid for again."""
+        clock, limit = self._settings.clock, self._settings.silence
+        last_look, first_word = limit / 30, min(_TOLD_AFTER_S, limit / 4)
+        looked_at = -1.0  # the last sound, at the time when the laptop was asked
+        while True:
+            up_since, now = self._settings.link_up_since(), clock.now()
+            silent = now - max(self._last_sound, up_since) if up_since is not None else 0.0
+            if silent >= limit - last_look and looked_at != self._last_sound:
+                looked_at = self._last_sound
+                self._last_sound = max(looked_at, self._settings.transport.resume(self._call_id))
+                await clock.sleep(last_look)
+                continue
+            if silent >= limit:
+                return
+            if silent >= first_word:
+                self._silence_told = True
+                self._listener.silence(silent, limit - silent)
+            marks = (first_word, _TOLD_EVERY_S * (silent // _TOLD_EVERY_S + 1), limit - last_look, limit)
+            await clock.sleep(max(0.01, min(mark for mark in marks if mark > silent) - silent))
+
+
+def _kind(response: ModelResponse) -> str:
+    """Return the media type of an answer, without its parameters."""
+    return response.headers.get("content-type", "text/event-stream").partition(";")[0].strip().lower()
+
+
+async def _wrong_type(response: ModelResponse) -> ModelError:
+    """Return the error that a response of another media type stands for: a page of a gateway, or plain words."""
+    said = " ".join((await _start_of(response)).split())[:_MAX_QUOTED]
+    what = f"the upstream answered with {_kind(response)!r} instead of an event stream"
+    return ModelError(
+        f"{what} ({said}); is the base URL right?" if said else f"{what}; is the base URL right?", retry=Retry.NO
+    )
+
+
+async def _start_of(response: ModelResponse) -> str:
+    pieces, size = [], 0
+    async for chunk in response.body():
+        pieces.append(chunk)
+        size += len(chunk)
+        if size >= _MAX_ERROR_BODY:
+            break
+    return b"".join(pieces)[:_MAX_ERROR_BODY].decode("utf-8", "replace")
+
+
+async def _http_error(response: ModelResponse, wall: float) -> ModelError:
+    """Return the error that a response with a status other than 200 stands for."""
+    text = await _start_of(response)
+    kind, message = _error_fields(text)
+    return ModelError(
+        message or " ".join(text.split())[:_MAX_QUOTED] or "no explanation given",
+        status=None if kind.startswith(OF_THE_LAPTOP) else response.status,
+        error_type=kind,
+        retry_after=retry_after(response.headers.get("retry-after"), wall),
+        retry=should_retry(response.headers.get("x-should-retry")),
+        request_id=response.headers.get("request-id", ""),
+    )
+
+
+def _error_fields(text: str) -> tuple[str, str]:
+    """Return the type and the message of the error in a JSON body, "" for what is missing."""
+    try:
+        data = json.loads(text)
+    except (ValueError, RecursionError):
+        return "", ""
+    error = data.get("error") if isinstance(data, dict) else None
+    if not isinstance(error, dict):
+        return "", ""
+    return str(error.get("type") or ""), str(error.get("message") or "")
+
+
+_MAX_CUT_STREAMS = 2
+"""How many streams of one call may be cut before the call does without."""
+
+_WHOLE_SILENCE = 600.0
+"""Seconds that an answer in one piece may take at least: nothing of it comes before its end."""
+
+
+@dataclass(frozen=True)
+class Retrying:
+    """An attempt failed, and another one follows after `delay` seconds. `attempt` counts from 1."""
+
+    attempt: int
+    max_retries: int
+    delay: float
+    failure: ModelError
+
+
+class CallListener(Listener, Protocol):
+    """A Listener that is also told about failed attempts."""
+
+    def retrying(self, retry: Retrying) -> None:
+        """An attempt failed; another one follows."""
+
+
+class ModelCall:
+    """One model call, with all its attempts. To interrupt it, cancel `run`, then call `salvage`."""
+
+    def __init__(self, settings: CallSettings, listener: CallListener, policy: RetryPolicy) -> None:
+        self._settings = settings
+        self._listener = listener
+        self._policy = policy
+        self._attempt: Attempt | None = None
+
+    async def run(self) -> MessageEnd:
+        """Return the end of the answer. Raise the ModelError of the last attempt when the policy gives up."""
+        cut, settings = 0, self._settings
+        while True:
+            self._attempt = Attempt(settings, self._listener)
+            try:
+                return await self._attempt.run()
+            except ModelError as failure:
+                self._attempt.discard()
+                self._attempt = None
+                cut += failure.cut_stream
+                if cut == _MAX_CUT_STREAMS:
+                    silence = max(settings.silence, _WHOLE_SILENCE)
+                    settings = replace(settings, body=without_stream(self._settings.body), silence=silence)
+                delay = self._policy.delay(failure)
+                if delay is None:
+                    raise
+                self._listener.retrying(
+                    Retrying(self._policy.attempt, self._policy.max_retries_for(failure), delay, failure)
+                )
+                await self._settings.clock.sleep(delay)
+
+    def salvage(self) -> tuple[MessageHead, str, str] | None:
+        """Call this after a cancelled `run`. Pass the finished block to the listener, and return (head, text, request
+        id) of an unfinished answer, or None."""
+        return self._attempt.salvage() if self._attempt is not None else None
+
+    def close_events(self) -> None:
+        """Close the events of the interrupted answer for clients that watch them."""
+        if self._attempt is not None:
+            self._attempt.close_events()
+
+
+class Clock(Protocol):
+    """Monotonic seconds, wall-clock seconds since the epoch, and a pause."""
+
+    def now(self) -> float: ...
+
+    def wall(self) -> float: ...
+
+    async def sleep(self, seconds: float) -> None: ...
+
+
+class SystemClock:
+    """The machine's clock."""
+
+    def now(self) -> float:
+        return time.monotonic()
+
+    def wall(self) -> float:
+        return time.time()
+
+    async def sleep(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+
+
+@dataclass(frozen=True)
+class ModelQuestion:
+    """`tools` are server tools, which the provider runs itself. `model` is "" for the agent's own."""
+
+    text: str
+    system: str
+    model: str = ""
+    max_tokens: int = 4_000
+    tools: Sequence[Json] = ()
+
+
+@dataclass(frozen=True)
+class ModelReply:
+    """The content blocks of the answer, and what it used."""
+
+    blocks: list[Json] = field(default_factory=list)
+    model: str = ""
+    usage: Json = field(default_factory=dict)
+
+    @property
+    def text(self) -> str:
+        return "".join(str(block.get("text", "")) for block in self.blocks if block.get("type") == "text")
+
+
+class ReplyListener:
+    """Collects the blocks of the answer that counts."""
+
+    def __init__(self) -> None:
+        self.blocks: list[Json] = []
+
+    @property
+    def text(self) -> str:
+        return ModelReply(self.blocks).text
+
+    def event(self, event: Json) -> None:
+        """Nobody watches this answer."""
+
+    def block(self, head: MessageHead, done: BlockDone, request_id: str) -> None:
+        self.blocks.append(done.block)
+
+    def withdrawn(self, message_id: str) -> None:
+        self.blocks.clear()
+
+    def silence(self, silent: float | None, left: float) -> None:
+        """Nobody is told."""
+
+    def retrying(self, retry: Retrying) -> None:
+        """Nobody is told."""
+
+
+async def ask(
+    settings_of: Callable[[list[bytes]], CallSettings], max_retries: int, question: ModelQuestion
+) -> ModelReply:
+    """Ask the question and return the whole answer. Raise ModelError."""
+    body: Json = {
+        "model": question.model,
+        "max_tokens": question.max_tokens,
+        "system": question.system,
+        "messages": [{"role": "user", "content": question.text}],
+        "stream": True,
+    }
+    if question.tools:
+        body["tools"] = list(question.tools)
+    listener = ReplyListener()
+    call = ModelCall(settings_of([to_bytes(dump(body))]), listener, RetryPolicy(max_retries))
+    end = await call.run()
+    return ModelReply(listener.blocks, end.head.model or question.model, end.usage)

@@ -1,0 +1,311 @@
+"""Bytes of a request; model, effort; its transport.
+
+For a model of another provider they say what is wanted in the words of the Messages API, as far as the laptop has told
+that the model can do it; the provider's dialect says it in its own.
+
+The body holds system, tools and messages in this order, and only then what may change from call to call. So each
+request starts with the same bytes as the one before it, except for the cache marks, and the provider can cache them
+(invariant 10).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from typing import Any, Protocol
+
+from ccb.tunnel.wire.client_requests import EFFORTS
+from ccb.tunnel.wire.dataclass import dataclass
+from ccb.tunnel.wire.model_facts import (
+    AT_MOST,
+    BYTES_PER_TOKEN,
+    CCB_NAMES,
+    DEFAULT_MAX_TOKENS,
+    ESTIMATED,
+    LONG_CONTEXT,
+    TOKENS,
+    ModelFacts,
+    ModelNames,
+    at_most,
+    count,
+    sent_name,
+)
+from ccb.tunnel.wire.ndjson import dump, load, to_bytes
+from ccb.tunnel.wire.session_options import SessionOptions
+
+SMALL = "small"
+"""Stands for the small model of an agent, where a name of a model is expected."""
+ESCALATED_MAX_TOKENS = 64_000
+LONG_CONTEXT_BETA = "context-1m-2025-08-07"
+
+
+def resolve_model(name: str | None, names: ModelNames = CCB_NAMES) -> str:
+    """Return the model id for an alias or an id; the default model for None and "". `names` are those of a session."""
+    if name and name.endswith(LONG_CONTEXT):
+        return resolve_model(name[: -len(LONG_CONTEXT)], names) + LONG_CONTEXT
+    return names.resolved(name or "default")
+
+
+def small_model(model: str, chosen: str, names: ModelNames = CCB_NAMES) -> str:
+    """Return the model that answers small questions of an agent that uses `model`. `chosen` is what the laptop says,
+    "" if nothing: then a model of an unknown family has no known small one, so it answers itself."""
+    return chosen or (names.resolved("haiku") if model.startswith("claude-") else model)
+
+
+def betas_of(model: str) -> tuple[str, ...]:
+    """Return the beta features that the name of a model asks for."""
+    return (LONG_CONTEXT_BETA,) if model.endswith(LONG_CONTEXT) else ()
+
+
+def max_tokens(known: ModelFacts, *, escalated: bool) -> int:
+    """Return the output limit to ask for, in tokens. `escalated`: the answer was cut at the default limit before."""
+    return min(ESCALATED_MAX_TOKENS if escalated else DEFAULT_MAX_TOKENS, known.max_output)
+
+
+Json = dict[str, Any]
+
+_VERSION = re.compile(r"claude-(?:(?:opus|sonnet|haiku)-)?(\d+)(?:[-.](\d)(?!\d))?")
+_OTHER = (0, 0)  # the version of a model that is not a Claude
+_LEVELS = ("none", "minimal", *EFFORTS)
+_MIN_BUDGET = 1_024  # the API refuses less
+_ABOVE_BUDGET = 1_024  # tokens for the answer itself
+_EFFORT_BETA = "effort-2025-11-24"
+_BUDGET_BETA = "task-budgets-2026-03-13"
+_INTERLEAVED_BETA = "interleaved-thinking-2025-05-14"
+
+
+@dataclass(frozen=True)
+class ReasoningFields:
+    """What goes into a request: fields of the body, its output limit, and the beta features of its headers."""
+
+    body: Json
+    max_tokens: int
+    betas: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Reasoning:
+    """`effort` is low, medium, high, xhigh or max, None for the model's own. `thinking_tokens` is the budget for
+    thinking; 0 turns it off, None leaves it to the model. `display` says how thinking is shown (summarized, omitted),
+    `task_budget` how many tokens the model is told that its task may take. `betas` are features of the API that the
+    client wants besides. `most` is the longest answer that the laptop allows, in tokens."""
+
+    effort: str | None = None
+    thinking_tokens: int | None = None
+    display: str | None = None
+    task_budget: int | None = None
+    betas: tuple[str, ...] = ()
+    most: int | None = None
+
+    @staticmethod
+    def of(options: SessionOptions) -> Reasoning:
+        """Return what a client's options say."""
+        return Reasoning(
+            options.effort,
+            options.max_thinking_tokens,
+            options.thinking_display,
+            options.task_budget,
+            tuple(options.betas),
+            options.max_output_tokens,
+        )
+
+    def allowed(self, tokens: int) -> int:
+        """Return how long an answer may be that wants so many tokens."""
+        return min(tokens, self.most or tokens)
+
+    def fields(self, model: str, known: ModelFacts, limit: int, *, may_think: bool) -> ReasoningFields:
+        """Return the fields of a request to `model` for an answer of at most `limit` tokens. `may_think`: the history
+        allows that the model thinks now (see `Conversation.may_think`)."""
+        body: Json = {}
+        betas = list(self.betas)
+        version = _version(model)
+        effort = effort_of(model, known, self.effort)
+        if effort:
+            body["output_config"] = {"effort": effort}
+            if version < (4, 6):
+                betas.append(_EFFORT_BETA)
+        if self.task_budget:
+            budget = {"type": "tokens", "total": self.task_budget}
+            body["output_config"] = {**body.get("output_config", {}), "task_budget": budget}
+            betas.append(_BUDGET_BETA)
+        tokens = self.thinking_tokens
+        if tokens is not None and version >= (4, 6):
+            body["thinking"] = {"type": "adaptive" if tokens else "disabled"}
+        elif tokens == 0 and version == _OTHER and can_think(model, known):
+            body["thinking"] = {"type": "disabled"}
+        elif tokens and can_think(model, known) and (may_think or version == _OTHER):
+            limit = min(self.allowed(known.max_output), max(limit, tokens + _ABOVE_BUDGET))
+            body["thinking"] = {
+                "type": "enabled",
+                "budget_tokens": max(_MIN_BUDGET, min(tokens, limit - _ABOVE_BUDGET)),
+            }
+            if version >= (4, 0):
+                betas.append(_INTERLEAVED_BETA)
+        if self.display and body.get("thinking", {}).get("type") in ("adaptive", "enabled"):
+            body["thinking"]["display"] = self.display
+        return ReasoningFields(body, limit, tuple(betas))
+
+
+def effort_of(model: str, known: ModelFacts, wanted: str | None) -> str:
+    """Return the level of effort that `model` is asked for: the one that is wanted, or the highest below it that the
+    model knows. Return "" if none is wanted or the model has no levels."""
+    version = _version(model)
+    if wanted and version == _OTHER:
+        levels = [each for each in _LEVELS if each in (known.efforts or ())]
+        below = [each for each in levels if _LEVELS.index(each) <= _LEVELS.index(wanted)]
+        return (below or levels or [""])[-1 if below else 0]
+    if not wanted or (version < (4, 6) and "opus-4-5" not in model and "opus-4.5" not in model):
+        return ""
+    if (wanted == "max" and version < (4, 6)) or (wanted == "xhigh" and version < (4, 7)):
+        return "high"
+    return wanted
+
+
+def thinks(known: ModelFacts, asked: Mapping[str, Any]) -> bool:
+    """Return whether a model may think for minutes in silence: it is asked to (`asked` are the fields of
+    `ReasoningFields.body`), or does so by itself."""
+    kind = (asked.get("thinking") or {}).get("type")
+    return kind != "disabled" and (kind is not None or known.efforts is not None)
+
+
+def can_think(model: str, known: ModelFacts) -> bool:
+    """Return whether `model` is known to think."""
+    return _version(model) >= (3, 7) or known.efforts is not None
+
+
+def _version(model: str) -> tuple[int, int]:
+    """Return the version in the id of a Claude model, _OTHER for any other model."""
+    found = _VERSION.search(model)
+    return (int(found[1]), int(found[2] or 0)) if found else _OTHER
+
+
+PATH = "/v1/messages"
+_END = "],"  # of the messages
+_NUL = re.compile(r"(?<!\\)((?:\\\\)*)\\u0000")  # as an escape, and not behind an escaped backslash
+_MAX_CACHE_MARKS = 4  # the API's limit for one request
+_MESSAGE_MARKS = 2  # on the newest user message, and on the one before, which the last request marked
+
+
+class Encodable(Protocol):
+    """A message of the history, as a request needs it."""
+
+    role: str
+
+    def encoded(self) -> bytes: ...
+
+    def encoded_with_cache_mark(self) -> bytes: ...
+
+
+class RequestPrefix:
+    """System blocks and tools of an agent, encoded once."""
+
+    def __init__(self, system: Sequence[Json], tools: Sequence[Json]) -> None:
+        used = sum(1 for block in system if "cache_control" in block)
+        marked = [dict(tool) for tool in tools]
+        if marked and used < _MAX_CACHE_MARKS:
+            marked[-1]["cache_control"] = {"type": "ephemeral"}
+            used += 1
+        self.message_marks = max(0, min(_MESSAGE_MARKS, _MAX_CACHE_MARKS - used))
+        blocks, declared = _array(system), _array(marked)
+        self.system_size, self.tools_size = len(blocks), len(declared)
+        self.encoded = to_bytes(f'{{"system":{blocks},"tools":{declared},"messages":[')
+
+
+def body(
+    prefix: RequestPrefix,
+    messages: Sequence[Encodable],
+    *,
+    model: str,
+    max_tokens: int,
+    session_id: str,
+    more: Mapping[str, object] = {},
+) -> list[bytes]:
+    """Return the body in pieces: a large history is not copied, and unchanged messages are not encoded again. `more`
+    are further fields."""
+    users = [i for i, message in enumerate(messages) if message.role == "user"]
+    marked = set(users[len(users) - prefix.message_marks :]) if prefix.message_marks else set()
+    pieces = [prefix.encoded]
+    for i, message in enumerate(messages):
+        if i:
+            pieces.append(b",")
+        pieces.append(message.encoded_with_cache_mark() if i in marked else message.encoded())
+    user = hashlib.sha256(session_id.encode()).hexdigest()
+    rest = {"model": sent_name(model), "max_tokens": max_tokens, "stream": True, "metadata": {"user_id": user}, **more}
+    pieces.append(to_bytes(_END + dump(rest)[1:]))
+    return pieces
+
+
+def usage_of(pieces: Sequence[bytes], told: Mapping[str, Any]) -> Json:
+    """Return the usage of the complete answer to this request: what the provider does not tell is what it can be at
+    most, as the laptop counts it, too."""
+    if told.get(ESTIMATED) != AT_MOST and count(told, TOKENS[3]) and any(count(told, name) for name in TOKENS[:3]):
+        return dict(told)
+    return at_most(told, sum(map(len, pieces)) // BYTES_PER_TOKEN, int(_rest(pieces)["max_tokens"]))
+
+
+def _rest(pieces: Sequence[bytes]) -> Json:
+    """Return the fields behind the messages, or all of a request in one piece."""
+    text = pieces[-1].decode()
+    rest = load("{" + text[len(_END) :] if text.startswith(_END) else text)
+    assert isinstance(rest, dict)
+    return rest
+
+
+def without_stream(pieces: Sequence[bytes]) -> list[bytes]:
+    """Return the body of a request that `body` has made, changed to ask for the answer in one piece."""
+    whole = dump({**_rest(pieces), "stream": False})
+    return [*pieces[:-1], to_bytes(_END + whole[1:] if pieces[-1].startswith(to_bytes(_END)) else whole)]
+
+
+def headers(version: str, betas: Sequence[str] = ()) -> dict[str, str]:
+    """Return the headers of a request. `betas` are the features of the API to switch on. The auth proxy on the laptop
+    adds the credential."""
+    return {
+        **({"anthropic-beta": ",".join(betas)} if betas else {}),
+        "content-type": "application/json",
+        "accept": "text/event-stream",
+        "anthropic-version": "2023-06-01",
+        "user-agent": f"ccb/{version}",
+    }
+
+
+def sendable(item: Json) -> str:
+    """Return an object as JSON text that each provider takes: a NUL becomes U+FFFD. Half surrogates are replaced where
+    the text becomes bytes."""
+    text = dump(item)
+    return _NUL.sub("\\1\ufffd", text) if "\\u0000" in text else text
+
+
+def _array(items: Sequence[Json]) -> str:
+    return "[" + ",".join(sendable(item) for item in items) + "]"
+
+
+class ModelResponse(Protocol):
+    """The response of the auth proxy. Leaving its context cancels the rest of it."""
+
+    status: int
+    headers: Mapping[str, str]  # names in lower case
+
+    def body(self) -> AsyncIterator[bytes]:
+        """Yield the bytes as they arrive. Raises `ModelLinkError` when the call is lost for good."""
+
+
+class ModelLinkError(Exception):
+    """The model call failed below HTTP: the provider cannot be reached, or the auth proxy refused to go on. It may be
+    retried. A lost link to the laptop is not an error: the call waits for it."""
+
+
+class ModelTransport(Protocol):
+    """Carries a model call to the auth proxy."""
+
+    def request(
+        self, call_id: str, method: str, path: str, headers: Mapping[str, str], body: Sequence[bytes]
+    ) -> AbstractAsyncContextManager[ModelResponse]:
+        """Send a request, whose pieces are joined on the way, and return the response once its head has arrived."""
+
+    def resume(self, call_id: str) -> float:
+        """Open a call anew under its id, as after a lost link, unless its request is still being sent. What the laptop
+        has of the answer comes from the byte on that has been reached; the model is not asked again. Return the
+        monotonic time at which the last piece of the request was sent."""

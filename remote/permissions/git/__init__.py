@@ -1,1 +1,0 @@
-"""Judges git: its arguments, and the repositories whose configuration it obeys."""

@@ -1,0 +1,419 @@
+"""Where git is safe."""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+import struct
+from collections.abc import Iterator, Sequence
+
+from ccb.tunnel.wire.dataclass import dataclass
+
+from ..system.host import is_under
+from ..system.owners import is_ours
+from .shell.git_commands import SUBCOMMANDS
+
+
+def _names(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One setting. `name` is its section and key in lower case; `value` is as written, None for a key alone."""
+
+    section: str
+    subsection: str
+    key: str
+    value: str | None
+
+    @property
+    def name(self) -> str:
+        return f"{self.section}.{self.key}"
+
+
+class NotPlain(Exception):
+    """The file is written in a way that this reader does not follow."""
+
+
+_BLANK = re.compile(r"[ \t]*(?:[#;].*)?")
+_SECTION = re.compile(r"[ \t]*\[([A-Za-z0-9-]+)(?:[ \t]+\"([^\"\\]*)\")?\][ \t]*(?:[#;].*)?")
+_KEY = re.compile(r"[ \t]*([A-Za-z][A-Za-z0-9-]*)[ \t]*(?:=[ \t]*(.*))?")
+
+
+def settings(text: str) -> Iterator[Setting]:
+    """Yield the settings of a configuration file. Raise NotPlain for what git may read in another way: continued lines,
+    and a section and a key on one line."""
+    section = subsection = ""
+    for line in text.split("\n"):
+        line = line.rstrip("\r")
+        if line.endswith("\\"):
+            raise NotPlain("a line is continued")
+        if _BLANK.fullmatch(line):
+            continue
+        header, key = _SECTION.fullmatch(line), _KEY.fullmatch(line)
+        if header:
+            section, subsection = header[1].lower(), header[2] or ""
+        elif key and section:
+            yield Setting(section, subsection, key[1].lower(), None if key[2] is None else key[2].strip())
+        else:
+            raise NotPlain("a line is unusual")
+
+
+_ALL_KEYS = _names(
+    "advice author branch checkout clone color column commit committer credential feature fetch gc"
+    " gitflow grep gui http i18n index init maintenance pack protocol pull push rebase rerere sparse ssh"
+    " stash submodule tag transfer url user versionsort worktree"
+)
+"""Sections of which no key makes a reading command run a program. Those about the network are among them: a reading
+command asks no remote, unless it is a promisor."""
+
+_KEYS = {
+    "core": _names(
+        "abbrev askpass autocrlf bare bigfilethreshold checkroundtripencoding checkstat commentchar"
+        " commitgraph compression createobject deltabasecachelimit disambiguate editor eol filemode"
+        " filesreflocktimeout fscache fsync fsyncmethod fsyncobjectfiles hidedotfiles ignorecase ignorestat"
+        " logallrefupdates longpaths loosecompression maxtreedepth multipackindex notesref packedgitlimit"
+        " packedgitwindowsize packedrefstimeout precomposeunicode preloadindex protecthfs protectntfs"
+        " quotepath repositoryformatversion restrictinheritedhandles safecrlf sharedrepository sparsecheckout"
+        " sparsecheckoutcone splitindex sshcommand symlinks trustctime unsetenvvars untrackedcache"
+        " usereplacerefs warnambiguousrefs whitespace"
+    ),
+    "diff": _names(
+        "algorithm autorefreshindex binary colormoved colormovedws context dirstat funcname guitool"
+        " ignoresubmodules indentheuristic interhunkcontext mnemonicprefix noprefix relative renamelimit"
+        " renames statgraphwidth statnamewidth suppressblankempty tool wordregex wserrorhighlight xfuncname"
+    ),
+    "merge": _names(
+        "autostash branchdesc conflictstyle defaulttoupstream directoryrenames ff guitool log name recursive"
+        " renamelimit renames stat suppressdest tool verbosity"
+    ),
+    "log": _names("abbrevcommit date decorate diffmerges excludedecoration follow graphcolors mailmap showroot"),
+    "status": _names(
+        "aheadbehind branch displaycommentprefix relativepaths renamelimit renames short showstash showuntrackedfiles"
+    ),
+    "remote": _names(
+        "fetch followremotehead gh-resolved mirror prune prunetags push pushdefault pushurl skipdefaultupdate"
+        " skipfetchall tagopt url"
+    ),
+    "blame": _names("blankboundary coloring date markignoredlines markunblamablelines showemail showroot"),
+    "extensions": _names("compatobjectformat noop objectformat refstorage relativeworktrees worktreeconfig"),
+    "lfs": _names("access locksverify repositoryformatversion"),
+    "gpg": _names("format"),
+    "interactive": _names("singlekey"),
+}
+
+FILES = _names("core.attributesfile core.excludesfile blame.ignorerevsfile commit.template diff.orderfile mailmap.file")
+"""Settings whose value is the path of a file that git reads."""
+
+_OFF = ("false", "no", "off", "0")
+
+
+def names_program(setting: Setting, subcommands: frozenset[str]) -> bool:
+    """Return whether a setting may make one of the reading `subcommands` run a program. Unknown settings may. The paths
+    in `core.worktree`, `core.hooksPath` and FILES are for the caller to judge."""
+    if setting.section == "alias":
+        return setting.key in subcommands or setting.subsection in subcommands
+    if setting.name == "core.fsmonitor":
+        return (setting.value or "").lower() not in _OFF
+    if setting.name in ("core.worktree", "core.hookspath") or setting.name in FILES:
+        return False
+    return setting.section not in _ALL_KEYS and setting.key not in _KEYS.get(setting.section, ())
+
+
+_GITLINK = 0o160000
+_MODE = struct.Struct(">I")
+_FLAGS = struct.Struct(">H")
+
+
+class NotAnIndex(Exception):
+    """The data is not an index that this reader follows."""
+
+
+def submodules(data: bytes, hash_bytes: int) -> list[bytes]:
+    """Return the paths of the submodules in an index. Raise NotAnIndex."""
+    if _MODE.pack(_GITLINK) not in data:
+        return []
+    try:
+        return _submodules(data, hash_bytes)
+    except (struct.error, IndexError, ValueError):
+        raise NotAnIndex from None
+
+
+def _submodules(data: bytes, hash_bytes: int) -> list[bytes]:
+    magic, version, count = struct.unpack_from(">4sII", data)
+    if magic != b"DIRC" or version not in (2, 3, 4):
+        raise NotAnIndex
+    found: list[bytes] = []
+    at, path = 12, b""
+    for _ in range(count):
+        mode = _MODE.unpack_from(data, at + 24)[0]
+        flags = _FLAGS.unpack_from(data, at + 40 + hash_bytes)[0]
+        start = at + 42 + hash_bytes + (2 if version > 2 and flags & 0x4000 else 0)
+        kept = b""
+        if version == 4:
+            dropped, start = _varint(data, start)
+            kept = path[: len(path) - dropped]
+        end = data.index(b"\0", start)
+        path = kept + data[start:end]
+        at = end + 1 if version == 4 else at + (end - at + 8) // 8 * 8
+        if mode == _GITLINK:
+            found.append(path)
+    return found
+
+
+def _varint(data: bytes, at: int) -> tuple[int, int]:
+    """Return the number at an index, in git's encoding of offsets, and the index after it."""
+    value = data[at] & 0x7F
+    while data[at] & 0x80:
+        at += 1
+        value = ((value + 1) << 7) | (data[at] & 0x7F)
+    return value, at + 1
+
+
+_MAX_CONFIG = 256 << 10
+_MAX_INDEX = 64 << 20
+_MAX_SUBMODULES = 100
+_MAX_DEPTH = 4
+_HOOK = "post-index-change"  # the only hook that reading commands run: `git status` refreshes the index
+
+
+class Unsafe(Exception):
+    """Git is not safe to run in a directory; the text says why."""
+
+
+def why_unsafe(directory: str, roots: Sequence[str], home: str, strict: bool = False) -> str:
+    """Return why a reading git command in `directory` (a real path) may run a program or read a directory outside
+    `roots` (real paths); "" if it does not. `strict`: the person's own configuration may name no program either."""
+    try:
+        if strict:
+            for path in _own_files(home):
+                _check_settings(path, directory, (), is_own=True)
+        _check(directory, roots, home, 0)
+    except Unsafe as reason:
+        return str(reason)
+    except (OSError, ValueError) as error:  # such as a NUL in a path
+        return f"its files are unusual ({error})"
+    return ""
+
+
+def _check(directory: str, roots: Sequence[str], home: str, depth: int) -> None:
+    """Search as git does, from the directory up. `.git` in a directory comes before the directory itself."""
+    top = directory
+    while True:
+        inner = os.path.join(top, ".git")
+        if os.path.lexists(inner):
+            if top != directory and not is_ours(inner):
+                raise Unsafe(f"{inner} is another user's, or others may write to {top}")
+            _check_entry(inner, top, (*roots, top), home, depth)
+            if os.path.isfile(inner) or _is_surely_repository(inner):
+                return
+        if os.path.lexists(os.path.join(top, "HEAD")):
+            raise Unsafe(f"{top} looks like a repository itself, whose configuration can start programs")
+        if top == os.path.dirname(top):
+            return
+        top = os.path.dirname(top)
+
+
+def _is_surely_repository(directory: str) -> bool:
+    head = _text(os.path.join(directory, "HEAD")) or ""
+    return re.match(r"ref: refs/|[0-9a-f]{40}", head) is not None and all(
+        os.path.isdir(os.path.join(directory, name)) and os.access(os.path.join(directory, name), os.X_OK)
+        for name in ("objects", "refs")
+    )
+
+
+@dataclass(frozen=True)
+class _Found:
+    """A repository: its work tree, its own directory, and the directory that it shares with its other work trees."""
+
+    top: str
+    own: str
+    common: str
+
+
+def _check_entry(entry: str, top: str, roots: Sequence[str], home: str, depth: int) -> None:
+    """Check what `.git` in a work tree stands for."""
+    is_file = os.path.isfile(entry)
+    own = os.path.realpath(os.path.join(top, _pointed(entry)) if is_file else entry)
+    is_linked = is_file and _points_back(own, entry)
+    if not is_linked:
+        _check_place(own, roots, f"{entry} leads to {own}, outside the working directories")
+    common = own
+    shared = os.path.join(own, "commondir")
+    if os.path.lexists(shared):
+        common = os.path.realpath(os.path.join(own, (_text(shared) or "").strip("\r\n")))
+        if not (is_linked and os.path.dirname(os.path.dirname(own)) == common):
+            _check_place(common, roots, f"{shared} leads to {common}, outside the working directories")
+    _check_repository(_Found(top, own, common), roots, home, depth)
+
+
+def _pointed(file: str) -> str:
+    mark, _, path = (_text(file) or "").rstrip("\r\n").partition("gitdir: ")
+    if mark or not path:
+        raise Unsafe(f"{file} is unusual")
+    return path
+
+
+def _points_back(own: str, entry: str) -> bool:
+    """Return whether the directory of a linked work tree names the `.git` that leads to it. Whoever owns the repository
+    has made that link, and must be this user or root."""
+    back = _text(os.path.join(own, "gitdir")) or ""
+    return (
+        is_ours(own)
+        and is_ours(os.path.dirname(os.path.dirname(own)))
+        and bool(back)
+        and os.path.realpath(os.path.join(own, back.strip("\r\n"))) == os.path.realpath(entry)
+    )
+
+
+def _check_place(path: str, roots: Sequence[str], why: str) -> None:
+    if not any(is_under(path, root) for root in roots):
+        raise Unsafe(why)
+
+
+def _check_repository(found: _Found, roots: Sequence[str], home: str, depth: int) -> None:
+    for directory in dict.fromkeys((found.own, found.common)):
+        _check_links(directory)
+    hooks = [os.path.join(directory, "hooks") for directory in (found.own, found.common)]
+    hash_bytes = 20
+    for path in _configurations(found):
+        for setting in _check_settings(path, found.top, roots):
+            if setting.name == "core.worktree":
+                tree = os.path.realpath(os.path.join(found.own, _value(setting)))
+                _check_place(tree, roots, f"{path} sets core.worktree to {tree}, outside the working directories")
+            elif setting.name == "core.hookspath":
+                hooks.append(os.path.join(found.top, _expanded(_value(setting), home)))
+            elif setting.name == "extensions.objectformat" and setting.value == "sha256":
+                hash_bytes = 32
+    hooks += [os.path.join(found.top, hook) for hook in _own_hooks(home)]
+    for directory in hooks:
+        if os.path.lexists(os.path.join(directory, _HOOK)):
+            raise Unsafe(f"{os.path.join(directory, _HOOK)} is a program that git starts")
+    _check_alternates(found, roots)
+    for path in _repository_submodules(found, hash_bytes):
+        if os.path.lexists(os.path.join(path, ".git")):
+            if depth >= _MAX_DEPTH:
+                raise Unsafe("its submodules are nested too deeply")
+            _check(path, roots, home, depth + 1)
+
+
+def _check_links(directory: str) -> None:
+    """Refuse links in a repository's directory: git would read what they lead to."""
+    for path in (directory, *(os.path.join(directory, name) for name in ("info", "objects/info"))):
+        try:
+            with os.scandir(path) as entries:
+                link = next((entry.path for entry in entries if entry.is_symlink()), "")
+        except OSError:
+            continue
+        if link:
+            raise Unsafe(f"{link} is a link")
+    for name in ("objects", "objects/pack", "refs", "refs/heads"):
+        if os.path.islink(os.path.join(directory, name)):
+            raise Unsafe(f"{os.path.join(directory, name)} is a link")
+
+
+def _configurations(found: _Found) -> list[str]:
+    return [
+        path
+        for path in dict.fromkeys(
+            os.path.join(directory, name)
+            for directory in (found.common, found.own)
+            for name in ("config", "config.worktree")
+        )
+        if os.path.lexists(path)
+    ]
+
+
+def _check_settings(path: str, top: str, roots: Sequence[str], is_own: bool = False) -> list[Setting]:
+    """Return the settings of a configuration file. Raise Unsafe if one may start a program or read a file outside."""
+    text = _text(path)
+    if text is None:
+        raise Unsafe(f"{path} cannot be read")
+    if "\0" in text:  # git ends the value there
+        raise Unsafe(f"{path} contains a NUL character")
+    try:
+        held = list(settings(text))
+    except NotPlain as reason:
+        raise Unsafe(f"{path} is unusual: {reason}") from None
+    for setting in held:
+        if names_program(setting, SUBCOMMANDS):
+            raise Unsafe(f"{path} sets {setting.name}, which can start a program")
+        if setting.name in FILES and not is_own:
+            target = os.path.realpath(os.path.join(top, _value(setting)))
+            _check_place(target, roots, f"{path} sets {setting.name} to {target}, outside the working directories")
+    return held
+
+
+def _value(setting: Setting) -> str:
+    value = setting.value or ""
+    if re.search(r"[\"\\#;~%]", value):
+        raise Unsafe(f"the value of {setting.name} is unusual")
+    return value
+
+
+def _expanded(path: str, home: str) -> str:
+    return os.path.join(home, path[2:]) if path.startswith("~/") else path
+
+
+def _own_files(home: str) -> Iterator[str]:
+    """Yield the configuration files of the person and of the machine."""
+    settings_home = os.environ.get("XDG_CONFIG_HOME") or os.path.join(home, ".config")
+    for path in (os.path.join(home, ".gitconfig"), os.path.join(settings_home, "git/config"), "/etc/gitconfig"):
+        if os.path.lexists(path):
+            yield path
+
+
+def _own_hooks(home: str) -> list[str]:
+    """Return the directories of hooks that the person's configuration names, which may be relative to a work tree."""
+    found: list[str] = []
+    for path in _own_files(home):
+        lines = re.findall(r"^[ \t]*hookspath[ \t]*=[ \t]*(.*)$", _text(path) or "", re.IGNORECASE | re.MULTILINE)
+        found += [_expanded(line.strip().strip('"'), home) for line in lines]
+    return [path for path in found if not os.path.isabs(path)]
+
+
+def _check_alternates(found: _Found, roots: Sequence[str]) -> None:
+    objects = os.path.join(found.common, "objects")
+    path = os.path.join(objects, "info", "alternates")
+    if not os.path.lexists(path):
+        return
+    for line in (_text(path) or '"').split("\n"):
+        if line.startswith('"'):
+            raise Unsafe(f"{path} is unusual")
+        if line and not line.startswith("#"):
+            target = os.path.realpath(os.path.join(objects, line))
+            _check_place(target, roots, f"{path} leads to {target}, outside the working directories")
+
+
+def _repository_submodules(found: _Found, hash_bytes: int) -> list[str]:
+    if not os.path.isdir(found.own):
+        return []
+    try:
+        names = [name for name in os.listdir(found.own) if name == "index" or name.startswith("sharedindex.")]
+        paths = [path for name in names for path in submodules(_data(os.path.join(found.own, name)), hash_bytes)]
+    except (OSError, NotAnIndex):
+        raise Unsafe(f"the index in {found.own} is unusual") from None
+    if len(paths) > _MAX_SUBMODULES:
+        raise Unsafe("it has too many submodules")
+    return [os.path.realpath(os.path.join(found.top, os.fsdecode(path))) for path in paths]
+
+
+def _data(path: str) -> bytes:
+    """Return the content of a regular file. Raise OSError for anything else, and for a file over the limit."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    with open(descriptor, "rb") as file:
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode) or status.st_size > _MAX_INDEX:
+            raise OSError("not a file of a usual size")
+        return file.read(_MAX_INDEX)
+
+
+def _text(path: str) -> str | None:
+    """Return the text of a small regular file, or None."""
+    try:
+        data = _data(path)
+    except OSError:
+        return None
+    return os.fsdecode(data) if len(data) <= _MAX_CONFIG else None

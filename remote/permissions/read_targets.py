@@ -1,0 +1,397 @@
+"""Find the files that a read-only command line reads, from its text alone."""
+
+from __future__ import annotations
+
+import fnmatch
+import glob
+import itertools
+import os
+import re
+from collections.abc import Sequence
+
+from .paths import Places, expand
+from .shell.read_only import NULL_DEVICE, Unclear, check_plain_files
+from .shell.shell_words import Command, Word, names
+from .shell.wrappers import FOUND, effective, started_by
+
+_MAX_BASES = 32
+_MAX_MATCHES = 2000
+_MAX_NAME = 255
+_MAX_DEPTH = 3  # directories with wildcards in one word: each multiplies the time that the search takes
+
+# These commands print their arguments or query the system. None of their arguments opens a file.
+_PATHLESS = names(
+    "echo true false : basename dirname seq which type exit whoami id uname arch nproc groups logname uptime free tr"
+    " sleep ps pwd env hostname printenv whereis test [ printf command set realpath readlink"
+)
+_PATTERN_FIRST = frozenset(("grep", "egrep", "fgrep", "rg", "sed"))
+_PATTERN_OPTIONS = ("--regexp", "--file", "--files", "--expression")
+_FILE_OPTIONS = ("--exclude-from", "--ignore-file")  # their value stands before the pattern
+_AS_FOUND = Word("{}", "\0\0")  # stands for a file that find has found; find's own directories are checked separately
+
+
+def is_pathless(command: Command) -> bool:
+    """Return whether no argument of the command names a file that it reads."""
+    inner = effective(command)
+    if inner is None or any("/" in word.text and word.is_glob for word in inner.words[1:]):
+        return False  # `echo /etc/*` lists a directory
+    return not inner.words or inner.name in _PATHLESS
+
+
+class Unknown(Exception):
+    """The text does not show which files are read."""
+
+
+def operands_read(command: Command) -> list[Word]:
+    """Return the words that may name files to read, including `cd` targets and input redirections. Raise Unknown if the
+    command may read others."""
+    inputs = [redirect.target for redirect in command.redirects if not redirect.writes]
+    inner = effective(command)
+    if inner is None:
+        raise Unknown("it is not clear which command it starts")
+    words = list(inner.words[1:])
+    if not inner.words or inner.name in _PATHLESS:
+        return inputs + [word for word in words if "/" in word.text and word.is_glob]
+    if inner.name == "find":
+        return inputs + _find_roots(inner, words)
+    if inner.name == "xargs":
+        for part in started_by(inner) or []:
+            if not is_pathless(part):
+                raise Unknown("the files it reads come from another command")
+        return inputs
+    return inputs + _operands(inner.name, words)
+
+
+def _find_roots(command: Command, words: Sequence[Word]) -> list[Word]:
+    """Return the directories that find walks, and the operands of the commands that its -exec starts."""
+    texts = [word.text for word in words]
+    if "-L" in texts or "-follow" in texts:
+        raise Unknown("it follows links that may lead elsewhere")
+    start = next((at for at, text in enumerate(texts) if _begins_expression(text)), len(texts))
+    found = [word for word in words[:start] if word.text not in ("-H", "-P")]
+    started = started_by(command)
+    if started is None:
+        raise Unknown("it is not clear which command it starts")
+    reads = [not is_pathless(part) for part in started]
+    for part in itertools.compress(started, reads):
+        found += _operands_of_started(part)
+    if any(reads) and ("-H" in texts or not _hands_plain_files(texts[start:], reads)):
+        raise Unknown("find may hand it links that lead elsewhere")
+    return found
+
+
+def _operands_of_started(command: Command) -> list[Word]:
+    inner = effective(command)
+    if inner is None or started_by(inner) != []:
+        raise Unknown("it is not clear which command it starts")
+    return _operands(inner.name, [_AS_FOUND if word == FOUND else word for word in inner.words[1:]])
+
+
+def _hands_plain_files(expression: Sequence[str], reads: Sequence[bool]) -> bool:
+    try:
+        check_plain_files(expression, reads)
+    except Unclear:
+        return False
+    return True
+
+
+def _begins_expression(text: str) -> bool:
+    return text.startswith(("-", "(", "!")) and text not in ("-H", "-P")
+
+
+def _operands(name: str, words: Sequence[Word]) -> list[Word]:
+    _refuse_hidden_reads(name, words)
+    if name == "jq":
+        return _jq_files(words)
+    found: list[Word] = []
+    skip_pattern = name in _PATTERN_FIRST and not any(_gives_pattern(word.text) for word in words)
+    options_end = False
+    for word in words:
+        if word.text.startswith("-") and len(word.text) > 1:
+            found += [_as_path(value) for value in option_values(word.text)]
+            if options_end:  # ambiguous: the `--` may have been the value of an option
+                skip_pattern = False
+            if options_end or word.is_glob:
+                found.append(word)
+            options_end = options_end or word.text == "--"
+        elif skip_pattern:
+            skip_pattern = False
+            if word.is_glob:  # the shell may expand it to several words, and all but the first are files
+                found.append(word)
+        else:
+            found.append(word)
+    return found
+
+
+def _refuse_hidden_reads(name: str, words: Sequence[Word]) -> None:
+    """Raise Unknown for a command that reads files which its arguments do not name."""
+    texts = [word.text for word in words]
+    if _follows_links(name, texts):
+        raise Unknown("it follows links that may lead elsewhere")
+    if _reads_a_list(name, texts):
+        raise Unknown("the files it reads are named in another file")
+    if any(word.dynamic for word in words):
+        raise Unknown("an argument is known only when it runs")
+
+
+def option_values(text: str) -> list[str]:
+    """Return every text that may be the value of an option in the same word. Only the program knows which letters take
+    a value, so every tail of `-nFf../x` counts, except tails longer than any file name."""
+    if text.startswith("--"):
+        return [text.partition("=")[2]] if "=" in text else []
+    letters = re.match(r"-[A-Za-z0-9.]*", text)
+    if letters is None:
+        return []
+    return [text[at:] for at in range(max(2, letters.end() - _MAX_NAME), letters.end() + 1) if text[at:]]
+
+
+def _as_path(value: str) -> Word:
+    """Return a literal word, in which the shell expands nothing."""
+    return Word(value, value if value.startswith("~") else "\0" * len(value))
+
+
+_JQ_FLAGS = names(
+    "--seq --stream --stream-errors --slurp --raw-input --null-input --compact-output --tab --color-output"
+    " --monochrome-output --ascii-output --unbuffered --sort-keys --raw-output --raw-output0 --join-output"
+    " --exit-status --args --jsonargs --version --help --build-configuration"
+)
+_JQ_VALUES = {"--indent": 1, "--arg": 2, "--argjson": 2}
+_JQ_FILES = names("--slurpfile --rawfile --argfile")
+_JQ_OPENS = re.compile(r"(?<![\w.\"])(?:import|include|modulemeta)\b(?!\s*:)")
+
+
+def _jq_files(words: Sequence[Word]) -> list[Word]:
+    """Return the files among the arguments of jq. Raise Unknown if it may open others: its program can with `import`,
+    and so can --run-tests, -f and -L."""
+    found: list[Word] = []
+    rest = list(words)
+    has_program = False
+    while rest:
+        word = rest.pop(0)
+        text = word.text
+        if text in _JQ_VALUES or text in _JQ_FILES:
+            values = [rest.pop(0) for _ in range(_JQ_VALUES.get(text, 2)) if rest]
+            if any(value.is_glob for value in values):
+                raise Unknown("an argument is known only when it runs")
+            found += values[1:] if text in _JQ_FILES else []
+        elif text.startswith("-") and len(text) > 1:
+            _check_jq_option(text)
+        elif has_program:
+            found.append(word)
+        else:
+            has_program = True
+            _check_jq_program(word)
+    return found
+
+
+def _check_jq_option(text: str) -> None:
+    if text not in _JQ_FLAGS and not re.fullmatch(r"-[snrRcCMaSjehV]+", text):
+        raise Unknown(f"{text} may open other files")
+
+
+def _check_jq_program(word: Word) -> None:
+    if word is _AS_FOUND or word.is_glob or _JQ_OPENS.search(word.text):
+        raise Unknown("its program may open other files")
+
+
+def _reads_a_list(name: str, texts: Sequence[str]) -> bool:
+    long = [text.partition("=")[0] for text in texts if text.startswith("--") and len(text) > 2]
+    if name in ("wc", "du"):
+        return any("--files0-from".startswith(text) for text in long)
+    if name.endswith("sum"):
+        return "c" in _letters(texts) or any("--check".startswith(text) for text in long)
+    return False
+
+
+def _letters(texts: Sequence[str]) -> str:
+    return "".join(text[1:] for text in texts if text.startswith("-") and not text.startswith("--"))
+
+
+def _gives_pattern(text: str) -> bool:
+    """Return whether an option, perhaps abbreviated, holds the pattern. Then the first operand is a file."""
+    if text.startswith("--"):
+        name = text.partition("=")[0]
+        if len(name) > len("--exclude-") and any(option.startswith(name) for option in _FILE_OPTIONS):
+            return True
+        return len(text) > 2 and any(option.startswith(name) for option in _PATTERN_OPTIONS)
+    return text.startswith("-") and ("e" in text or "f" in text)
+
+
+_LINK_OPTIONS = {
+    **dict.fromkeys(("grep", "egrep", "fgrep"), (("R", "--dereference-recursive"),)),
+    "rg": (("L", "--follow"),),
+    "tree": (("l", ""),),
+    "du": (("L", "--dereference"),),
+    "ls": (("L", "--dereference"), ("R", "--recursive")),
+    "diff": (("r", "--recursive"),),
+}
+"""The options (letter and long name) that together make a program follow links into other directories."""
+
+
+def _follows_links(name: str, texts: Sequence[str]) -> bool:
+    options = _LINK_OPTIONS.get(name)
+    return options is not None and all(_has_option(texts, letter, long) for letter, long in options)
+
+
+def _has_option(texts: Sequence[str], letter: str, long: str) -> bool:
+    """Return whether an option is among the words. Long names may be abbreviated."""
+    return letter in _letters(texts) or any(len(text) > 2 and long.startswith(text) for text in texts)
+
+
+def check_directories(command: Command, words: Sequence[Word], places: Places, bases: Sequence[str]) -> None:
+    """Raise Unknown for a `diff` of directories, which follows the links in them."""
+    inner = effective(command)
+    if inner is not None and any(part.name == "diff" for part in (inner, *(started_by(inner) or []))):
+        for word in words:
+            if any(map(os.path.isdir, resolve(word, places, bases))):
+                raise Unknown("it follows links that may lead elsewhere")
+
+
+def shell_directories(commands: Sequence[Command], places: Places, start: str) -> list[str] | None:
+    """Return every directory the shell may be in while the line runs, None if that is unclear. Names count as well as
+    what they lead to: `cd link; cd ..` goes back to where the link is, in most shells."""
+    bases = [start]
+    for command in commands:
+        inner = effective(command)
+        if inner is None or inner.name in ("pushd", "popd"):
+            return None
+        if inner.name == "cd" and (len(inner.words) != 2 or inner.words[1].text.startswith(("-", "+"))):
+            return None  # `cd --` goes home, and `cd -` back
+        if inner.name == "cd":
+            try:
+                bases = list(dict.fromkeys([*bases, *_moved(inner.words[1], places, bases)]))
+            except Unknown:
+                return None
+        if len(bases) > _MAX_BASES:
+            return None
+    return bases
+
+
+def directories_inside(line: Sequence[Command], places: Places, bases: Sequence[str]) -> list[str] | None:
+    """Return every directory that a shell started in one of `bases` may be in while it runs a line, None if that is
+    unclear."""
+    found: list[str] = []
+    for base in bases:
+        directories = shell_directories(line, places, base)
+        if directories is None:
+            return None
+        found += directories
+    return list(dict.fromkeys(found))[:_MAX_BASES]
+
+
+def _moved(target: Word, places: Places, bases: Sequence[str]) -> list[str]:
+    """Return where `cd` may lead from each of the directories, as names and as real paths."""
+    found = resolve(target, places, bases)
+    if target.is_glob:
+        return found
+    return [*(expand(target.text, base, places.home) for base in bases), *found]
+
+
+def resolve(word: Word, places: Places, bases: Sequence[str]) -> list[str]:
+    """Return the real paths that a word may stand for, from each directory the shell may be in. Raise Unknown if they
+    cannot be determined."""
+    if word.dynamic:
+        raise Unknown("a path is known only when it runs")
+    text = word.text
+    if is_own_view(text):
+        raise Unknown("it names a file by way of the process that looks at it")
+    if word.is_tilde and text != "~" and not text.startswith("~/"):
+        raise Unknown("it names another user's home")
+    if text.startswith("~") and not word.is_tilde:
+        text = "./" + text
+    if text == NULL_DEVICE:
+        return []
+    found: list[str] = []
+    for base in bases:
+        if word.is_glob:
+            found += _matches_of(word, text, places, base)
+        else:
+            found.append(places.real(text, base))
+    return found
+
+
+_OWN_VIEW = re.compile(r"/(?:proc/[^/]+(?:/task/[^/]+)?/(cwd|root|fd)|dev/fd)(?=/|$)")
+
+
+def is_own_view(text: str) -> bool:
+    """Return whether a path means a different file in each process, as `/proc/self/cwd` does."""
+    return text.startswith("/") and _OWN_VIEW.match("/" + os.path.normpath(text).lstrip("/")) is not None
+
+
+def without_own_view(text: str, base: str) -> str:
+    """Return the path as a process in the directory `base` sees it."""
+    if not is_own_view(text):
+        return text
+    path = "/" + os.path.normpath(text).lstrip("/")
+    found = _OWN_VIEW.match(path)
+    assert found is not None
+    return {"cwd": base, "root": "/"}.get(found[1], found[0]) + path[found.end() :]
+
+
+def has_deep_wildcards(word: Word) -> bool:
+    """Return whether the search for what a word matches may take long."""
+    return sum(any(char in part for char in "*?[") for part in word.text.split("/")) > _MAX_DEPTH
+
+
+def matches(word: Word, places: Places, bases: Sequence[str]) -> list[str]:
+    """Return the real paths that a word with wildcards matches, for rules that deny: at most _MAX_MATCHES for each
+    base, and none for wildcards that reach too deep, which are asked about."""
+    if has_deep_wildcards(word):
+        return []
+    text = re.sub(r"\[\^", "[!", word.text)
+    text = places.home + text[1:] if word.is_tilde else text
+    found: list[str] = []
+    for base in bases:
+        full = text if text.startswith("/") else os.path.join(glob.escape(base), text)
+        as_bytes = map(os.fsdecode, glob.iglob(os.fsencode(full)))  # as a shell in the locale C counts characters
+        for matched in (glob.iglob(full), as_bytes):
+            found += [places.real(match, base) for match in itertools.islice(matched, _MAX_MATCHES)]
+    return list(dict.fromkeys(found))
+
+
+def _matches_of(word: Word, text: str, places: Places, base: str) -> list[str]:
+    """Return the real paths that a word with wildcards may match in any locale, and perhaps others: `?` counts as `*`,
+    because the locale says how many bytes make a character."""
+    if not text.isascii():
+        raise Unknown("its wildcards are not ASCII")
+    if has_deep_wildcards(word):
+        raise Unknown("its wildcards reach too deep")
+    text = text.replace("?", "*")
+    if text.startswith("-") and not _may_become_option(text, base):
+        return []  # nothing can match, so the shell leaves the word unchanged, as an option
+    if "\0" in word.skeleton or "[" in text:
+        raise Unknown("its wildcards are not simple")
+    pattern = places.home + text[1:] if word.is_tilde else text
+    if _may_lead_upwards(pattern):
+        raise Unknown("its wildcards may lead upwards")
+    if _may_become_option(text, base):
+        raise Unknown("its wildcards may turn into an option")
+    full = pattern if pattern.startswith("/") else os.path.join(glob.escape(base), pattern)
+    found = [places.real(_literal_part(pattern), base)]
+    for match in glob.iglob(full):
+        found.append(places.real(match, base))
+        if len(found) > _MAX_MATCHES:
+            raise Unknown("its wildcards match too many files")
+    return found
+
+
+def _may_lead_upwards(pattern: str) -> bool:
+    """Return whether a part of a pattern matches `..`, which many shells count among the matches of `.*`."""
+    return any(part.startswith(".") and part != ".." and fnmatch.fnmatchcase("..", part) for part in pattern.split("/"))
+
+
+def _may_become_option(text: str, base: str) -> bool:
+    """Return whether a word with wildcards may match a file whose name begins with a dash."""
+    pattern = re.sub(r"\[.*", "*", text.split("/")[0], flags=re.DOTALL)
+    if pattern[:1] not in ("-", "*", "?"):
+        return False
+    try:
+        return any(name.startswith("-") and fnmatch.fnmatchcase(name, pattern) for name in os.listdir(base))
+    except OSError:
+        return False
+
+
+def _literal_part(pattern: str) -> str:
+    parts = pattern.split("/")
+    first = next(at for at, part in enumerate(parts) if any(char in part for char in "*?["))
+    return "/".join(parts[:first]) or ("/" if pattern.startswith("/") else ".")

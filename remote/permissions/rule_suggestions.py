@@ -1,0 +1,123 @@
+"""The permission updates that a question suggests. "Allow for this session" adds the first one, so it must be
+narrow."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from ccb.tunnel.wire.tool_traits import BASH, EDIT, READ
+
+from .paths import Places, is_too_wide
+from .rules import CommandPattern, Rule, RuleError, parse_rule
+from .shell.harmless_options import HARMLESS
+from .shell.shell_words import Command, canonical
+
+Json = dict[str, Any]
+
+_MAX_COMMAND = 500
+_MAX_RULES = 5
+
+_TARGETS = {
+    "make": "test check lint build all format types unit",
+    "mvn": "test compile verify package",
+    "gradle": "test build check",
+}
+"""What can be allowed of programs that have a list of harmless options, and also run all that a project defines."""
+_WITH_SCRIPT = frozenset((("npm", "run"), ("yarn", "run"), ("pnpm", "run")))
+_PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9:_.-]*")
+
+
+def add_rules(rules: Sequence[Rule]) -> list[Json]:
+    """Return a list of one update for all of the rules. Empty if there are too many for a person to read before
+    agreeing."""
+    unique = list(dict.fromkeys(rules))
+    if not unique or len(unique) > _MAX_RULES:
+        return []
+    listed = [{"toolName": r.tool, **({} if r.content is None else {"ruleContent": r.content})} for r in unique]
+    return [{"type": "addRules", "rules": listed, "behavior": "allow", "destination": "session"}]
+
+
+def accept_edits() -> Json:
+    return {"type": "setMode", "mode": "acceptEdits", "destination": "session"}
+
+
+def add_directory(directory: str) -> Json:
+    return {"type": "addDirectories", "directories": [directory], "destination": "session"}
+
+
+def command_rule(command: Command) -> Rule | None:
+    """Return the rule for one simple command without its wrappers. It never allows all uses of an interpreter, a shell,
+    sudo or rm."""
+    name = command.name
+    if not command.assignments and name in HARMLESS and name not in _TARGETS:
+        return Rule(BASH.name, f"{name} *")
+    if not command.assignments and len(command.words) > 1 and command.words[1].is_literal:
+        second = command.words[1].text
+        if f"{name} {second}" in HARMLESS or second in _TARGETS.get(name, "").split():
+            if (name, second) not in _WITH_SCRIPT:
+                return Rule(BASH.name, f"{name} {second} *")
+            if len(command.words) > 2 and command.words[2].is_literal and _PLAIN.fullmatch(command.words[2].text):
+                return Rule(BASH.name, f"{name} {second} {command.words[2].text} *")
+    return exact_command_rule(command)
+
+
+def exact_command_rule(command: Command) -> Rule | None:
+    """Return the rule for exactly this simple command, or None if a rule cannot express that."""
+    if command.fed or not all(word.is_literal for word in command.words):
+        return None
+    return exact_rule(canonical(command.words) if command.redirects else command.raw)
+
+
+def exact_rule(text: str) -> Rule | None:
+    """Return the rule for exactly this text, or None if a rule cannot express that."""
+    text = text.strip()
+    if not text or len(text) > _MAX_COMMAND or "\n" in text or not CommandPattern(text).is_exact:
+        return None
+    return Rule(BASH.name, text)
+
+
+def directory_rule(tool: str, real: str, home: str) -> Rule | None:
+    """Return the rule for everything in a directory, or in the directory of a file. Where that would be too wide, as in
+    a home, return the rule for the file alone, or None for a directory."""
+    directory = _directory(real)
+    if not is_too_wide(directory, home):
+        return _path_rule(tool, directory, "/**")
+    return file_rule(tool, real) if real != directory else None
+
+
+def _directory(real: str) -> str:
+    return real if os.path.isdir(real) else os.path.dirname(real)
+
+
+def file_rule(tool: str, real: str) -> Rule | None:
+    return _path_rule(tool, real, "")
+
+
+def _path_rule(tool: str, path: str, tail: str) -> Rule | None:
+    if re.search(r"[*?\[\]()\n,]", path):
+        return None
+    try:
+        return parse_rule(f"{tool}(/{path}{tail})")
+    except RuleError:
+        return None
+
+
+def for_file(writes: bool, real: str) -> list[Json]:
+    """Return the update for one file and no other."""
+    rule = file_rule(EDIT.name if writes else READ.name, real)
+    return add_rules([rule]) if rule else []
+
+
+def for_path(writes: bool, real: str, places: Places, accepts_edits: bool) -> list[Json]:
+    """Return updates for a file tool. The first is enough by itself."""
+    if not writes:
+        rule = directory_rule(READ.name, real, places.home)
+        return add_rules([rule]) if rule else []
+    if places.holds(real):
+        return [accept_edits()]
+    rule = directory_rule(EDIT.name, real, places.home)
+    updates = [] if is_too_wide(_directory(real), places.home) else [add_directory(_directory(real))]
+    return updates if rule is None or (accepts_edits and updates) else [*add_rules([rule]), *updates]

@@ -1,0 +1,308 @@
+"""Rules, the set in force, updates, decisions."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterable, Mapping
+from dataclasses import field
+from enum import Enum
+from typing import Any
+
+from ccb.tunnel.wire import tool_traits
+from ccb.tunnel.wire.dataclass import dataclass
+from ccb.tunnel.wire.mcp_messages import rule_tool, unmarked
+from ccb.tunnel.wire.tool_traits import mcp_rule_covers, traits_of
+
+from ..sandbox.cage_rules import CageRules
+
+
+class Behavior(Enum):
+    """What a rule demands for a call, and what the engine decides about it."""
+
+    ALLOW = "allow"
+    ASK = "ask"
+    DENY = "deny"
+
+
+@dataclass(frozen=True)
+class Decision:
+    """`reason` is one sentence for the person or the model; `reason_type` is `rule`, `mode`, `workingDir`, `hook`,
+    `subcommandResults` or `other`, as in the public protocol. `suggestions` are permission updates in its shape; the
+    first one is what "allow for this session" adds. `cage` is the cage in which the call runs if it is allowed, or if
+    the person grants it; None for no cage. `pinned` is the real path that was decided on, if something may change
+    where a path leads before the call uses it; "" otherwise."""
+
+    behavior: Behavior
+    reason: str
+    reason_type: str = "other"
+    blocked_path: str = ""
+    suggestions: list[dict[str, Any]] = field(default_factory=list)
+    cage: CageRules | None = None
+    pinned: str = ""
+
+
+def headless_denial(decision: Decision, tool_name: str) -> str:
+    """Return the text for the model: the reason and, if there is one, the flag that would have allowed the call."""
+    text = f"Permission to use {tool_name} was not granted: {decision.reason} Nobody can be asked in this session."
+    hint = _hint(decision)
+    return (
+        f"{text} To allow it, start the session with {hint}."
+        if hint
+        else f"{text} An interactive session can allow it."
+    )
+
+
+def _hint(decision: Decision) -> str:
+    for update in decision.suggestions[:1]:
+        if update.get("type") == "addRules":
+            return f"--allowedTools {_quoted(','.join(_text(rule) for rule in update['rules']))}"
+        if update.get("type") == "setMode":
+            return f"--permission-mode {update['mode']}"
+        if update.get("type") == "addDirectories":
+            return f"--add-dir {_quoted(update['directories'][0])}"
+    return ""
+
+
+def _text(rule: Mapping[str, Any]) -> str:
+    content = rule.get("ruleContent")
+    return rule["toolName"] if content is None else f"{rule['toolName']}({content})"
+
+
+def _quoted(text: str) -> str:
+    return shlex.quote(text) if re.search(r'["$`\\!]', text) else f'"{text}"'
+
+
+ANY_TOOL = "*"
+"""The tool of a broken rule that may be about any."""
+
+
+class RuleError(ValueError):
+    """A rule cannot be parsed; the text names it and says what is wrong."""
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A rule about a tool. `content` is None if it covers the whole tool. `broken` says why the rule cannot be read: it
+    stands for all that it may have been about."""
+
+    tool: str
+    content: str | None = None
+    broken: str = ""
+
+    def __str__(self) -> str:
+        return self.broken or (self.tool if self.content is None else f"{self.tool}({self.content})")
+
+    def covers_tool(self, name: str) -> bool:
+        """Return whether this rule applies to calls of the tool `name`. A rule about Edit covers all tools that write
+        files, a rule about Read all tools that read files, and a rule about an MCP server all its tools."""
+        return self.tool in (ANY_TOOL, *traits_of(name).rule_names) or mcp_rule_covers(self.tool, name)
+
+
+def parse_rule(text: str) -> Rule:
+    """Parse one rule. Raise RuleError if it is invalid."""
+    try:
+        tool, content = tool_traits.rule_parts(text)
+    except ValueError as error:
+        raise RuleError(str(error)) from None
+    return Rule(rule_tool(tool), content)
+
+
+def broken_rules(text: object, why: str) -> list[Rule]:
+    """Return the rules that stand for one that cannot be read: they cover every use of its tool, or of any tool. What a
+    path rule is about is within the reach of commands, too."""
+    tool = str(text).partition("(")[0].strip()
+    if not tool_traits.is_tool(tool) and not tool.startswith("mcp__"):
+        return [Rule(ANY_TOOL, broken=why)]
+    is_path = traits_of(tool).rules is tool_traits.RuleKind.PATH
+    return [Rule(each, broken=why) for each in (rule_tool(tool), *([tool_traits.BASH.name] if is_path else []))]
+
+
+def split_rules(text: str) -> list[str]:
+    """Split a list of rules at commas and blanks outside parentheses. Raise RuleError if one is left open."""
+    rules, still_open = tool_traits.split_rules(text)
+    if still_open:
+        raise RuleError(f"permission rule {rules[-1].strip()!r}: a parenthesis is not closed")
+    return rules
+
+
+def parse_rules(texts: Iterable[str]) -> list[Rule]:
+    """Parse every rule of several lists. Raise RuleError for an invalid one."""
+    return [parse_rule(rule) for text in texts for rule in split_rules(text)]
+
+
+@dataclass(frozen=True)
+class CommandPattern:
+    """The content of a Bash rule: `git *` (a word boundary before ` *`), `git:*` (the same), `npm test` (exactly)."""
+
+    text: str
+
+    @property
+    def is_exact(self) -> bool:
+        return "*" not in self.text
+
+    @property
+    def words(self) -> int:
+        """How many whole words of a command the pattern spells out before its first wildcard."""
+        head, wildcard, _ = self.text.partition("*")
+        if self.text == f"{head}*" and head.endswith(":"):
+            head = head[:-1] + " "
+        try:
+            found = len(shlex.split(head))
+        except ValueError:
+            return 0
+        return found if not wildcard or head.endswith(" ") else max(0, found - 1)
+
+    def matches(self, command: str) -> bool:
+        """Return whether the pattern covers the command. `*` matches any text; ` *` at the end also matches no text at
+        all. The time is linear in the length of the texts."""
+        command = re.sub(r"\s", " ", command)
+        for ending in (":*", " *"):
+            if self.text.endswith(ending):
+                body = self.text[: -len(ending)].rstrip()
+                return _matches(body, command) or _matches(f"{body} *", command)
+        return _matches(self.text, command)
+
+
+def _matches(pattern: str, text: str) -> bool:
+    head, *parts = pattern.split("*")
+    if not parts:
+        return text == pattern
+    tail = parts.pop()
+    if not text.startswith(head) or len(text) < len(head) + len(tail) or not text.endswith(tail):
+        return False
+    at, end = len(head), len(text) - len(tail)
+    for part in parts:
+        found = text.find(part, at, end)
+        if found < 0:
+            return False
+        at = found + len(part)
+    return True
+
+
+COMMAND_LINE = "cliArg"
+COMMAND = "command"
+CLIENT = "client"
+SKILLS = "skills"
+_SOURCES = ("user", "project", "local", "flag")
+_PUBLIC = {
+    "managed": "policySettings",
+    "kept": "localSettings",
+    CLIENT: "session",
+    **{each: f"{each}Settings" for each in _SOURCES},
+}
+
+
+class RuleSet:
+    """Rules by source and behavior, each once, in the order in which they were added."""
+
+    def __init__(self) -> None:
+        self._rules: dict[tuple[str, Behavior], list[Rule]] = {}
+
+    def add(self, source: str, behavior: Behavior, rules: Iterable[Rule]) -> None:
+        held = self._rules.setdefault((source, behavior), [])
+        held.extend(rule for rule in dict.fromkeys(rules) if rule not in held)
+
+    def replace(self, source: str, behavior: Behavior, rules: Iterable[Rule]) -> None:
+        self._rules[source, behavior] = list(dict.fromkeys(rules))
+
+    def remove(self, source: str, behavior: Behavior, rules: Iterable[Rule]) -> None:
+        gone = set(rules)
+        self._rules[source, behavior] = [r for r in self._rules.get((source, behavior), []) if r not in gone]
+
+    def listed(self) -> list[dict[str, str]]:
+        """Return all rules, as clients see them."""
+        return [
+            {
+                "behavior": behavior.value,
+                "source": _PUBLIC.get(source, source),
+                "rule": str(rule),
+                "editability": "session" if source in (COMMAND_LINE, "session") else "readonly",
+            }
+            for (source, behavior), rules in self._rules.items()
+            for rule in rules
+        ]
+
+    def about(self, behavior: Behavior, tool: str) -> list[Rule]:
+        """Return the rules that cover calls of a tool, with and without a pattern."""
+        names = (tool,) if behavior is Behavior.ALLOW else (tool, unmarked(tool))
+        return [
+            rule
+            for (_, held_behavior), rules in self._rules.items()
+            if held_behavior is behavior
+            for rule in rules
+            if any(map(rule.covers_tool, names))
+        ]
+
+    def only(self, behavior: Behavior, *tools: str) -> RuleSet:
+        """Return a set of the rules of one behavior that cover calls of these tools."""
+        found = RuleSet()
+        for tool in tools:
+            found.add("", behavior, self.about(behavior, tool))
+        return found
+
+    def whole_tool(self, behavior: Behavior, tool: str) -> Rule | None:
+        return next((rule for rule in self.about(behavior, tool) if rule.content is None), None)
+
+    def contents(self, behavior: Behavior, tool: str) -> list[Rule]:
+        return [rule for rule in self.about(behavior, tool) if rule.content is not None]
+
+
+_RULE_KINDS = ("addRules", "replaceRules", "removeRules")
+_DIRECTORY_KINDS = ("addDirectories", "removeDirectories")
+_MAX_ITEMS = 200
+
+
+class UpdateError(ValueError):
+    """The update is not one of the known shapes."""
+
+
+@dataclass(frozen=True)
+class PermissionUpdate:
+    """A valid update. Fields that its kind does not use are empty."""
+
+    kind: str
+    destination: str = "session"
+    behavior: Behavior = Behavior.ASK
+    rules: tuple[Rule, ...] = ()
+    mode: str = ""
+    directories: tuple[str, ...] = ()
+
+
+def read_update(update: Mapping[str, Any]) -> PermissionUpdate:
+    """Parse an update. Raise UpdateError or RuleError if it is invalid."""
+    if not isinstance(update, Mapping):
+        raise UpdateError("a permission update is not an object")
+    kind, destination = update.get("type"), update.get("destination", "session")
+    if not isinstance(kind, str) or not isinstance(destination, str):
+        raise UpdateError("a permission update has no type")
+    if kind == "setMode":
+        return PermissionUpdate(kind, destination, mode=str(update.get("mode", "")))
+    if kind in _RULE_KINDS:
+        try:
+            behavior = Behavior(update.get("behavior"))
+        except ValueError:
+            raise UpdateError(f"{kind}: behavior must be allow, ask or deny") from None
+        rules = tuple(_read_rule(kind, item) for item in _list(kind, "rules", update))
+        return PermissionUpdate(kind, destination, behavior, rules)
+    if kind in _DIRECTORY_KINDS:
+        found = _list(kind, "directories", update)
+        if not all(isinstance(item, str) and item for item in found):
+            raise UpdateError(f"{kind}: directories must be a list of paths")
+        return PermissionUpdate(kind, destination, directories=tuple(found))
+    raise UpdateError(f"unknown permission update {kind!r}")
+
+
+def _list(kind: str, key: str, update: Mapping[str, Any]) -> list[Any]:
+    found = update.get(key)
+    if not isinstance(found, list) or len(found) > _MAX_ITEMS:
+        raise UpdateError(f"{kind}: {key} must be a list of at most {_MAX_ITEMS}")
+    return found
+
+
+def _read_rule(kind: str, item: Any) -> Rule:
+    tool = item.get("toolName") if isinstance(item, Mapping) else None
+    content = item.get("ruleContent") if isinstance(item, Mapping) else None
+    if not isinstance(tool, str) or not isinstance(content, (str, type(None))):
+        raise UpdateError(f"{kind}: a rule needs toolName, and ruleContent as a text")
+    return parse_rule(tool if content is None else f"{tool}({content})")

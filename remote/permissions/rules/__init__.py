@@ -1,1 +1,0 @@
-"""Permission rules: their syntax, the set of rules in force, and updates to it."""

@@ -1,0 +1,459 @@
+"""Commands that change nothing.
+
+A list of names is not enough (`find -delete`, `sort -o`, `git log --output`), so each command has a check of its own.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from collections.abc import Container, Sequence
+from typing import Callable
+
+from .git_commands import git_reads_only
+from .shell_parser import parse
+from .shell_words import Command, NotUnderstood, Word, is_harmless_assignment, names
+from .wrappers import effective, started_by
+
+VALUED = names(
+    "-name -iname -path -ipath -wholename -iwholename -lname -ilname -regex -iregex -regextype -type -xtype -maxdepth"
+    " -mindepth -size -perm -user -group -uid -gid -links -inum -samefile -newer -anewer -cnewer -newermt -newerct"
+    " -mtime -mmin -atime -amin -ctime -cmin -used -printf -fstype"
+)
+"""Tests and actions that take the next word, whatever it looks like."""
+
+BARE = names(
+    "-empty -prune -print -print0 -ls -true -false -depth -d -mount -xdev -daystart -executable -readable -writable"
+    " -nouser -nogroup -noleaf -ignore_readdir_race -warn -nowarn -quit"
+)
+
+OPERATORS = names("! ( ) , -not -o -or -a -and")
+
+
+class Unclear(Exception):
+    """The expression is not understood, or does not guarantee that -exec gets plain files only."""
+
+
+def check_plain_files(texts: Sequence[str], needs: Sequence[bool]) -> None:
+    """Raise Unclear unless each -exec with a true flag in `needs` (one flag for each -exec, in order) gets plain files
+    only, never a link: `-type f` must hold on every path to it. `texts` are the words after the directories."""
+    expression = _Expression(texts, needs)
+    if texts:
+        expression.whole(False)
+    expression.end()
+
+
+class _Expression:
+    """A recursive-descent parser: `!` binds closest, then -a, then -o, then the comma. The argument of each method says
+    whether the file is known to be plain before this part. The method returns whether it is known to be plain after
+    this part was true."""
+
+    def __init__(self, texts: Sequence[str], needs: Sequence[bool]) -> None:
+        self._rest = list(texts)
+        self._needs = list(needs)
+
+    def whole(self, plain: bool) -> bool:
+        found = self._any(plain)
+        while self._take(","):
+            found = self._any(plain)
+        return found
+
+    def end(self) -> None:
+        if self._rest or self._needs:
+            raise Unclear
+
+    def _any(self, plain: bool) -> bool:
+        found = self._all(plain)
+        while self._take("-o", "-or"):
+            found = self._all(plain) and found
+        return found
+
+    def _all(self, plain: bool) -> bool:
+        plain = self._one(plain)
+        while self._rest and self._rest[0] not in (")", ",", "-o", "-or"):
+            self._take("-a", "-and")
+            plain = self._one(plain)
+        return plain
+
+    def _one(self, plain: bool) -> bool:
+        if self._take("!", "-not"):
+            self._one(plain)
+            return plain
+        if self._take("("):
+            found = self.whole(plain)
+            if not self._take(")"):
+                raise Unclear
+            return found
+        return self._test(plain)
+
+    def _test(self, plain: bool) -> bool:
+        text = self._next()
+        if text == "-exec":
+            self._skip_command()
+            if not self._needs or (self._needs.pop(0) and not plain):
+                raise Unclear
+            return plain
+        if text in VALUED:
+            return (text, self._next()) == ("-type", "f") or plain
+        if text not in BARE:
+            raise Unclear
+        return plain
+
+    def _skip_command(self) -> None:
+        before, text = "", self._next()
+        while text != ";" and not (text == "+" and before == "{}"):
+            before, text = text, self._next()
+
+    def _take(self, *texts: str) -> bool:
+        if self._rest and self._rest[0] in texts:
+            self._rest.pop(0)
+            return True
+        return False
+
+    def _next(self) -> str:
+        if not self._rest:
+            raise Unclear
+        return self._rest.pop(0)
+
+
+Words = Sequence[Word]  # the arguments, without the name
+
+NULL_DEVICE = "/dev/null"
+
+
+def is_read_only_command(command: str, strict: bool = False) -> bool:
+    """Return True if nothing in the line can change anything. Which files it reads is not checked here. `strict`: only
+    a line of literal words counts, which is the rule on hosts without a cage."""
+    try:
+        commands = parse(command, strict)
+    except NotUnderstood:
+        return False
+    return (
+        bool(commands)
+        and reads_only_together(commands)
+        and all(
+            reads_only(part) and not any(r.writes and not is_null(r.target) for r in part.redirects)
+            for part in commands
+        )
+    )
+
+
+def changes_directory(command: str) -> bool:
+    """Return whether a line may leave the shell in another directory. Such a line must not run beside others: it would
+    change the directory they run in, and so what they may do."""
+    try:
+        return any(inner is None or inner.name in ("cd", "pushd", "popd") for inner in map(effective, parse(command)))
+    except NotUnderstood:
+        return True
+
+
+def is_null(target: Word) -> bool:
+    return target.is_literal and target.text == NULL_DEVICE
+
+
+def reads_only_together(commands: Sequence[Command]) -> bool:
+    """Return whether read-only commands are still read-only when combined. `cd` with git is not: the configuration in a
+    directory can make git run programs."""
+    changes = any(inner and inner.name in ("cd", "pushd", "popd") for inner in map(effective, commands))
+    return not (changes and any(map(runs_git, commands)))
+
+
+def runs_git(command: Command) -> bool:
+    """Return whether a command is git, or visibly starts git."""
+    inner = effective(command)
+    if inner is None:
+        return False
+    return inner.name == "git" or any(map(runs_git, started_by(inner) or []))
+
+
+def reads_only(command: Command) -> bool:
+    """Return whether a simple command is read-only, apart from its redirections."""
+    inner = effective(command)
+    if inner is None:
+        return False
+    if not all(is_harmless_assignment(word, bool(inner.words)) for word in inner.assignments):
+        return False
+    if not inner.words:
+        return True
+    check = _CHECKS.get(inner.name)
+    if check is None:
+        return _is_version_question(inner)
+    started = started_by(inner)
+    return started is not None and all(reads_only(part) for part in started) and check(inner.words[1:])
+
+
+def _is_version_question(command: Command) -> bool:
+    if len(command.words) != 2 or not command.words[1].is_literal:
+        return False
+    name = command.name
+    return name in _VERSIONED and command.words[1].text in _VERSIONED[name] and not _is_shim(name)
+
+
+def _is_shim(name: str) -> bool:
+    """Return whether PATH finds a program that chooses the real one by files of the project, as those of pyenv and asdf
+    do: it lies among shims, or it is a link to a program of another name."""
+    found = shutil.which(name)
+    if found is None:
+        return False
+    stem = name.rstrip("0123456789.")
+    return "shims" in found.split("/") or stem not in os.path.basename(os.path.realpath(found))
+
+
+def _anything(words: Words) -> bool:
+    return True
+
+
+def _nothing(words: Words) -> bool:
+    return not words
+
+
+def _settled(words: Words) -> bool:
+    """Return whether no expansion or wildcard among the words can become an option: a file may be named `-o…`."""
+    return not any(word.dynamic or (word.is_glob and word.text[0] in "*?[-") for word in words)
+
+
+def _options(short: str = "", long: str = "", valued: str = "", max_operands: int = 1000) -> Callable[[Words], bool]:
+    """Return a check that allows only these options. `short` are letters without a value, `valued` letters whose value
+    is the rest of the word or the next word, `long` names (with or without `=value`)."""
+    long_names = names(long)
+
+    def check(words: Words) -> bool:
+        if not _settled(words) or (max_operands < 1000 and any(word.is_glob for word in words)):
+            return False  # `uniq a*` writes to the second file that matches
+        operands = _count_operands([word.text for word in words], short, long_names, valued)
+        return operands is not None and operands <= max_operands
+
+    return check
+
+
+def _count_operands(texts: Sequence[str], short: str, long_names: Container[str], valued: str) -> int | None:
+    """Return the number of operands; None if an option is not known."""
+    operands = 0
+    rest = list(texts)
+    while rest:
+        text = rest.pop(0)
+        if text == "--":
+            return operands + len(rest)
+        if text.startswith("--"):
+            if text[2:].partition("=")[0] not in long_names:
+                return None
+        elif text.startswith("-") and len(text) > 1:
+            takes_next = _takes_next_word(text, short, valued)
+            if takes_next is None:
+                return None
+            del rest[: int(takes_next)]
+        else:
+            operands += 1
+    return operands
+
+
+def _takes_next_word(cluster: str, short: str, valued: str) -> bool | None:
+    """Return whether the next word is the value of the last letter of `-abc`; None if a letter is not known."""
+    for at, letter in enumerate(cluster[1:], 1):
+        if letter in valued:
+            return at + 1 == len(cluster)
+        if letter not in short:
+            return None
+    return False
+
+
+_FIND_WORDS = VALUED | BARE | OPERATORS | names("-follow -L -H -P -exec")
+
+
+def _find(words: Words) -> bool:
+    if not _settled(words):
+        return False
+    texts = _without_started([word.text for word in words])
+    for at, text in enumerate(texts):
+        is_number = re.fullmatch(r"-[0-9]+[a-zA-Z]?", text) is not None
+        known = text in _FIND_WORDS or is_number or (at and _is_mode(texts[at - 1], text))
+        if text.startswith("-") and not known:
+            return False
+    return True
+
+
+def _without_started(texts: Sequence[str]) -> list[str]:
+    """Return the words without the commands of -exec, which are checked as commands of their own."""
+    found: list[str] = []
+    inside = False
+    for before, text in zip(["", *texts], texts):
+        if not inside:
+            found.append(text)
+        inside = text == "-exec" or (inside and text != ";" and not (text == "+" and before == "{}"))
+    return found
+
+
+def _is_mode(before: str, text: str) -> bool:
+    return before == "-perm" and re.fullmatch(r"-[ugoarwxst=+,]+", text) is not None
+
+
+def _rg(words: Words) -> bool:
+    if not _settled(words):
+        return False
+    for word in words:
+        text = word.text
+        if text == "--":
+            return True
+        if text.startswith("--"):
+            if text.startswith(("--pre", "--hostname-bin", "--search-zip")) and not text.startswith("--pretty"):
+                return False
+        elif text.startswith("-") and "z" in text:
+            return False
+    return True
+
+
+_SED_REGEX = r"/(?:[^/\\\n\[]|\\[^\n]|\[\^?[^\]\^\[/\\\n][^\]\[/\\\n]*\])*/"
+_SED_ADDRESS = rf"(?:[0-9]+(?:~[0-9]+)?|\$|{_SED_REGEX}I?)"
+_SED_OTHER = "|".join(
+    rf"s{mark}[^{mark}\\\n\[]*{mark}(?:[^{mark}\\\n]|\\[^\n])*{mark}" for mark in map(re.escape, "|#,@:!")
+)
+_SED_COMMAND = (
+    rf"\s*(?:{_SED_ADDRESS}(?:,(?:{_SED_ADDRESS}|[+~][0-9]+))?\s*)?(?:!\s*)?"
+    rf"(?:[pdq=]|(?:s{_SED_REGEX}(?:[^/\\\n]|\\[^\n])*/|{_SED_OTHER})[gpiI0-9]*)\s*"
+)
+_SED_SCRIPT = re.compile(rf"{_SED_COMMAND}(?:;{_SED_COMMAND})*(?:;\s*)?")
+
+
+def sed_only_edits(words: Words) -> bool:
+    """Allow only addresses with p, d, q, = and plain substitutions: `w`, `e` and `-i` write files and run commands."""
+    if not _settled(words):
+        return False
+    texts = [word.text for word in words]
+    scripts: list[str] = []
+    operands: list[str] = []
+    while texts:
+        text = texts.pop(0)
+        if text in ("-e", "--expression") and texts:
+            scripts.append(texts.pop(0))
+        elif text.startswith("-") and text != "-":
+            if not re.fullmatch(r"-[nErsu]+|--quiet|--silent|--regexp-extended|--sandbox|--posix", text):
+                return False
+        else:
+            operands.append(text)
+    if not scripts:
+        if not operands:
+            return False
+        scripts.append(operands.pop(0))
+    return all(len(script) < 1000 and _SED_SCRIPT.fullmatch(script) for script in scripts)
+
+
+def _test(words: Words) -> bool:
+    """Refuse `-v` and `-R`: they evaluate array subscripts, which can run commands."""
+    return all(
+        word.is_literal and word.text not in ("-v", "-R") and "$(" not in word.text and "`" not in word.text
+        for word in words
+    )
+
+
+_PRINTF_FORMAT = re.compile(
+    r"(?:[^%]|%%|%[-+ #0]{0,9}[0-9]{0,9}(?:\.[0-9]{0,9})?(?:[bcdiosuxXeEfFgGaAq]|\([^()]*\)T))*", re.DOTALL
+)
+
+
+def _printf(words: Words) -> bool:
+    """Allow only formats with known conversions: `%n` sets a variable."""
+    if not words or not words[0].is_literal or words[0].text.startswith("-"):
+        return False
+    is_known = len(words[0].text) < 1000 and _PRINTF_FORMAT.fullmatch(words[0].text) is not None
+    numbers = re.search(r"%[^%a-zA-Z]*[diouxXeEfFgGaA(]", words[0].text)
+    return is_known and not (numbers and any(word.dynamic for word in words))
+
+
+_PS_VALUE = re.compile(r"-[A-Za-z]*[oOCuUgGtpqs]|--(?:[pP]id|ppid|[uU]ser|[gG]roup|format|sort|tty|sid)")
+
+
+def _ps(words: Words) -> bool:
+    """Refuse an `e` without a dash: it shows the environment of other processes, with their secrets."""
+    for before, word in zip(["", *(word.text for word in words)], words):
+        if "environ" in word.text:
+            return False
+        if not _PS_VALUE.fullmatch(before) and (word.dynamic or re.fullmatch(r"\w*e\w*|-[A-Za-z]*E\w*", word.text)):
+            return False
+    return True
+
+
+def _date(words: Words) -> bool:
+    if not _settled(words):
+        return False
+    texts = [word.text for word in words]
+    while texts:
+        text = texts.pop(0)
+        if text in ("-d", "--date", "-r", "--reference"):
+            if not texts:
+                return False
+            texts.pop(0)
+        elif not (
+            text.startswith(("+", "--date=", "--reference=", "--iso-8601", "--rfc-3339="))
+            or re.fullmatch(r"-[uR]+|-I[a-z]*|--utc|--universal|--rfc-email", text)
+        ):
+            return False
+    return True
+
+
+def _command_lookup(words: Words) -> bool:
+    return len(words) >= 2 and words[0].is_literal and words[0].text in ("-v", "-V")
+
+
+def _set(words: Words) -> bool:
+    texts = " ".join(word.text for word in words)
+    return all(w.is_literal for w in words) and bool(re.fullmatch(r"([-+][eux]+ ?|[-+][eux]*o pipefail ?)+", texts))
+
+
+def _git(words: Words) -> bool:
+    texts = [word.text for word in words]
+    if "symbolic-ref" in texts and any(word.is_glob for word in words):
+        return False  # a second file name would be written to
+    return _settled(words) and git_reads_only(texts)
+
+
+def _cd(words: Words) -> bool:
+    return (
+        len(words) == 1 and not words[0].dynamic and not words[0].is_glob and not words[0].text.startswith(("-", "+"))
+    )
+
+
+_CHECKS: dict[str, Callable[[Words], bool]] = {
+    **dict.fromkeys(names("echo true false : basename dirname seq which type exit"), _anything),
+    **dict.fromkeys(names("whoami id uname arch nproc groups logname uptime free tr"), _anything),
+    "sleep": _anything,
+    "ps": _ps,
+    **dict.fromkeys(names("pwd env hostname"), _nothing),
+    **dict.fromkeys(names("cat head tail wc stat ls du df cut nl tac rev od"), _anything),
+    **dict.fromkeys(names("cmp comm join paste fold expand unexpand fmt column"), _anything),
+    **dict.fromkeys(names("md5sum sha1sum sha224sum sha256sum sha384sum sha512sum"), _anything),
+    **dict.fromkeys(names("cksum b2sum sum realpath readlink printenv whereis"), _anything),
+    **dict.fromkeys(names("grep egrep fgrep jq"), _anything),
+    "sort": _options(
+        "bdfghiMnRrVcCmsuz", "reverse numeric-sort unique human-numeric-sort version-sort key field-separator", "kt"
+    ),
+    "uniq": _options("cdDiuz", "count repeated unique ignore-case", "fsw", max_operands=1),
+    "diff": _options(
+        "abBcdeiNnpqrstTuwyEZ0123456789",
+        "brief recursive unified context color side-by-side ignore-all-space ignore-space-change ignore-blank-lines"
+        " ignore-case exclude new-file text minimal suppress-common-lines width label strip-trailing-cr stat",
+        "UCxWIF",
+    ),
+    "file": _options("bihLkN0", "brief mime mime-type mime-encoding dereference no-dereference"),
+    "tree": _options("adfilpsughDFrtcnCJSvx", "noreport gitignore dirsfirst prune du ignore-case", "LIP"),
+    "find": _find,
+    "rg": _rg,
+    "sed": sed_only_edits,
+    "test": _test,
+    "[": _test,
+    "printf": _printf,
+    "date": _date,
+    "command": _command_lookup,
+    "set": _set,
+    "cd": _cd,
+    "xargs": _anything,
+    "git": _git,
+}
+
+# Not here: programs that obey files of the project even then, such as cargo, rustc, go, npm, yarn and poetry.
+_VERSIONED = {
+    **dict.fromkeys(names("python python3 pip pip3"), names("--version -V")),
+    **dict.fromkeys(names("ruby gem perl php gcc g++ clang cmake make bash rg docker uv"), names("--version")),
+    **dict.fromkeys(names("java javac"), names("--version -version")),
+    "node": names("--version -v"),
+}

@@ -1,1 +1,0 @@
-"""Going back to an earlier prompt: files, conversation, or both."""

@@ -1,0 +1,304 @@
+"""Placeholders and TMPDIRs.
+
+A path that does not exist cannot be protected by a mount. So it exists, as an empty directory, while a command in the
+cage for the workspace lives. An empty directory means nothing to git, editors and agents. Sessions in one project share
+the directories: their mode tells whose they are, and a shared lock that a command is about to mount them. What a worker
+leaves that was killed is removed by the next session there, and by `ccb gc` and `clean`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import re
+import stat
+import threading
+import time
+from collections.abc import Iterable, Iterator, Sequence, Set
+
+from .cage_rules import AT_THE_TOP
+
+_MODE = 0o1700
+_MAX_LISTS = 20
+_MAX_TRIES = 200
+_PAUSE_S = 0.005
+_ESCAPES = (("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\"))
+"""How paths are written in mountinfo, the backslash last."""
+
+
+class Placeholders:
+    """Makes these directories, and removes each when no process is left that has it mounted."""
+
+    def __init__(self) -> None:
+        self._held: set[str] = set()
+        self._locks: list[int] = []
+
+    @property
+    def held(self) -> Set[str]:
+        """The directories that are there because of this object, or of another session. A file may have taken the place
+        of one, as git replaces empty directories."""
+        return {path for path in self._held if _is_placeholder(path)}
+
+    def make(self, paths: Sequence[str]) -> list[str]:
+        """Make what does not exist, where this user could. Return the paths that exist now: those can be protected, and
+        nobody in the cage can create the others. `started` must follow. Raise OSError."""
+        for path in paths:
+            for _ in range(_MAX_TRIES):  # another session may be about to remove it
+                if not os.path.lexists(path) and os.access(os.path.dirname(path), os.W_OK):
+                    with contextlib.suppress(FileExistsError):
+                        os.mkdir(path, 0o700)
+                        os.chmod(path, _MODE)
+                if not _is_placeholder(path):
+                    break
+                lock = _locked(path, fcntl.LOCK_SH)
+                if lock >= 0:
+                    self._locks.append(lock)
+                    self._held.add(path)
+                    break
+                time.sleep(_PAUSE_S)
+        return [path for path in paths if os.path.lexists(path)]
+
+    def started(self) -> None:
+        """Note that a command has its mounts, or that it was not started."""
+        while self._locks:
+            os.close(self._locks.pop())
+
+    def sweep(self) -> None:
+        """Remove the directories that no living process needs. One that something has filled stays."""
+        with unneeded(self._held) as paths:
+            for path in paths:
+                _remove(path)
+        self._held = {path for path in self._held if _is_placeholder(path)}
+
+
+def remove_left(directories: Iterable[str]) -> None:
+    """Remove what killed workers have left in these directories."""
+    with left_in(directories) as paths:
+        for path in paths:
+            _remove(path)
+
+
+def left_in(directories: Iterable[str]) -> contextlib.AbstractContextManager[list[str]]:
+    """As `unneeded`, for the placeholders in these directories."""
+    return unneeded([os.path.join(directory, name) for directory in directories for name in AT_THE_TOP])
+
+
+@contextlib.contextmanager
+def unneeded(paths: Iterable[str]) -> Iterator[list[str]]:
+    """Return those of the paths that are placeholders and that no process has mounted or is about to mount, until the
+    context ends."""
+    locks = {path: _locked(path, fcntl.LOCK_EX) for path in paths if _is_placeholder(path)}
+    try:
+        free = [path for path, lock in locks.items() if lock >= 0]
+        mounted = mounted_anywhere() if free else set()
+        yield [path for path in free if path not in mounted]
+    finally:
+        for lock in locks.values():
+            if lock >= 0:
+                os.close(lock)
+
+
+def _remove(path: str) -> None:
+    with contextlib.suppress(OSError):
+        os.rmdir(path)
+
+
+def _locked(path: str, how: int) -> int:
+    """Return a descriptor that locks a directory, -1 if another process is in the way. Where a file system has no
+    locks, it locks nothing."""
+    try:
+        lock = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError:
+        return -1
+    with contextlib.suppress(FileNotFoundError):
+        if not _is_taken(lock, how) and os.fstat(lock).st_ino == os.lstat(path).st_ino:
+            return lock
+    os.close(lock)
+    return -1
+
+
+def _is_taken(lock: int, how: int) -> bool:
+    try:
+        fcntl.flock(lock, how | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        pass  # no locks here
+    return False
+
+
+def _is_placeholder(path: str) -> bool:
+    try:
+        info = os.lstat(path)
+    except OSError:
+        return False
+    return stat.S_ISDIR(info.st_mode) and stat.S_IMODE(info.st_mode) == _MODE and info.st_uid == os.geteuid()
+
+
+def mounted_anywhere() -> set[str]:
+    """Return the mount points of all mount namespaces in which a process lives that this user may look at."""
+    return {place for _, _, place in all_mounts()}
+
+
+def all_mounts() -> Iterator[tuple[str, str, str]]:
+    """Yield the mounts of these namespaces: a process that has it, what is mounted, by its path in its file system,
+    and where."""
+    seen: set[int] = set()
+    looked_at: set[str] = set()
+    for _ in range(_MAX_LISTS):  # a process may fork while they are listed: then its child is new in the next list
+        new = {name for name in os.listdir("/proc") if name.isdigit()} - looked_at
+        if not new:
+            break
+        looked_at |= new
+        for name in new:
+            with contextlib.suppress(OSError):
+                namespace = os.stat(f"/proc/{name}/ns/mnt").st_ino
+                if namespace not in seen:
+                    with open(f"/proc/{name}/mountinfo", encoding="utf-8", errors="surrogateescape") as file:
+                        lines = [line.split(" ", 5) for line in file]
+                    seen.add(namespace)
+                    yield from ((name, _unescaped(each[3]), _unescaped(each[4])) for each in lines)
+
+
+def _unescaped(path: str) -> str:
+    for escape, character in _ESCAPES if "\\" in path else ():
+        path = path.replace(escape, character)
+    return path
+
+
+_PREFIX = "ccb-cage-"
+_NAME = re.compile(_PREFIX + r"[\d-]+-\w+")
+
+
+class TemporaryDirectories:
+    """Makes a directory for each command in one directory of this process, and removes it when the command has ended.
+    Where nothing can be made, "" stands for no directory. This process holds a lock on its directory; the first use
+    removes those whose process was killed."""
+
+    def __init__(self) -> None:
+        self._top = ""
+        self._lock = -1
+        self._count = 0
+
+    @property
+    def mark(self) -> str:
+        """A directory that is there as long as this object, "" if none was made."""
+        return f"{self._top}/mark" if self._top else ""
+
+    def make(self) -> str:
+        """Return the real path of a new directory."""
+        if not os.path.isdir(self._top):  # also where the system has removed it as too old
+            self._let_go()
+        try:
+            if not self._top:
+                self._make_top()
+            self._count += 1
+            path = os.path.join(self._top, str(self._count))
+            os.mkdir(path, 0o700)
+        except OSError:
+            return ""
+        return path
+
+    def remove(self, path: str) -> None:
+        """Remove a directory. A large one is removed by a thread."""
+        if not path:
+            return
+        try:
+            os.rmdir(path)
+        except OSError:
+            threading.Thread(target=remove_directory, args=(path,), name="cage-tmp", daemon=True).start()
+
+    def close(self) -> None:
+        """Remove everything that is left."""
+        if self._top:
+            remove_directory(self._top)
+        self._let_go()
+
+    def _make_top(self) -> None:
+        """Make the directory of this process, with its lock. Raise OSError."""
+        import tempfile
+
+        for _ in range(3):  # another process may take it for one that was left, before it is locked
+            top = os.path.realpath(tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getpid()}-"))
+            lock = _temporary_locked(top)
+            if lock >= 0:
+                self._top, self._lock = top, lock
+                os.mkdir(self.mark, 0o700)
+                threading.Thread(target=_remove_left, name="cage-tmp").start()
+                return
+        raise OSError("no directory could be locked")
+
+    def _let_go(self) -> None:
+        if self._lock >= 0:
+            os.close(self._lock)
+        self._top, self._lock = "", -1
+
+
+def left_directories() -> list[str]:
+    """Return the directories of this user's processes that are gone, as after `kill -9`."""
+    import tempfile
+
+    found = []
+    tops = ["/tmp", "/var/tmp"]  # noqa: S108
+    with contextlib.suppress(OSError):  # no directory is writable: this process has made none, but an earlier one may
+        tops.append(tempfile.gettempdir())
+    for top in dict.fromkeys(map(os.path.realpath, tops)):
+        with contextlib.suppress(OSError):
+            for name in os.listdir(top):
+                path = os.path.join(top, name)
+                lock = _temporary_locked(path) if _NAME.fullmatch(name) else -1
+                if lock >= 0:
+                    os.close(lock)
+                    found.append(path)
+    return found
+
+
+def _remove_left() -> None:
+    for path in left_directories():
+        remove_directory(path)
+
+
+def _temporary_locked(path: str) -> int:
+    """Return a descriptor that holds the lock of a directory of this user; -1 if another process holds it, or if it is
+    no such directory."""
+    try:
+        lock = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError:
+        return -1
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        here, there = os.fstat(lock), os.lstat(path)
+        if here.st_ino == there.st_ino and here.st_uid == os.getuid() and stat.S_ISDIR(there.st_mode):
+            return lock
+    except OSError:
+        pass
+    os.close(lock)
+    return -1
+
+
+def remove_directory(top: str) -> None:
+    """Remove a directory with all that a command may have made in it, as directories that nobody may enter."""
+    import shutil
+
+    shutil.rmtree(top, ignore_errors=True)
+    if os.path.isdir(top):
+        open_up(top)
+        shutil.rmtree(top, ignore_errors=True)
+
+
+def open_up(top: str) -> None:
+    """Let this user enter all directories in a directory."""
+    for directory, names, _ in os.walk(top):
+        for name in names:
+            with contextlib.suppress(OSError):
+                let_in(os.path.join(directory, name))
+
+
+def let_in(directory: str, mode: int = stat.S_IRWXU) -> None:
+    """Add to the mode of a directory of this user. A link in its place is not followed. Raise OSError."""
+    file = os.open(directory, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        os.chmod(f"/proc/self/fd/{file}", stat.S_IMODE(os.fstat(file).st_mode) | mode)
+    finally:
+        os.close(file)

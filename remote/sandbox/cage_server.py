@@ -1,0 +1,558 @@
+"""Starts caged commands."""
+
+from __future__ import annotations
+
+import array
+import contextlib
+import enum
+import errno
+import functools
+import importlib.util
+import logging
+import marshal
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import IO, TYPE_CHECKING, Callable, cast
+
+from ccb.tunnel.wire.dataclass import dataclass
+
+from .cage_directories import Placeholders, TemporaryDirectories, mounted_anywhere
+from .cage_rules import CageKind, CageRules, found_outside
+from .outliving import LIST_SETTINGS
+from .running import RunningCommand
+
+if TYPE_CHECKING:
+    from importlib.abc import InspectLoader
+
+    from .outliving import Guard
+
+
+_log = logging.getLogger(__name__)
+
+_MODULES = (
+    "ccb.tunnel.wire.process_tree",
+    "syscalls",
+    "landlock",
+    "seccomp",
+    "cage",
+    "supervisor",
+    "zygote",
+)  # in the order of their imports
+_BOOT = """
+import marshal, os, sys
+try:
+    import ctypes
+except ImportError:  # then there are no cages, but commands without one run
+    sys.modules["ctypes"] = type(sys)("ctypes")
+def take(left):
+    while left:
+        data = os.read(0, left)
+        if not data:
+            sys.exit(1)
+        left -= len(data)
+        yield data
+module = type(sys)
+package = sys.modules["kernel"] = module("kernel")
+package.__path__ = []
+from _frozen_importlib_external import MAGIC_NUMBER
+magic, modules = marshal.loads(b"".join(take(int.from_bytes(b"".join(take(4)), "little"))))
+for name, code, text in modules:
+    full_name = name if "." in name else "kernel." + name
+    made = sys.modules[full_name] = module(full_name)
+    made.__package__ = "kernel"
+    setattr(package, name, made)
+    same = magic == MAGIC_NUMBER  # another Python may be in the place of the worker's by now
+    exec(marshal.loads(code) if same else compile(text, "<kernel>/" + name + ".py", "exec"), made.__dict__)
+sys.modules["kernel.zygote"].main(0)
+"""
+_ANSWER_S = 20.0
+_START_S = 20.0  # from the fork to the program: a home that is mounted when it is used may take long
+_LOCK_S = 30.0  # for the start of another command
+_MAX_TRIES = 20
+_MAX_SETTINGS = 4 << 20
+_STOP_FIRST = "a command in the sandbox still runs, so nothing such is kept: stop it first"
+_COULD_CHANGE = "a command in the sandbox still runs and could change it later: stop it first (/tasks)"
+
+
+class CageUnavailable(OSError):
+    """The cage cannot be made, so the command was not run."""
+
+
+class PathVanished(CageUnavailable):
+    """Another command has removed a path after the look at the project and before the cage protected it. A new look
+    helps. To leave the path out does not: the command could make it."""
+
+
+class Mechanism(enum.Enum):
+    """The part of the kernel that limits files in a cage."""
+
+    LANDLOCK = "Landlock"
+    NAMESPACES = "namespaces"
+    NONE = "none"
+
+
+@dataclass(frozen=True)
+class Availability:
+    """Which cages this machine offers. `abi` is the version of Landlock (0: none), `workspace` whether the cage for the
+    workspace can be made, and `why` what keeps the cage that is missing from being made."""
+
+    mechanism: Mechanism
+    abi: int
+    workspace: bool
+    why: str = ""
+
+
+class CageServer:
+    """Starts commands, from any thread. Close it at the end. `most_abi` makes the kernel look older, for tests: 0
+    stands for a kernel without Landlock."""
+
+    def __init__(self, most_abi: int = 99) -> None:
+        self._most_abi = most_abi
+        self._workspace = threading.Lock()  # held before the other one
+        self._guard: Guard | None = None  # made with the first command in the cage for the workspace
+        self._unchecked: set[RunningCommand] = set()  # commands in that cage whose end was not looked at
+        self._living: set[RunningCommand] = set()  # commands in that cage of which something may live
+        self._placeholders = Placeholders()
+        self._lock = threading.RLock()
+        self._closed = False
+        self._zygote: subprocess.Popen[bytes] | None = None
+        self._connection: socket.socket | None = None
+        self._available: Availability | None = None
+        self._directories = TemporaryDirectories()
+
+    def __del__(self) -> None:
+        self._end_zygote()
+
+    def availability(self) -> Availability:
+        """Return which cages hold here. The first call starts the zygote, which takes about 50 ms. It never fails:
+        where a trial fails, there is no cage."""
+        if self._available is not None:  # without the lock, which a start may hold for long
+            return self._available
+        with self._lock:
+            return self._availability()
+
+    @property
+    def known(self) -> Availability | None:
+        """What `availability` has returned; None before it was asked."""
+        return self._available
+
+    def start(
+        self,
+        argv: Sequence[str],
+        cwd: str,
+        env: Mapping[str, str],
+        rules: CageRules | None = None,
+        redirect: Sequence[int] = (),
+        program: str | None = None,
+    ) -> RunningCommand:
+        """Start `argv` in its own session with its output in a pipe and stdin from /dev/null, or with the descriptors
+        `redirect` as stdin and stderr. `program` may have another name than `argv` says. With rules it is caged, and
+        TMPDIR is a new directory. Raise CageUnavailable if it cannot be caged, or another OSError if it cannot be
+        started."""
+        if rules is None:
+            try:
+                return self._start(argv, cwd, env, None, redirect, program)
+            except CageUnavailable as error:
+                raise OSError(str(error)) from None
+        available = self.availability()
+        if rules.kind is CageKind.READ_ONLY:
+            if available.mechanism is Mechanism.NONE:
+                raise CageUnavailable(f"there is no read-only cage on this host: {available.why}")
+            return self._start(argv, cwd, env, rules)
+        if not available.workspace:
+            raise CageUnavailable(f"there is no workspace cage on this host: {available.why}")
+        with _held(self._workspace):
+            for _ in range(_MAX_TRIES - 1):
+                with contextlib.suppress(PathVanished):
+                    return self._start_for_workspace(argv, cwd, env, rules)
+            return self._start_for_workspace(argv, cwd, env, rules)
+
+    @property
+    def watches(self) -> bool:
+        """Whether a command has run in the cage for the workspace."""
+        return self._guard is not None
+
+    def check(self) -> list[str]:
+        """Set aside what commands in the cage for the workspace may not leave behind. Return a line about each file."""
+        with _held(self._workspace):
+            return self._check()
+
+    def begin_uncaged(self) -> None:
+        """Set aside what commands in the cage for the workspace have left, before one starts without a cage: what that
+        one makes is accepted. Without such commands, what is new is a person's."""
+        with _held(self._workspace):
+            if self._guard is not None and (self._unchecked or self._lives()):
+                self._check()
+            elif self._guard is not None:
+                self._guard.accept()
+
+    def accept(self) -> list[str]:
+        """Leave all that is there now where it is: a person has allowed what made it. But while something of a command
+        in the cage for the workspace lives, or has ended a moment ago, that may have made it: then set it aside. Return
+        a line about each file."""
+        with _held(self._workspace):
+            if self._guard is None:
+                return []
+            if self._unchecked or self._lives():
+                lines = [*self._check(), *self._guard.newly_linked()]
+                return [_STOP_FIRST, *lines] if lines else []
+            self._guard.accept()
+        return []
+
+    @contextlib.contextmanager
+    def writing(self, path: str) -> Iterator[None]:
+        """Start no command in the cage for the workspace while a file is written that acts later. Raise OSError if one
+        lives: what takes the place of a file is no mount, so the command could write it, too."""
+        with contextlib.ExitStack() as stack:
+            if self._guard is not None:
+                stack.enter_context(_held(self._workspace))
+                if not self._guard.acts_later(path):
+                    stack.close()
+                elif self._unchecked or self._lives():
+                    raise OSError(errno.EBUSY, _COULD_CHANGE, path)
+            yield
+
+    def close(self) -> None:
+        """End the zygote, for good. Commands that run go on."""
+        with contextlib.suppress(CageUnavailable), _held(self._workspace):
+            if self._guard is not None:
+                if self._unchecked or self._lives():
+                    self._check()
+                self._guard.release()
+        with self._lock:
+            self._closed = True
+            self._end_zygote()
+            self._directories.close()
+        with contextlib.suppress(CageUnavailable), _held(self._workspace):
+            self._placeholders.sweep()
+
+    def _check(self) -> list[str]:
+        return self._guard.check(self._placeholders.held) if self._guard is not None else []
+
+    def _availability(self) -> Availability:
+        if self._closed:
+            return Availability(Mechanism.NONE, 0, False, "the session has ended")
+        if self._available is None:
+            temporary = self._directories.make()
+            try:
+                asked = {"ask": "probe", "abi": self._most_abi, "temporary": os.fsencode(temporary)}
+                self._available = _available(self._ask(asked, ()))
+            except OSError as error:
+                self._available = Availability(Mechanism.NONE, 0, False, str(error))
+            finally:
+                self._directories.remove(temporary)
+        return self._available
+
+    def _begin(self, rules: CageRules, env: Mapping[str, str]) -> tuple[list[str], list[str]]:
+        """As `Guard.begin`, for a command that is about to start in the cage for the workspace."""
+        from .outliving import Guard, TooLarge
+
+        alone = self._guard is None or not (self._unchecked or self._lives())
+        self._guard = self._guard or Guard()
+        try:
+            return self._guard.begin(rules.write, alone, lambda where: self._git(where, env, rules), rules.protected)
+        except TooLarge as error:
+            raise CageUnavailable(f"there is no workspace cage here: {error}") from None
+
+    def _git(self, directory: str, env: Mapping[str, str], rules: CageRules) -> bytes:
+        """Return the settings that git has in a directory, b"" if there is no git or the directory is gone meanwhile.
+        Raise CageUnavailable."""
+        git = found_outside("git", env, rules.write)
+        if git is None:
+            return b""
+        reads = CageRules(CageKind.READ_ONLY, ("/",), (), rules.execute)
+        try:
+            command = self._start(["sh", "-c", LIST_SETTINGS, git], directory, env, reads, program="/bin/sh")
+        except (FileNotFoundError, NotADirectoryError):
+            return b""
+        try:
+            with contextlib.suppress(socket.timeout):
+                told, end, _ = read_report(command.stdout, _START_S, _MAX_SETTINGS).rpartition(b"\0.")
+                if end:
+                    return told
+        finally:
+            command.send(signal.SIGKILL)
+            command.close()
+            command.finish()
+        if not os.path.isdir(directory):
+            return b""
+        raise CageUnavailable(f"git cannot list its settings in {directory} (git config --list)")
+
+    def _start_for_workspace(
+        self, argv: Sequence[str], cwd: str, env: Mapping[str, str], rules: CageRules
+    ) -> RunningCommand:
+        paths, linked = self._begin(rules, env)
+        try:
+            protected = tuple(self._placeholders.make([*paths, *rules.protected]))
+            child = self._start(argv, cwd, env, replace(rules, protected=protected, linked=tuple(linked)))
+            self._unchecked.add(child)
+            self._living.add(child)
+            return child
+        finally:
+            self._placeholders.started()
+
+    def _lives(self) -> bool:
+        """Return whether a process of a command in the cage for the workspace lives: its supervisor says so, and each
+        has the mark of this server among its mounts."""
+        self._living = {each for each in self._living if _may_live(each)}
+        mark = self._directories.mark
+        return bool(self._living) or (bool(mark) and mark in mounted_anywhere())
+
+    def _start(
+        self,
+        argv: Sequence[str],
+        cwd: str,
+        env: Mapping[str, str],
+        rules: CageRules | None,
+        redirect: Sequence[int] = (),
+        program: str | None = None,
+    ) -> RunningCommand:
+        temporary = ""
+        if rules is not None:
+            with _held(self._lock):
+                temporary, mark = self._directories.make(), self._directories.mark
+            if rules.kind is CageKind.WORKSPACE:
+                if not mark:
+                    raise CageUnavailable("no temporary directory could be made, by which its processes are known")
+                rules = replace(rules, protected=(*rules.protected, mark))
+        try:
+            fields = start_request(argv, cwd, env, rules, temporary, self.availability().abi if rules else 0, program)
+            return self._fork(fields, redirect, lambda command: self._ended(command, rules, temporary))
+        except BaseException:
+            with self._lock:
+                self._directories.remove(temporary)
+            raise
+
+    def _fork(
+        self, fields: dict[str, object], redirect: Sequence[int], on_end: Callable[[RunningCommand], list[str]]
+    ) -> RunningCommand:
+        with contextlib.ExitStack() as ends:
+            output, output_end = _pipe(ends)
+            report, report_end = _pipe(ends)
+            control, control_end = map(ends.enter_context, socket.socketpair())
+            with _held(self._lock):
+                if self._closed:
+                    raise CageUnavailable("the session has ended")
+                answer = self._ask(fields, (control_end.fileno(), output_end.fileno(), report_end.fileno(), *redirect))
+            for end in (output_end, report_end, control_end):
+                end.close()
+            # from here on without the lock: the program may be on a disk that does not answer
+            control.settimeout(_START_S)
+            try:
+                pid = int.from_bytes(read_exactly(control, 4), "little")
+                failure = read_report(report, _START_S)
+            except EOFError:
+                raise CageUnavailable("the process that starts commands could not fork") from None
+            except socket.timeout:
+                why = f"it did not start within {_START_S:g} s"
+                raise OSError(errno.ETIMEDOUT, why, os.fsdecode(cast("bytes", fields["cwd"]))) from None
+            report.close()
+            if failure:
+                raise _start_error(failure, fields)
+            control.setblocking(False)
+            ends.pop_all()
+            return RunningCommand(pid, cast("int", answer["pid"]), output, control, on_end)
+
+    def _ended(self, command: RunningCommand, rules: CageRules | None, temporary: str) -> list[str]:
+        if temporary:
+            with self._lock:
+                self._directories.remove(temporary)
+        if rules is None:
+            return self.accept()
+        if rules.kind is CageKind.READ_ONLY:
+            return []
+        set_aside = self.check()
+        with _held(self._workspace):
+            if not _may_live(command):
+                self._unchecked.discard(command)
+            if not (self._unchecked or any(_may_live(each) or each.is_lost for each in self._living)) and self._guard:
+                self._guard.release()
+            self._placeholders.sweep()
+        return set_aside
+
+    def _ask(self, fields: dict[str, object], descriptors: Sequence[int]) -> dict[str, object]:
+        """Return the zygote's answer; start the zygote if there is none. Raise CageUnavailable."""
+        packed = marshal.dumps(fields)
+        try:
+            connection = self._connected()
+            ancillary = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", descriptors))] if descriptors else []
+            connection.sendmsg([len(packed).to_bytes(4, "little")], ancillary)
+            connection.sendall(packed)
+            size = int.from_bytes(read_exactly(connection, 4), "little")
+            answer = marshal.loads(read_exactly(connection, size))  # noqa: S302 - from our own child
+        except (OSError, ValueError, EOFError) as error:
+            self._end_zygote()
+            raise CageUnavailable(f"the process that starts commands has failed: {error}") from None
+        return cast("dict[str, object]", answer)
+
+    def _connected(self) -> socket.socket:
+        if self._zygote is not None and self._zygote.poll() is not None:
+            _log.warning("the process that starts commands has ended with %s", self._zygote.returncode)
+            self._end_zygote()
+        if self._connection is not None:
+            return self._connection
+        if not sys.executable:
+            raise OSError("the path of the Python interpreter is not known")
+        ours, theirs = socket.socketpair()
+        with theirs:
+            libraries = {name: value for name, value in os.environ.items() if name == "LD_LIBRARY_PATH"}
+            argv = [sys.executable, "-I", "-S", "-c", _BOOT]
+            try:
+                self._zygote = subprocess.Popen(
+                    argv,
+                    stdin=theirs.fileno(),
+                    stdout=subprocess.DEVNULL,
+                    env=libraries,
+                    cwd="/",
+                )
+            except OSError:
+                ours.close()
+                raise
+        ours.settimeout(_ANSWER_S)
+        self._connection = ours
+        ours.sendall(load_modules())
+        return ours
+
+    def _end_zygote(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+        if self._zygote is not None:
+            self._zygote.kill()
+            self._zygote.wait()
+            self._zygote = None
+
+
+@functools.lru_cache(maxsize=1)
+def load_modules() -> bytes:
+    """Return the modules of the zygote as it takes them: compiled, and as sources for another Python than this one."""
+    modules = []
+    for name in _MODULES:
+        full_name = name if "." in name else f"{__package__}.kernel.{name}"
+        spec = importlib.util.find_spec(full_name)
+        assert spec is not None
+        loader = cast("InspectLoader", spec.loader)
+        modules.append((name, marshal.dumps(loader.get_code(full_name)), loader.get_source(full_name)))
+    packed = marshal.dumps((importlib.util.MAGIC_NUMBER, modules))
+    return len(packed).to_bytes(4, "little") + packed
+
+
+def _available(answer: Mapping[str, object]) -> Availability:
+    abi = answer.get("abi")
+    abi = abi if isinstance(abi, int) else 0
+    mechanism = Mechanism.NONE
+    if abi or answer.get("namespaces"):
+        mechanism = Mechanism.LANDLOCK if abi else Mechanism.NAMESPACES
+    return Availability(
+        mechanism, abi, bool(answer.get("workspace")), str(answer.get("why") or answer.get("error") or "")
+    )
+
+
+def _start_error(report: bytes, fields: dict[str, object]) -> OSError:
+    """Return the error for a command that did not start, from the report of its process."""
+    step, number, text = marshal.loads(report)  # noqa: S302 - from our own child
+    if step == "cage":
+        kind = PathVanished if number == errno.ENOENT else CageUnavailable
+        return kind(f"the cage could not be made: {text}")
+    named = fields[step]
+    assert isinstance(named, bytes)
+    return OSError(number, os.strerror(number) if number else str(text), os.fsdecode(named))
+
+
+def _may_live(command: RunningCommand) -> bool:
+    """Return whether something of a command may live, as far as its supervisor has told."""
+    return not command.gone and (command.code is None or bool(command.left))
+
+
+@contextlib.contextmanager
+def _held(lock: threading.Lock | threading.RLock) -> Iterator[None]:
+    """Hold a lock. Raise CageUnavailable instead of waiting for a command that waits for a disk."""
+    if not lock.acquire(timeout=_LOCK_S):
+        raise CageUnavailable(f"another command has not started for {_LOCK_S:g} s: a disk may not answer")
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def _pipe(ends: contextlib.ExitStack) -> tuple[IO[bytes], IO[bytes]]:
+    """Return the reading and the writing end of a new pipe, which `ends` closes."""
+    reader, writer = os.pipe()
+    reading = ends.enter_context(os.fdopen(reader, "rb", 0))
+    return reading, ends.enter_context(os.fdopen(writer, "wb", 0))
+
+
+_BLOCK = 1 << 16
+_MAX_REPORT = 1 << 16
+_NO_RULES = CageRules(CageKind.READ_ONLY, (), (), ())
+
+
+def start_request(
+    argv: Sequence[str],
+    cwd: str,
+    env: Mapping[str, str],
+    rules: CageRules | None,
+    temporary: str,
+    abi: int,
+    program: str | None = None,
+) -> dict[str, object]:
+    """Return what the zygote is asked, so that it starts a command, without a cage if there are no rules. The `program`
+    is by default what the first word names. Raise FileNotFoundError if there is no such program."""
+    import shutil
+
+    program = program or (argv[0] if "/" in argv[0] else shutil.which(argv[0], path=env.get("PATH", os.defpath)))
+    if program is None:
+        raise FileNotFoundError(2, os.strerror(2), argv[0])
+    whole = {**env, **dict.fromkeys(("TMPDIR", "TMP", "TEMP"), temporary)} if temporary else dict(env)
+    caged, rules = rules is not None, rules or _NO_RULES
+    return {
+        "ask": "start",
+        "caged": caged,
+        "abi": abi,
+        "program": os.fsencode(program),
+        "argv": [os.fsencode(each) for each in argv],
+        "cwd": os.fsencode(cwd),
+        "environment": [os.fsencode(part) for pair in whole.items() for part in pair],
+        "workspace": rules.kind is CageKind.WORKSPACE,
+        "read": [os.fsencode(each) for each in rules.read],
+        "write": [os.fsencode(each) for each in rules.write],
+        "execute": [os.fsencode(each) for each in rules.execute],
+        "protected": [os.fsencode(each) for each in rules.protected],
+        "linked": [os.fsencode(each) for each in rules.linked],
+        "temporary": os.fsencode(temporary),
+        "network": rules.network,
+        "own": rules.own,
+    }
+
+
+def read_report(report: IO[bytes], seconds: float, most: int = _MAX_REPORT) -> bytes:
+    """Return what a process reports that could not become the command, b"" if it could. Raise socket.timeout, also for
+    more than `most` bytes."""
+    until = time.monotonic() + seconds
+    poll = select.poll()
+    poll.register(report, select.POLLIN)
+    said = b""
+    while len(said) <= most and poll.poll(max(0, until - time.monotonic()) * 1000):
+        data = report.read(_BLOCK)
+        if not data:
+            return said
+        said += data
+    raise socket.timeout
+
+
+def read_exactly(connection: socket.socket, size: int) -> bytes:
+    data = bytearray()
+    while len(data) < size:
+        more = connection.recv(size - len(data))
+        if not more:
+            raise EOFError("it has ended")
+        data += more
+    return bytes(data)

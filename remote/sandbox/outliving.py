@@ -1,0 +1,635 @@
+"""What acts later, kept as it is.
+
+The kernel cannot forbid a name in directories that do not exist yet. So what exists is counted before a command starts
+and after it has ended. A directory is read again only if its state shows that something in it has changed: no command
+can set the time of that change.
+
+The files with more than one name are counted with it. A file of which not every name is where commands may write is
+also something else, such as a file in the store of a package manager.
+
+What exists before a command is a mount that the command cannot change. What is new after it is set aside: nobody knows
+a way to forbid a name in directories that the command makes itself. A person who makes such a file while a command
+runs finds it set aside as well: nothing tells whose it is.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import re
+import secrets
+import stat
+import time
+from collections.abc import Collection, Iterable, Iterator, Sequence, Set
+from dataclasses import field
+from itertools import islice
+from typing import Callable, NamedTuple, Optional
+
+from ccb.tunnel.wire.dataclass import dataclass
+
+from .cage_directories import let_in
+from .cage_rules import (
+    AT_THE_TOP,
+    AT_THE_TOP_IF_THERE,
+    REPOSITORY_HEAD,
+    SET_ASIDE,
+    acts_later,
+    is_repository,
+    is_unknown,
+)
+
+_LONGEST_NAME = 255
+
+
+def set_aside(top: str, path: str) -> tuple[str, str]:
+    """Rename a path below the directory `top`; of a repository without a `.git`, rename the file that makes it one.
+    Return what was renamed, and its new name. No link on the way is followed: what is outside of `top` stays as it is.
+    Raise OSError."""
+    if not acts_later(os.path.basename(path)) and _is_repository(path):
+        path = os.path.join(path, REPOSITORY_HEAD)
+    directory, name = os.path.split(path)
+    kept = os.fsencode(name)[: _LONGEST_NAME - len(SET_ASIDE) - 9].decode("utf-8", "ignore") or "kept"
+    with _opened(top, os.path.relpath(directory, top)) as held:
+        new = f"{kept}{SET_ASIDE}"
+        while _exists(new, held):  # no command knows which name comes next
+            new = f"{kept}{SET_ASIDE}-{secrets.token_hex(4)}"
+        try:
+            os.rename(name, new, src_dir_fd=held, dst_dir_fd=held)
+        except PermissionError:
+            with writable(held):
+                os.rename(name, new, src_dir_fd=held, dst_dir_fd=held)
+        return path, new
+
+
+@contextlib.contextmanager
+def writable(directory: int) -> Iterator[None]:
+    """Let this user change an open directory of its own, whatever its mode was."""
+    path, mode = f"/proc/self/fd/{directory}", stat.S_IMODE(os.fstat(directory).st_mode)
+    os.chmod(path, mode | stat.S_IRWXU)
+    try:
+        yield
+    finally:
+        os.chmod(path, mode)
+
+
+def _is_repository(path: str) -> bool:
+    return os.path.isdir(path) and not os.path.islink(path) and is_repository(os.listdir(path))
+
+
+def _exists(name: str, directory: int) -> bool:
+    try:
+        os.stat(name, dir_fd=directory, follow_symlinks=False)
+    except FileNotFoundError:
+        return False
+    return True
+
+
+@contextlib.contextmanager
+def _opened(top: str, inner: str) -> Iterator[int]:
+    """Open a directory below `top`."""
+    flags = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+    file = os.open(top, flags)
+    try:
+        for part in inner.split("/") if inner != "." else ():
+            entered = os.open(part, flags, dir_fd=file)
+            os.close(file)
+            file = entered
+        yield file
+    finally:
+        os.close(file)
+
+
+_MAX_DIRECTORIES = 200_000
+_MAX_PROTECTED = 4000
+_MAX_LINKED = 1000
+_DEPTH, _MAX_ENTRIES = 2, 200  # of the links in a directory that acts later
+_ENTERED = stat.S_IRUSR | stat.S_IXUSR
+_TICK_NS = 2_500_000_000
+"""The coarsest clock of a file system: a directory that has changed so recently may change again within the tick."""
+
+
+class TooLarge(OSError):
+    """A directory in which not everything can be counted and protected."""
+
+
+class _State(NamedTuple):
+    device: int
+    number: int
+    changed: int
+    modified: int
+    mode: int
+
+
+class _Name(NamedTuple):
+    """One of several names of a file. `links` is how many the file has."""
+
+    path: str
+    device: int
+    number: int
+    links: int
+
+
+class Census:
+    """Counts what acts later in the directory with the real path `top`."""
+
+    def __init__(self, top: str) -> None:
+        self.top = top
+        self._states: dict[str, tuple[_State, bool]] = {}  # whether any later change shows in the state
+        self._found: dict[str, list[str]] = {}  # by the directory in which they are
+        self._unknown: dict[str, list[str]] = {}  # by the repository in which they are, or the top
+        self._names: dict[str, list[_Name]] = {}  # of files with more than one, by the directory in which they are
+        self._settings = GitSettings()
+
+    def take(self) -> set[str]:
+        """Return the paths that are there now. Links are not followed. A directory that git takes for a repository
+        without a `.git` counts as a whole."""
+        changed = []
+        for path, (old, settled) in list(self._states.items()):
+            new = _state(path)
+            if new is None:
+                self._forget(path)
+            elif new != old or not settled:
+                changed.append(path)
+        insist = bool(self._states)
+        for path in changed if insist else [self.top]:
+            self._read(path, insist)
+        return {path for found in self._found.values() for path in found}
+
+    def unknown(self, repositories: Set[str]) -> set[str]:
+        """Return what nobody knows here, in the top directory and in those of which the `.git` is in `repositories`. An
+        empty file does not count, as the stamps of a Makefile: it counts once there is something in it."""
+        there = (path for path in self._unknown if path == self.top or f"{path}/.git" in repositories)
+        return {name for path in there for name in self._unknown[path] if not _is_empty(name)}
+
+    def protected(self, found: set[str]) -> list[str]:
+        """Return the paths that a command may neither change nor make, when `found` is there. Raise TooLarge."""
+        paths = [os.path.join(self.top, name) for name in AT_THE_TOP]
+        paths += [path for name in AT_THE_TOP_IF_THERE if os.path.lexists(path := os.path.join(self.top, name))]
+        paths += sorted(found)
+        if len(self._states) > _MAX_DIRECTORIES:
+            raise TooLarge(f"{self.top} holds more than {_MAX_DIRECTORIES:,} directories")
+        if len(paths) > _MAX_PROTECTED:
+            raise TooLarge(f"{self.top} holds more than {_MAX_PROTECTED:,} files that act outside of the cage later")
+        if self.top in found:
+            raise TooLarge(f"{self.top} is itself a repository of git, which cannot be protected")
+        return list(dict.fromkeys(paths))
+
+    def named_by_git(self, found: set[str], tops: Collection[str], ask: Ask) -> set[str]:
+        """Return the paths below `tops` that act because a repository in `found` names them. They need not exist."""
+        named: set[str] = set()
+        for path in found:
+            if os.path.basename(path) == ".git":
+                named.update(self._settings.named_by(repository_way(path)[-1], os.path.dirname(path), ask))
+            elif os.path.isdir(path) and not acts_later(os.path.basename(path)):
+                named.update(self._settings.named_by(path, path, ask))
+        return {path for path in named if is_below(path, tops)}
+
+    def names(self) -> list[_Name]:
+        """Return the names of files with more than one, but for what acts later and what is in it."""
+        return [name for names in self._names.values() for name in names]
+
+    def forget(self) -> None:
+        """Read everything again next time: a link that somebody makes to a file shows in no directory of the file."""
+        self._states.clear()
+        self._found.clear()
+        self._unknown.clear()
+        self._names.clear()
+
+    def _forget(self, path: str) -> None:
+        self._states.pop(path, None)
+        self._found.pop(path, None)
+        self._unknown.pop(path, None)
+        self._names.pop(path, None)
+
+    def _read(self, path: str, insist: bool) -> None:
+        """Read a directory, and those in it that were not read before. `insist`: also those whose mode forbids it, as a
+        command may have made them."""
+        waiting = [path]
+        while waiting:
+            directory = waiting.pop()
+            state = _state(directory)
+            if state is None:
+                self._forget(directory)
+                continue
+            settled = max(state.changed, state.modified) < time.time_ns() - _TICK_NS
+            if insist and stat.S_IMODE(state.mode) & _ENTERED != _ENTERED and os.geteuid():
+                with contextlib.suppress(OSError):
+                    let_in(directory, _ENTERED)
+                    state = _state(directory) or state
+            names, inner, linked = _listed(directory)
+            self._forget(directory)
+            self._states[directory] = state, settled
+            found = [os.path.join(directory, name) for name in names if acts_later(name)]
+            if is_repository(names):
+                found, inner = [*found, directory], []
+            if directory == self.top or ".git" in names:
+                self._unknown[directory] = [os.path.join(directory, name) for name in names if is_unknown(name)]
+            if found:
+                self._found[directory] = found
+            if linked and directory not in found:
+                self._names[directory] = linked
+            waiting += [each for name in inner if (each := os.path.join(directory, name)) not in self._states]
+
+
+def _is_empty(path: str) -> bool:
+    try:
+        info = os.lstat(path)
+    except OSError:
+        return True
+    return stat.S_ISREG(info.st_mode) and info.st_size == 0
+
+
+def _state(path: str) -> _State | None:
+    """Return the state of a directory, or None."""
+    try:
+        info = os.lstat(path)
+    except OSError:
+        return None
+    if not stat.S_ISDIR(info.st_mode):
+        return None
+    return _State(info.st_dev, info.st_ino, info.st_ctime_ns, info.st_mtime_ns, info.st_mode)
+
+
+def _listed(directory: str) -> tuple[list[str], list[str], list[_Name]]:
+    """Return the names in a directory, those among them of directories that do not count as a whole, and those of files
+    that have more than one."""
+    names: list[str] = []
+    inner: list[str] = []
+    linked: list[_Name] = []
+    try:
+        entries = os.scandir(directory)
+    except OSError:
+        return names, inner, linked
+    with entries:
+        for entry in entries:
+            names.append(entry.name)
+            if entry.is_dir(follow_symlinks=False):
+                if not acts_later(entry.name):
+                    inner.append(entry.name)
+            elif not entry.is_symlink() and not acts_later(entry.name):
+                with contextlib.suppress(OSError):
+                    info = entry.stat(follow_symlinks=False)
+                    if info.st_nlink > 1:
+                        linked.append(_Name(entry.path, info.st_dev, info.st_ino, info.st_nlink))
+    return names, inner, linked
+
+
+def linked_outside(names: Iterable[_Name], protected: Iterable[str]) -> list[str]:
+    """Return the paths of the files of which a name is missing among these, or is protected. If there are too many, a
+    directory stands for what is deepest."""
+    places = dict.fromkeys(protected, True)  # by path: is it protected, or in what is
+    seen: dict[tuple[int, int], list[_Name]] = {}
+    for name in names:
+        seen.setdefault((name.device, name.number), []).append(name)
+    paths: set[str] = set()
+    for same in seen.values():
+        inside = [
+            name.path for name in same if not places.get(name.path) and not _is_in(os.path.dirname(name.path), places)
+        ]
+        if len(inside) < max(name.links for name in same):
+            paths.update(inside)
+    while len(paths) > _MAX_LINKED:
+        deepest = max(path.count("/") for path in paths)
+        paths = {os.path.dirname(path) if path.count("/") == deepest else path for path in paths}
+    return sorted(paths)
+
+
+def _is_in(directory: str, places: dict[str, bool]) -> bool:
+    if directory not in places:
+        above = os.path.dirname(directory)
+        places[directory] = above != directory and _is_in(above, places)
+    return places[directory]
+
+
+def steps(paths: Iterable[str], tops: Collection[str]) -> set[str]:
+    """Return what is below `tops` of the links that these paths are or lead over, and of what stands at their ends. The
+    links in a directory count, too, but not those deep in it."""
+    found: list[str] = []
+    for path in paths:
+        ends = repository_way(path) if os.path.basename(path) == ".git" else way(path)
+        found += ends
+        if os.path.basename(path) != ".git" and is_below(ends[-1], tops):
+            found += (step for link in _links_in(ends[-1], _DEPTH) for step in way(link)[1:])
+    return {path for path in found if is_below(path, tops) and os.path.lexists(path)}
+
+
+def _links_in(directory: str, depth: int) -> Iterator[str]:
+    try:
+        entries = os.scandir(directory)
+    except (OSError, ValueError):
+        return
+    with entries:
+        for entry in islice(entries, _MAX_ENTRIES):
+            if entry.is_symlink():
+                yield entry.path
+            elif depth > 1 and entry.is_dir(follow_symlinks=False):
+                yield from _links_in(entry.path, depth - 1)
+
+
+def is_below(path: str, tops: Collection[str]) -> bool:
+    return any(path.startswith(top + "/") for top in tops)
+
+
+Ask = Callable[[str], bytes]
+"""Returns what `git config --list -z --show-origin --includes` prints in a directory, b"" where there is no git."""
+
+LIST_SETTINGS = """
+unset GIT_DIR GIT_WORK_TREE
+"$0" config --list -z --show-origin --includes 2>/dev/null && printf '\\0.'
+"""
+"""The script that prints this, and a mark at its end, with the path of git as its name."""
+
+_GitNamesState = Optional[tuple[int, int, int]]
+_MAX_BYTES = 1 << 20
+_MAX_PARTS = 1000  # of one path, with those of its links
+_NAMES_A_PATH = ("hookspath", "path", "attributesfile", "excludesfile")
+_NAMES_NO_FILE = ("name", "email", "merge", "remote", "url", "fetch", "push", "worktree")
+_OWN_CONFIGURATION = ("/etc/gitconfig", "~/.gitconfig", "~/.config/git/config", "$XDG_CONFIG_HOME/git/config")
+_WORD = re.compile(r"[^\s\"';&|()<>=!]+")
+
+
+def way(path: str) -> list[str]:
+    """Return the links over which the kernel gets from an absolute path to a file, and the file itself. It need not
+    exist. At the end of a loop, or of a way that the kernel would not go either, is the path itself."""
+    links: list[str] = []
+    reached = ""
+    parts = path.split("/")[::-1]
+    for _ in range(_MAX_PARTS):
+        part = parts.pop() if parts else None
+        if part is None:
+            break
+        if part in ("", ".", ".."):
+            reached = os.path.dirname(reached).rstrip("/") if part == ".." else reached
+            continue
+        reached += f"/{part}"
+        with contextlib.suppress(OSError, ValueError):  # it is no link, is not there, or cannot be
+            target = os.readlink(reached)
+            links.append(reached)
+            reached = "" if target.startswith("/") else os.path.dirname(reached).rstrip("/")
+            parts += target.split("/")[::-1]
+    return [*links, path if parts else reached or "/"]
+
+
+def repository_way(path: str) -> list[str]:
+    """Return the links over which a `.git` leads to a directory of git, itself or the file that it is, and that
+    directory."""
+    steps = way(path)
+    named = _text(steps[-1]).partition("gitdir:")[2].strip()
+    return [*steps, *way(os.path.join(os.path.dirname(steps[-1]), named))] if named else steps
+
+
+class _Settings(NamedTuple):
+    """What git has said about a repository, and the state of the files that it is from. Of what is `named`, some is
+    a path for sure, and some a word that is one if there is such a file."""
+
+    states: dict[str, _GitNamesState]
+    named: dict[str, bool]
+
+
+class GitSettings:
+    """Asks git for the settings of repositories, again when a file of theirs has changed."""
+
+    def __init__(self) -> None:
+        self._kept: dict[str, _Settings] = {}
+
+    def named_by(self, repository: str, worktree: str, ask: Ask) -> list[str]:
+        """Return the paths that act through this repository: what its configuration and the person's own name, as
+        `core.hooksPath` and programs, and what its hooks lead to. A path that is only named need not exist."""
+        if not os.path.lexists(f"{repository}/HEAD"):
+            return []  # git takes it for no repository
+        kept = self._kept.get(worktree)
+        if kept is None or kept.states != {path: _git_names_state(path) for path in kept.states}:
+            kept = self._kept[worktree] = _asked(repository, worktree, ask)
+        found = [path for path, is_path in kept.named.items() if is_path or os.path.isfile(path)]
+        found += _hooks(f"{repository}/hooks")
+        return [path for path in dict.fromkeys(found) if not path.startswith(f"{repository}/")]  # that is protected
+
+
+def _asked(repository: str, worktree: str, ask: Ask) -> _Settings:
+    own = [os.path.expandvars(os.path.expanduser(path)) for path in _OWN_CONFIGURATION]
+    own += [f"{repository}/{name}" for name in ("HEAD", "commondir", "config", "config.worktree")]
+    states = {path: _git_names_state(path) for path in own}
+    named: dict[str, bool] = {}
+    words = os.fsdecode(ask(worktree)).split("\0")
+    for origin, setting in zip(words[::2], words[1::2]):
+        source = os.path.join(worktree, origin.partition(":")[2])
+        bases = (worktree, repository, os.path.dirname(source))
+        key, _, value = setting.partition("\n")
+        section, _, name = key.rpartition(".")
+        if name in _NAMES_NO_FILE and section != "alias":
+            continue
+        is_path = name in _NAMES_A_PATH
+        for word in filter(None, [value] if is_path else _WORD.findall(value)):
+            paths = {os.path.normpath(os.path.join(base, os.path.expanduser(word))) for base in bases} - set(bases)
+            named.update({path: is_path or named.get(path, False) for path in paths})
+            states.update({path: _git_names_state(path) for path in paths if section.startswith("include")})
+        states[source] = _git_names_state(source)
+    return _Settings(states, named)
+
+
+def _git_names_state(path: str) -> _GitNamesState:
+    try:
+        info = os.stat(path)
+    except (OSError, ValueError):
+        return None
+    return info.st_dev, info.st_ino, info.st_ctime_ns
+
+
+def _hooks(directory: str) -> Iterator[str]:
+    """Yield the links that hooks are or lead over, and what stands at their ends."""
+    try:
+        with os.scandir(directory) as entries:
+            for entry in entries:
+                if entry.is_symlink():
+                    yield from way(entry.path)
+    except OSError:
+        return
+
+
+def _text(path: str) -> str:
+    """Return the beginning of a regular file, "" for anything else."""
+    try:
+        with open(path, encoding="utf-8", errors="surrogateescape", opener=_without_waiting) as file:
+            return file.read(_MAX_BYTES) if stat.S_ISREG(os.fstat(file.fileno()).st_mode) else ""
+    except (OSError, ValueError):
+        return ""
+
+
+def _without_waiting(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NONBLOCK | os.O_NOCTTY)  # a pipe of this name would never open
+
+
+_log = logging.getLogger(__name__)
+
+_MAX_ROUNDS = 20
+_MAX_OPEN = 200
+
+
+class _Held(NamedTuple):
+    """A file as it was when a command got it as a mount. As long as it is open, no other file gets its number."""
+
+    file: int
+    device: int
+    number: int
+    changed: int
+
+    @staticmethod
+    def of(path: str, opens: bool) -> _Held | None:
+        """Return a path as it is now, None if it is not there."""
+        try:
+            file = os.open(path, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC) if opens else -1
+            info = os.fstat(file) if opens else os.lstat(path)
+        except OSError:
+            return None
+        changed = 0 if opens or stat.S_ISDIR(info.st_mode) else info.st_ctime_ns
+        return _Held(file, info.st_dev, info.st_ino, changed)
+
+    def is_replaced(self, path: str) -> bool:
+        """Return whether another file is there now, which no mount covers."""
+        try:
+            info = os.lstat(path)
+        except OSError:
+            return False
+        same = (info.st_dev, info.st_ino) == (self.device, self.number)
+        return not same or self.changed not in (0, info.st_ctime_ns)
+
+
+@dataclass
+class _Watched:
+    """One directory. `known` was there before any living command, or was accepted, with what it led to in `tops`.
+    `named` is what the configuration of git names, and `held` what living commands have as mounts."""
+
+    census: Census
+    tops: Collection[str] = ()
+    known: set[str] = field(default_factory=set)
+    named: set[str] = field(default_factory=set)
+    held: dict[str, _Held] = field(default_factory=dict)
+
+    def accept(self, found: set[str]) -> None:
+        """Take what is there now for known, of which `found` acts later for sure."""
+        self.known = found | steps(found | self.named, self.tops) | self.census.unknown(found)
+        self.release()
+
+    def hold(self, paths: Iterable[str]) -> None:
+        for path in paths:
+            held = None if path in self.held else _Held.of(path, len(self.held) < _MAX_OPEN)
+            if held is not None:
+                self.held[path] = held
+
+    def release(self) -> None:
+        for held in self.held.values():
+            if held.file >= 0:
+                os.close(held.file)
+        self.held.clear()
+
+
+class Guard:
+    """Watches the session's directories from the first command on. It belongs to one thread at a time."""
+
+    def __init__(self) -> None:
+        self._watched: dict[str, _Watched] = {}
+        self._links_changed = False
+        self._linked: set[str] = set()  # also elsewhere, when a command started
+
+    def begin(
+        self, tops: Sequence[str], alone: bool, ask: Ask, protected: Sequence[str] = ()
+    ) -> tuple[list[str], list[str]]:
+        """Return what the command that is about to start may neither change nor make, beside `protected`, and the files
+        there that have another name elsewhere. `alone`: no other command lives, so all that is there now is accepted.
+        `ask` tells the settings of git. Raise OSError, as TooLarge."""
+        paths: list[str] = []
+        for top in filter(os.path.isdir, tops):
+            watched = self._watched.get(top) or _Watched(Census(top))
+            accepts = alone or top not in self._watched
+            if alone and self._links_changed:
+                watched.census.forget()
+            found = watched.census.take()
+            named = watched.census.named_by_git(found, tops, ask)
+            if accepts:
+                watched.tops, watched.named = tops, named
+                watched.accept(found)
+            self._watched[top] = watched
+            inside = [*watched.census.protected(found), *sorted(steps(found | named, tops))]
+            watched.hold(inside)
+            paths += inside
+        self._links_changed = self._links_changed and not alone
+        linked = self._linked_outside(tops, (*paths, *protected))
+        if any(each in linked for each in tops):
+            raise TooLarge("too many files there have another name (a hard link) outside of the session's directories")
+        self._linked.update(linked)
+        return list(dict.fromkeys(paths)), linked
+
+    def check(self, ours: Set[str]) -> list[str]:
+        """Set aside what is new, but for the paths that ccb itself has made. Return a line about each."""
+        lines: list[str] = []
+        for watched in self._watched.values():
+            lines += _set_new_aside(watched, ours)
+        return lines
+
+    def newly_linked(self) -> list[str]:
+        """Return a line about files that have another name elsewhere since the last command started."""
+        new = [path for path in self._linked_outside(self._watched, ()) if path not in self._linked]
+        self._linked.update(new)
+        more = f" and {len(new) - 1:,} more" if new[1:] else ""
+        return [f"{new[0]}{more}: hard links to files elsewhere, which that command could write"] if new else []
+
+    def accept(self) -> None:
+        """Take what is there now for known: something made it that a person has allowed to run without the cage. That
+        may have linked files, which shows in no directory of theirs."""
+        for watched in self._watched.values():
+            watched.accept(watched.census.take())
+        self._links_changed = True
+
+    def acts_later(self, path: str) -> bool:
+        """Return whether a file acts later, by its name or place, or because something leads to it."""
+        return any(_acts_in(watched, path) for watched in self._watched.values())
+
+    def _linked_outside(self, tops: Iterable[str], protected: Iterable[str]) -> list[str]:
+        names = {name.path: name for top in tops if top in self._watched for name in self._watched[top].census.names()}
+        return linked_outside(names.values(), protected)
+
+    def release(self) -> None:
+        """Close what is held open: no command lives."""
+        for watched in self._watched.values():
+            watched.release()
+
+
+def _acts_in(watched: _Watched, path: str) -> bool:
+    top = watched.census.top
+    while path.startswith(top + "/"):
+        above, name = os.path.split(path)
+        if acts_later(name) or path in watched.held or path in watched.named:
+            return True
+        looked_at = above == top or f"{above}/.git" in watched.known
+        if looked_at and is_unknown(name) and path not in watched.known:
+            return True
+        path = above
+    return False
+
+
+def _set_new_aside(watched: _Watched, ours: Set[str]) -> list[str]:
+    lines: list[str] = []
+    left = set(ours)
+    for _ in range(_MAX_ROUNDS):  # what is set aside may hold more
+        found = watched.census.take()
+        found |= steps(found | watched.named, watched.tops) | watched.census.unknown(watched.known)
+        watched.known &= found
+        replaced = {path for path, held in watched.held.items() if held.is_replaced(path)}
+        new = (found - watched.known | replaced) - left
+        if not new:
+            break
+        for path in sorted(new):
+            top = max((each for each in watched.tops if f"{path}/".startswith(f"{each}/")), key=len)
+            try:
+                renamed, new_name = set_aside(top, path)
+                why = " (it was replaced while a command in the sandbox ran)" if path in replaced else ""
+                lines.append(f"{os.path.relpath(renamed, top)} is now {new_name}{why}")
+            except FileNotFoundError:
+                continue  # it was in what was set aside before it
+            except OSError as error:
+                left.add(path)
+                lines.append(f"{os.path.relpath(path, top)} could not be set aside: {error.strerror}")
+    if lines:
+        _log.warning("set aside in %s: %s", watched.census.top, "; ".join(lines[:20]))
+    return lines

@@ -1,0 +1,360 @@
+"""Glob patterns, .gitignore, file types."""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import stat
+from functools import lru_cache
+
+from ..system.owners import only_we_write
+
+TYPE_CHECKING = False
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+TYPES: dict[str, tuple[str, ...]] = {
+    "asm": ("*.asm", "*.s", "*.S"),
+    "bazel": ("*.bazel", "*.bzl", "BUILD", "WORKSPACE"),
+    "c": ("*.c", "*.h", "*.H"),
+    "clojure": ("*.clj", "*.cljc", "*.cljs", "*.cljx"),
+    "cmake": ("*.cmake", "CMakeLists.txt"),
+    "config": ("*.cfg", "*.conf", "*.config", "*.ini"),
+    "cpp": ("*.cpp", "*.hpp", "*.cc", "*.hh", "*.cxx", "*.hxx", "*.C", "*.H", "*.h", "*.inl"),
+    "cs": ("*.cs",),
+    "css": ("*.css", "*.scss"),
+    "csv": ("*.csv",),
+    "dart": ("*.dart",),
+    "docker": ("*Dockerfile*", "*Containerfile*"),
+    "elixir": ("*.ex", "*.eex", "*.exs", "*.heex", "*.leex"),
+    "elm": ("*.elm",),
+    "erlang": ("*.erl", "*.hrl"),
+    "fish": ("*.fish",),
+    "go": ("*.go",),
+    "gradle": ("*.gradle",),
+    "graphql": ("*.graphql", "*.graphqls"),
+    "haskell": ("*.hs", "*.lhs"),
+    "html": ("*.htm", "*.html", "*.ejs"),
+    "java": ("*.java", "*.jsp", "*.jspx", "*.properties"),
+    "js": ("*.js", "*.jsx", "*.vue", "*.cjs", "*.mjs"),
+    "json": ("*.json", "composer.lock"),
+    "jsonl": ("*.jsonl",),
+    "jupyter": ("*.ipynb", "*.jpynb"),
+    "kotlin": ("*.kt", "*.kts"),
+    "less": ("*.less",),
+    "log": ("*.log",),
+    "lua": ("*.lua",),
+    "make": ("[Gg][Nn][Uu]makefile", "[Mm]akefile", "*.mk", "*.mak"),
+    "markdown": ("*.markdown", "*.md", "*.mdown", "*.mkdn", "*.mdx"),
+    "md": ("*.markdown", "*.md", "*.mdown", "*.mkdn", "*.mdx"),
+    "nix": ("*.nix",),
+    "objc": ("*.h", "*.m"),
+    "ocaml": ("*.ml", "*.mli", "*.mll", "*.mly"),
+    "perl": ("*.perl", "*.pl", "*.PL", "*.plh", "*.plx", "*.pm", "*.t"),
+    "php": ("*.php", "*.php3", "*.php4", "*.php5", "*.phtml"),
+    "proto": ("*.proto",),
+    "protobuf": ("*.proto",),
+    "ps": ("*.cdxml", "*.ps1", "*.ps1xml", "*.psd1", "*.psm1"),
+    "py": ("*.py", "*.pyi"),
+    "python": ("*.py", "*.pyi"),
+    "r": ("*.R", "*.r", "*.Rmd", "*.Rnw"),
+    "rst": ("*.rst",),
+    "ruby": ("*.gemspec", "*.rb", "*.rbw", "Gemfile", "Rakefile", ".irbrc", "config.ru"),
+    "rust": ("*.rs",),
+    "sass": ("*.sass", "*.scss"),
+    "scala": ("*.scala", "*.sbt"),
+    "sh": ("*.bash", "*.csh", "*.env", "*.ksh", "*.sh", "*.tcsh", "*.zsh", ".bashrc", ".profile", ".zshrc"),
+    "sql": ("*.sql", "*.psql"),
+    "svelte": ("*.svelte",),
+    "swift": ("*.swift",),
+    "tf": ("*.tf", "*.tf.json", "*.tfvars", "*.tfvars.json"),
+    "toml": ("*.toml", "Cargo.lock"),
+    "ts": ("*.ts", "*.tsx", "*.cts", "*.mts"),
+    "tsx": ("*.tsx",),
+    "txt": ("*.txt",),
+    "typescript": ("*.ts", "*.tsx", "*.cts", "*.mts"),
+    "vim": ("*.vim", ".vimrc", "vimrc"),
+    "vue": ("*.vue",),
+    "xml": ("*.xml", "*.xml.dist", "*.dtd", "*.xsl", "*.xslt", "*.xsd", "*.xjb", "*.rng", "*.sch", "*.xhtml"),
+    "yaml": ("*.yaml", "*.yml"),
+    "zig": ("*.zig",),
+    "zsh": ("*.zsh", ".zshenv", ".zlogin", ".zlogout", ".zprofile", ".zshrc"),
+}
+
+
+MAX_ALTERNATIVES = 256
+_MAX_BRACES = 16
+
+
+class BadGlob(Exception):
+    """The pattern is invalid or too complex; the text says why."""
+
+
+def expand_braces(pattern: str) -> list[str]:
+    """Expand `*.{a,b}` to `*.a` and `*.b`, nested braces too. An unclosed brace and one without a comma are literal.
+    Raise BadGlob for too many patterns or braces."""
+    if pattern.count("{") > _MAX_BRACES:
+        raise BadGlob(f"the glob {pattern[:100]!r} has more than {_MAX_BRACES} opening braces")
+    done: list[str] = []
+    waiting = [pattern]
+    while waiting:
+        text = waiting.pop(0)
+        span = _first_braces(text)
+        if span is None:
+            done.append(text)
+        else:
+            start, end, parts = span
+            waiting[:0] = [text[:start] + part + text[end:] for part in parts]
+        if len(done) + len(waiting) > MAX_ALTERNATIVES:
+            raise BadGlob(f"the glob {pattern!r} stands for more than {MAX_ALTERNATIVES} patterns")
+    return done
+
+
+def _first_braces(text: str) -> tuple[int, int, list[str]] | None:
+    for start, char in enumerate(text):
+        if char != "{" or (start and text[start - 1] == "\\"):
+            continue
+        depth, parts, at = 0, [], start + 1
+        for i in range(start, len(text)):
+            if text[i] == "{":
+                depth += 1
+            elif text[i] == "}":
+                depth -= 1
+                if depth == 0:
+                    parts.append(text[at:i])
+                    if len(parts) > 1:
+                        return start, i + 1, parts
+                    break
+            elif text[i] == "," and depth == 1:
+                parts.append(text[at:i])
+                at = i + 1
+    return None
+
+
+@lru_cache(maxsize=1024)
+def translate(glob: str) -> str:
+    """Return the regular expression (for fullmatch) of a glob without braces. `*` and `?` stay inside a name; `**` as a
+    whole component matches any number of directories."""
+    out: list[str] = []
+    at = 0
+    while at < len(glob):
+        char = glob[at]
+        if char == "*":
+            piece, at = _stars(glob, at)
+        elif char == "?":
+            piece, at = "[^/]", at + 1
+        elif char == "[":
+            piece, at = _bracket(glob, at)
+        elif char == "\\" and at + 1 < len(glob):
+            piece, at = re.escape(glob[at + 1]), at + 2
+        else:
+            piece, at = re.escape(char), at + 1
+        out.append(piece)
+    return "".join(out)
+
+
+def _stars(glob: str, start: int) -> tuple[str, int]:
+    """Return the expression for a run of stars, and the index after it. A component of two or more stars matches across
+    directories."""
+    end = start
+    while end < len(glob) and glob[end] == "*":
+        end += 1
+    if end - start >= 2 and (start == 0 or glob[start - 1] == "/"):
+        if glob[end : end + 1] == "/":
+            return "(?:[^/]+/)*", end + 1
+        if end == len(glob):
+            return ".+", end
+    return "[^/]*", end
+
+
+def _bracket(glob: str, start: int) -> tuple[str, int]:
+    at = start + 1
+    negated = glob[at : at + 1] in ("!", "^")
+    at += negated
+    end = glob.find("]", at + 1)
+    if end < 0:
+        return re.escape("["), start + 1
+    inner = re.sub(r"([\\\[\]^&~|])", r"\\\1", glob[at:end])
+    piece = f"(?!/)[{'^' if negated else ''}{inner}]"
+    try:
+        re.compile(piece)
+    except re.error:
+        return re.escape(glob[start : end + 1]), end + 1
+    return piece, end + 1
+
+
+class Globs:
+    """A set of globs that choose files. A pattern without a slash matches names at any depth; one with a slash is
+    anchored where the search starts. A pattern that starts with `!` excludes files, and everything below the
+    directories it matches."""
+
+    def __init__(self, patterns: list[str]) -> None:
+        wanted: list[str] = []
+        unwanted: list[str] = []
+        self._names: list[str] | None = []
+        for pattern in patterns:
+            negated = pattern.startswith("!")
+            for glob in expand_braces(pattern[negated:]):
+                glob = glob[2:] if glob.startswith("./") else glob
+                (unwanted if negated else wanted).append(_anchored(glob))
+                if not negated:
+                    self._note_name(glob)
+        self._wanted = _any_of(wanted)
+        self._unwanted = _any_of([f"{each}(?:/.*)?" for each in unwanted])
+        if not wanted:
+            self._names = None
+
+    def match(self, path: str) -> bool:
+        """Return whether the globs choose the file at this relative path."""
+        if self._unwanted is not None and self._unwanted.fullmatch(path):
+            return False
+        return self._wanted is None or self._wanted.fullmatch(path) is not None
+
+    @property
+    def names(self) -> list[str] | None:
+        """The including patterns if all of them match names only, so that they can be passed to ripgrep as a
+        file type; else None."""
+        return self._names
+
+    def _note_name(self, glob: str) -> None:
+        if self._names is not None:
+            # no `?`: in a file type of ripgrep it matches a byte, here a character
+            simple = re.fullmatch(r"[\w.*+@-]+", glob, re.ASCII) and "**" not in glob
+            self._names = [*self._names, glob] if simple else None
+
+
+def _anchored(glob: str) -> str:
+    if glob.endswith("/"):
+        glob += "**"
+    if "/" not in glob:
+        return "(?:.*/)?" + translate(glob)
+    return translate(glob.lstrip("/"))
+
+
+def _any_of(patterns: list[str]) -> re.Pattern[str] | None:
+    return re.compile("|".join(f"(?:{each})" for each in patterns), re.DOTALL) if patterns else None
+
+
+_MAX_BYTES = 1 << 20
+_MAX_LINES = 10_000  # Python takes two seconds to compile as many patterns
+
+
+class Rules:
+    """One .gitignore file. Paths are relative to its directory."""
+
+    def __init__(self, text: str) -> None:
+        self._text: str | None = text  # until it is needed: ripgrep may answer without it
+        self._any: re.Pattern[str] | None = None
+        self._rules: list[tuple[str, bool, bool]] = []
+        self._compiled: list[tuple[re.Pattern[str], bool, bool]] = []
+
+    def verdict(self, path: str, is_directory: bool) -> bool | None:
+        """Return True for an ignored path, False for a path that a `!` rule includes again, None if no rule matches.
+        The last matching rule wins."""
+        if self._text is not None:
+            lines, self._text = self._text.removeprefix("\ufeff").split("\n"), None
+            rules = [rule for line in lines if (rule := _rule(line)) is not None]
+            self._any = re.compile("|".join(f"(?:{body})" for body, _, _ in rules), re.DOTALL) if rules else None
+            self._rules = rules[::-1]
+        if self._any is None or not self._any.fullmatch(path):
+            return None
+        if not self._compiled:
+            self._compiled = [(re.compile(body, re.DOTALL), neg, only) for body, neg, only in self._rules]
+        for pattern, negated, directories_only in self._compiled:
+            if (is_directory or not directories_only) and pattern.fullmatch(path):
+                return not negated
+        return None
+
+
+class Ignore:
+    """The ignore rules in force in one directory. `below` returns the rules for a directory inside it. `excludes`: the
+    files `.git/info/exclude` count too. `unobeyed` are the files that are no regular ones, as a link to a device or a
+    pipe that never opens, or too large. `is_strangers`: the repository that ripgrep would see is one of somebody else,
+    above the project."""
+
+    def __init__(
+        self, frames: list[tuple[int, Rules]], in_repository: bool, excludes: bool, unobeyed: set[str]
+    ) -> None:
+        self._frames = frames  # (length of the directory's path with its slash, rules), the innermost last
+        self._in_repository = in_repository
+        self._excludes = excludes
+        self.unobeyed = unobeyed
+        self.is_strangers = False
+
+    @staticmethod
+    def at(root: str, project: Sequence[str] = (), excludes: bool = False) -> Ignore:
+        """Return the rules in force where a search starts, including those of the parent directories in the same
+        repository. Above the directories of the `project`, only those count to which nobody else may write."""
+        found = Ignore([], False, excludes, set())
+        own = tuple(os.path.join(os.path.realpath(each), "") for each in project)
+        directories, here, counts = [root], root, True
+        while here != os.path.dirname(here) and not os.path.lexists(os.path.join(here, ".git")):
+            here = os.path.dirname(here)
+            counts = counts and (os.path.join(os.path.realpath(here), "").startswith(own) or only_we_write(here))
+            if counts:
+                directories.append(here)
+        for directory in reversed(directories):
+            found = found.below(directory)
+        found.is_strangers = not counts and os.path.lexists(os.path.join(here, ".git"))
+        return found
+
+    def below(self, directory: str, names: set[str] | None = None) -> Ignore:
+        """Return the rules inside `directory` (absolute). `names` are its entries, if the caller has them."""
+        starts = os.path.lexists(os.path.join(directory, ".git")) if names is None else ".git" in names
+        inside = starts or self._in_repository
+        has_file = inside and (names is None or ".gitignore" in names)
+        text = self._text(os.path.join(directory, ".gitignore")) if has_file else None
+        if text is None and not starts:
+            return self
+        frames = [] if starts else self._frames
+        excluded = self._text(os.path.join(directory, ".git/info/exclude")) if starts and self._excludes else None
+        rules = [(len(directory.rstrip("/")) + 1, Rules(each)) for each in (excluded, text) if each is not None]
+        return Ignore(frames + rules, inside, self._excludes, self.unobeyed)
+
+    def ignores(self, path: str, is_directory: bool) -> bool:
+        """Return whether the rules exclude this entry (absolute path)."""
+        for length, rules in reversed(self._frames):
+            verdict = rules.verdict(path[length:], is_directory)
+            if verdict is not None:
+                return verdict
+        return False
+
+    def _text(self, path: str) -> str | None:
+        try:
+            with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC), "rb") as file:
+                info = os.fstat(file.fileno())
+                if stat.S_ISREG(info.st_mode) and info.st_size <= _MAX_BYTES:
+                    data = file.read(_MAX_BYTES)
+                    if data.count(b"\n") <= _MAX_LINES:
+                        return os.fsdecode(data)
+        except OSError as error:
+            if error.errno in (errno.ENOENT, errno.ENOTDIR):
+                return None
+            if error.errno == errno.EACCES and os.access(path, os.R_OK):
+                return None  # the cage hides what is outside of the project
+        self.unobeyed.add(path)
+        return None
+
+
+def _rule(line: str) -> tuple[str, bool, bool] | None:
+    """Return (regular expression, negated, directories only) for one line, None for a blank one or a comment."""
+    if line.endswith("\r"):
+        line = line[:-1]
+    if line.startswith("#"):
+        return None
+    stripped = line.rstrip(" ")
+    if len(stripped) < len(line) and (len(stripped) - len(stripped.rstrip("\\"))) % 2:
+        stripped += " "
+    negated = stripped.startswith("!")
+    glob = stripped[1:] if negated else stripped
+    only = glob.endswith("/")
+    if only:
+        glob = glob[:-1]
+    if not glob or glob == "/":
+        return None
+    anchored = "/" in glob
+    body = translate(glob[1:] if glob.startswith("/") else glob)
+    return (body if anchored else f"(?:.*/)?{body}"), negated, only

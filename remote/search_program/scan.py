@@ -1,0 +1,387 @@
+"""Matching lines; literals that must occur."""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+import sys
+from collections import deque
+from collections.abc import Iterator
+
+from ..system.text_encoding import is_binary, wide_decoder
+from .walk import Limits
+
+TYPE_CHECKING = False
+
+if TYPE_CHECKING:
+    from typing import Any
+
+
+_MAX_TEXTS = 40
+_UNSAFE_IGNORING_CASE = frozenset("iksIKS")  # when case is ignored, these also match other Unicode characters
+
+
+def required(pattern: str, flags: int) -> tuple[list[str], bool]:
+    """Return (texts, ignore case). Every line with a match contains at least one of the texts. An empty list means that
+    no such texts are known."""
+    tree = _parser().parse(pattern, flags)
+    finder = _Finder(bool(tree.state.flags & re.IGNORECASE) or _has_local_ignorecase(tree))
+    found = finder.sequence(tree)
+    return (sorted(found), finder.ignore_case) if found and min(map(len, found)) >= 2 else ([], False)
+
+
+def _parser() -> Any:
+    """Return the parser module of `re`, which `re` has imported. Its name depends on the version of Python."""
+    return sys.modules["re._parser" if sys.version_info >= (3, 11) else "sre_parse"]
+
+
+def _has_local_ignorecase(tree: Any) -> bool:
+    for operation, argument in tree:
+        if operation.name == "SUBPATTERN" and (argument[1] & re.IGNORECASE or _has_local_ignorecase(argument[3])):
+            return True
+        if operation.name == "BRANCH" and any(_has_local_ignorecase(each) for each in argument[1]):
+            return True
+        if operation.name.endswith("_REPEAT") and _has_local_ignorecase(argument[2]):
+            return True
+        if operation.name == "ATOMIC_GROUP" and _has_local_ignorecase(argument):
+            return True
+    return False
+
+
+class _Finder:
+    def __init__(self, ignore_case: bool) -> None:
+        self.ignore_case = ignore_case
+
+    def sequence(self, tree: Any) -> set[str] | None:
+        best: set[str] | None = None
+        run = ""
+        for operation, argument in tree:
+            name = operation.name
+            if name == "LITERAL" and self._is_safe(chr(argument)):
+                run += chr(argument)
+                continue
+            best = _better(best, {run} if run else None)
+            run = ""
+            best = _better(best, self._one(name, argument))
+        return _better(best, {run} if run else None)
+
+    def _one(self, name: str, argument: Any) -> set[str] | None:
+        if name == "SUBPATTERN":
+            return self.sequence(argument[3])
+        if name == "ATOMIC_GROUP":
+            return self.sequence(argument)
+        if name.endswith("_REPEAT") and argument[0] >= 1:
+            return self.sequence(argument[2])
+        if name == "BRANCH":
+            together: set[str] = set()
+            for branch in argument[1]:
+                found = self.sequence(branch)
+                if found is None:
+                    return None
+                together |= found
+            return together if len(together) <= _MAX_TEXTS else None
+        return None
+
+    def _is_safe(self, char: str) -> bool:
+        if char in "\r\n\0" or "\ud800" <= char <= "\udfff":
+            return False
+        return not self.ignore_case or (char.isascii() and char not in _UNSAFE_IGNORING_CASE)
+
+
+def _better(one: set[str] | None, other: set[str] | None) -> set[str] | None:
+    if not one or not other:
+        return one or other
+    return max(one, other, key=lambda texts: (min(map(len, texts)), -len(texts)))
+
+
+MAX_LINE = 1 << 20
+"""Number of bytes of a line that are searched at once."""
+MAX_SHOWN = 500
+"""Number of characters of a line that are shown."""
+MAX_MULTILINE = 32 << 20
+"""Largest file of a multi-line search, in bytes."""
+
+_BLOCK = 1 << 20
+_OVERLAP = 1 << 16  # bytes: the longest match that is found wherever it is in a longer line
+_FIRST_BLOCK = 1 << 16  # most files end in it, and room for a larger one would take time
+_MARK = b"\xef\xbb\xbf"
+_BEFORE = 100  # characters shown in front of a match in a long line
+
+
+class Pattern:
+    """A pattern to search for. Lines end at a line feed. A carriage return before it belongs to the line ending, unless
+    the pattern contains one (`keeps_returns`). If there are `texts`, every match contains one of them (see
+    `literals`). `is_ascii`: it names no character that is not ASCII."""
+
+    def __init__(
+        self,
+        regex: re.Pattern[str],
+        texts: tuple[bytes, ...],
+        *,
+        ignore_case: bool,
+        keeps_returns: bool,
+        multiline: bool,
+        is_ascii: bool,
+    ) -> None:
+        self.regex = regex
+        self.texts = texts
+        self.ignore_case = ignore_case
+        self.keeps_returns = keeps_returns
+        self.multiline = multiline
+        self.is_ascii = is_ascii
+
+    def may_match(self, data: bytes) -> bool:
+        """Return False if there is certainly no match in these bytes."""
+        if not self.texts:
+            return True
+        if self.ignore_case:
+            data = data.lower()
+        for text in self.texts:  # noqa: SIM110 - `any` takes four times as long, and this is asked for each line
+            if text in data:
+                return True
+        return False
+
+    def line(self, raw: bytes) -> str | None:
+        """Return the text of a line if it matches, else None."""
+        if not self.may_match(raw):
+            return None
+        text = self.decode(raw)
+        return text if self.regex.search(text) else None
+
+    def decode(self, raw: bytes) -> str:
+        if not self.keeps_returns and raw.endswith(b"\r"):
+            raw = raw[:-1]
+        return raw.decode("utf-8", "surrogateescape")
+
+
+class Line:
+    """A line to show; `matches` is false for context. `column`: the text is only a piece of a line over 1 MiB, and the
+    match is at this byte of it, from 1 on."""
+
+    def __init__(self, number: int, text: str, matches: bool, column: int = 0) -> None:
+        self.number = number
+        self.text = text
+        self.matches = matches
+        self.column = column
+
+    @property
+    def is_utf8(self) -> bool:
+        return not _LOST.search(self.text)
+
+
+class _LongLine:
+    """Looks for a match behind the first MAX_LINE bytes of a line, of which `head` is the end, piece by piece. `text`
+    and `column` tell the first one: `column` is 0 if there is none. `may_match`: what was seen may hold one all the
+    same, which spans too much or depends on the start of the line."""
+
+    def __init__(self, pattern: Pattern, head: bytes) -> None:
+        self.text = ""
+        self.column = 0
+        self.may_match = False
+        self._pattern = pattern
+        self._seen = MAX_LINE
+        self._tail = head[-_OVERLAP:]
+
+    def look(self, piece: bytes, is_last: bool) -> None:
+        if self.column:
+            return
+        pattern = self._pattern
+        window = self._tail + piece
+        start = self._seen - len(self._tail)
+        self._seen += len(piece)
+        self._tail = window[-_OVERLAP:]
+        if not pattern.may_match(window):
+            return
+        self.may_match = self.may_match or bool(pattern.texts)
+        text = pattern.decode(window) if is_last else window.decode("utf-8", "surrogateescape")
+        match = pattern.regex.search(text, 1)  # not from 0 on, which would be the start of a line for the pattern
+        if match is None or (match.end() == len(text) and not is_last and self._may_go_on(text, match.start())):
+            return
+        at = match.start()
+        near = text[max(0, at - _BEFORE) : max(0, at - _BEFORE) + MAX_SHOWN]
+        self.text = near.strip(_HALVES)  # a window may begin and end within a character
+        self.column = start + len(text[:at].encode("utf-8", "surrogateescape")) + 1
+
+    def _may_go_on(self, text: str, start: int) -> bool:
+        """Return whether a match that reaches the end of the window depends on what comes next."""
+        found = (self._pattern.regex.search(text + after, 1) for after in ("a", " "))
+        return any(match is None or match.start() != start for match in found)
+
+
+_LOST = re.compile("[\udc80-\udcff]")
+_HALVES = "".join(map(chr, range(0xDC80, 0xDD00)))
+_FOREIGN = Line(0, "\udcff", False)
+"""Stands for a part of a file that is not in UTF-8, and may hide a match."""
+
+
+def _is_utf8(data: bytes) -> bool:
+    try:
+        data.decode("utf-8")
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def scan(path: str, pattern: Pattern, before: int, after: int, limits: Limits) -> Iterator[Line]:
+    """Yield the matching lines and their context, each once, in order. Yield nothing for a binary file (a NUL in the
+    first 8 KiB), or for an unreadable file, which is noted in `limits`."""
+    try:
+        file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+    except OSError as error:
+        limits.missed(path, error)
+        return
+    try:
+        status = os.fstat(file)
+        if stat.S_ISREG(status.st_mode):
+            if pattern.multiline:
+                lines = _scan_whole(file, status.st_size, pattern, before, after, limits)
+            else:
+                lines = _scan_lines(file, pattern, before, after, limits)
+            for line in lines:
+                if not line.is_utf8:
+                    limits.foreign.add(path)
+                if line.number:
+                    yield line
+    except OSError as error:
+        limits.missed(path, error)
+    finally:
+        os.close(file)
+
+
+def _scan_lines(file: int, pattern: Pattern, before: int, after: int, limits: Limits) -> Iterator[Line]:
+    recent: deque[tuple[int, bytes]] = deque(maxlen=before)
+    number = 0
+    owed = 0  # number of context lines still to show after the last match
+    for chunk in _chunks(file, pattern, limits):
+        if isinstance(chunk, _LongLine):
+            number += 1
+            for earlier, old in recent:
+                yield Line(earlier, pattern.decode(old), False)
+            recent.clear()
+            yield Line(number, chunk.text, True, chunk.column)
+            owed = after
+            continue
+        if not pattern.is_ascii and chunk.endswith(b"\n") and not _is_utf8(chunk):
+            yield _FOREIGN
+        if not owed and not pattern.may_match(chunk):
+            count = chunk.count(b"\n") + (not chunk.endswith(b"\n"))
+            if before:
+                last = chunk[:-1] if chunk.endswith(b"\n") else chunk
+                lines = last.rsplit(b"\n", before)[-before:]
+                recent.extend((number + count - len(lines) + 1 + i, raw) for i, raw in enumerate(lines))
+            number += count
+            continue
+        lines = chunk.split(b"\n")
+        if lines[-1] == b"":
+            lines.pop()
+        for position, raw in enumerate(lines):
+            number += 1
+            if not position % 4096:
+                limits.check()
+            text = pattern.line(raw)
+            if text is not None:
+                for earlier, old in recent:
+                    yield Line(earlier, pattern.decode(old), False)
+                recent.clear()
+                yield Line(number, text, True)
+                owed = after
+            elif owed:
+                yield Line(number, pattern.decode(raw), False)
+                owed -= 1
+            elif before:
+                recent.append((number, raw))
+
+
+def _chunks(file: int, pattern: Pattern, limits: Limits) -> Iterator[bytes | _LongLine]:
+    """Yield whole lines, many at a time, and a line by itself that has a match only behind its first MAX_LINE bytes. Of
+    other long lines only the first MAX_LINE bytes are kept. `limits.cut` counts those that may have a match in the
+    rest."""
+    rest = b""
+    long: _LongLine | None = None
+    cutting = False
+    for block in _blocks(file, limits):
+        if cutting:
+            end = block.find(b"\n") if block else 0
+            if long is not None:
+                long.look(block if end < 0 else block[:end], end >= 0)
+            if end < 0:
+                continue
+            block, cutting = block[end:], False
+            if long is not None and long.column:
+                yield long
+                rest, block = b"", block[1:]
+                if not block:
+                    continue
+            elif long is not None:
+                limits.cut += long.may_match
+        if not block:
+            break
+        data = rest + block
+        end = data.rfind(b"\n") + 1
+        rest = data[end:]
+        if end:
+            yield data[:end]
+        if len(rest) >= MAX_LINE:
+            beyond, rest, cutting = rest[MAX_LINE:], rest[:MAX_LINE], True
+            long = None if pattern.line(rest) is not None else _LongLine(pattern, rest)
+            if long is not None and beyond:
+                long.look(beyond, False)
+    if rest:
+        yield rest
+
+
+def _blocks(file: int, limits: Limits) -> Iterator[bytes]:
+    """Yield the blocks of a text file, and an empty one at its end. A binary file yields nothing."""
+    block = os.read(file, _FIRST_BLOCK)
+    whole = len(block) < _FIRST_BLOCK
+    wide = wide_decoder(block, whole=whole)
+    if is_binary(block, whole=whole):
+        limits.binary += 1
+        return
+    if block.startswith(_MARK):
+        block = block[len(_MARK) :] or os.read(file, _BLOCK)
+    while block:
+        limits.check()
+        yield wide.decode(block).lstrip("\ufeff").encode("utf-8", "replace") if wide else block
+        block = os.read(file, _FIRST_BLOCK if whole else _BLOCK)
+    if wide:
+        yield wide.decode(b"", True).encode("utf-8", "replace")
+    yield b""
+
+
+def _scan_whole(file: int, size: int, pattern: Pattern, before: int, after: int, limits: Limits) -> Iterator[Line]:
+    if size > MAX_MULTILINE:
+        limits.large += 1
+        return
+    data = b"".join(iter(lambda: os.read(file, _BLOCK), b""))
+    limits.check()
+    if is_binary(data, whole=True):
+        limits.binary += 1
+        return
+    wide = wide_decoder(data, whole=True)
+    data = wide.decode(data, True).encode("utf-8", "replace") if wide else data
+    data = data[len(_MARK) :] if data.startswith(_MARK) else data
+    if not pattern.is_ascii and not _is_utf8(data):
+        yield _FOREIGN
+    if not pattern.may_match(data):
+        return
+    text = data.decode("utf-8", "surrogateescape")
+    if not pattern.keeps_returns:
+        text = text.replace("\r\n", "\n")
+    matching: set[int] = set()
+    at, number = 0, 1
+    for match in pattern.regex.finditer(text):
+        limits.check()
+        if match.start() == len(text) and text.endswith("\n"):
+            break  # an empty match after the last line
+        number += text.count("\n", at, match.start())
+        at = match.start()
+        last = number + text.count("\n", match.start(), max(match.start(), match.end() - 1))
+        matching.update(range(number, last + 1))
+    lines = text.split("\n")
+    if lines[-1] == "":
+        lines.pop()
+    shown = {near for n in matching for near in range(n - before, n + after + 1) if 0 < near <= len(lines)}
+    for n in sorted(shown):
+        yield Line(n, lines[n - 1], n in matching)

@@ -1,0 +1,378 @@
+"""What a client's command line and initialize change."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import field, replace
+from typing import TYPE_CHECKING, Any, Callable
+
+from ccb.tunnel.wire.control_protocol import AnsweredBy, Broker, RequestRefused
+from ccb.tunnel.wire.dataclass import dataclass
+from ccb.tunnel.wire.mcp_messages import LAPTOP_MCP_MESSAGE, MCP_MESSAGE, tool_name
+from ccb.tunnel.wire.model_facts import ModelTable
+from ccb.tunnel.wire.session_options import SessionOptions
+
+from ..agent.agent import Agent
+from ..agent.agent_config import AgentConfig
+from ..agent.limits import Budget, StructuredOutput
+from ..permissions.modes import Sandbox, SandboxError
+from ..session_store.refusal import HostRefusal
+from ..settings.worker_settings import WorkerSettings
+from ..slash_commands.command_registry import CommandRegistry
+from ..tools.agent_definitions import AgentDefinition
+
+if TYPE_CHECKING:
+    from ..mcp.host_servers import HostServers, ProjectChannels, Wanted
+    from ..mcp.mcp_servers import McpServers
+
+
+Json = dict[str, Any]
+
+_FIELDS: dict[str, tuple[str, type]] = {
+    "systemPrompt": ("system_prompt", list),
+    "appendSystemPrompt": ("append_system_prompt", str),
+    "planModeInstructions": ("plan_instructions", str),
+    "title": ("title", str),
+    "agents": ("agents", dict),
+    "jsonSchema": ("json_schema", dict),
+    "hooks": ("client_hooks", dict),
+    "toolAliases": ("tool_aliases", dict),
+    "appendSubagentSystemPrompt": ("append_agent_prompt", str),
+    "sdkMcpServers": ("client_mcp", list),
+    "skills": ("skills", list),
+    "excludeDynamicSections": ("static_prompt", bool),
+}
+_KINDS: dict[type, str] = {list: "a list of texts", str: "text", dict: "an object", bool: "true or false"}
+
+
+@dataclass(frozen=True)
+class Initialize:
+    """The fields of an `initialize` request that change the session, under the names of its options. `hooks`: the
+    request has hooks. `title` is the name of a new session. `replaces`: what the client says of its MCP servers stands
+    in place of what it said before."""
+
+    options: Json = field(default_factory=dict)
+    hooks: bool = False
+    title: str = ""
+    replaces: bool = False
+
+    @staticmethod
+    def read(fields: Json) -> Initialize:
+        """Read a request. Unknown fields are for other versions. Raise RequestRefused."""
+        options: Json = {}
+        for name, (option, kind) in _FIELDS.items():
+            value = fields.get(name)
+            if name == "systemPrompt" and isinstance(value, str):
+                value = [value]
+            if value is None:
+                continue
+            texts = value if kind is list else []
+            if not isinstance(value, kind) or not all(isinstance(each, str) for each in texts):
+                raise RequestRefused(f"{name} must be {_KINDS[kind]}")
+            options[option] = "\n\n".join(texts) if option == "system_prompt" else value
+        given = fields.get("sdkMcpServerConfigs")
+        if isinstance(given, dict):
+            options["client_mcp_configs"] = {str(name): each for name, each in given.items() if isinstance(each, dict)}
+        title = options.pop("title", "")
+        return Initialize(options, "client_hooks" in options, title)
+
+
+_WHOSE = {"project": "of the project", "agent": "of the agent", "user": "on the laptop"}
+_PATIENCE_S = 8.0
+"""Seconds that a turn waits for MCP servers without a word."""
+
+
+class ClientSetup:
+    """The MCP servers of a session. They are loaded when the first one is named. `say` tells the person about a server
+    of the project that cannot be used."""
+
+    def __init__(self, agent: Agent, broker: Broker, say: Callable[[str], None]) -> None:
+        self._agent = agent
+        self._broker = broker
+        self._say = say
+        self._servers: McpServers | None = None
+        self._of_project: ProjectChannels | None = None
+        self._of_role: tuple[HostServers, object] | None = None
+        self._told: dict[str, str] = {}  # why servers of the project are not connected
+        self._noted: dict[str, set[str]] = {}
+
+    def use(self, options: SessionOptions) -> None:
+        """Connect the servers inside the client and on the laptop that `options` name, and drop the others."""
+        if not (options.client_mcp or options.laptop_mcp) and self._servers is None:
+            return
+        from ..mcp.mcp_client import RequestChannel
+        from ..mcp.mcp_servers import IN_CLIENT, ON_LAPTOP
+
+        for place, kind, names in (
+            (IN_CLIENT, MCP_MESSAGE, options.client_mcp),
+            (ON_LAPTOP, LAPTOP_MCP_MESSAGE, options.laptop_mcp),
+        ):
+            self.servers.use(
+                place,
+                {name: RequestChannel(self._broker, kind, name) for name in names},
+                call_seconds(options.client_mcp_configs) if place is IN_CLIENT else {},
+            )
+        self._agent.config.permissions.use_client(*tool_rules(options))
+
+    def use_project(self, settings: WorkerSettings, options: SessionOptions) -> None:
+        """Start the servers of a trusted project, and end those that do not count any more. A name that a server of the
+        client or of the laptop has is theirs."""
+        named = settings.mcp_servers if options.project_mcp else {}
+        if not named and self._of_project is None:
+            return
+        if self._of_project is None:
+            from ..mcp.host_servers import ProjectChannels
+            from ..mcp.mcp_client import ServerForms
+
+            forms = ServerForms(self._broker, self._agent.hooks)
+            self._of_project = ProjectChannels(self.servers, self._agent.config.context, forms, self._say)
+        taken = frozenset((*options.client_mcp, *options.laptop_mcp))
+        self._of_project.use(settings if named else WorkerSettings(), taken)
+
+    def use_role(self, role: AgentDefinition | None, settings: WorkerSettings, options: SessionOptions) -> None:
+        """Start the servers that the agent brings as which the main agent works, and end those of another one."""
+        given = role.servers if role is not None else ()
+        if not given and self._of_role is None:
+            return
+        from ..mcp.host_servers import HostServers
+        from ..mcp.mcp_client import ServerForms
+        from ..mcp.mcp_servers import OF_AGENT
+        from ..subagents.agent_catalogue import own_servers
+
+        if self._of_role is None:
+            host = self._agent.config.context.host
+            forms = ServerForms(self._broker, self._agent.hooks)
+            self._of_role = HostServers(self.servers, OF_AGENT, host, forms), None
+        servers, before = self._of_role
+        if before == (given, settings):
+            return
+        self._of_role = servers, (given, settings)
+        taken = {*options.client_mcp, *options.laptop_mcp, *(settings.mcp_servers if options.project_mcp else ())}
+        wanted: dict[str, Wanted] = {}
+        if role is not None:
+            cwd, strict = self._agent.config.context.cwd, not options.project_mcp
+            wanted, told = own_servers(role, taken, settings, cwd, strict=strict)
+            for text in told:
+                self._say(text)
+        servers.use(wanted)
+
+    @property
+    def running(self) -> McpServers | None:
+        """The servers of the session, None while it has none."""
+        return self._servers
+
+    @property
+    def servers(self) -> McpServers:
+        """The servers of the session, from whatever place."""
+        if self._servers is None:
+            from ..mcp.mcp_servers import McpServers
+            from ..slash_commands.mcp_prompts import prompt_commands
+
+            commands = self._agent.commands or CommandRegistry()
+            self._servers = servers = McpServers(self._agent.config.tools, commands.refresh)
+            commands.provide(lambda: prompt_commands(servers))
+            self._agent.reminders.follow(servers.due)
+            self._agent.config.disclosure.announced.add("mcp_servers", servers.summary)
+        return self._servers
+
+    @property
+    def status(self) -> list[Json]:
+        """What clients are told about each server."""
+        return self._servers.status() if self._servers is not None else []
+
+    async def settle(self, options: SessionOptions, patience_s: float | None = None) -> None:
+        """Return when every server that `options` name is connected or has failed, or after `patience_s`. A server
+        inside the client that had failed is tried again."""
+        self.use(options)
+        if self._servers is not None:
+            for each in self._servers.status():
+                if each["status"] == "failed" and each["name"] in options.client_mcp:
+                    self._servers.reconnect(each["name"])
+            await self._servers.ready(_PATIENCE_S if patience_s is None else patience_s)
+            waiting = [each["name"] for each in self._servers.summary() if each["status"] == "pending"]
+            if waiting and patience_s is None:
+                self._say(f"The agent waits for MCP servers to start: {', '.join(waiting)}.")
+                await self._servers.ready()
+            self._tell_failures(self._servers)
+
+    def _tell_failures(self, servers: McpServers) -> None:
+        """Tell once why a server is not connected, when it is, and what is odd about its tools. A client knows of those
+        that run inside it."""
+        for each in servers.status():
+            name, error, whose = each["name"], each.get("error", ""), _WHOSE.get(each["scope"])
+            if whose and each["status"] != "pending" and error != self._told.get(name, ""):
+                self._told[name] = error
+                state = f"not connected: {error[:1000]}" if error else "connected now"
+                self._say(f"The MCP server {name[:100]} {whose} is {state}.")
+            note = str(each.get("note", ""))
+            if note and note not in self._noted.setdefault(name, set()):
+                self._noted[name].add(note)
+                self._say(f"The MCP server {name[:100]}: {note}.")
+
+    async def close(self) -> None:
+        """Stop connecting."""
+        if self._servers is not None:
+            await self._servers.close()
+
+
+def merged_configs(before: Json, given: Json) -> Json:
+    """Return what a client has said of its MCP servers, with what it says in one more `initialize`: that adds rules and
+    removes none."""
+    found = dict(before)
+    for name, config in given.items():
+        old, new = found.get(name) or {}, config.get("tools")
+        tools = [*(old.get("tools") or []), *(new if isinstance(new, list) else [])]
+        found[name] = {**config, **old, "tools": [each for n, each in enumerate(tools) if each not in tools[:n]]}
+    return found
+
+
+def tool_rules(options: SessionOptions) -> tuple[list[str], list[str]]:
+    """Return the tools of servers inside the client whose calls need a question, and those whose calls are denied. An
+    unknown policy asks."""
+    ask: list[str] = []
+    deny: list[str] = []
+    for server in options.client_mcp:
+        tools = (options.client_mcp_configs.get(server) or {}).get("tools")
+        for each in tools if isinstance(tools, list) else ():
+            name, policy = (each.get("name"), each.get("permission_policy")) if isinstance(each, dict) else ("", None)
+            if isinstance(name, str) and name and policy not in (None, "always_allow"):
+                (deny if policy == "always_deny" else ask).append(tool_name(server, name))
+    return ask, deny
+
+
+def call_seconds(configs: Json) -> dict[str, float]:
+    """Return how long a call of a server inside the client may take, where the client says so."""
+    given = {name: each.get("timeout") for name, each in configs.items() if isinstance(each, dict)}
+    return {name: ms / 1000 for name, ms in given.items() if isinstance(ms, (int, float)) and ms >= 1000}
+
+
+def demanded(config: AgentConfig, options: SessionOptions, cost: float) -> AgentConfig:
+    """Return the configuration with what a client demands of each turn. `cost` is what the session has cost so far.
+    Raise ValueError for a schema that is not one of objects."""
+    structured, schema = config.structured, options.json_schema
+    if schema is None:
+        if structured is not None:
+            config.tools.remove([structured.name])
+        structured = None
+    else:
+        if schema.get("type", "object") != "object":
+            raise ValueError("the JSON schema must be one of an object")
+        schema = {"type": "object", **schema}
+        if structured is None or structured.checked_schema != schema:
+            structured = StructuredOutput(schema)
+            config.tools.add([structured])
+    limit = options.max_budget_usd
+    budget = Budget(limit, cost + limit) if limit is not None else None
+    if structured is config.structured and budget == config.budget:
+        return config
+    return replace(config, structured=structured, budget=budget)
+
+
+async def output_styles(agent: Agent) -> list[str]:
+    """Return the names of the output styles that the settings of a session may choose."""
+    from ..context.system_prompt import style_names
+
+    settings, home = agent.config.settings, agent.config.context.cages.home
+    return await asyncio.get_running_loop().run_in_executor(None, style_names, settings, home)
+
+
+_MAX_LAUNCHES = 32
+_OF_THE_SESSION = (
+    "model",
+    "permission_mode",
+    "system_prompt",
+    "append_system_prompt",
+    "add_dirs",
+    "sandbox",
+    "allow_net",
+    "effort",
+    "max_thinking_tokens",
+)
+
+
+class Launches:
+    """`options` are the options in force. Options of a client process come from the process that drives; options of the
+    session stay until a client sets them. `models` is what the options say of models."""
+
+    def __init__(self, options: SessionOptions) -> None:
+        self.options = options
+        self.models = ModelTable()
+        self.models.learn_all(options.model_facts, options.thinking_models)
+        self._by_client: OrderedDict[str, Json] = OrderedDict()
+
+    def can_ask(self, answered_by: AnsweredBy) -> bool:
+        """Return whether requests to `answered_by` can be answered. For the person this depends on the driver's command
+        line."""
+        return answered_by is not AnsweredBy.PERSON or self.options.permission_prompts == "stdio"
+
+    def merge(self, given: Json, sent: SessionOptions, mode: str) -> SessionOptions:
+        """Return the options in force after a process with the options `sent` starts to drive; `given` are those that
+        it named explicitly. `mode` is the present permission mode."""
+        old = self.options
+        return replace(
+            sent,
+            model=sent.model or old.model,
+            permission_mode=sent.permission_mode if "permission_mode" in given else mode,
+            allow_bypass=sent.allow_bypass or old.allow_bypass,
+            system_prompt=sent.system_prompt if "system_prompt" in given else old.system_prompt,
+            append_system_prompt=(
+                sent.append_system_prompt if "append_system_prompt" in given else old.append_system_prompt
+            ),
+            effort=sent.effort or old.effort,
+            model_facts={**old.model_facts, **sent.model_facts},
+            thinking_models={**old.thinking_models, **sent.thinking_models},
+            model_aliases={**old.model_aliases, **sent.model_aliases},
+            small_model=sent.small_model or old.small_model,
+            compact_model=sent.compact_model or old.compact_model,
+            max_thinking_tokens=old.max_thinking_tokens
+            if sent.max_thinking_tokens is None
+            else sent.max_thinking_tokens,
+            add_dirs=sent.add_dirs or old.add_dirs,
+            sandbox=sent.sandbox if "sandbox" in given else old.sandbox,
+            allow_net=sent.allow_net if {"sandbox", "allow_net"} & given.keys() else old.allow_net,
+        )
+
+    def use(self, options: SessionOptions) -> None:
+        """Put options in force, and keep them for the client that brought them."""
+        self.options = options
+        self.models.learn_all(options.model_facts, options.thinking_models)
+        self.keep(options)
+
+    def keep(self, options: SessionOptions) -> None:
+        """Keep options for the client that brought them."""
+        self._by_client.pop(options.client, None)
+        self._by_client[options.client] = options.to_json()
+        while len(self._by_client) > _MAX_LAUNCHES:
+            self._by_client.popitem(last=False)
+
+    def of_client(self, client: str) -> Json | None:
+        """What belongs to the process of `client`, if another one's command line is in force now: a client that takes
+        the session back is asked, and sees answers grow, as before."""
+        if client == self.options.client or client not in self._by_client:
+            return None
+        return {name: value for name, value in self._by_client[client].items() if name not in _OF_THE_SESSION}
+
+
+def with_own_files(options: SessionOptions, directory: str) -> SessionOptions:
+    """Return options whose own files are in the session's `directory`."""
+    if not options.own_files:
+        return options
+    from ..slash_commands.command_files import written  # few people have any
+
+    return written(options, directory)
+
+
+def check_sandbox(sandbox: Sandbox, directories: Sequence[str]) -> None:
+    """Raise HostRefusal if this host cannot make the cage of a sandbox mode that a client asks for."""
+    try:
+        sandbox.check(directories)
+    except SandboxError as error:
+        raise HostRefusal("no_sandbox", str(error), {"why": error.why, "place": error.about_place}) from None
+
+
+def added_directories(cwd: str, options: SessionOptions) -> list[str]:
+    """Return the absolute paths of `options.add_dirs`."""
+    return [os.path.normpath(os.path.join(cwd, os.path.expanduser(each))) for each in options.add_dirs]

@@ -1,0 +1,184 @@
+"""The inputs of a session: each is applied once, however often it is sent. Prompts and notices wait here for a turn."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, Callable
+
+from ccb.tunnel.wire.dataclass import dataclass
+from ccb.tunnel.wire.journal_records import LATER, MAIN_AGENT, PRIORITY, QueuedRecord
+from ccb.tunnel.wire.messages import PublicLine, UserLine
+
+from ..agent.turn_state import Prompt
+
+Json = dict[str, Any]
+
+MAX_WAITING = 1000
+"""Maximum number of waiting prompts."""
+
+_MAX_SEEN = 20_000  # number of remembered ids; the clients of older inputs have received their `applied` long ago
+_NOW, _NEXT, _LATER = range(3)
+_PRIORITIES = {"now": _NOW, "next": _NEXT, LATER: _LATER}
+
+
+class TooManyInputs(Exception):
+    """The queue of prompts is full, and nothing was applied."""
+
+
+@dataclass(frozen=True)
+class Waiting:
+    """An item of the queue, for the agent `agent_id`. `uuid` is that of a prompt's message. `wakes`: it starts a
+    turn."""
+
+    prompt: Prompt
+    uuid: str
+    priority: int
+    wakes: bool = True
+    agent_id: str = MAIN_AGENT
+
+    @property
+    def is_notice(self) -> bool:
+        return self.prompt.origin is not None
+
+    @property
+    def stands_alone(self) -> bool:
+        """Whether the prompt needs a turn of its own: it may be a command, or the model is not called for it."""
+        prompt = self.prompt
+        text = str(prompt.blocks[0].get("text")) if prompt.blocks else ""
+        return prompt.silent or (not (self.is_notice or prompt.verbatim) and text.startswith("/"))
+
+
+class Inputs:
+    """The ids of the inputs that were applied, and the queue of prompts and notices. Prompts keep their order, but for
+    those that a client has sent with another priority. Notices come after prompts. `any_prompt` says whether the
+    session ever had a prompt."""
+
+    def __init__(self) -> None:
+        self.any_prompt = False
+        self._seen: OrderedDict[str, None] = OrderedDict()
+        self._queue: list[Waiting] = []  # by priority
+        self._arrived = asyncio.Event()
+
+    def __len__(self) -> int:
+        """The number of items that start a turn of the main agent."""
+        return sum(1 for each in self._queue if each.wakes and each.agent_id == MAIN_AGENT)
+
+    @property
+    def any_waiting(self) -> bool:
+        """Whether a prompt waits."""
+        return any(not each.is_notice for each in self._queue)
+
+    def knows(self, input_id: str) -> bool:
+        """Return whether the input with this id was applied."""
+        return input_id in self._seen
+
+    def knows_message(self, line: PublicLine) -> bool:
+        """Return whether this user message was applied before, under any input id."""
+        return isinstance(line, UserLine) and f"uuid:{line.uuid}" in self._seen
+
+    def remember(self, input_id: str, line: PublicLine) -> None:
+        """Remember that this input is in the journal."""
+        self._seen[input_id] = None
+        if isinstance(line, UserLine) and line.uuid:
+            self._seen[f"uuid:{line.uuid}"] = None
+        while len(self._seen) > _MAX_SEEN:
+            self._seen.popitem(last=False)
+
+    def check_room(self) -> None:
+        """Raise TooManyInputs when no more prompts may wait."""
+        if len(self._queue) >= MAX_WAITING:
+            raise TooManyInputs(f"{MAX_WAITING} prompts are waiting already")
+
+    def put(self, input_id: str, line: UserLine) -> bool:
+        """Queue the prompt in a user message. Return whether the running turn is to make room for it."""
+        self.any_prompt = True
+        priority = _PRIORITIES.get(str(line.body.get(PRIORITY)), _NEXT)
+        self._add(Waiting(Prompt.from_input(input_id, line), line.uuid, priority))
+        return priority == _NOW
+
+    def notify(self, notice: QueuedRecord, agent_id: str = MAIN_AGENT) -> None:
+        """Queue a notice of the worker for an agent."""
+        prompt = Prompt(notice.content, notice.id, notice.origin)
+        self._add(Waiting(prompt, "", _LATER, notice.wakes, agent_id))
+
+    def _add(self, item: Waiting) -> None:
+        place = next((at for at, each in enumerate(self._queue) if each.priority > item.priority), len(self._queue))
+        self._queue.insert(place, item)
+        self._arrived.set()
+
+    def wake(self) -> None:
+        """Make `wait` return."""
+        self._arrived.set()
+
+    async def wait(self) -> None:
+        """Return when there may be something new."""
+        self._arrived.clear()
+        await self._arrived.wait()
+
+    def next_turn(self, *, notices: bool) -> list[Prompt]:
+        """Take what the next turn of the main agent begins with out of the queue: the first prompt, after the notices
+        that came before it; or notices alone, if one of them starts a turn and `notices` allows it. Return an empty
+        list if there is nothing to do. Notices do not go with a command."""
+        ours = [each for each in self._queue if each.agent_id == MAIN_AGENT]
+        told = [each for each in ours if each.is_notice]
+        prompt = next((each for each in ours if not each.is_notice), None)
+        if prompt is None and not (notices and any(each.wakes for each in told)):
+            return []
+        if prompt is None:
+            return self._taken(told)
+        return self._taken([prompt] if prompt.stands_alone else [*told, prompt])
+
+    def take_all(
+        self, agent_id: str = MAIN_AGENT, alone: Callable[[Sequence[Json]], bool] = lambda blocks: False
+    ) -> list[Prompt]:
+        """Take what waits for an agent out of the queue, for its running turn. Prompts that wait for the end of the
+        turn stay, as do one whose blocks need a turn of their own (`alone`) and the prompts after it."""
+        ours = [
+            each for each in self._queue if each.agent_id == agent_id and (each.is_notice or each.priority < _LATER)
+        ]
+        command = next(
+            (
+                at
+                for at, each in enumerate(ours)
+                if each.stands_alone and (each.prompt.shell or alone(each.prompt.blocks))
+            ),
+            len(ours),
+        )
+        return self._taken(ours[:command] + [each for each in ours[command:] if each.is_notice])
+
+    def waiting_id(self, uuid: str) -> str:
+        """Return the id of the input whose prompt waits, by the uuid of its message or
+        by its own id; "" if none does."""
+        return next(
+            (each.prompt.input_id for each in self._queue if uuid and uuid in (each.uuid, each.prompt.input_id)), ""
+        )
+
+    def take_back(self, input_id: str) -> None:
+        """Take a prompt out of the queue: no turn is to have it."""
+        self._queue = [each for each in self._queue if each.prompt.input_id != input_id]
+
+    def move(self, input_id: str, before: str, *, steers: bool = False) -> None:
+        """Put a waiting prompt in front of the prompt of the input `before`, or last if that does not wait. `steers`:
+        it does not wait for the end of the running turn any more."""
+        item = next(each for each in self._queue if each.prompt.input_id == input_id)
+        self._queue.remove(item)
+        if steers and item.priority == _LATER:
+            item = replace(item, priority=_NEXT)
+        places = [at for at, each in enumerate(self._queue) if before and each.prompt.input_id == before]
+        if places and self._queue[places[0]].priority == item.priority:
+            self._queue.insert(places[0], item)
+        else:
+            self._add(item)
+
+    def _taken(self, items: list[Waiting]) -> list[Prompt]:
+        taken = {id(each) for each in items}
+        self._queue = [each for each in self._queue if id(each) not in taken]
+        return [each.prompt for each in items]
+
+    @property
+    def waiting_uuids(self) -> list[str]:
+        """The uuids of the messages whose prompts wait."""
+        return [each.uuid for each in self._queue if each.uuid]

@@ -1,0 +1,326 @@
+"""Go on after a restart."""
+
+from __future__ import annotations
+
+from collections import OrderedDict, deque
+from collections.abc import Collection
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any
+
+from ccb.tunnel.wire.client_requests import CHANGE_RULES
+from ccb.tunnel.wire.control_protocol import CAN_USE_TOOL, RequestRefused, answer_in
+from ccb.tunnel.wire.dataclass import dataclass
+from ccb.tunnel.wire.journal_records import (
+    MAIN_AGENT,
+    PRIORITY,
+    AgentResultRecord,
+    DamagedRecord,
+    ForkedRecord,
+    HookRecord,
+    InputRecord,
+    MovedRecord,
+    OptionsRecord,
+    PromptRecord,
+    QueuedRecord,
+    ReasoningRecord,
+    Record,
+    TakenRecord,
+    TurnEndRecord,
+    TurnStartRecord,
+    UnqueuedRecord,
+)
+from ccb.tunnel.wire.messages import ControlRequestLine, ControlResponseLine, ResultLine, SystemLine, UserLine
+from ccb.tunnel.wire.projection import Projection, on
+from ccb.tunnel.wire.session_options import SessionOptions
+
+from ..agent.agent import Agent
+from ..agent.agent_histories import AgentHistories
+from ..permissions.modes import PLAN
+from ..permissions.rules import COMMAND_LINE
+from ..session_store.journal_summary import KnownDirectory, WorkerMark, prompt_start
+from .client_setup import Launches
+from .input_queue import Inputs
+from .request_broker import OpenRequests
+from .session import Session, SessionParts
+from .session_log import SessionLog, Watchers
+from .task_notices import JournalledTasks
+
+Json = dict[str, Any]
+
+
+class UnfinishedPrompts(Projection):
+    """The prompts that have no turn or no result. `inputs` learns which inputs were applied.
+
+    `waiting` are the prompts that no turn has taken, by input id, and `notices` those of the worker, each with its
+    agent. A damaged record may have been the one that took
+    them: the prompts that waited before it become `doubtful` (with the start of their text). `unanswered` are the
+    doubtful prompts without a known result."""
+
+    def __init__(self, inputs: Inputs) -> None:
+        self.waiting: OrderedDict[str, UserLine] = OrderedDict()
+        self.doubtful: OrderedDict[str, str] = OrderedDict()
+        self.unanswered: OrderedDict[str, None] = OrderedDict()
+        self.notices: OrderedDict[str, tuple[QueuedRecord, str]] = OrderedDict()
+        self._inputs = inputs
+        self._taken = False  # the next result answers a prompt that is known to have been taken
+
+    def answered(self) -> None:
+        """Assign the result of a turn to the prompt that is known to have been taken, or else to the first doubtful
+        prompt."""
+        if not self._taken and self.unanswered:
+            self.unanswered.popitem(last=False)
+        self._taken = False
+
+    @on(InputRecord)
+    def _input(self, content: InputRecord, _: Record) -> None:
+        line = content.public
+        repeated = self._inputs.knows_message(line)
+        self._inputs.remember(content.id, line)
+        if isinstance(line, UserLine):
+            self._inputs.any_prompt = True
+            if not repeated:
+                self.waiting[content.id] = line
+
+    @on(QueuedRecord)
+    def _queued(self, content: QueuedRecord, record: Record) -> None:
+        self.notices[content.id] = content, record.agent_id
+
+    @on(UnqueuedRecord)
+    def _unqueued(self, content: UnqueuedRecord, _: Record) -> None:
+        self.waiting.pop(content.id, None)
+
+    @on(MovedRecord)
+    def _moved(self, content: MovedRecord, _: Record) -> None:
+        line = self.waiting.pop(content.id, None)
+        if line is None:
+            return
+        others = list(self.waiting.items())
+        self.waiting[content.id] = replace(line, body={**line.body, PRIORITY: ""}) if content.steers else line
+        place = next((at for at, (each, _line) in enumerate(others) if each == content.before), len(others))
+        for each, _line in others[place:]:
+            self.waiting.move_to_end(each)
+
+    @on(AgentResultRecord)
+    def _agent_result(self, _: AgentResultRecord, record: Record) -> None:
+        """Drop the notices for an agent that has ended."""
+        for notice_id, (_notice, agent_id) in list(self.notices.items()):
+            if agent_id == record.agent_id:
+                del self.notices[notice_id]
+
+    @on(PromptRecord)
+    def _prompt(self, content: PromptRecord, record: Record) -> None:
+        for input_id in content.input_ids:
+            self.notices.pop(input_id, None)
+        if record.agent_id != MAIN_AGENT:
+            return
+        self._taken = self._taken or bool(content.items)
+        for input_id in content.input_ids:
+            for prompts in (self.waiting, self.doubtful, self.unanswered):
+                prompts.pop(input_id, None)
+
+    @on(TakenRecord, main_only=True)
+    def _taken_input(self, content: TakenRecord, _: Record) -> None:
+        self._taken = True
+        for prompts in (self.waiting, self.doubtful, self.unanswered):
+            prompts.pop(content.input_id, None)
+
+    @on(TurnStartRecord, main_only=True)
+    def _turn_start(self, _: TurnStartRecord, __: Record) -> None:
+        self._taken = False
+
+    @on(ResultLine, main_only=True)
+    def _result(self, _: ResultLine, __: Record) -> None:
+        self.answered()
+
+    @on(DamagedRecord)
+    def _damaged(self, damage: DamagedRecord, _: Record) -> None:
+        if not damage.what:
+            self.doubtful.update((input_id, prompt_start(line)) for input_id, line in self.waiting.items())
+            self.unanswered.update(dict.fromkeys(self.waiting))
+            self.waiting.clear()
+
+    @on(ForkedRecord)
+    def _forked(self, _: ForkedRecord, __: Record) -> None:
+        """Drop the prompts of the original: the copy does not answer them. Notices wait for the copy's next turn."""
+        for prompts in (self.waiting, self.doubtful, self.unanswered):
+            prompts.clear()
+        self.notices = OrderedDict((key, (replace(each, wakes=False), to)) for key, (each, to) in self.notices.items())
+        self._taken = False
+
+
+class Recovered(Projection):
+    """The state in which the last worker left the session.
+
+    `options` are the options in force, with the last permission mode; `launches` the options of the newest client
+    processes; `updates` the permission updates that the person granted for the session. `turn_open` says that a turn
+    was running, `result_due` that it has no result. `mark` marks the processes of the last worker. `damage` are the
+    reports of damage that workers have made before. `requests` tells which answer to a request is the first one: it
+    must take each record after this."""
+
+    def __init__(self, requests: OpenRequests) -> None:
+        self._requests = requests
+        self.options = SessionOptions()
+        self.mode_before_plan = "default"
+        self.launches: deque[SessionOptions] = deque(maxlen=100)
+        self.turn_open = False
+        self.result_due = False
+        self.updates: list[Json] = []
+        self.damage: set[str] = set()
+        self.hooks_run: set[str] = set()
+        """The keys of the hooks that have run and run only once."""
+
+    @on(OptionsRecord)
+    def _options(self, content: OptionsRecord, _: Record) -> None:
+        self.updates = [each for each in self.updates if _outlives_a_launch(each)]
+        if content.options is not None:
+            options = SessionOptions.from_json(content.options)
+            self._mode(options.permission_mode)
+            self.options = options
+            self.launches.append(self.options)
+
+    @on(ForkedRecord)
+    def _forked(self, _: ForkedRecord, __: Record) -> None:
+        """Drop the running turn and the permissions of the original: they do not belong to the copy."""
+        self.updates.clear()
+        self.result_due = False
+
+    @on(DamagedRecord)
+    def _damaged(self, damage: DamagedRecord, _: Record) -> None:
+        if damage.what:
+            self.damage.add(damage.what)
+
+    @on(HookRecord)
+    def _hook(self, content: HookRecord, _: Record) -> None:
+        self.hooks_run.update(content.once.split())
+
+    @on(TurnStartRecord, main_only=True)
+    def _turn_start(self, _: TurnStartRecord, __: Record) -> None:
+        self.turn_open = self.result_due = True
+
+    @on(TurnEndRecord, main_only=True)
+    def _turn_end(self, _: TurnEndRecord, __: Record) -> None:
+        self.turn_open = self.result_due = False
+
+    @on(ResultLine, main_only=True)
+    def _result(self, _: ResultLine, __: Record) -> None:
+        self.result_due = False
+
+    @on(SystemLine, main_only=True)
+    def _system(self, line: SystemLine, _: Record) -> None:
+        if line.permission_mode and line.permission_mode != self.options.permission_mode:
+            self._mode(line.permission_mode)
+            self.options = replace(self.options, permission_mode=line.permission_mode)
+
+    def _mode(self, mode: str) -> None:
+        if mode == PLAN and self.options.permission_mode != PLAN:
+            self.mode_before_plan = self.options.permission_mode
+
+    @on(ReasoningRecord)
+    def _reasoning(self, content: ReasoningRecord, _: Record) -> None:
+        tokens = content.thinking_tokens
+        self.options = replace(
+            self.options, effort=content.effort or None, max_thinking_tokens=None if tokens < 0 else tokens
+        )
+
+    @on(InputRecord)
+    def _input(self, content: InputRecord, _: Record) -> None:
+        """Take the permission updates out of the answer to an open question about a tool call, and those that the
+        person has made without one."""
+        line = content.public
+        if isinstance(line, ControlRequestLine) and line.subtype == CHANGE_RULES.name:
+            with suppress(RequestRefused):
+                self.updates += CHANGE_RULES.read(line.request)
+        if not isinstance(line, ControlResponseLine) or self._requests.kind_of(line.request_id) != CAN_USE_TOOL.name:
+            return
+        granted = CAN_USE_TOOL.read_answer(answer_in(line)).updates
+        self.updates += [each for each in granted if each.get("type") != "setMode"]
+
+
+def _outlives_a_launch(update: Json) -> bool:
+    """Return whether a permission update stays in force when a client brings a new command line."""
+    return str(update.get("type")).endswith("Rules") and update.get("destination") != COMMAND_LINE
+
+
+_MAX_REPORTS = 20  # of damaged lines
+_CUT_OFF = "The worker was stopped in the middle of this turn. What its tools had done until then stays done."
+_DOUBTFUL = (
+    "This prompt may have been answered or not: the session's journal on the host is damaged. It was not run again."
+)
+
+
+@dataclass(frozen=True)
+class Restored:
+    """The state of a session, read from its journal. Next, the caller makes the agent, which closes the open tool
+    calls, and calls `take_up`."""
+
+    parts: SessionParts
+    recovered: Recovered
+    prompts: UnfinishedPrompts
+    histories: AgentHistories
+    tasks: JournalledTasks
+    mark: str
+    """The mark of the processes that the last worker may have left running."""
+    reported: frozenset[str]
+    """The input ids of the prompts whose loss is reported now."""
+    directory: str
+    """The directory of the session that the model knows, "" for none."""
+
+
+def restore(log: SessionLog, watchers: Watchers, surviving: Collection[str] = ()) -> Restored:
+    """Read the journal, report its damage, and withdraw the requests that no task waits for any more. `surviving` names
+    the kinds of requests that stay open until they are asked again."""
+    inputs, requests, histories = Inputs(), OpenRequests(surviving), AgentHistories(log.journal.rewound)
+    recovered, prompts = Recovered(requests), UnfinishedPrompts(inputs)
+    worker, tasks, known = WorkerMark(), JournalledTasks(), KnownDirectory()
+    log.read(recovered, prompts, requests, histories, worker, tasks, known)
+    launches = Launches(recovered.options)
+    for options in recovered.launches:
+        launches.keep(options)
+    parts = SessionParts.make(log, watchers, launches, inputs, requests)
+    reported = _report_damage(log, recovered, prompts)
+    parts.broker.resume()
+    return Restored(parts, recovered, prompts, histories, tasks, worker.mark, reported, known.path)
+
+
+def take_up(restored: Restored, agent: Agent) -> Session:
+    """Return the session that continues with `agent`. Write a result for an interrupted turn and for each prompt that
+    may have been lost, and queue the prompts that no turn had taken."""
+    session = Session(restored.parts, agent)
+    log, recovered, prompts = session.log, restored.recovered, restored.prompts
+    agent.config.permissions.apply(recovered.updates)
+    agent.config.context.todos.restore(log.snapshot.todos)
+    agent.config.permissions.mode_before_plan = recovered.mode_before_plan
+    if agent.hooks is not None:
+        agent.hooks.ran |= recovered.hooks_run
+    if recovered.result_due:
+        session.turns.fail([_CUT_OFF])
+        prompts.answered()
+    for _ in range(len(restored.reported & prompts.unanswered.keys())):  # the sender of each prompt waits for a result
+        session.turns.fail([_DOUBTFUL])
+    if recovered.turn_open:
+        log.emit(TurnEndRecord())
+    for input_id, line in prompts.waiting.items():
+        session.turns.put(input_id, line, echo=session.options.replay_user_messages)
+    for notice, agent_id in prompts.notices.values():
+        session.turns.notify(notice, agent_id)
+    session.watch_tasks(restored.tasks)
+    log.journal.flush_soon()
+    return session
+
+
+def _report_damage(log: SessionLog, recovered: Recovered, prompts: UnfinishedPrompts) -> frozenset[str]:
+    """Report the damage that no worker has reported before. Return the input ids of the doubtful prompts in the
+    report."""
+    reports = [damage for damage in log.journal.damaged if damage not in recovered.damage]
+    if len(reports) > _MAX_REPORTS:
+        reports[_MAX_REPORTS:] = [f"{len(reports) - _MAX_REPORTS} more damaged lines were passed over"]
+    doubtful = set()
+    for input_id, text in prompts.doubtful.items():
+        report = f"a prompt may have been answered or not, and was not run again: {text}"
+        if report not in recovered.damage:
+            reports.append(report)
+            doubtful.add(input_id)
+    for report in reports:
+        log.emit(DamagedRecord(report))
+    return frozenset(doubtful)

@@ -1,0 +1,335 @@
+"""The request broker: all requests of a session pass through it, in both directions."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import OrderedDict
+from collections.abc import Awaitable, Collection
+from typing import Any, Callable, Protocol
+
+from ccb.tunnel.wire.control_protocol import (
+    A,
+    Answer,
+    AnsweredBy,
+    Durability,
+    Failure,
+    P,
+    Request,
+    RequestKind,
+    RequestRefused,
+    Success,
+    answer_in,
+    public_answer,
+    public_withdrawal,
+)
+from ccb.tunnel.wire.dataclass import dataclass
+from ccb.tunnel.wire.journal_records import (
+    MAIN_AGENT,
+    Content,
+    ForkedRecord,
+    InputRecord,
+    LateAnswerRecord,
+    MessageRecord,
+    Record,
+)
+from ccb.tunnel.wire.messages import ControlCancelLine, ControlRequestLine, ControlResponseLine
+from ccb.tunnel.wire.projection import Projection, on
+
+from ..session_store.journal import NotKept
+from .session_log import Watchers
+
+Json = dict[str, Any]
+
+_log = logging.getLogger(__name__)
+
+_MAX_KEPT = 1000  # kept answers to requests that survive restarts, for askers that ask again
+
+
+class OpenRequests(Projection):
+    """The unanswered requests of the worker, read from the journal. `surviving` names the kinds that stay open when the
+    worker starts again; `answers` are those given to requests of such kinds."""
+
+    def __init__(self, surviving: Collection[str] = ()) -> None:
+        self.answers: OrderedDict[str, Answer] = OrderedDict()
+        self._surviving = surviving
+        self._open: OrderedDict[str, tuple[int, ControlRequestLine]] = OrderedDict()  # number of the event, request
+        self._copied: set[str] = set()
+
+    def kind_of(self, request_id: str) -> str:
+        """The name of the kind of an open request; "" if no such request is open."""
+        asked = self._open.get(request_id)
+        return asked[1].subtype if asked is not None else ""
+
+    def asked_until(self, seq: int) -> list[Json]:
+        """Return the open requests, in public form, that came with event `seq` or before."""
+        return [line.body for asked, line in self._open.values() if asked <= seq]
+
+    def after_restart(self) -> tuple[list[str], list[str]]:
+        """Return the ids of the requests that stay open when the worker restarts, and the ids of the others."""
+        kept = [
+            request_id
+            for request_id, (_, line) in self._open.items()
+            if line.subtype in self._surviving and request_id not in self._copied
+        ]
+        return kept, [request_id for request_id in self._open if request_id not in kept]
+
+    @on(ControlRequestLine)
+    def _asked(self, line: ControlRequestLine, record: Record) -> None:
+        self._open[line.request_id] = record.seq, line
+
+    @on(ControlCancelLine)
+    def _withdrawn(self, line: ControlCancelLine, _: Record) -> None:
+        self._open.pop(line.request_id, None)
+
+    @on(InputRecord)
+    def _answered(self, content: InputRecord, _: Record) -> None:
+        line = content.public
+        if not isinstance(line, ControlResponseLine):
+            return
+        answer = answer_in(line)
+        asked = self._open.pop(answer.request_id, None)
+        if asked is not None and asked[1].subtype in self._surviving:
+            keep_newest(self.answers, answer.request_id, answer, _MAX_KEPT)
+
+    @on(ForkedRecord)
+    def _forked(self, _: ForkedRecord, __: Record) -> None:
+        """Forget the requests of the original: the copy does not wait for them."""
+        self._copied = set(self._open)
+
+
+def keep_newest(kept: OrderedDict[str, Answer], request_id: str, answer: Answer, limit: int) -> None:
+    """Add an answer, and forget the oldest ones beyond `limit`."""
+    kept[request_id] = answer
+    while len(kept) > limit:
+        kept.popitem(last=False)
+
+
+class RequestLog(Protocol):
+    """The log that records requests and answers: the journal of the session."""
+
+    def emit(self, content: Content, agent_id: str = MAIN_AGENT) -> object:
+        """Append a record. Raises NotKept."""
+
+    async def commit(self) -> None:
+        """Return when every record so far is durable. Raises NotKept."""
+
+
+@dataclass(frozen=True)
+class Handled:
+    """The outcome of a handled request. `then` runs after the answer was journalled, or could not be."""
+
+    payload: Json | None = None
+    then: Callable[[], object] = lambda: None
+
+
+@dataclass(frozen=True)
+class _Open:
+    request: Request[Any, Any]
+    answer: asyncio.Future[Answer]
+
+
+class RequestBroker:
+    """Sends the requests of the worker, and answers requests to the worker.
+
+    A request of the worker is open until it is answered, withdrawn, or past its deadline. The first answer counts;
+    later ones are recorded as `late_answer`. Requests of clients go to the handler that is registered for their kind.
+    """
+
+    def __init__(
+        self,
+        log: RequestLog,
+        watchers: Watchers,
+        can_ask: Callable[[AnsweredBy], bool],
+        journalled: OpenRequests | None = None,
+    ) -> None:
+        self._log = log
+        self._watchers = watchers
+        self._can_ask = can_ask
+        self._open: OrderedDict[str, _Open] = OrderedDict()
+        self._unclaimed: set[str] = set()  # open since an earlier worker; this worker has not asked them again yet
+        self._journalled = journalled or OpenRequests()
+        self._handlers: dict[str, Callable[[Json], Handled]] = {}
+        self._slow: dict[str, Callable[[Json], Awaitable[Json]]] = {}
+        self._working: set[asyncio.Task[None]] = set()
+        self._suspended = False
+        self.find_more: Callable[[], None] = lambda: None
+        """Registers more handlers; called for the first request that nobody handles."""
+
+    # What the worker asks.
+
+    def can_ask(self, kind: RequestKind[P, A]) -> bool:
+        """See Broker."""
+        return self._can_ask(kind.answered_by)
+
+    async def request(self, request: Request[P, A]) -> A:
+        """See `ports.Broker`. A request whose kind survives restarts may be asked again under the same id: it is still
+        the same request. If it was answered meanwhile, return that answer at once."""
+        kind = request.kind
+        answered = self._journalled.answers.get(request.id)
+        if answered is not None:
+            return kind.read_answer(answered)
+        if request.id in self._open:
+            raise ValueError("the request %s is open already" % request.id)
+        answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        self._open[request.id] = _Open(request, answer)
+        try:
+            if request.id in self._unclaimed:
+                self._unclaimed.discard(request.id)
+            elif kind.durability is Durability.MEMORY:
+                self._tell_driver(request.id, request.public())
+            else:
+                self._log.emit(MessageRecord(request.public()), request.agent_id)
+                await self._log.commit()
+            self._watchers.changed()
+            await asyncio.wait([answer], timeout=kind.deadline_s)
+            if not answer.done():
+                return kind.read_answer(Failure(request.id, "no answer within %g s" % (kind.deadline_s or 0)))
+            return kind.read_answer(answer.result())
+        finally:
+            if self._open.pop(request.id, None) is not None and not answer.done():
+                self._take_back(request)
+            self._watchers.changed()
+
+    def withdraw(self, answered_by: AnsweredBy, spare: Collection[str] = ()) -> None:
+        """Withdraw every open request to `answered_by`, except those of the agents in `spare`, and cancel the tasks
+        that wait for the answers, even if recording the withdrawal fails. Raise NotKept."""
+        asked = [each for each in self._open.values() if each.request.kind.answered_by is answered_by]
+        withdrawn = [each for each in asked if each.request.agent_id not in spare]
+        for each in withdrawn:
+            del self._open[each.request.id]
+        waiting = [each for each in withdrawn if not each.answer.done()]
+        for each in waiting:
+            each.answer.cancel()
+        for each in waiting:
+            self._take_back(each.request)
+
+    def suspend(self) -> None:
+        """Prepare for the end of the worker: from now on, a request that survives restarts is not withdrawn when the
+        asking task is cancelled."""
+        self._suspended = True
+
+    def _take_back(self, request: Request[Any, Any]) -> None:
+        durability = request.kind.durability
+        if durability is Durability.MEMORY:
+            self._tell_driver(request.id, public_withdrawal(request.id))
+        elif durability is Durability.JOURNAL or not self._suspended:
+            self._log.emit(MessageRecord(public_withdrawal(request.id)), request.agent_id)
+
+    def _tell_driver(self, request_id: str, body: Json) -> None:
+        """Send a request or withdrawal that is not journalled to the driver. A withdrawal replaces a request that was
+        not sent yet."""
+        self._watchers.progress("request:%s" % request_id, body, driver_only=True)
+
+    def take_answer(self, answer: Answer) -> None:
+        """A client answers."""
+        request_id = answer.request_id
+        found = self._open.pop(request_id, None)
+        if found is not None and not found.answer.done():
+            found.answer.set_result(answer)
+        elif request_id in self._unclaimed:
+            self._unclaimed.discard(request_id)  # the answer is in the journal, in case the request is asked again
+        else:
+            self._log.emit(LateAnswerRecord(request_id))
+
+    # What is open.
+
+    def waits_for(self, answered_by: AnsweredBy) -> bool:
+        """Return whether a request to `answered_by` is open."""
+        return any(each.request.kind.answered_by is answered_by for each in self._open.values())
+
+    def subjects(self, answered_by: AnsweredBy) -> list[str]:
+        """Return the subjects of the open requests to `answered_by`, each once."""
+        about = (each.request.about for each in self._open.values() if each.request.kind.answered_by is answered_by)
+        return list(OrderedDict.fromkeys(about))
+
+    def ask_driver_again(self) -> None:
+        """Send a new driver the open requests that are not in the journal."""
+        for each in self._open.values():
+            if each.request.kind.durability is Durability.MEMORY:
+                self._tell_driver(each.request.id, each.request.public())
+
+    def open_until(self, seq: int) -> list[Json]:
+        """Return the open requests, in public form, that are in the journal with event `seq` or before."""
+        return self._journalled.asked_until(seq)
+
+    def resume(self) -> None:
+        """Withdraw the requests of earlier workers that will not be asked again. Called after the journal was read."""
+        kept, abandoned = self._journalled.after_restart()
+        self._unclaimed.update(kept)
+        for request_id in abandoned:
+            self._log.emit(MessageRecord(public_withdrawal(request_id)))
+
+    # What clients ask.
+
+    def register(self, kind: RequestKind[P, A], handler: Callable[[P], Handled]) -> None:
+        """Let `handler` answer the requests of a kind. A handler raises RequestRefused for requests that it refuses."""
+        self._handlers[kind.name] = lambda fields: handler(kind.read(fields))
+
+    def register_slow(self, kind: RequestKind[P, A], handler: Callable[[P], Awaitable[Json]]) -> None:
+        """Let `handler` answer the requests of a kind. It is called at once, and what it returns is awaited beside
+        everything else."""
+        self._slow[kind.name] = lambda fields: handler(kind.read(fields))
+
+    async def settle(self, wait_s: float) -> None:
+        """Return when the requests of clients are answered, or after `wait_s` seconds."""
+        if self._working:
+            await asyncio.wait(self._working, timeout=wait_s)
+
+    async def close(self) -> None:
+        """The worker ends: answer the requests of clients that are still worked on with an error."""
+        for task in self._working:
+            task.cancel()
+        await asyncio.gather(*self._working, return_exceptions=True)
+
+    def _begin(self, line: ControlRequestLine) -> Awaitable[Json]:
+        try:
+            return self._slow[line.subtype](line.request)
+        except (RequestRefused, NotKept) as error:  # raised again where the answer is made
+            return _raising(error)
+
+    async def _work_on(self, line: ControlRequestLine, work: Awaitable[Json]) -> None:
+        try:
+            answer: Answer = Success(line.request_id, await work)
+        except asyncio.CancelledError:  # only `close` does that
+            answer = Failure(line.request_id, "the session has ended before the answer")
+        except RequestRefused as refused:
+            answer = Failure(line.request_id, str(refused), refused.code)
+        except NotKept as error:
+            answer = Failure(line.request_id, str(error))
+        except Exception as error:  # noqa: BLE001 - the asker is told
+            _log.exception("a request of a client failed: %s", line.subtype)
+            answer = Failure(line.request_id, f"internal error in the worker: {type(error).__name__}: {error}")
+        try:
+            self._log.emit(MessageRecord(public_answer(answer)))
+        except NotKept as error:
+            _log.error("the answer to a request of a client could not be written: %s", error)
+
+    def take_request(self, line: ControlRequestLine) -> None:
+        """Answer a request of a client, with an error if no handler is registered for its kind."""
+        if line.subtype not in self._slow and line.subtype not in self._handlers:
+            find_more, self.find_more = self.find_more, lambda: None
+            find_more()
+        if line.subtype in self._slow:
+            task = asyncio.get_running_loop().create_task(self._work_on(line, self._begin(line)))
+            self._working.add(task)
+            task.add_done_callback(self._working.discard)
+            return
+        handled = Handled()
+        try:
+            handler = self._handlers.get(line.subtype)
+            if handler is None:
+                text = "Unsupported control request subtype: %s" % (line.subtype or None)
+                raise RequestRefused(text, "unsupported_request")
+            handled = handler(line.request)
+            answer: Answer = Success(line.request_id, handled.payload)
+        except RequestRefused as refused:
+            answer = Failure(line.request_id, str(refused), refused.code)
+        try:
+            self._log.emit(MessageRecord(public_answer(answer)))
+        finally:
+            handled.then()
+
+
+async def _raising(error: Exception) -> Json:
+    raise error

@@ -1,0 +1,324 @@
+"""The requests of clients.
+
+Source: section 6.1 of the stream-json protocol as observed.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Awaitable
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from ccb.tunnel.wire.client_requests import (
+    BACKGROUND_TASKS,
+    CANCEL_ASYNC_MESSAGE,
+    CHANGE_RULES,
+    EFFORTS,
+    LEARN_MODELS,
+    LIST_COMMANDS,
+    MOVE_ASYNC_MESSAGE,
+    READ_TASK,
+    REMEMBER,
+    SET_EFFORT,
+    SET_MAX_THINKING_TOKENS,
+    STOP_TASK,
+)
+from ccb.tunnel.wire.control_protocol import (
+    INTERRUPT,
+    SET_MODEL,
+    SET_PERMISSION_MODE,
+    AnsweredBy,
+    RequestKind,
+    RequestRefused,
+    client_kind,
+)
+from ccb.tunnel.wire.dataclass import dataclass
+from ccb.tunnel.wire.journal_records import MessageRecord
+from ccb.tunnel.wire.mcp_messages import CLIENT_MCP_MESSAGE, MCP_RECONNECT, MCP_STATUS, McpMessage
+from ccb.tunnel.wire.model_facts import ALIASES, ModelTable
+from ccb.tunnel.wire.session_options import CLAUDE_CODE_VERSION
+
+from ..agent.agent_messages import CAPABILITIES, status
+from ..hooks.hook_table import POST_MODEL_SWITCH, PRE_MODEL_SWITCH
+from ..model.model_request import can_think, effort_of
+from ..session_store.journal import NotKept
+from ..system.host import is_under
+from ..system.regular_files import ABSENT, FileChanged, NotAFile, digest_of
+from ..system.text_encoding import text_of
+from ..tools.tasks import Task
+from .client_setup import Initialize, output_styles
+from .request_broker import Handled
+from .session import Session, check_model, find_task
+
+if TYPE_CHECKING:
+    from ..mcp.mcp_servers import McpServers
+
+
+Json = dict[str, Any]
+
+_MAX_MODELS = 50
+_MODELS = {"Opus": "Largest", "Sonnet": "For most work", "Haiku": "Fastest"}
+INITIALIZE: RequestKind[Initialize, Json] = client_kind("initialize", Initialize.read)
+GET_CONTEXT_USAGE: RequestKind[None, Json] = client_kind("get_context_usage", lambda fields: None)
+
+
+@dataclass(frozen=True)
+class ServerSwitch:
+    """An MCP server is to be switched on or off."""
+
+    name: str
+    enabled: bool
+
+
+MCP_TOGGLE: RequestKind[ServerSwitch, Json] = client_kind(
+    "mcp_toggle", lambda fields: ServerSwitch(str(fields.get("serverName")), fields.get("enabled") is not False)
+)
+
+
+_SERVERS_S = 5.0
+"""Seconds that the answer to `initialize` waits for MCP servers."""
+
+
+def register_client_requests(session: Session) -> None:
+    """Register the handlers for the requests of clients with the session's broker."""
+    broker = session.broker
+    broker.register_slow(INITIALIZE, lambda setup: _initialize(session, setup))
+    broker.register(INTERRUPT, lambda with_queue: _interrupt(session, with_queue or False))
+    broker.register(SET_PERMISSION_MODE, lambda mode: _set_permission_mode(session, mode))
+    broker.register_slow(SET_MODEL, lambda name: _set_model(session, name))
+    broker.register(MCP_STATUS, lambda _: Handled({"mcpServers": session.clients.status}))
+    broker.register(MCP_RECONNECT, lambda name: _reconnect(session, name))
+    broker.register(MCP_TOGGLE, lambda switch: _toggle(session, switch))
+    broker.register(CLIENT_MCP_MESSAGE, lambda message: _server_said(session, message))
+    register_task_requests(session)
+    register_steering(session)
+    register_notes(session)
+    broker.register(
+        LIST_COMMANDS, lambda _: Handled({"commands": session.agent.config.disclosure.announced.entries("commands")})
+    )
+    broker.find_more = lambda: _find_more(session)
+    broker.register_slow(GET_CONTEXT_USAGE, lambda _: _context_usage(session))
+
+
+def _find_more(session: Session) -> None:
+    from .sdk_handlers import register_app_requests, register_rare_requests
+
+    register_rare_requests(session)
+    register_app_requests(session)
+
+
+def _initialize(session: Session, setup: Initialize) -> Awaitable[Json]:
+    """Apply the client's fields at once, so that the next prompt finds them applied, even if its turn is about to
+    begin. The answer is a description of the session."""
+    try:
+        session.adopt(setup)
+    except ValueError as error:
+        raise RequestRefused(str(error)) from error
+    return _description(session, setup)
+
+
+async def _description(session: Session, setup: Initialize) -> Json:
+    await session.extensions.define_agents()
+    await session.clients.settle(session.options, _SERVERS_S)
+    model, announced, known = session.agent.model, session.agent.config.disclosure.announced, session.models
+    names = {**ALIASES, **session.options.model_aliases}
+    own = [(name, given) for name, given in session.options.model_aliases.items() if name not in ALIASES]
+    body: Json = {
+        "commands": [{"argumentHint": "", **each} for each in announced.entries("commands")],
+        "agents": announced.entries("agents"),
+        "output_style": announced.output_style(),
+        "available_output_styles": await output_styles(session.agent),
+        "models": [
+            _model(known, "default", model, "Default", model),
+            *(_model(known, name.lower(), str(names[name.lower()]), name, text) for name, text in _MODELS.items()),
+            *(_model(known, name, str(given), name, str(given)) for name, given in own[:_MAX_MODELS]),
+        ],
+        "account": {"apiKeySource": session.options.api_key_source},
+        "pid": os.getpid(),
+        "claude_code_version": CLAUDE_CODE_VERSION,
+        "current_permission_mode": session.mode,
+        "sandbox": session.agent.config.permissions.cage_in_force,
+        "session_state": session.state,
+        "capabilities": list(CAPABILITIES),
+        "hook_on_failure_supported": True,
+    }
+    return {**body, "hooks_applied": True} if setup.hooks else body
+
+
+def _model(known: ModelTable, value: str, model: str, name: str, description: str) -> Json:
+    """Return what a client is told of a model that it may choose."""
+    levels = [each for each in EFFORTS if effort_of(model, known.facts(model), each) == each]
+    body: Json = {"value": value, "resolvedModel": model, "displayName": name, "description": description}
+    return {**body, "supportsEffort": bool(levels), "supportedEffortLevels": levels}
+
+
+async def _context_usage(session: Session) -> Json:
+    return (await session.agent.context_report()).public()
+
+
+def _server(session: Session, name: str) -> McpServers:
+    """Return the servers of a session that has a server of this name. Raise RequestRefused."""
+    if name not in {each["name"] for each in session.clients.status}:
+        raise RequestRefused(f"Server not found: {name[:100]}")
+    return session.clients.servers
+
+
+def _reconnect(session: Session, name: str) -> Handled:
+    servers = _server(session, name)
+    return Handled(then=lambda: servers.reconnect(name))
+
+
+def _toggle(session: Session, switch: ServerSwitch) -> Handled:
+    servers = _server(session, switch.name)
+    return Handled(then=lambda: servers.toggle(switch.name, switch.enabled))
+
+
+def _server_said(session: Session, message: McpMessage) -> Handled:
+    servers = _server(session, message.server_name)
+    return Handled(then=lambda: servers.said(message.server_name, message.message))
+
+
+def _interrupt(session: Session, with_queue: bool) -> Handled:
+    """Withdraw the questions to the person before the answer; end the turn after it. The turn also ends if the
+    withdrawal or the answer cannot be journalled. Agents in the background go on, and their questions stay open."""
+    try:
+        session.broker.withdraw(AnsweredBy.PERSON, spare=session.background_agents)
+    except NotKept:
+        session.turns.interrupt()
+        raise
+    cancelled = [each for each in session.queued_uuids if session.take_back(each)] if with_queue else None
+    receipt = {"still_queued": session.queued_uuids, **({} if cancelled is None else {"cancelled": cancelled})}
+    return Handled(receipt, session.turns.interrupt)
+
+
+def _set_permission_mode(session: Session, mode: str) -> Handled:
+    try:
+        session.agent.config.permissions.set_mode(mode)
+    except ValueError as error:
+        raise RequestRefused(str(error), getattr(error, "code", "")) from error
+
+    def announce() -> None:
+        permissions = session.agent.config.permissions
+        session.log.emit(MessageRecord(status(None, permissions.mode, permissions.cage_in_force)))
+
+    return Handled({"mode": mode}, announce)
+
+
+async def _set_model(session: Session, name: str | None) -> Json:
+    """Use another model, unless a hook refuses it. Nobody can be asked here, so "ask" refuses it too."""
+    check_model(session, name)
+    agent, hooks = session.agent, session.agent.hooks
+    old, new = agent.model, agent.model_of(name)
+    facts: Json = {"from_model": old, "to_model": new, "requested_model": name, "source": "sdk"}
+    if hooks is not None and old != new:
+        outcome = await hooks.run(PRE_MODEL_SWITCH, facts, new)
+        if outcome.stops or outcome.decision in ("ask", "deny"):
+            raise RequestRefused(f"a hook refused it: {outcome.reason or outcome.stop_reason or 'no reason given'}")
+    agent.set_model(name)
+    if hooks is not None and old != new:
+        outcome = await hooks.run(POST_MODEL_SWITCH, facts, new)
+        if outcome.context:
+            said = f"{POST_MODEL_SWITCH} hook additional context: {' '.join(outcome.context)}"
+            agent.reminders.add(POST_MODEL_SWITCH, said)
+    return {"model": name or agent.model}
+
+
+_MAX_FILE = 1 << 20
+_MAX_NOTE = 2_000
+
+
+def register_notes(session: Session) -> None:
+    """Register the handler."""
+    session.broker.register_slow(REMEMBER, lambda note: _remember(session, note))
+
+
+async def _remember(session: Session, note: str) -> Json:
+    """Add the note to the instruction file of the session's directory, and tell the model."""
+    text = " ".join(note.split())[:_MAX_NOTE]
+    if not text:
+        raise RequestRefused("the note is empty")
+    context = session.agent.config.context
+    host = context.host
+    paths = [os.path.join(context.cwd, name) for name in ("CLAUDE.md", "AGENTS.md")]
+    path = next((each for each in paths if os.path.lexists(each)), paths[0])
+    real = host.real_path(path)
+    if not is_under(real, host.real_path(context.cwd)):
+        raise RequestRefused(f"{path} leads out of the project, to {real}: nothing was written")
+    try:
+        found = await host.stat(real)
+        data = await host.read(real, 0, _MAX_FILE + 1) if found is not None else b""
+        if len(data) > _MAX_FILE:
+            raise RequestRefused(f"{path} is too large")
+        file = text_of(data)
+        if file is None or not file.codec:
+            raise RequestRefused(f"{path} is not in UTF-8: add the note with an editor that knows its encoding")
+        ending = "\r\n" if "\r\n" in file.text else "\n"
+        separator = ending if file.text and not file.text.endswith("\n") else ""
+        note = f"- {text}{ending}".encode("utf-8", "replace").decode()
+        whole = file.encoded(f"{file.text}{separator}{note}")
+        await host.replace(real, whole, digest_of(data) if found is not None else ABSENT)
+    except (OSError, FileChanged, NotAFile) as error:
+        raise RequestRefused(f"{path} was not written: {error or 'it has just changed'}") from None
+    session.agent.reminders.add(f"note:{text}", f"The user has added this to {path}: {text}")
+    return {"path": path}
+
+
+def register_steering(session: Session) -> None:
+    """Register the handlers with the session's broker. Changes hold from the next turn on, and over restarts."""
+    session.broker.register(SET_EFFORT, lambda level: _set_effort(session, level))
+    session.broker.register(SET_MAX_THINKING_TOKENS, lambda tokens: _set_tokens(session, tokens))
+    session.broker.register(LEARN_MODELS, lambda known: _learn_models(session, known))
+    session.broker.register(CHANGE_RULES, lambda updates: _change_rules(session, updates))
+
+
+def _change_rules(session: Session, updates: list[Json]) -> Handled:
+    problems = session.agent.config.permissions.apply(updates)
+    if problems:
+        raise RequestRefused("; ".join(problems))
+    return Handled({})
+
+
+def _learn_models(session: Session, known: Json) -> Handled:
+    session.learn_models(known["models"], known["thinking"])
+    return Handled({})
+
+
+def _set_effort(session: Session, level: str | None) -> Handled:
+    """Answer with the level that the present model is asked for, "" if it has no levels."""
+    session.reason(replace(session.agent.config.reasoning, effort=level))
+    model = session.agent.model
+    return Handled({"effort": level, "applied": effort_of(model, session.models.facts(model), level)})
+
+
+def _set_tokens(session: Session, tokens: int | None) -> Handled:
+    """Answer whether the present model is known to think."""
+    session.reason(replace(session.agent.config.reasoning, thinking_tokens=tokens))
+    model = session.agent.model
+    return Handled({"max_thinking_tokens": tokens, "can_think": can_think(model, session.models.facts(model))})
+
+
+_MAX_LINES = 200
+_MAX_BYTES = 32 * 1024
+
+
+def register_task_requests(session: Session) -> None:
+    """Register the handlers with the session's broker."""
+    broker = session.broker
+    broker.register(BACKGROUND_TASKS, lambda _: Handled({"moved": session.agent.config.context.shells.move_all()}))
+    broker.register(STOP_TASK, lambda task_id: _stop(session, task_id))
+    broker.register(READ_TASK, lambda task_id: Handled(_output(find_task(session, task_id))))
+    broker.register(CANCEL_ASYNC_MESSAGE, lambda uuid: Handled({"cancelled": session.take_back(uuid)}))
+    broker.register(MOVE_ASYNC_MESSAGE, lambda move: Handled({"moved": session.move(move)}))
+
+
+def _stop(session: Session, task_id: str) -> Handled:
+    task = find_task(session, task_id)
+    if task.end is not None:
+        raise RequestRefused(f"Task {task_id} is not running: its status is {task.status.value}")
+    return Handled({}, lambda: session.tasks.stop_soon(task))
+
+
+def _output(task: Task) -> Json:
+    """Return the end of the output of a task."""
+    return {"task_id": task.id, "status": task.status.public, "output": task.read(_MAX_LINES, _MAX_BYTES)}

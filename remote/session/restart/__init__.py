@@ -1,1 +1,0 @@
-"""How a restarted worker goes on with a session."""

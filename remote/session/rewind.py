@@ -1,0 +1,346 @@
+"""Back to an earlier prompt."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from ccb.tunnel.wire.client_requests import (
+    DROPS_MORE,
+    REWIND_CONVERSATION,
+    REWIND_FILES,
+    REWIND_POINTS,
+    ConversationRewind,
+    FileRewind,
+)
+from ccb.tunnel.wire.control_protocol import RequestRefused
+from ccb.tunnel.wire.dataclass import dataclass
+from ccb.tunnel.wire.journal_records import (
+    MAIN_AGENT,
+    InputRecord,
+    MessageRecord,
+    PromptRecord,
+    Record,
+    RewindRecord,
+    RewoundRecord,
+)
+from ccb.tunnel.wire.messages import UserLine
+from ccb.tunnel.wire.spelling import spelled, unspelled
+
+from ..agent.conversation import Conversation, close_open_tool_uses
+from ..session_store.file_history import FileChange, Point, RewindPoints
+from ..system.host import Host
+from ..system.regular_files import ABSENT, FileChanged, FileInfo, FileKind, NotAFile, digest_of
+from ..system.text_encoding import shown
+from ..tools.file_access import MAX_BYTES
+from ..tools.text_changes import MAX_BYTES as PATCH_BYTES
+from ..tools.text_changes import compared
+from ..tools.tool_contract import ToolContext
+from .session import Session
+
+Json = dict[str, Any]
+
+_LOST = "its earlier content is not kept any more"
+
+
+@dataclass(frozen=True)
+class PlannedFile:
+    """A file that is not as it was. `before` and `after` are the digests of its content now and then (ABSENT for no
+    file); `added` and `removed` count the lines that restoring it changes. `foreign`: something other than the tools of
+    this session has changed it last. `why` says why it cannot be restored, "" if it can. `diff` holds the lines of what
+    was changed since then, if they were asked for."""
+
+    path: str
+    before: str
+    after: str
+    mode: int = 0
+    added: int = 0
+    removed: int = 0
+    foreign: bool = False
+    why: str = ""
+    diff: Json | None = None
+
+    def public(self) -> Json:
+        """Return the file as clients are shown it."""
+        does = "remove" if self.after == ABSENT else "create" if self.before == ABSENT else "change"
+        shown: Json = {"path": self.path, "insertions": self.added, "deletions": self.removed, "does": does}
+        if self.foreign:
+            shown["changedElsewhere"] = True
+        if self.why:
+            shown["why"] = self.why
+        if self.diff is not None:
+            shown.update(patch=self.diff["patch"], complete=self.diff["complete"])
+        return shown
+
+    def recorded(self) -> Json:
+        """Return the file for the journal."""
+        return {"path": self.path, "before": self.before, "after": self.after, "mode": self.mode}
+
+
+async def plan(
+    context: ToolContext, points: RewindPoints, seq: int, *, keep: bool, only: str = ""
+) -> list[PlannedFile]:
+    """Return the files that have changed since record `seq` and are not as they were. `keep`: put their present content
+    into the file history, so that a person can go back to it. `only`: look at one file, and tell its lines."""
+    changes = [each for each in points.changed_since(seq) if only in ("", each.path)]
+    found = [await _planned(context, points, change, keep, lines=bool(only)) for change in changes]
+    return [each for each in found if each is not None]
+
+
+async def _planned(
+    context: ToolContext, points: RewindPoints, change: FileChange, keep: bool, *, lines: bool
+) -> PlannedFile | None:
+    loop, path = asyncio.get_running_loop(), change.path
+    try:
+        info, data = await _present(context.host, unspelled(path))
+        real = spelled(await loop.run_in_executor(None, context.host.real_path, unspelled(path)))
+    except (OSError, NotAFile) as error:
+        return PlannedFile(path, ABSENT, change.before, why=str(error))
+    now = ABSENT if info is None else digest_of(data)
+    if now == change.before:
+        return None
+    if real != path:
+        return PlannedFile(path, now, change.before, why=f"its path leads to {real} now")
+    then = b"" if change.before == ABSENT else await loop.run_in_executor(None, context.history.load, change.before)
+    if then is None:
+        return PlannedFile(path, now, change.before, why=change.lost or _LOST)
+    if keep and info is not None:
+        await loop.run_in_executor(None, context.history.keep, data)
+    old, new = shown(data), shown(then)
+    stats = await loop.run_in_executor(None, compared, old, new, 0)
+    mode = change.mode or (info.mode if info is not None else 0)
+    foreign = now != points.latest.get(path)
+    diff = await loop.run_in_executor(None, compared, new, old, PATCH_BYTES) if lines else None
+    return PlannedFile(path, now, change.before, mode, stats["added"], stats["removed"], foreign, diff=diff)
+
+
+async def _present(host: Host, path: str) -> tuple[FileInfo | None, bytes]:
+    """Return what is at a path now. Raise OSError or NotAFile."""
+    info = await host.stat(path)
+    if info is None:
+        return None, b""
+    if info.kind is not FileKind.FILE:
+        raise NotAFile(f"it is a {info.kind.value} now")
+    if info.size > MAX_BYTES:
+        raise NotAFile(f"it has {info.size:,} bytes now")
+    return info, await host.read(path, 0, MAX_BYTES + 1)
+
+
+async def restore(context: ToolContext, files: Sequence[Json]) -> list[Json]:
+    """Restore the files of a `rewind` record. Return those that could not be restored, each with the reason. It may be
+    done again after it was cut off: a file that is as it should be is left alone."""
+    failed = []
+    for each in files:
+        path, before, after, mode = each["path"], each["before"], each["after"], each["mode"]
+        why = await _restored(context, path, before, after, mode)
+        if why:
+            failed.append({"path": path, "why": why})
+    return failed
+
+
+async def _restored(context: ToolContext, path: str, before: str, after: str, mode: int) -> str:
+    loop, data = asyncio.get_running_loop(), None
+    if after != ABSENT:
+        data = await loop.run_in_executor(None, context.history.load, after)
+        if data is None:
+            return _LOST
+    try:
+        await context.host.restore(unspelled(path), data, before, mode)
+    except FileChanged:
+        return "it was changed meanwhile"
+    except (OSError, NotAFile) as error:
+        return str(error)
+    return ""
+
+
+_BUSY = "The agent is working: interrupt it first, then go back."
+_CUT = "The conversation was taken back to before this tool ended. What it had done until then stays done."
+_MAX_TEXT = 200
+_MAX_NAMED = 50  # files in the note to the model
+
+
+def register_rewinds(session: Session) -> None:
+    """Register the handlers for these requests with the session's broker."""
+    broker = session.broker
+
+    async def files(rewind: FileRewind) -> Json:
+        return await _rewind_files(session, rewind)
+
+    async def conversation(rewind: ConversationRewind) -> Json:
+        return await _rewind_conversation(session, rewind)
+
+    async def points(_: None) -> Json:
+        return await _points(session)
+
+    broker.register_slow(REWIND_FILES, files)
+    broker.register_slow(REWIND_CONVERSATION, conversation)
+    broker.register_slow(REWIND_POINTS, points)
+
+
+async def finish_rewind(session: Session) -> None:
+    """Restore the rest of the files of a rewind that was cut off. Raise NotKept."""
+    unfinished = session.log.points.unfinished
+    if unfinished is not None:
+        await _restore(session, unfinished.files)
+
+
+async def _points(session: Session) -> Json:
+    """Return the prompts of the conversation, the newest first, each with the number of files changed since."""
+    points = session.log.points
+    listed = [
+        {
+            "id": point.id,
+            "text": point.text[:_MAX_TEXT],
+            "prompt": point.text,
+            "time": point.time,
+            "files": len(points.changed_since(point.seq)),
+        }
+        for point in reversed(points.points)
+    ]
+    return {"points": listed, "files_kept": bool(session.agent.config.context.history.directory)}
+
+
+def _point(session: Session, message: str) -> Point:
+    found = session.log.points.find(message)
+    if found is None:
+        raise RequestRefused(f"No prompt with the id {message[:80]} can be gone back to.", "unknown_message")
+    return found
+
+
+async def _rewind_files(session: Session, rewind: FileRewind) -> Json:
+    """Restore the files, or say what that would change."""
+    point = _point(session, rewind.user_message_id)
+    if rewind.dry_run:
+        return _described(await _plan(session, point.seq, keep=False, only=rewind.path))
+    async with session.turns.idle() as idle:
+        if not idle:
+            raise RequestRefused(_BUSY, "busy")
+        files = await _plan(session, point.seq, keep=True)
+        if not _recorded(files):
+            return _described(files)
+        return await _carry_out(session, RewindRecord(point.id, 0, _recorded(files)), files)
+
+
+async def _rewind_conversation(session: Session, rewind: ConversationRewind) -> Json:
+    """Go on from an earlier place of the conversation, and restore the files if that is wanted."""
+    async with session.turns.idle() as idle:
+        if not idle:
+            raise RequestRefused(_BUSY, "busy")
+        if rewind.after:
+            to, message, text = await _end_of(session, rewind.after) + 1, rewind.after, ""
+            if rewind.drops:
+                await _check_drops(session, to, rewind.drops)
+        else:
+            point = _point(session, rewind.user_message_id)
+            to, message, text = point.seq, point.id, point.text
+        files = await _plan(session, to - 1, keep=True) if rewind.files else []
+        record = RewindRecord(message, to, _recorded(files), text[:_MAX_TEXT])
+        return {**await _carry_out(session, record, files), "prompt": text}
+
+
+async def _carry_out(session: Session, record: RewindRecord, files: Sequence[PlannedFile]) -> Json:
+    """Record the rewind, durably, before anything changes; then restore the files."""
+    log = session.log
+    log.emit(record)
+    await log.commit()
+    if record.to:
+        await _take_back(session)
+    failed = await _restore(session, record.files) if record.files else []
+    return {**_described(files), "failed": failed}
+
+
+async def _take_back(session: Session) -> None:
+    """Let the agent go on with what is left of its conversation."""
+    log, agent, context = session.log, session.agent, session.agent.config.context
+    rewound = list(log.journal.rewound)
+    conversation = await log.journal.examined(lambda records: Conversation.from_records(records, MAIN_AGENT, rewound))
+    for closed in close_open_tool_uses(conversation, _CUT):
+        log.emit(MessageRecord(closed.body))
+    agent.rewind(conversation)
+    context.files.forget()
+    context.todos.replace([])
+    context.todos.restore(log.snapshot.todos)
+
+
+async def _restore(session: Session, files: Sequence[Json]) -> list[Json]:
+
+    failed = await restore(session.agent.config.context, files)
+    session.log.emit(RewoundRecord(failed))
+    await session.log.commit()
+    lost = {each["path"] for each in failed}
+    restored = [each["path"] for each in files if each["path"] not in lost]
+    if restored:
+        names = "\n".join(restored[:_MAX_NAMED])
+        session.agent.reminders.add(
+            "rewind", f"The user has put these files back to an earlier version. Read them again before use:\n{names}"
+        )
+    return failed
+
+
+async def _end_of(session: Session, message: str) -> int:
+    """Return the number of the record of a message of the main agent."""
+
+    def end(records: Iterable[Record]) -> int | None:
+        for record in records:
+            of_main = record.kind == MessageRecord.kind and record.agent_id == MAIN_AGENT
+            if of_main and record.body.get("uuid") == message:
+                return record.seq
+        return None
+
+    found = await session.log.journal.examined(end)
+    if found is None:
+        raise RequestRefused(f"The session has no message with the id {message[:80]}.", "unknown_message")
+    return found
+
+
+async def _check_drops(session: Session, to: int, prompt: str) -> None:
+    """Raise RequestRefused if the conversation from record `to` on holds more than the turn of the prompt with this
+    uuid."""
+    rewound = list(session.log.journal.rewound)
+    await session.log.journal.examined(lambda records: _check(records, to, prompt, rewound))
+
+
+def _check(records: Iterable[Record], to: int, prompt: str, rewound: Sequence[tuple[int, int]]) -> None:
+    """See _check_drops."""
+    uuids: dict[str, str] = {}  # of the prompts, by the ids of their inputs
+    begun = False
+    for record in records:
+        content = record.content
+        if isinstance(content, InputRecord) and isinstance(content.public, UserLine):
+            uuids[content.id] = str(content.body.get("uuid"))
+        if record.seq < to or record.agent_id != MAIN_AGENT:
+            continue
+        if any(start <= record.seq <= end for start, end in rewound):
+            continue
+        if isinstance(content, PromptRecord):
+            begun = True
+            if any(uuids.get(each) != prompt for each in content.input_ids):
+                raise RequestRefused(f"{DROPS_MORE} another prompt, or a notice of a task, would be left out too")
+        elif not begun and isinstance(content, MessageRecord) and content.body.get("type") in ("assistant", "user"):
+            raise RequestRefused(f"{DROPS_MORE} that message is not the last one of its turn")
+
+
+async def _plan(session: Session, seq: int, *, keep: bool, only: str = "") -> list[PlannedFile]:
+
+    points = session.log.points
+    if seq < points.complete_since:
+        raise RequestRefused(
+            "So many files were changed since then that not all changes are known any more.", "too_old"
+        )
+    return await plan(session.agent.config.context, points, seq, keep=keep, only=only)
+
+
+def _recorded(files: Sequence[PlannedFile]) -> list[Json]:
+    return [each.recorded() for each in files if not each.why]
+
+
+def _described(files: Sequence[PlannedFile]) -> Json:
+    possible = [each for each in files if not each.why]
+    return {
+        "canRewind": True,
+        "filesChanged": [each.path for each in possible],
+        "insertions": sum(each.added for each in possible),
+        "deletions": sum(each.removed for each in possible),
+        "files": [each.public() for each in files],
+    }

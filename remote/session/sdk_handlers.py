@@ -1,0 +1,341 @@
+"""Those of SDK clients; loaded with the first.
+
+Source: the types of the npm SDK 0.3.329.
+
+Source: section 6.1 of the stream-json protocol as observed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import re
+from collections.abc import Awaitable
+from dataclasses import replace
+from functools import partial
+from typing import Any, Callable
+
+from ccb.tunnel.wire.client_requests import SET_EFFORT
+from ccb.tunnel.wire.control_protocol import SET_MODEL, RequestRefused, client_kind
+from ccb.tunnel.wire.spelling import spelled
+from ccb.tunnel.wire.tool_traits import READ
+
+from ..hooks.hook_table import ABOUT_TOOLS, EVENTS, WITHOUT_MATCHER, Hook, read_hooks, sources_of
+from ..mcp.mcp_client import McpError
+from ..model.retry import ModelError
+from ..permissions.rules import Behavior
+from ..system.deadline import within
+from ..system.regular_files import NotAFile
+from ..tools.file_access import absolute
+from ..tools.search_process import NameFinder
+from .client_setup import Initialize, output_styles
+from .request_broker import Handled
+from .session import Session, check_model, find_task
+
+Json = dict[str, Any]
+
+_MAX_QUESTION = 100_000  # characters
+_NAMES_S = 10.0
+_WORD = re.compile("([A-Z])")
+_SOURCES = {"client": "sessionHook", "managed": "policySettings"}
+_REFUSED = {
+    "set_cwd": "a session stays in the directory in which it was started: start another session there",
+    "register_repo_root": "a session has the directories that it was started with: use additionalDirectories",
+    "update_settings": "ccb writes no settings file for a program: use applyFlagSettings, or `ccb config`",
+    "seed_read_state": "the agent must read a file itself before it changes it",
+    "set_color": "ccb has no colours for sessions",
+    "mcp_authenticate": "ccb logs in to MCP servers on the laptop: use `ccb mcp login`",
+    "mcp_clear_auth": "ccb keeps the logins of MCP servers on the laptop: use `ccb mcp logout`",
+    "claude_authenticate": "the laptop has the credential: use `ccb auth`",
+}
+"""Why requests that another agent of this family answers make no sense here."""
+
+
+def register_app_requests(session: Session) -> None:
+    """Register the handlers with the session's broker."""
+    slow: dict[str, Callable[[Session, Json], Awaitable[Json]]] = {
+        "file_suggestions": _file_suggestions,
+        "side_question": _side_question,
+        "reload_plugins": _reload_plugins,
+        "reload_skills": _reload_skills,
+        "reload_output_styles": _output_styles,
+        "mcp_read_resource": _resource,
+    }
+    for name, handler in slow.items():
+        session.broker.register_slow(client_kind(name, dict), partial(handler, session))
+    session.broker.register(client_kind("get_hooks_listing", dict), lambda _: Handled(_hooks(session)))
+    session.broker.register(client_kind("set_has_subscribers", dict), lambda _: Handled({}))
+    for name, why in _REFUSED.items():
+        session.broker.register(client_kind(name, dict), partial(_refuse, f"Unsupported here: {why}"))
+
+
+def _refuse(why: str, _: Json) -> Handled:
+    raise RequestRefused(why, "unsupported_request")
+
+
+async def _file_suggestions(session: Session, given: Json) -> Json:
+    """The names of files that `query` may mean, best first."""
+    query, context = given.get("query"), session.agent.config.context
+    if not isinstance(query, str):
+        raise RequestRefused("query is missing")
+    finder = NameFinder(context.cwd, context.host)
+    found: asyncio.Queue[Json] = asyncio.Queue()
+
+    async def settled() -> Json:
+        for _ in range(100):
+            finder.find(session, query, found.put_nowait)
+            answer = await found.get()
+            if answer["settled"]:
+                return answer
+            await asyncio.sleep(0.05)
+        return answer
+
+    try:
+        names = (await within(_NAMES_S, settled()))["names"]
+    except asyncio.TimeoutError:
+        raise RequestRefused("the files of this directory are not listed yet: ask again") from None
+    finally:
+        await finder.close()
+    return {"suggestions": [{"path": name, "displayText": name} for name in names], "cwd": context.cwd}
+
+
+async def _side_question(session: Session, given: Json) -> Json:
+    question, history = given.get("question"), given.get("history")
+    if not isinstance(question, str) or not question.strip():
+        raise RequestRefused("question is missing")
+    earlier = [
+        f"{name}: {each[key]}"
+        for each in (history if isinstance(history, list) else [])
+        if isinstance(each, dict)
+        for name, key in (("Earlier question", "question"), ("Your answer", "response"))
+        if isinstance(each.get(key), str)
+    ]
+    whole = "\n\n".join([*earlier, question])
+    if len(whole) > _MAX_QUESTION:
+        raise RequestRefused("the question is too long")
+    try:
+        answer = await session.agent.side_answer(whole)
+    except ModelError as error:
+        raise RequestRefused(error.prose(session.agent.model)) from None
+    return {"response": answer, "synthetic": False}
+
+
+async def _reload_plugins(session: Session, given: Json) -> Json:
+    if given.get("add_plugins"):
+        raise RequestRefused("a session takes its plugins when it starts: use the option plugins")
+    if given.get("refuse_if_busy") and session.state != "idle":
+        raise RequestRefused("the session is busy", "reload_plugins_busy")
+    await session.extensions.reload()
+    announced = session.agent.config.disclosure.announced
+    return {
+        "commands": [{"argumentHint": "", **each} for each in announced.entries("commands")],
+        "agents": announced.entries("agents"),
+        "plugins": announced.entries("plugins"),
+        "mcpServers": session.clients.status,
+        "error_count": len(session.hooks.problems) if session.hooks is not None else 0,
+    }
+
+
+async def _reload_skills(session: Session, _: Json) -> Json:
+    await session.extensions.reload()
+    skills = session.agent.config.disclosure.announced.entries("skills")
+    return {"skills": [{"argumentHint": "", **each} for each in skills]}
+
+
+async def _output_styles(session: Session, _: Json) -> Json:
+    return {"available_output_styles": await output_styles(session.agent)}
+
+
+async def _resource(session: Session, given: Json) -> Json:
+    name, uri = str(given.get("serverName")), str(given.get("uri"))
+    known = name in {each["name"] for each in session.clients.status}
+    client = session.clients.servers.clients.get(name) if known else None
+    if client is None:
+        raise RequestRefused(f"Server not found: {name[:100]}")
+    if not uri.startswith("ui://"):
+        raise RequestRefused("only resources whose address begins with ui:// are read for a program")
+    try:
+        contents = (await client.read(uri)).get("contents")
+    except McpError as error:
+        raise RequestRefused(f"{name[:100]} does not give it: {error}") from None
+    return {"contents": contents if isinstance(contents, list) else []}
+
+
+def _hooks(session: Session) -> Json:
+    """The hooks in force, in the shape of a menu."""
+    sources = sources_of(session.settings.current)
+    callbacks = [each for each in (session.hooks.hooks if session.hooks is not None else ()) if each.callback]
+    names = session.agent.config.names
+    hooks = sorted([*read_hooks(sources, lambda _: None, names), *callbacks], key=lambda each: EVENTS.index(each.event))
+    counts = {event: sum(each.event == event for each in hooks) for event in EVENTS}
+    catalog = [
+        {"name": each, "summary": _WORD.sub(r" \1", each).strip(), "supportsMatcher": each not in WITHOUT_MATCHER}
+        for each in EVENTS
+    ]
+    return {
+        "events": [{**each, "hookCount": counts[str(each["name"])]} for each in catalog if counts[str(each["name"])]],
+        "hooks": [_listed(each) for each in hooks],
+        "eventCatalog": catalog,
+        "policy": {
+            "disabledByPolicy": False,
+            "managedOnly": False,
+            "pluginOnly": False,
+            "allDisabled": False,
+            "policyHookCount": sum(each.source == "managed" for each in hooks),
+        },
+    }
+
+
+def _listed(hook: Hook) -> Json:
+    kind = hook.kind
+    text = " ".join(hook.does.split())
+    row: Json = {
+        "event": hook.event,
+        "matcher": hook.matcher,
+        "source": _SOURCES.get(hook.source, f"{hook.source}Settings"),
+        "sourceLabel": hook.path or hook.source,
+        "type": kind,
+        "displayText": hook.status or text,
+        "commandText": text,
+        "contentLabel": {"http": "URL"}.get(kind, kind.capitalize()),
+        "timeout": hook.timeout_s,
+    }
+    if hook.status:
+        row["statusMessage"] = hook.status
+    if hook.condition and hook.event in ABOUT_TOOLS:
+        row["condition"] = hook.condition
+    for name, given in (("runsOnce", hook.once), ("runsInBackground", hook.beside)):
+        if given:
+            row[name] = True
+    return row
+
+
+_MAX_TITLE = 200
+_MAX_FILE = 512 * 1024
+_MAX_OUTPUT = 64 * 1024
+
+
+def register_rare_requests(session: Session) -> None:
+    """Register the handlers with the session's broker."""
+    handlers: dict[str, Callable[[Session, Json], Handled]] = {
+        "rename_session": _rename,
+        "generate_session_title": _title,
+        "list_permission_rules": _rules,
+        "get_settings": _settings,
+        "apply_flag_settings": _apply,
+        "get_task_output": _task_output,
+    }
+    for name, handler in handlers.items():
+        session.broker.register(client_kind(name, dict), partial(handler, session))
+    session.broker.register_slow(client_kind("mcp_set_servers", dict), lambda given: _set_servers(session, given))
+    session.broker.register_slow(client_kind("read_file", dict), lambda given: _read_file(session, given))
+
+
+def _text(given: Json, name: str) -> str:
+    value = given.get(name)
+    if not isinstance(value, str) or not value.strip():
+        raise RequestRefused(f"{name} is missing")
+    return value
+
+
+def _rename(session: Session, given: Json) -> Handled:
+    if given.get("session_id") not in (None, session.id):
+        raise RequestRefused("only the session that runs can be renamed")
+    session.name(_text(given, "title"))
+    return Handled({})
+
+
+def _title(session: Session, given: Json) -> Handled:
+    """A title made of the description's first words. It costs no model call."""
+    title = " ".join(_text(given, "description").split()[:8])[:60]
+    if given.get("persist"):
+        session.name(title)
+    return Handled({"title": title})
+
+
+def _rules(session: Session, _: Json) -> Handled:
+    engine = session.agent.config.permissions
+    first, *added = engine.directories
+    state: Json = {
+        "rules": engine.listed(),
+        "workspaceDirectories": [{"path": each, "source": "session"} for each in added],
+        "originalCwd": first,
+        "managedOnly": False,
+    }
+    return Handled({"state": state})
+
+
+def _settings(session: Session, _: Json) -> Handled:
+    """The settings in force: all layers, the weakest first, and merged."""
+    layers = session.settings.current.layers
+    effective: Json = {}
+    for layer in layers:
+        effective.update(layer.values)
+    agent = session.agent
+    applied = {"model": agent.model, "effort": agent.config.reasoning.effort}
+    sources = [{"source": f"{each.source}Settings", "settings": dict(each.values)} for each in layers]
+    return Handled({"effective": effective, "sources": sources, "applied": applied})
+
+
+def _apply(session: Session, given: Json) -> Handled:
+    settings = given.get("settings")
+    settings = settings if isinstance(settings, dict) else {}
+    fixed = sorted(settings.keys() - {"model", "effortLevel"})
+    if fixed:
+        raise RequestRefused(f"a running session cannot change {', '.join(fixed)}")
+    model = SET_MODEL.read(settings)
+    check_model(session, model)
+    if "effortLevel" in settings:
+        level = SET_EFFORT.read({"effort": settings["effortLevel"]})
+        session.reason(replace(session.agent.config.reasoning, effort=level))
+    if "model" in settings:
+        session.agent.set_model(model)
+    return Handled({})
+
+
+def _task_output(session: Session, given: Json) -> Handled:
+    text = find_task(session, _text(given, "task_id")).read(10_000, _MAX_OUTPUT)
+    size = len(text.encode())
+    return Handled({"output": text, "total_bytes": size, "truncated": size >= _MAX_OUTPUT})
+
+
+async def _set_servers(session: Session, given: Json) -> Json:
+    """Replace the servers inside the client. Others are started with a session."""
+    servers = given.get("servers")
+    if not isinstance(servers, dict):
+        raise RequestRefused("servers is missing")
+    inside = [name for name, each in servers.items() if isinstance(each, dict) and each.get("type") == "sdk"]
+    before = session.options.client_mcp
+    configs = {name: servers[name] for name in inside}
+    session.adopt(Initialize({"client_mcp": inside, "client_mcp_configs": configs}, replaces=True))
+    await session.clients.settle(session.options, 5.0)
+    failed = {each["name"]: each["error"] for each in session.clients.status if each.get("error")}
+    others = dict.fromkeys(servers, "such a server is started with the session: use mcpServers")
+    errors = {**others, **dict.fromkeys(inside)}
+    return {
+        "added": [name for name in inside if name not in before],
+        "removed": [name for name in before if name not in inside],
+        "errors": {name: text for name, text in {**errors, **failed}.items() if text and name in servers},
+    }
+
+
+async def _read_file(session: Session, given: Json) -> Json:
+    """A file, if Read may read it without a question."""
+    agent = session.agent
+    context, named = agent.config.context, _text(given, "path")
+    tool = agent.config.tools.named(READ.name)
+    path = absolute(named, context.cwd)
+    name = spelled(path)
+    allowed = tool is not None and agent.config.permissions.decide(tool, {"file_path": named})
+    if not allowed or allowed.behavior is not Behavior.ALLOW:
+        raise RequestRefused(f"read denied: {name}")
+    limit = given.get("max_bytes")
+    limit = min(limit, _MAX_FILE) if isinstance(limit, int) and limit > 0 else _MAX_FILE
+    try:
+        data = await context.host.read(path, 0, limit + 1)
+    except (OSError, NotAFile) as error:
+        raise RequestRefused(f"{name} cannot be read: {getattr(error, 'strerror', error)}") from None
+    answer: Json = {"absPath": name, **({"truncated": True} if len(data) > limit else {})}
+    if given.get("encoding") == "base64":
+        return {**answer, "contents": base64.b64encode(data[:limit]).decode(), "encoding": "base64"}
+    return {**answer, "contents": data[:limit].decode("utf-8", "replace")}

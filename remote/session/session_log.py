@@ -1,0 +1,386 @@
+"""Journal, projections, snapshot, unfinished work."""
+
+from __future__ import annotations
+
+from collections import OrderedDict, deque
+from typing import Any, Callable, Protocol
+
+from ccb.tunnel.wire.control_protocol import new_uuid
+from ccb.tunnel.wire.dataclass import dataclass
+from ccb.tunnel.wire.journal_records import (
+    LATER,
+    MAIN_AGENT,
+    PRIORITY,
+    AgentResultRecord,
+    Content,
+    ForkedRecord,
+    InputRecord,
+    MessageRecord,
+    MovedRecord,
+    PromptRecord,
+    Record,
+    RewindRecord,
+    TakenRecord,
+    TurnEndRecord,
+    UnqueuedRecord,
+    WithdrawnRecord,
+    agent_of_message,
+)
+from ccb.tunnel.wire.messages import (
+    AssistantLine,
+    ResultLine,
+    StreamEventLine,
+    TaskLine,
+    ToolProgressLine,
+    UserLine,
+    as_dict,
+    parse_message,
+)
+from ccb.tunnel.wire.projection import Projection, on, replay
+from ccb.tunnel.wire.prompt_content import is_attached_file
+from ccb.tunnel.wire.tool_traits import View, traits_of
+
+from ..agent.token_usage import SessionUsage
+from ..session_store.file_history import RewindPoints
+from ..session_store.journal import Journal
+from ..session_store.journal_summary import JournalSummary
+
+Json = dict[str, Any]
+
+
+class Watchers(Protocol):
+    """The attached clients, as their session sees them."""
+
+    def progress(self, key: str, body: Json, *, driver_only: bool = False) -> None:
+        """Show a public object that is not journalled and may be lost, to every client or to the driver only."""
+
+    def changed(self) -> None:
+        """The state of the session or its last prompt has changed."""
+
+
+class SessionLog:
+    """The only writer to the journal of a session. It passes every record on to the projections `summary`, `usage`,
+    `partial`, `snapshot` and `points`, and to those added with `follow`."""
+
+    def __init__(self, session_id: str, journal: Journal, watchers: Watchers) -> None:
+        self.session_id = session_id
+        self.journal = journal
+        self.summary = JournalSummary()
+        self.usage = SessionUsage()
+        self.partial = Partial()
+        self.snapshot = SnapshotProjection()
+        self.points = RewindPoints()
+        self._projections: list[Projection] = [
+            self.summary,
+            self.usage,
+            self.partial,
+            self.snapshot,
+            self.points,
+        ]
+        self._watchers = watchers
+
+    def read(self, *more: Projection) -> None:
+        """Feed the existing journal to the projections and to `more`, in one pass."""
+        replay(self.journal.all(), *self._projections, *more)
+
+    def follow(self, projection: Projection) -> None:
+        """Pass every future record to another projection. It comes after the others, so it may emit records itself."""
+        self._projections.append(projection)
+
+    def emit(self, content: Content, agent_id: str = MAIN_AGENT) -> Record:
+        """Append a record of an agent. A public message gets the session's id, and an id of its own if it has none.
+        Raises JournalError."""
+        if isinstance(content, MessageRecord):
+            content = MessageRecord(self._whole(content.body))
+        record = self.journal.append(content, agent_id)
+        for projection in self._projections:
+            projection.apply(record)
+        if isinstance(content, MessageRecord):
+            self.journal.flush_soon()
+        return record
+
+    def say(self, body: Json) -> None:
+        """Append a public message of the main agent. Raises JournalError."""
+        self.emit(MessageRecord(body))
+
+    def progress(self, key: str, body: Json) -> None:
+        """Show a public object that is not journalled; see `Emitter.progress`."""
+        whole = self._whole(body)
+        self.partial.take(key, whole)
+        self._watchers.progress(key, whole)
+
+    async def commit(self) -> None:
+        """Return when every record so far is durable. Raises JournalError."""
+        await self.journal.commit()
+
+    def _whole(self, body: Json) -> Json:
+        return {**body, "session_id": self.session_id, "uuid": body.get("uuid") or new_uuid()}
+
+
+@dataclass(frozen=True)
+class AgentEmitter:
+    """The `Emitter` of the agent `agent_id`: its records and its progress carry that id."""
+
+    log: SessionLog
+    agent_id: str = MAIN_AGENT
+
+    def emit(self, content: Content) -> Record:
+        return self.log.emit(content, self.agent_id)
+
+    def progress(self, key: str, body: Json) -> None:
+        if self.agent_id != MAIN_AGENT:
+            body = {**body, "parent_tool_use_id": self.agent_id}
+            key = f"{self.agent_id}:{key}" if key else ""
+        self.log.progress(key, body)
+
+    async def commit(self) -> None:
+        await self.log.commit()
+
+
+_TEXTS = {"text_delta": "text", "input_json_delta": "partial_json", "thinking_delta": "thinking"}
+_MAX_TOOLS = 64
+
+
+class _StreamedBlock:
+    """A content block that is being streamed. Deltas of the same kind as the first one are joined."""
+
+    def __init__(self, start: Json) -> None:
+        self.start = start
+        self.kind = ""
+        self.pieces: list[str] = []
+        self.rest: list[Json] = []  # deltas of other kinds, unchanged
+        self.stop: Json | None = None
+
+    def add(self, body: Json, delta: Json) -> None:
+        name = _TEXTS.get(str(delta.get("type")), "")
+        if name and self.kind in ("", delta["type"]):
+            self.kind = str(delta["type"])
+            self.pieces.append(str(delta.get(name, "")))
+        else:
+            self.rest.append(body)
+
+    def bodies(self) -> list[Json]:
+        """Return the block so far, in as few objects as possible."""
+        found = [self.start]
+        if self.pieces:
+            delta = {"type": self.kind, _TEXTS[self.kind]: "".join(self.pieces)}
+            index = as_dict(self.start.get("event")).get("index")
+            event = {"type": "content_block_delta", "index": index, "delta": delta}
+            found.append({**self.start, "event": event})
+        return [*found, *self.rest, *([self.stop] if self.stop is not None else [])]
+
+
+class _StreamedAnswer:
+    """The answer that the model of one agent is streaming."""
+
+    def __init__(self, start: Json, message_id: object) -> None:
+        self.start = start
+        self.message_id = message_id
+        self.blocks: OrderedDict[int, _StreamedBlock] = OrderedDict()
+
+    def add(self, body: Json, event: Json, index: int) -> None:
+        kind, delta = event.get("type"), event.get("delta")
+        if kind == "content_block_start":
+            self.blocks[index] = _StreamedBlock(body)
+        elif index not in self.blocks:
+            return
+        elif kind == "content_block_delta" and isinstance(delta, dict):
+            self.blocks[index].add(body, delta)
+        elif kind == "content_block_stop":
+            self.blocks[index].stop = body
+
+    def bodies(self) -> list[Json]:
+        return [self.start, *(body for block in self.blocks.values() for body in block.bodies())]
+
+
+class Partial(Projection):
+    """Collects what a session shows as progress (`take`), drops what has reached the journal (`apply`), and returns the
+    rest for a client that attaches in the middle (`bodies`)."""
+
+    def __init__(self) -> None:
+        self._answers: OrderedDict[str, _StreamedAnswer] = OrderedDict()  # by agent id
+        self._tools: OrderedDict[str, tuple[ToolProgressLine, str]] = OrderedDict()  # slot -> newest output, agent id
+
+    def take(self, key: str, body: Json) -> None:
+        """Take the next public object that is not journalled; `key` is its slot, see `Emitter.progress`."""
+        line = parse_message(body)
+        agent_id = agent_of_message(body)
+        if isinstance(line, StreamEventLine):
+            self._stream(agent_id, line)
+        elif isinstance(line, ToolProgressLine) and key:
+            self._tools.pop(key, None)
+            self._tools[key] = line, agent_id
+            while len(self._tools) > _MAX_TOOLS:
+                self._tools.popitem(last=False)
+
+    def bodies(self) -> list[tuple[str, Json]]:
+        """Return (slot, object) for all unfinished work, in order."""
+        streamed = [("", body) for answer in self._answers.values() for body in answer.bodies()]
+        return streamed + [(key, line.body) for key, (line, _) in self._tools.items()]
+
+    @on(ResultLine, AgentResultRecord)
+    def _result(self, _: ResultLine | AgentResultRecord, record: Record) -> None:
+        """Drop the answer and the outputs of an agent whose turn is over."""
+        self._answers.pop(record.agent_id, None)
+        self._drop_tools(lambda line, agent_id: agent_id == record.agent_id)
+
+    @on(UserLine)
+    def _user(self, line: UserLine, _: Record) -> None:
+        done = line.done_tool_uses()
+        if done:
+            self._drop_tools(lambda shown, _: shown.tool_use_id in done)
+
+    @on(WithdrawnRecord)
+    def _withdrawn(self, withdrawn: WithdrawnRecord, record: Record) -> None:
+        answer = self._answers.get(record.agent_id)
+        if answer is not None and answer.message_id == withdrawn.message_id:
+            del self._answers[record.agent_id]
+
+    def _drop_tools(self, done: Callable[[ToolProgressLine, str], bool]) -> None:
+        for key in [key for key, (line, agent_id) in self._tools.items() if done(line, agent_id)]:
+            del self._tools[key]
+
+    def _stream(self, agent_id: str, line: StreamEventLine) -> None:
+        kind, index = line.event.get("type"), line.event.get("index")
+        answer = self._answers.get(agent_id)
+        if kind == "message_start":
+            message = as_dict(line.event.get("message"))
+            self._answers[agent_id] = _StreamedAnswer(line.body, message.get("id"))
+        elif kind == "message_stop":
+            self._answers.pop(agent_id, None)
+        elif answer is not None and isinstance(index, int):
+            answer.add(line.body, line.event, index)
+
+
+_MAX_PROMPTS = 64
+_MAX_LISTS = 50  # of todos, to which a person may go back
+_MAX_TEXT = 2_000  # characters of a prompt
+_NEVER = 1 << 62
+
+
+class _TrackedPrompt:
+    """A prompt and the numbers of the events that brought it (`seq`), with which a turn took it and that turn ended."""
+
+    def __init__(self, seq: int, input_id: str, line: UserLine) -> None:
+        self.seq = seq
+        self.taken = self.ended = _NEVER
+        self.input_id = input_id
+        self.uuid = line.uuid
+        self.text = _shortened(line.text("\n"))
+        self.files = sum(each.get("type") != "text" or is_attached_file(each) for each in line.blocks)
+        self.steers = line.body.get(PRIORITY) != LATER
+
+
+class SnapshotProjection(Projection):
+    """The last result and todo list of the main agent, and the newest prompts."""
+
+    def __init__(self) -> None:
+        self._prompts: deque[_TrackedPrompt] = deque(maxlen=_MAX_PROMPTS)
+        self._live: list[_TrackedPrompt] = []  # those of them that may not have ended
+        self._result: Json | None = None
+        self._todos: deque[tuple[int, list[Any]]] = deque(maxlen=_MAX_LISTS)  # with the numbers of their events
+        self._tasks: dict[str, tuple[int, Json]] = {}  # those that run, each with the number of its event
+
+    @property
+    def todos(self) -> list[Any] | None:
+        """The last todo list of the main agent, as its call gave it."""
+        return self._todos[-1][1] if self._todos else None
+
+    def body(self, seq: int, *, model: str, mode: str, asks: list[Json]) -> Json:
+        """The body of a `snapshot` frame for everything up to event `seq`. `asks` are the public requests that are
+        open."""
+        prompts = [
+            {
+                "input": prompt.input_id,
+                "uuid": prompt.uuid,
+                "text": prompt.text,
+                "taken": prompt.taken <= seq,
+                "files": prompt.files,
+                "steers": prompt.steers,
+            }
+            for prompt in self._prompts
+            if prompt.seq <= seq < prompt.ended
+        ]
+        tasks = [body for started, body in self._tasks.values() if started <= seq]
+        known = {"result": self._result, "todos": self.todos, "asks": asks, "prompts": prompts, "tasks": tasks}
+        return {"model": model, "permission_mode": mode, **known}
+
+    @on(InputRecord)
+    def _input(self, content: InputRecord, record: Record) -> None:
+        line = content.public
+        if isinstance(line, UserLine) and not (line.uuid and line.uuid in [each.uuid for each in self._prompts]):
+            prompt = _TrackedPrompt(record.seq, content.id, line)
+            self._prompts.append(prompt)
+            live = [each for each in self._live if each.ended == _NEVER]
+            self._live = [*live[1 - _MAX_PROMPTS :], prompt]
+
+    @on(PromptRecord)
+    def _prompt(self, content: PromptRecord, record: Record) -> None:
+        self._take(content.input_ids, record.seq)
+
+    @on(TakenRecord)
+    def _taken(self, content: TakenRecord, record: Record) -> None:
+        self._take([content.input_id], record.seq)
+
+    def _take(self, taken: list[str], seq: int) -> None:
+        for prompt in self._live:
+            if prompt.input_id in taken:
+                prompt.taken = min(prompt.taken, seq)
+
+    @on(TaskLine, main_only=True)
+    def _task(self, line: TaskLine, record: Record) -> None:
+        if line.subtype == "task_notification":
+            self._tasks.pop(line.task_id, None)
+        elif line.in_background:
+            body = {"task_id": line.task_id, "description": line.description}
+            self._tasks[line.task_id] = record.seq, body
+
+    @on(UnqueuedRecord)
+    def _unqueued(self, content: UnqueuedRecord, record: Record) -> None:
+        for prompt in self._prompts:
+            if prompt.input_id == content.id:
+                prompt.ended = min(prompt.ended, record.seq)
+
+    @on(MovedRecord)
+    def _moved(self, content: MovedRecord, _: Record) -> None:
+        moved = next((each for each in self._prompts if each.input_id == content.id), None)
+        if moved is not None:
+            self._prompts.remove(moved)
+            moved.steers = moved.steers or content.steers
+            before = (at for at, each in enumerate(self._prompts) if each.input_id == content.before)
+            self._prompts.insert(next(before, len(self._prompts)), moved)
+
+    @on(TurnEndRecord)
+    def _turn_end(self, _: TurnEndRecord, record: Record) -> None:
+        for prompt in self._live:
+            if prompt.taken < record.seq < prompt.ended:
+                prompt.ended = record.seq
+
+    @on(ForkedRecord)
+    def _forked(self, _: ForkedRecord, record: Record) -> None:
+        """Drop the waiting and running prompts of the original: they neither wait nor run in the copy."""
+        for prompt in self._prompts:
+            prompt.ended = min(prompt.ended, record.seq)
+
+    @on(RewindRecord)
+    def _rewind(self, content: RewindRecord, _: Record) -> None:
+        """The list that the agent had at that place counts again."""
+        while content.to and self._todos and self._todos[-1][0] >= content.to:
+            self._todos.pop()
+
+    @on(ResultLine, main_only=True)
+    def _last_result(self, line: ResultLine, _: Record) -> None:
+        self._result = line.body
+
+    @on(AssistantLine, main_only=True)
+    def _assistant(self, line: AssistantLine, record: Record) -> None:
+        for block in line.blocks:
+            tool_input = block.get("input")
+            if traits_of(str(block.get("name"))).view is View.CHECKLIST and isinstance(tool_input, dict):
+                todos = tool_input.get("todos")
+                if isinstance(todos, list):
+                    self._todos.append((record.seq, todos))
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= _MAX_TEXT else text[:_MAX_TEXT] + " …"

@@ -1,0 +1,170 @@
+"""The settings of a session: the layers from the laptop and from the host, and the question whether the project may
+count."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from dataclasses import asdict, replace
+from typing import TYPE_CHECKING, Callable
+
+from ccb.tunnel.wire.control_protocol import TRUST_PROJECT, Broker, ProjectTrust, Request
+from ccb.tunnel.wire.session_options import SessionOptions, SettingsOption
+
+from ..session_store.journal import NotKept
+from ..settings.worker_settings import (
+    MANAGED,
+    OF_PROJECT,
+    SOURCES,
+    USER,
+    Layer,
+    Plugin,
+    WorkerSettings,
+    at_line,
+    read_settings_file,
+)
+
+if TYPE_CHECKING:
+    from ..settings.project_switches import Project
+
+
+log = logging.getLogger(__name__)
+
+MANAGED_FILE = "/etc/ccb/managed-settings.json"
+"""The policy of the host's administrator."""
+
+ANY_PROJECT = "*"
+_MAX_QUESTION = 128 * 1024  # bytes
+
+
+class SessionSettings:
+    """`current` are the settings in force. `use` takes the settings of a client's command line; nothing of the project
+    counts until `settle` has asked the laptop. `changed` is called with every new value of `current`."""
+
+    def __init__(self, cwd: str, home: str, broker: Broker, changed: Callable[[WorkerSettings], None]) -> None:
+        self.current = WorkerSettings()
+        self._cwd = cwd
+        self._home = home
+        self._broker = broker
+        self._changed = changed
+        self._option = SettingsOption()
+        self._settled = False
+        self._problems: list[str] = []  # of the policy of the host
+        self._trusted = ""  # the fingerprint of the project that counts
+        self._plugin_dirs: list[str] = []
+        self.plugin_problems: list[str] = []
+        """What is wrong with plugins, in words."""
+        self.failure = ""
+        """Why no turn may begin: ccb has failed to find out what the project sets."""
+
+    def use(self, options: SessionOptions) -> None:
+        """Put the settings of a command line in force. Raise FrameError, or
+        ValueError if a rule or the policy of the host cannot be read."""
+        self._option = SettingsOption.from_json(options.settings)
+        self._plugin_dirs = options.plugin_dirs
+        self._settled = False
+        self._put(None)
+
+    async def settle(self) -> None:
+        """Read the files of the project, and return when it is known whether they count. The project is read once for
+        each command line, so what a session's own tools write there does not count in the same session. Does not
+        raise."""
+        if self._settled:
+            return
+        self._settled = True
+        await self._read()
+
+    async def reload(self) -> None:
+        """Read the files of the project again because a client asks for it. What counted goes on to count if what is
+        there now is not trusted. Does not raise."""
+        self._settled = True
+        await self._read()
+
+    async def _read(self) -> None:
+        from ..settings.project_switches import read_project  # no hello waits for it
+
+        self.failure = ""
+        try:
+            loop = asyncio.get_running_loop()
+            project = await loop.run_in_executor(None, read_project, self._cwd, self._home, self.current.sources)
+            if self._problems:
+                project = replace(project, problems=(*self._problems, *project.problems))
+            if await self._counts(project):
+                self._trusted = project.fingerprint
+                self._put(project)
+        except NotKept as error:
+            self._settled = False
+            log.warning("the question about trust was not asked: %s", error)
+        except Exception as error:  # a bug must not make rules vanish: no turn begins
+            self._settled = False
+            log.exception("the settings of the project cannot be read")
+            self.failure = f"The settings of {self._cwd} cannot be read: {type(error).__name__}: {error}"
+
+    async def _counts(self, project: Project) -> bool:
+        if not project.switches and not project.problems:
+            return True
+        trusted = (self._option.trusted, self._trusted)
+        known = project.fingerprint in trusted or ANY_PROJECT in trusted
+        if known and not project.problems:
+            return True
+        from ..settings.project_switches import EVERY_CALL
+
+        question = ProjectTrust(
+            project.directories[0],
+            project.fingerprint,
+            [asdict(each) for each in project.switches],
+            project.problems,
+        )
+        if not self._option.trusted and all(each.name == EVERY_CALL for each in project.switches):
+            question, known = ProjectTrust(question.directory, "", (), project.problems), False  # nobody wants that
+        if len(json.dumps(asdict(question))) > _MAX_QUESTION:
+            why_not = f"{question.directory}: it switches on more than can be shown, so nothing of it counts"
+            question = ProjectTrust(question.directory, "", (), [*project.problems, why_not])
+            known = False
+        answer = await self._broker.request(Request(TRUST_PROJECT, question, "what the project switches on"))
+        return known or (answer and bool(question.fingerprint))
+
+    def _policy(self) -> list[Layer]:
+        """Return the layer of the host's policy, if it has one. Raise ValueError if it cannot be used."""
+        file = read_settings_file(MANAGED_FILE)
+        if file is None:
+            return []
+        from ..settings.project_switches import checked, unknown_keys
+
+        wrong = [file.problem] if file.values is None else checked(MANAGED_FILE, file.values, file.lines)
+        if wrong or file.values is None:
+            raise ValueError("the policy of this host cannot be used: %s" % wrong[0].partition("; ")[0])
+        named = unknown_keys(file.values, ("disableBypassPermissionsMode", "allowManagedHooksOnly"))
+        self._problems = [*file.notes, *(f"{at_line(MANAGED_FILE, file.lines, name)}: {why}" for name, why in named)]
+        return [Layer(MANAGED, MANAGED_FILE, file.values, True, file.lines)]
+
+    def _put(self, project: Project | None) -> None:
+        option = self._option
+        chosen = frozenset(option.sources) if option.sources is not None else WorkerSettings().sources
+        layers = [
+            Layer(str(each.get("source")), str(each.get("path", "")), each["values"], lines=each.get("lines", {}))
+            for each in option.layers
+            if each.get("source") in SOURCES and each["source"] not in OF_PROJECT
+        ]
+        layers = [each for each in layers if each.source != USER or USER in chosen]
+        layers += self._policy()
+        if project is not None:
+            layers += project.layers
+        plugins: tuple[Plugin, ...] = ()
+        if self._plugin_dirs:
+            from ..settings.worker_settings import read_plugins
+
+            self.plugin_problems = []
+            read, more = read_plugins(self._plugin_dirs, self._cwd, self.plugin_problems.append)
+            plugins, layers = tuple(read), [*layers, *more]
+        self.current = WorkerSettings(
+            tuple(sorted(layers, key=lambda each: SOURCES.index(each.source))),
+            chosen,
+            project is not None,
+            project.directories if project is not None else (),
+            tuple(option.left_open),
+            plugins,
+            project.agents if project is not None else {},
+        )
+        self._changed(self.current)

@@ -1,0 +1,185 @@
+"""The tasks of a session in its journal: clients see their start and end, and an agent gets each end once."""
+
+from __future__ import annotations
+
+import logging
+from collections import OrderedDict, deque
+from typing import Any
+
+from ccb.tunnel.wire.journal_records import (
+    MAIN_AGENT,
+    TASK_PREFIX,
+    Content,
+    ForkedRecord,
+    MessageRecord,
+    QueuedRecord,
+    Record,
+)
+from ccb.tunnel.wire.messages import TaskLine, parse_message
+from ccb.tunnel.wire.projection import Projection, on
+
+from ..session_store.journal import NotKept
+from ..tools.tasks import Task, TaskEnd, TaskKind, TaskRegistry, TaskStatus
+from .input_queue import Inputs
+from .session_log import SessionLog
+
+Json = dict[str, Any]
+
+_log = logging.getLogger(__name__)
+
+_WORKER_GONE = "was stopped with the worker that ran it"
+_IN_ORIGINAL = "stays with the session that this one was copied from"
+_MAX_RESULT = 100_000  # characters
+_MAX_DESCRIPTION = 200  # characters in a summary
+_MAX_DIGITS = 10
+_CLOSING, _HARMLESS = "</task-notification", "<\\/task-notification"
+
+
+class JournalledTasks(Projection):
+    """The tasks that the journal knows. `count` is the highest number in an id. `open` are those that have not ended
+    for the clients, each with its first message and its agent. `told` are those of them whose end is in the queue
+    already; `copied` those that were started in the session that this one was forked from."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.open: OrderedDict[str, tuple[TaskLine, str]] = OrderedDict()
+        self.told: dict[str, QueuedRecord] = {}
+        self.copied: set[str] = set()
+
+    @on(TaskLine)
+    def _news(self, line: TaskLine, record: Record) -> None:
+        if line.subtype == "task_notification":
+            self.open.pop(line.task_id, None)
+            self.told.pop(line.task_id, None)
+        elif line.in_background and line.task_id not in self.open:
+            self.count = max(self.count, _number(line.task_id))
+            self.open[line.task_id] = line, record.agent_id
+
+    @on(QueuedRecord)
+    def _queued(self, content: QueuedRecord, _: Record) -> None:
+        task_id = _task_of(content.id)
+        if task_id in self.open:
+            self.told[task_id] = content
+
+    @on(ForkedRecord)
+    def _forked(self, _: ForkedRecord, __: Record) -> None:
+        self.copied = set(self.open)
+
+
+class TaskNotices:
+    """Watches the registry of tasks for a session. What the journal cannot take is kept and tried again."""
+
+    def __init__(self, log: SessionLog, inputs: Inputs, tasks: TaskRegistry) -> None:
+        self._tasks = tasks
+        self._session = log
+        self._inputs = inputs
+        self._due: deque[tuple[Content, str]] = deque()  # records, each with its agent
+
+    def begin(self, journalled: JournalledTasks | None = None) -> None:
+        """Watch the registry from now on. Tell agents and clients about the tasks that ended with an earlier worker."""
+        known = journalled or JournalledTasks()
+        self._tasks.watched_by(self, known.count)
+        for task_id, (line, agent_id) in list(known.open.items()):
+            copied = task_id in known.copied
+            subject = f"{_subject(line.task_type)} {_quoted(line.description)}"
+            summary = f"{subject} {_IN_ORIGINAL if copied else _WORKER_GONE}"
+            told = task_id in known.told or agent_id != MAIN_AGENT  # a sub-agent ended with its worker
+            end = TaskEnd(TaskStatus.KILLED, summary, told=told)
+            self._end(line, end, agent_id, wakes=not copied)
+        self.flush()
+
+    def started(self, task: Task) -> None:
+        """See TaskWatcher."""
+        self._due.append((MessageRecord(_started(task)), task.agent_id))
+        self.flush()
+
+    def ended(self, task: Task, end: TaskEnd, *, closing: bool) -> None:
+        """See TaskWatcher."""
+        line = parse_message(_started(task))
+        assert isinstance(line, TaskLine)
+        self._end(line, end, task.agent_id, wakes=not closing)
+        self.flush()
+        self._inputs.wake()
+
+    def flush(self) -> None:
+        """Journal what could not be journalled before."""
+        while self._due:
+            content, agent_id = self._due[0]
+            try:
+                self._session.emit(content, agent_id)
+            except NotKept as error:
+                _log.error("news of a task is not in the journal yet: %s", error)
+                return
+            self._due.popleft()
+            if isinstance(content, QueuedRecord):
+                self._inputs.notify(content, agent_id)
+        self._session.journal.flush_soon()
+
+    def _end(self, line: TaskLine, end: TaskEnd, agent_id: str, *, wakes: bool) -> None:
+        """Queue first: a worker that is killed in between then owes only the clients their message."""
+        if not end.told:
+            content = [{"type": "text", "text": notification_text(line, end)}]
+            origin = {"kind": "task-notification", "task_id": line.task_id}
+            self._due.append((QueuedRecord(TASK_PREFIX + line.task_id, content, origin, wakes), agent_id))
+        self._due.append((MessageRecord(_ended(line, end)), agent_id))
+
+
+def notification_text(line: TaskLine, end: TaskEnd) -> str:
+    """Return what the agent reads about the end of a task."""
+    fields = [
+        ("task-id", line.task_id),
+        ("tool-use-id", line.tool_use_id),
+        ("output-file", line.output_file),
+        ("status", end.status.value),
+        ("summary", end.summary),
+        ("result", end.result[:_MAX_RESULT]),
+        ("usage", "".join(f"<{name}>{value}</{name}>" for name, value in (end.usage or {}).items())),
+    ]
+    inner = "\n".join(f"<{name}>{value}</{name}>" for name, value in fields if value)
+    return f"<task-notification>\n{inner.replace(_CLOSING, _HARMLESS)}\n</task-notification>"
+
+
+def _started(task: Task) -> Json:
+    body: Json = {
+        "type": "system",
+        "subtype": "task_started",
+        "task_id": task.id,
+        "task_type": task.kind.value,
+        "description": task.description,
+        "is_backgrounded": True,
+        **task.public,
+    }
+    more = {"tool_use_id": task.tool_use_id, "output_file": task.output_file}
+    return {**body, **{name: value for name, value in more.items() if value}}
+
+
+def _ended(line: TaskLine, end: TaskEnd) -> Json:
+    body: Json = {
+        "type": "system",
+        "subtype": "task_notification",
+        "task_id": line.task_id,
+        "status": end.status.public,
+        "output_file": line.output_file,
+        "summary": end.summary,
+    }
+    if line.tool_use_id:
+        body["tool_use_id"] = line.tool_use_id
+    return body if end.usage is None else {**body, "usage": end.usage}
+
+
+def _subject(task_type: str) -> str:
+    return "Background command" if task_type == TaskKind.SHELL.value else "Background agent"
+
+
+def _quoted(description: str) -> str:
+    line = " ".join(description.split())
+    return f'"{line if len(line) <= _MAX_DESCRIPTION else line[:_MAX_DESCRIPTION] + "…"}"'
+
+
+def _number(task_id: str) -> int:
+    number = task_id.rpartition("_")[2]
+    return int(number) if number.isdecimal() and len(number) < _MAX_DIGITS else 0
+
+
+def _task_of(queued_id: str) -> str:
+    return queued_id[len(TASK_PREFIX) :] if queued_id.startswith(TASK_PREFIX) else ""

@@ -1,0 +1,218 @@
+"""Earlier versions of files; points to go back to."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import zlib
+from collections import OrderedDict, deque
+
+from ccb.tunnel.wire.dataclass import dataclass
+from ccb.tunnel.wire.journal_records import (
+    FileChangeRecord,
+    ForkedRecord,
+    InputRecord,
+    PromptRecord,
+    Record,
+    RewindRecord,
+    RewoundRecord,
+)
+from ccb.tunnel.wire.messages import UserLine
+from ccb.tunnel.wire.projection import Projection, on
+
+from ..system.regular_files import digest_of, sync_directory
+
+MAX_POINTS = 100
+"""Number of prompts to which a person may go back; the newest ones count."""
+MAX_CHANGES = 10_000
+"""Number of remembered changes of files; the newest ones count."""
+
+_MAX_TEXT = 2_000  # characters of a prompt
+_MAX_INPUTS = 2_000
+
+
+@dataclass(frozen=True)
+class Point:
+    """A prompt that an agent has taken with record `seq`. `id` is the id that its client gave it, or else that of its
+    input."""
+
+    seq: int
+    time: float
+    id: str
+    text: str
+
+
+@dataclass(frozen=True)
+class FileChange:
+    """What was in a file before it was changed (`before`, `mode`) and after that, as in FileChangeRecord."""
+
+    seq: int
+    path: str
+    before: str
+    after: str
+    mode: int = 0
+    lost: str = ""
+
+
+class RewindPoints(Projection):
+    """`points` are the prompts of the conversation as it is now, the oldest first. `latest` holds the newest known
+    digest of each changed file. `unfinished` is the rewind whose files may not all be restored."""
+
+    def __init__(self) -> None:
+        self.points: deque[Point] = deque(maxlen=MAX_POINTS)
+        self.latest: OrderedDict[str, str] = OrderedDict()
+        self.unfinished: RewindRecord | None = None
+        self._changes: deque[FileChange] = deque(maxlen=MAX_CHANGES)
+        self._inputs: OrderedDict[str, tuple[str, str]] = OrderedDict()  # input id -> id of the message, text
+
+    def find(self, message: str) -> Point | None:
+        """Return the point of a message, or None."""
+        return next((point for point in self.points if message and point.id == message), None)
+
+    def changed_since(self, seq: int) -> list[FileChange]:
+        """Return the first change of each file after record `seq`. A file changed again and back counts as well."""
+        first: OrderedDict[str, FileChange] = OrderedDict()
+        for change in self._changes:
+            if change.seq > seq:
+                first.setdefault(change.path, change)
+        return list(first.values())
+
+    @property
+    def complete_since(self) -> int:
+        """The number of the record after which every change is remembered."""
+        return self._changes[0].seq if len(self._changes) == MAX_CHANGES else 0
+
+    @on(InputRecord)
+    def _input(self, content: InputRecord, _: Record) -> None:
+        line = content.public
+        if isinstance(line, UserLine):
+            self._inputs[content.id] = (line.uuid or content.id, line.text("\n")[:_MAX_TEXT])
+            while len(self._inputs) > _MAX_INPUTS:
+                self._inputs.popitem(last=False)
+
+    @on(PromptRecord, main_only=True)
+    def _prompt(self, content: PromptRecord, record: Record) -> None:
+        for input_id in content.input_ids:
+            said = self._inputs.pop(input_id, None)
+            if said is not None:  # others are notices of the worker
+                self.points.append(Point(record.seq, record.time, *said))
+
+    @on(FileChangeRecord)
+    def _file_change(self, content: FileChangeRecord, record: Record) -> None:
+        self._add(
+            FileChange(record.seq, content.path, content.before, content.after, content.mode, content.lost),
+        )
+
+    @on(RewindRecord)
+    def _rewind(self, content: RewindRecord, record: Record) -> None:
+        for each in content.files:
+            mode = each.get("mode")
+            path, before, after = (str(each.get(name, "")) for name in ("path", "before", "after"))
+            self._add(FileChange(record.seq, path, before, after, mode if isinstance(mode, int) else 0))
+        if content.to:
+            self.points = deque((each for each in self.points if each.seq < content.to), MAX_POINTS)
+        self.unfinished = content if content.files else None
+
+    @on(RewoundRecord)
+    def _rewound(self, _: RewoundRecord, __: Record) -> None:
+        self.unfinished = None
+
+    @on(ForkedRecord)
+    def _forked(self, _: ForkedRecord, __: Record) -> None:
+        """The original restores its files itself."""
+        self.unfinished = None
+
+    def _add(self, change: FileChange) -> None:
+        self._changes.append(change)
+        self.latest.pop(change.path, None)
+        self.latest[change.path] = change.after
+        while len(self.latest) > MAX_CHANGES:
+            self.latest.popitem(last=False)
+
+
+_log = logging.getLogger(__name__)
+
+TOTAL_CAP = 256 << 20
+"""Limit of all contents of a session on disk, in bytes, compressed; the ones used longest ago are removed first."""
+MAX_CONTENT = 64 << 20
+"""Largest content that is read back, in bytes."""
+
+
+class FileHistory:
+    """The directory of the contents, "" for a session in memory. It gets mode 0700 and its files 0600. The methods
+    block: call them in a thread."""
+
+    def __init__(self, directory: str, total_cap: int = TOTAL_CAP) -> None:
+        self.directory = directory
+        self._total_cap = total_cap
+        self._total = -1  # bytes on disk; -1: not counted yet
+        self._count = 0
+
+    def keep(self, data: bytes) -> str:
+        """Keep a content durably. Return why that failed, "" if it did not."""
+        if not self.directory:
+            return "this session is in memory only"
+        path = os.path.join(self.directory, digest_of(data))
+        try:
+            os.makedirs(self.directory, mode=0o700, exist_ok=True)
+            if os.path.exists(path):
+                os.utime(path)
+                return ""
+            packed = zlib.compress(data, 1)
+            if not self._make_room(len(packed), path):
+                return "it is larger than the room for the file history"
+            self._write(path, packed)
+            self._total += len(packed)
+        except OSError as error:
+            _log.warning("a version of a file could not be kept: %s", error)
+            return error.strerror or str(error)
+        return ""
+
+    def load(self, digest: str) -> bytes | None:
+        """Return the content with this digest, None if it is not kept (any more) or is damaged."""
+        if not self.directory or len(digest) != 64 or not digest.isalnum():
+            return None
+        try:
+            with open(os.path.join(self.directory, digest), "rb") as file:
+                data = zlib.decompressobj().decompress(file.read(), MAX_CONTENT)
+        except (OSError, zlib.error):
+            return None
+        return data if digest_of(data) == digest else None
+
+    def holds(self, digest: str) -> bool:
+        """Return whether the content with this digest is kept."""
+        return bool(self.directory) and os.path.exists(os.path.join(self.directory, digest))
+
+    def _write(self, path: str, packed: bytes) -> None:
+        self._count += 1
+        temporary = os.path.join(self.directory, ".%d-%d-new" % (os.getpid(), self._count))
+        try:
+            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+            with open(os.open(temporary, flags, 0o600), "wb") as file:
+                file.write(packed)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(temporary, path)
+            sync_directory(self.directory)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                os.unlink(temporary)
+            raise
+
+    def _make_room(self, size: int, wanted: str) -> bool:
+        """Remove the contents used longest ago until `size` more bytes fit. Return False if they never will."""
+        if size > self._total_cap:
+            return False
+        if self._total >= 0 and self._total + size <= self._total_cap:
+            return True
+        with os.scandir(self.directory) as found:
+            kept = sorted((each.stat().st_mtime_ns, each.stat().st_size, each.path) for each in found)
+        self._total = sum(length for _, length, _ in kept)
+        for _, length, path in kept:
+            if self._total + size <= self._total_cap:
+                break
+            if path != wanted:
+                os.unlink(path)
+                self._total -= length
+        return True

@@ -1,0 +1,458 @@
+"""Append-only, durable.
+
+`append` writes a record to the file at once, so it survives the death of the process. `commit` returns when all records
+so far are on the disk, so they survive a crash of the machine; concurrent commits share one fsync. Clients are sent
+only records that are on the disk, so a crash cannot take back an event that a client has seen.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+import os
+import time
+from bisect import bisect_right
+from collections import deque
+from collections.abc import Iterable, Iterator
+from itertools import chain, takewhile
+from typing import Any, Callable, TypeVar, Union
+
+from ccb.tunnel.wire.journal_records import (
+    MAIN_AGENT,
+    Content,
+    DamagedRecord,
+    Record,
+    RewindRecord,
+    TurnStartRecord,
+    parse_line,
+    record_of,
+    to_line,
+)
+
+Json = dict[str, Any]
+
+
+class NotKept(Exception):
+    """The journal could not take a record. `full`: the disk, the quota or the file is full, so a person has to make
+    room. When this ended a turn, `result` is the result message that could not be written either."""
+
+    def __init__(self, text: str, *, full: bool = False) -> None:
+        super().__init__(text)
+        self.full = full
+        self.result: Json = {}
+
+
+log = logging.getLogger(__name__)
+
+MAX_RECORD = 24 * 1024 * 1024
+"""Limit of one record in bytes."""
+
+T = TypeVar("T")
+
+_RING_BYTES = 512 * 1024  # of JSON; the parsed objects take about five times as much
+_INDEX_EVERY = 128
+_INDEX_BYTES = 256 * 1024
+_MIN_LINE = 40  # bytes of the shortest line: limits how many records a damaged stretch can have held
+_HEAD = b'{"seq":'
+_REWIND = b'"kind":"%s"' % RewindRecord.kind.encode()
+
+
+class JournalError(NotKept):
+    """A record could not be written or made durable, for example because the disk is full. No half-written record
+    remains."""
+
+
+class Journal:
+    """The journal at `path`, or one in memory when the path is "". Only the daemon that holds the session's lock writes
+    to it.
+
+    `seq` is the number of the last record, `durable` that of the last one on the disk. `damaged` describes the damage
+    that was found when the journal was opened. `changed` is set, and replaced by a new event, when more records are
+    durable. `broken` is set when nothing more can be written until the worker restarts. `rewound` lists the stretches
+    (first number, number after the last) that no longer belong to the conversation: see RewindRecord. A `fresh` journal
+    is read only as far as its first record, until `all` opens the rest: each line of it is parsed once."""
+
+    def __init__(self, path: str, *, fresh: bool = False) -> None:
+        self.seq = 0
+        self.durable = 0
+        self.damaged: list[str] = []
+        self.changed = asyncio.Event()
+        self.broken = asyncio.Event()
+        self.path = path
+        self.rewound: list[tuple[int, int]] = []
+        self._file = journal_file(path)
+        self._size = 0
+        self._ring: deque[tuple[Record, int]] = deque()
+        self._ring_bytes = 0
+        self._unread: Iterator[Record] | None = None
+        self._index: list[tuple[int, int]] = []  # (seq, offset), one for each stretch of the file
+        self._bad: set[int] = set()  # offsets of damaged lines
+        self._flush: asyncio.Task[None] | None = None
+        self._failure: JournalError | None = None
+        opening = self._repair()
+        self._unread = chain([each for each in (next(opening, None),) if each], opening)
+        if not fresh or any(_REWIND in line for line in self._file.lines(0)):  # all of `rewound` must be known before
+            deque(self.all(), 0)
+
+    def _repair(self) -> Iterator[Record]:
+        """Yield the records. Cut off a torn last line, and note the damaged lines, which all readers skip. The numbers
+        that damaged records may have had are not used again, even at the end of the file, because clients may have seen
+        them."""
+        offset = lost = lost_bytes = 0
+        for number, line in enumerate(self._file.lines(0), 1):
+            last = not line.endswith(b"\n")
+            if last and _is_torn(line):
+                self._file.truncate(offset)
+                self.damaged.append("the torn last record was cut off (%d bytes)" % len(line))
+                break
+            if last:
+                line += self._end_of_line()
+            record = parse_line(line)
+            highest = self.seq + 1 + max(lost, lost_bytes // _MIN_LINE)
+            if record is None or not self.seq < record.seq <= highest:
+                self.damaged.append("line %d is damaged and was passed over" % number)
+                self._bad.add(offset)
+                lost += max(1, len(line) // _MIN_LINE)
+                lost_bytes += len(line)
+            else:
+                self._note(record, offset, len(line))
+                lost = lost_bytes = 0
+                yield record
+            offset += len(line)
+            if last:
+                break
+        self._size = offset
+        self.seq += lost
+        self.durable = self.seq
+
+    def _end_of_line(self) -> bytes:
+        """End a damaged last line with a newline, so that the next record gets a line of its own. Raises
+        JournalError."""
+        try:
+            self._file.write(b"\n")
+        except OSError as error:
+            raise self._error("the journal cannot be written", error) from error
+        return b"\n"
+
+    def _note(self, record: Record, offset: int, size: int) -> None:
+        """Enter a record into the index and the ring of newest records."""
+        last_seq, last_offset = self._index[-1] if self._index else (-_INDEX_EVERY, 0)
+        if record.seq - last_seq >= _INDEX_EVERY or offset - last_offset >= _INDEX_BYTES:
+            self._index.append((record.seq, offset))
+        self.seq = record.seq
+        if record.kind == RewindRecord.kind and isinstance(record.content, RewindRecord) and record.content.to > 0:
+            self.rewound.append((record.content.to, record.seq))
+        self._ring.append((record, size))
+        self._ring_bytes += size
+        while self._ring_bytes > _RING_BYTES and len(self._ring) > 1:
+            self._ring_bytes -= self._ring.popleft()[1]
+
+    @property
+    def size(self) -> int:
+        """The size of the journal in bytes."""
+        return self._size
+
+    def append(self, content: Content, agent_id: str = MAIN_AGENT) -> Record:
+        """Write one record and return it. Raise JournalError, and leave the file unchanged, if that fails."""
+        if self._failure is not None:
+            raise self._failure
+        record = record_of(content, self.seq + 1, time.time(), agent_id)
+        line = to_line(record)
+        if len(line) > MAX_RECORD:
+            raise JournalError("a record of %d bytes is over the limit of %d" % (len(line), MAX_RECORD))
+        written = 0
+        try:
+            while written < len(line):
+                written += self._file.write(line[written:])
+        except OSError as error:
+            if written:
+                self._take_back()
+            raise self._error("the journal cannot be written", error) from error
+        self._note(record, self._size, len(line))
+        self._size += len(line)
+        return record
+
+    def _take_back(self) -> None:
+        """Remove the half-written record. If that fails too, allow no further writes; the next start cuts the record
+        off."""
+        try:
+            self._file.truncate(self._size)
+        except OSError as error:
+            self._failure = self._error("a half-written record cannot be removed", error)
+            log.error("%s", self._failure)
+            self.broken.set()
+
+    def _error(self, what: str, error: OSError) -> JournalError:
+        """Return an error that says what failed and why, and how to make room if the disk is full."""
+        text, advice = "%s: %s" % (what, error.strerror or error), no_room(error, self.path)
+        return JournalError("%s; %s" % (text, advice) if advice else text, full=bool(advice))
+
+    def flush_soon(self) -> None:
+        """Start to make all records durable, without waiting. If that fails, the next append or commit raises the
+        error."""
+        if self._flush is None and self._failure is None and self.durable < self.seq:
+            self._flush = asyncio.get_running_loop().create_task(self._sync())
+
+    async def commit(self) -> None:
+        """Return when every record appended so far is on the disk. Raises JournalError."""
+        wanted = self.seq
+        while self.durable < wanted:
+            if self._failure is not None:
+                raise self._failure
+            self.flush_soon()
+            if self._flush is not None:
+                await asyncio.shield(self._flush)
+
+    async def _sync(self) -> None:
+        reached = self.seq
+        try:
+            await asyncio.get_running_loop().run_in_executor(None, self._file.sync)
+            self.durable = reached
+        except OSError as error:
+            self._failure = self._error("the journal cannot be made durable", error)
+            log.error("%s", self._failure)
+            self.broken.set()
+        finally:
+            self._flush = None
+            self._wake()
+        if self.durable < self.seq:
+            self.flush_soon()
+
+    def _wake(self) -> None:
+        changed, self.changed = self.changed, asyncio.Event()
+        changed.set()
+
+    def read(self, after: int, limit: int | None = None) -> Iterator[Record]:
+        """Yield the records after number `after` up to `limit` (default: the last durable one), in order and without
+        gaps: a DamagedRecord stands for each that cannot be read. They are read from memory if it still holds them,
+        else from the file."""
+        last = self.durable if limit is None else limit
+        for record in self._to_the_end(self._stored(after), after):
+            if record.seq > last:
+                return
+            yield record
+
+    async def examined(self, look: Callable[[Iterator[Record]], T]) -> T:
+        """Return what `look` makes of all records, in a thread: in a long journal that takes seconds."""
+        last = self.seq
+        ring = [record for record, _ in self._ring]
+        stored = ring if ring and ring[0].seq <= 1 else (record for record, _, _ in self._from_file(0))
+        upto = takewhile(lambda record: record.seq <= last, _without_gaps(stored, 1))
+        return await asyncio.get_running_loop().run_in_executor(None, look, upto)
+
+    def all(self) -> Iterator[Record]:
+        """Yield all records as `read` does, and open a fresh journal by that."""
+        unread, self._unread = self._unread, None
+        yield from self._to_the_end(unread or self._stored(0), 0)
+
+    def _to_the_end(self, records: Iterable[Record], after: int) -> Iterator[Record]:
+        reached = after
+        for record in _without_gaps(records, after + 1):
+            yield record
+            reached = record.seq
+        for seq in range(reached + 1, self.seq + 1):
+            yield record_of(DamagedRecord(), seq)
+
+    def batch(self, after: int, count: int = 64, size: int = 256 * 1024) -> list[Record]:
+        """Return the next durable records after number `after`: at most `count`, and none after they reach `size`
+        bytes."""
+        records: list[Record] = []
+        for record in self.read(after):
+            records.append(record)
+            size -= _rough_size(record.body)
+            if len(records) >= count or size <= 0:
+                break
+        return records
+
+    def tail_start(self, size: int) -> int:
+        """Return the number of the record after which about the last `size` bytes of durable records follow; 0 when
+        that is the whole journal. If a turn starts among these records, return the number before its start instead."""
+        if self._size <= size:
+            return 0
+        wanted = self._size - size
+        place = bisect_right([entry[1] for entry in self._index], wanted) - 1
+        start = self.durable
+        found = False
+        for record, _, _ in self._from_file(self._index[place][1] if place >= 0 else 0, first=wanted):
+            if record.seq > self.durable:
+                break
+            if not found:
+                found, start = True, record.seq - 1
+            if isinstance(record.content, TurnStartRecord):
+                return record.seq - 1
+        return start
+
+    def page(self, before: int, size: int) -> list[Record]:
+        """Return the newest durable records before number `before`: about `size` bytes of them and at least one,
+        without gaps as in `read`. This reads the file and may be slow, so call it in a thread."""
+        before = min(before, self.durable + 1)
+        index = list(self._index)
+        place = bisect_right(index, (before - 1, 1 << 62)) - 1
+        kept: deque[tuple[Record, int]] = deque()
+        total = 0
+        while place >= 0 and total < size:
+            end = index[place + 1][1] if place + 1 < len(index) else None
+            block = [
+                (record, length)
+                for record, _, length in self._from_file(index[place][1], end=end)
+                if record.seq < before
+            ]
+            kept.extendleft(reversed(block))
+            total += sum(length for _, length in block)
+            place -= 1
+        while len(kept) > 1 and total > size:
+            total -= kept.popleft()[1]
+        first = kept[0][0].seq if kept else 1  # no earlier record can be read
+        last = kept[-1][0].time if kept else 0.0
+        end_mark = record_of(DamagedRecord(), before, last)
+        return list(_without_gaps([*(record for record, _ in kept), end_mark], first))[:-1]
+
+    def _from_file(self, start: int, *, first: int = 0, end: int | None = None) -> Iterator[tuple[Record, int, int]]:
+        """Yield the records from byte `start` to byte `end`, each with its offset and length, without those before byte
+        `first`."""
+        offset = start
+        for line in self._file.lines(start):
+            if end is not None and offset >= end:
+                return
+            record = parse_line(line) if offset >= first and offset not in self._bad else None
+            if record is not None:
+                yield record, offset, len(line)
+            offset += len(line)
+
+    def _stored(self, after: int) -> Iterator[Record]:
+        if self._ring and self._ring[0][0].seq <= after + 1:
+            first = self._ring[0][0].seq
+            if self._ring[-1][0].seq - first + 1 == len(self._ring):
+                for position in range(max(0, after + 1 - first), len(self._ring)):
+                    yield self._ring[position][0]
+            else:
+                yield from [record for record, _ in self._ring if record.seq > after]
+            return
+        place = bisect_right(self._index, (after + 1, 1 << 62)) - 1
+        for record, _, _ in self._from_file(self._index[place][1] if place >= 0 else 0):
+            if record.seq > after:
+                yield record
+
+    async def close(self) -> None:
+        """Make everything durable if possible, and close the file."""
+        try:
+            await self.commit()
+        except JournalError as error:
+            log.error("closing: %s", error)
+        if self._flush is not None:
+            await asyncio.gather(self._flush, return_exceptions=True)
+        self._failure = JournalError("the journal is closed")  # its descriptor may be reused for another file
+        self._file.close()
+
+
+def _without_gaps(records: Iterable[Record], first: int) -> Iterator[Record]:
+    """Yield the records from number `first` on, with a DamagedRecord in place of each that is missing."""
+    for record in records:
+        while first < record.seq:
+            yield record_of(DamagedRecord(), first, record.time)
+            first += 1
+        yield record
+        first = record.seq + 1
+
+
+def _is_torn(line: bytes) -> bool:
+    """Return whether a last line without a newline is the start of a record that was being written when the worker
+    died. Other content is damage to durable records, for example the zeros that a power cut can leave."""
+    return b"\0" not in line and (line.startswith(_HEAD) or _HEAD.startswith(line))
+
+
+def _rough_size(value: object) -> int:
+    """Estimate the size of a JSON value in bytes by the length of its texts."""
+    if isinstance(value, str):
+        return len(value)
+    if isinstance(value, dict):
+        return sum(map(_rough_size, value.values()))
+    return sum(map(_rough_size, value)) if isinstance(value, list) else 8
+
+
+MAX_MEMORY_BYTES = 256 << 20
+"""Limit of a journal in memory, in bytes."""
+
+
+_NO_ROOM = {
+    errno.ENOSPC: "free space on the disk of %s",
+    errno.EDQUOT: "free space of your quota on the disk of %s",
+    errno.EFBIG: "raise the limit on the size of files (ulimit -f) there, for %s",
+}
+
+
+class DiskFile:
+    """A file that is only appended to. Every method raises OSError."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o600)
+
+    def write(self, data: bytes) -> int:
+        """Append as many bytes as there is room for. Return their number."""
+        return os.write(self._fd, data)
+
+    def truncate(self, size: int) -> None:
+        os.ftruncate(self._fd, size)
+
+    def sync(self) -> None:
+        """Make all written bytes durable (fsync). Call it in a thread."""
+        if hasattr(os, "fdatasync"):
+            os.fdatasync(self._fd)
+        else:
+            os.fsync(self._fd)
+
+    def lines(self, start: int) -> Iterator[bytes]:
+        """Yield the lines from byte `start` on, each with its newline. May be used in a thread."""
+        with open(self._path, "rb") as file:
+            file.seek(start)
+            yield from file
+
+    def close(self) -> None:
+        os.close(self._fd)
+
+
+class MemoryFile:
+    """The same interface in memory. It ends with the process, so its content is never half-written or damaged."""
+
+    def __init__(self, limit: int = MAX_MEMORY_BYTES) -> None:
+        self._limit = limit
+        self._data = bytearray()
+
+    def write(self, data: bytes) -> int:
+        if len(self._data) + len(data) > self._limit:
+            raise OSError(errno.ENOSPC, "it is kept in memory only, and has reached its %d MiB" % (self._limit >> 20))
+        self._data += data
+        return len(data)
+
+    def truncate(self, size: int) -> None:
+        del self._data[size:]
+
+    def sync(self) -> None:
+        """Do nothing: memory cannot be made more durable."""
+
+    def lines(self, start: int) -> Iterator[bytes]:
+        while start < len(self._data):
+            end = self._data.find(b"\n", start) + 1 or len(self._data)
+            yield bytes(self._data[start:end])
+            start = end
+
+    def close(self) -> None:
+        """Do nothing: the content can still be read."""
+
+
+def no_room(error: OSError, path: str) -> str:
+    """Return what the person has to do when the journal at `path` could not be written for lack of room; "" for other
+    errors."""
+    if error.errno not in _NO_ROOM:
+        return ""
+    return _NO_ROOM[error.errno] % os.path.dirname(path) if path else "start a new session"
+
+
+JournalFile = Union[DiskFile, MemoryFile]
+
+
+def journal_file(path: str) -> JournalFile:
+    """Open the file at `path`, or memory when the path is ""."""
+    return DiskFile(path) if path else MemoryFile()

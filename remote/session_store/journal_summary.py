@@ -1,0 +1,189 @@
+"""Facts about a whole session, read from its journal: the summary, the last worker, and the origin of a copy."""
+
+from __future__ import annotations
+
+import os
+from collections import OrderedDict
+from collections.abc import Iterator
+
+from ccb.tunnel.wire.journal_records import (
+    MAIN_AGENT,
+    DriverRecord,
+    ForkedRecord,
+    InputRecord,
+    OptionsRecord,
+    PromptRecord,
+    Record,
+    WorkerRecord,
+    WorktreeRecord,
+    parse_line,
+)
+from ccb.tunnel.wire.messages import SystemLine, UserLine
+from ccb.tunnel.wire.projection import Projection, on, replay
+
+_END_BYTES = 256 * 1024
+_MAX_TEXT = 200
+_MAX_UUIDS = 20_000
+
+
+def prompt_start(line: UserLine) -> str:
+    """Return the start of a prompt as one line."""
+    return one_line(line.text(" "))
+
+
+def one_line(text: str) -> str:
+    """Return the start of a text as one line."""
+    return " ".join(text[:2000].split())[:_MAX_TEXT]
+
+
+class JournalSummary(Projection):
+    """`created` is the time when the session began, in seconds of the host's clock; for a copy, when it was made.
+    `first` is the time of the first record that could be read. `cwd` is the last directory ("" when no record names
+    it), `prompt` its `title` or the start of the last prompt, `prompts` how many there were. A prompt that a client
+    sent twice counts once."""
+
+    def __init__(self) -> None:
+        self.created = 0.0
+        self.first = 0.0
+        self.cwd = ""
+        self.prompt = ""
+        self.prompts = 0
+        self.title = ""
+        self._uuids: OrderedDict[str, None] = OrderedDict()
+
+    def apply(self, record: Record) -> None:
+        self.first = self.first or record.time
+        super().apply(record)
+
+    @on(OptionsRecord)
+    def _options(self, options: OptionsRecord, record: Record) -> None:
+        self.created = self.created or record.time
+        self.cwd = self.cwd or options.cwd
+
+    @on(SystemLine, main_only=True)
+    def _system(self, line: SystemLine, _: Record) -> None:
+        self.cwd = self.cwd or line.cwd
+        if line.subtype == "session_title_changed":
+            self.prompt = self.title = one_line(str(line.body.get("title")))
+
+    @on(WorkerRecord)
+    def _worker(self, worker: WorkerRecord, _: Record) -> None:
+        self.cwd = worker.cwd or self.cwd
+
+    @on(ForkedRecord)
+    def _forked(self, _: ForkedRecord, record: Record) -> None:
+        self.created = record.time
+
+    @on(InputRecord)
+    def _input(self, content: InputRecord, _: Record) -> None:
+        line = content.public
+        if not isinstance(line, UserLine) or line.uuid in self._uuids:
+            return
+        self.prompt = self.title or prompt_start(line)
+        self.prompts += 1
+        if line.uuid:
+            self._uuids[line.uuid] = None
+            if len(self._uuids) > _MAX_UUIDS:
+                self._uuids.popitem(last=False)
+
+
+class WorkerMark(Projection):
+    """`mark` is the mark of the processes that the last worker of the session has started; "" when there is none. A
+    copy does not take over the mark of its original."""
+
+    def __init__(self) -> None:
+        self.mark = ""
+
+    @on(OptionsRecord, WorkerRecord)
+    def _worker(self, content: OptionsRecord | WorkerRecord, _: Record) -> None:
+        self.mark = self.mark if content.mark is None else content.mark
+
+    @on(ForkedRecord)
+    def _forked(self, _: ForkedRecord, __: Record) -> None:
+        self.mark = ""
+
+
+class KnownDirectory(Projection):
+    """`path` is the directory of the session in which the model was last told anything; "" when it was told nothing."""
+
+    def __init__(self) -> None:
+        self.path = ""
+        self._now = ""
+
+    @on(OptionsRecord, WorkerRecord)
+    def _worker(self, content: OptionsRecord | WorkerRecord, _: Record) -> None:
+        self._now = content.cwd or self._now
+
+    @on(PromptRecord, main_only=True)
+    def _prompt(self, _: PromptRecord, __: Record) -> None:
+        self.path = self._now
+
+
+def last_mark(path: str) -> str:
+    """Return the mark of the last worker in the journal at `path`. Raises OSError."""
+    worker = WorkerMark()
+    with open(path, "rb") as file:
+        replay(_readable(line for line in file if b'"mark"' in line or b'"forked"' in line), worker)
+    return worker.mark
+
+
+def worktrees(path: str) -> list[WorktreeRecord]:
+    """Return the work trees that agents of the journal at `path` may have left. Raise OSError."""
+    return [tree for tree in _worktrees(path).values() if not tree.removed]
+
+
+def main_worktree(path: str) -> WorktreeRecord | None:
+    """Return the work tree that was made for the session of the journal at `path`, None for one without. Raise
+    OSError."""
+    return _worktrees(path).get(MAIN_AGENT)
+
+
+def _worktrees(path: str) -> dict[str, WorktreeRecord]:
+    found: dict[str, WorktreeRecord] = {}
+    with open(path, "rb") as file:
+        for record in _readable(line for line in file if b'"worktree"' in line):
+            if isinstance(record.content, WorktreeRecord):
+                found[record.agent_id] = record.content
+    return found
+
+
+class _Origin(Projection):
+    def __init__(self) -> None:
+        self.session = ""
+
+    @on(ForkedRecord)
+    def _forked(self, forked: ForkedRecord, _: Record) -> None:
+        self.session = forked.source
+
+    @on(DriverRecord)
+    def _driver(self, driver: DriverRecord, _: Record) -> None:
+        self.session = ""
+
+
+def unused_origin(path: str) -> str:
+    """Return the id of the session that the journal at `path` was copied from; "" when it is not a copy or was driven
+    since. Raise OSError."""
+    origin = _Origin()
+    with open(path, "rb") as file:
+        replay(_readable(line for line in file if b'"forked"' in line or b'"driver"' in line), origin)
+    return origin.session
+
+
+def summarize_ends(path: str) -> JournalSummary:
+    """Return the summary of the first and the last 256 KiB of a journal, without reading the rest. Raise OSError."""
+    summary = JournalSummary()
+    with open(path, "rb") as file:
+        head = file.read(_END_BYTES)
+        size = file.seek(0, os.SEEK_END)
+        file.seek(max(len(head), size - _END_BYTES))
+        replay(_readable(iter(head.split(b"\n"))), summary)
+        replay(_readable(iter(file.read().split(b"\n"))), summary)
+    return summary
+
+
+def _readable(lines: Iterator[bytes]) -> Iterator[Record]:
+    """Yield the records in these lines, without those that are damaged or cut off."""
+    for line in lines:
+        record = parse_line(line)
+        if record is not None:
+            yield record

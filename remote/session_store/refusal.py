@@ -1,0 +1,45 @@
+"""The refusal that the host sends to a client that it gives no session.
+
+This module is imported before hello, so it imports nothing itself.
+"""
+
+from __future__ import annotations
+
+
+class HostRefusal(Exception):
+    """The host cannot or may not do what the client asks for. The client receives it as a `refused` frame.
+
+    `code` is one of the codes in `ccb.tunnel.link.worker_refusals`. `data` is the evidence that the laptop builds its
+    message from.
+    """
+
+    def __init__(self, code: str, message: str, data: dict[str, object]) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+        self.data = data
+
+
+def unusable(what: str, error: OSError) -> HostRefusal:
+    """Return the refusal for a session file that this user may not read or the disk cannot read."""
+    text = ": ".join(str(part) for part in (what, error.filename, error.strerror) if part)
+    return HostRefusal("no_storage", text, {"file": error.filename})
+
+
+def no_session(wanted: str, near: list[str]) -> HostRefusal:
+    """Return the refusal for an id prefix `wanted` that matches no session, or several. `near` lists the sessions it
+    matches."""
+    text = "several sessions start with %s" if near else "there is no session %s on this host"
+    return HostRefusal("no_session", text % wanted[:64], {"near": near[:8]})
+
+
+def bug_refusal(what: str, error: Exception) -> HostRefusal:
+    """Return the refusal for an exception that nothing expected. The evidence is its text and the places in the code
+    that it passed."""
+    places = []
+    step = error.__traceback__
+    while step is not None:
+        places.append("%s:%d" % (step.tb_frame.f_code.co_filename.rpartition("/")[2], step.tb_lineno))
+        step = step.tb_next
+    data: dict[str, object] = {"bug": "%s: %s" % (type(error).__name__, error), "passed": " ".join(places[-8:])}
+    return HostRefusal("internal", "%s: a bug in the worker" % what, data)

@@ -1,0 +1,120 @@
+"""Its private files: log, plan, driver lease.
+
+`ccb.remote.daemon.hello` reads the file, before anything else is imported.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from io import TextIOWrapper
+
+from ccb.tunnel.wire.dataclass import dataclass
+
+from .session_paths import PLAN
+
+log = logging.getLogger(__name__)
+
+_MAX_NAME = 200
+
+
+class Lease:
+    """The driver's lease. `epoch` is the highest epoch that was ever granted. `driver` is the name of the client that
+    holds it, "" when that client has left. A session in memory ends with its daemon and needs no file: `path` is ""."""
+
+    def __init__(self, path: str, epoch: int, driver: str) -> None:
+        self.epoch = epoch
+        self.driver = driver
+        self._path = path
+
+    def grant(self, epoch: int, driver: str) -> None:
+        """Give the lease to another driver."""
+        self.epoch, self.driver = epoch, driver
+        self._write(driver)
+
+    def release(self) -> None:
+        """Record that no client drives any more."""
+        self.driver = ""
+        self._write("")
+
+    def _write(self, driver: str) -> None:
+        """Write the file. A failure, for example a full disk, is only logged: a client must still be able to drive."""
+        if not self._path:
+            return
+        try:
+            with open(self._path + ".new", "w", encoding="utf-8", opener=private_file) as file:
+                file.write("%d %s" % (self.epoch, " ".join(driver.split())[:_MAX_NAME]))
+            os.replace(self._path + ".new", self._path)
+        except OSError as error:
+            log.warning("the file that says who drives cannot be written: %s", error)
+
+
+_MAX_LOG = 1024 * 1024
+
+
+class _PrivateLog(logging.FileHandler):
+    """A log of limited size that only its owner can read, whatever the umask is. The one before it is kept. (The
+    handlers of the standard library take 3 ms to import.)"""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        try:
+            if self.stream is not None and self.stream.tell() > _MAX_LOG:
+                os.replace(self.baseFilename, self.baseFilename + ".1")
+                self.stream.close()
+                self.stream = self._open()
+        except OSError:
+            self.handleError(record)
+        super().emit(record)
+
+    def _open(self) -> TextIOWrapper:
+        return open(self.baseFilename, "a", encoding="utf-8", opener=private_file)
+
+
+def private_file(path: str, flags: int) -> int:
+    """Open a file of a session with mode 0600, without following a link. Use it as `open(…, opener=private_file)`."""
+    return os.open(path, flags | os.O_NOFOLLOW, 0o600)
+
+
+def log_to(path: str) -> None:
+    """Log messages of level INFO and above to the file at `path`. With "" (a session in memory), log nothing."""
+    root = logging.getLogger()
+    if not path:
+        root.addHandler(logging.NullHandler())
+        return
+    handler = _PrivateLog(path, encoding="utf-8")
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s %(message)s"))
+    root.addHandler(handler)
+    root.setLevel(logging.INFO)
+
+
+MAX_CHARS = 100_000
+"""The longest plan that the person is asked about."""
+
+
+@dataclass(frozen=True)
+class PlanFile:
+    """`path` is "" for a session in memory, which has no directory."""
+
+    path: str = ""
+
+    @staticmethod
+    def beside(outputs: str) -> PlanFile:
+        """Return the plan of the session whose outputs are in the directory `outputs`, "" for none."""
+        return PlanFile(os.path.join(os.path.dirname(outputs), PLAN) if outputs else "")
+
+    def read(self) -> str:
+        """Return the plan, or "". A link in its place is not followed."""
+        try:
+            fd = os.open(self.path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+            with open(fd, encoding="utf-8", errors="replace", newline="") as file:
+                return file.read(MAX_CHARS + 1).strip()
+        except OSError:
+            return ""
+
+    def write(self, text: str) -> None:
+        """Replace the plan. Raise OSError."""
+        new = self.path + ".new"
+        fd = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
+        with open(fd, "w", encoding="utf-8", errors="replace", newline="") as file:
+            file.write(text + "\n")
+        os.replace(new, self.path)

@@ -1,0 +1,379 @@
+"""A session's directories.
+
+This module is imported before hello, so it imports next to nothing.
+
+This module is imported before hello, so it imports next to nothing.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from collections.abc import Mapping
+
+from . import sockets
+from .refusal import HostRefusal
+
+_MAX_NAMES = 5000  # entries of a directory to search for a name like the missing one
+_MAX_NEAR = 5
+
+
+def resolve_directory(path: str) -> str:
+    """Return the absolute directory for `path`: absolute, `~…`, or relative to the home directory.
+
+    Raise HostRefusal when it does not exist (the refusal lists similar names), is not a directory, or cannot be
+    entered.
+    """
+    home = home_directory()
+    if path == "~" or path.startswith("~/"):
+        full = home + path[1:]
+    elif path.startswith("~"):
+        full = os.path.expanduser(path)
+    else:
+        full = os.path.join(home or "/", path)
+    full = os.path.normpath(full or "/")
+    try:
+        with os.scandir(full):
+            os.stat(os.path.join(full, "."))  # fails where this user may not enter
+    except NotADirectoryError:
+        if os.path.exists(full):
+            raise HostRefusal("not_a_directory", "%s is not a directory" % full, {"path": full}) from None
+        raise _missing(full) from None
+    except FileNotFoundError:
+        raise _missing(full) from None
+    except OSError as error:
+        data: dict[str, object] = {"path": full, "reason": error.strerror or str(error)}
+        raise HostRefusal("no_such_path", "%s cannot be used: %s" % (full, error.strerror), data) from None
+    return full
+
+
+def _missing(full: str) -> HostRefusal:
+    """Return the refusal for a directory that does not exist. It holds the nearest parent that exists, and names
+    similar to the missing one."""
+    import difflib
+
+    parent, wanted = os.path.split(full)
+    while parent != "/" and not os.path.isdir(parent):
+        parent, wanted = os.path.split(parent)
+    try:
+        names = sorted(name for name in os.listdir(parent) if os.path.isdir(os.path.join(parent, name)))[:_MAX_NAMES]
+    except OSError:
+        names = []
+    by_case = {name.lower(): name for name in names}
+    close = difflib.get_close_matches(wanted.lower(), list(by_case), n=_MAX_NEAR, cutoff=0.5)
+    near = [os.path.join(parent, by_case[name]) for name in close]
+    return HostRefusal("no_such_path", "%s does not exist" % full, {"path": full, "parent": parent, "near": near})
+
+
+MAX_SOCKET_PATH = 100
+"""Bytes. sun_path holds 108 on Linux, 104 on other systems."""
+
+
+_STATE_ROOM = 8192  # bytes that must be free: what the first turn writes
+_RUNTIME_ROOM = 512  # bytes of a lock file
+
+_NONE: Mapping[str, str] = {}
+
+MADE = ".made"
+"""Name of a file in a directory of ccb that lists the parent directories created for it. deploy/stub.py writes it
+too."""
+
+PLAN = "plan.md"
+"""Name of the file in a session's directory that holds its plan."""
+
+STOPPED = "stopped"
+"""Name of the file that `ccb stop` leaves in a session. A client that reconnects by itself does not start such a
+session again; a person who starts it removes the file."""
+
+
+class NoPlace(Exception):
+    """No directory is writable. `notes` lists the directories that were tried, and why each failed."""
+
+    def __init__(self, notes: list[str]) -> None:
+        super().__init__("; ".join(notes))
+        self.notes = notes
+
+
+class SessionPaths:
+    """`state` is the session's own directory (journal, log, large outputs). `runtime` holds the sockets and locks of
+    all sessions of this user on this host. Each is "" for a session in memory. `notes` say which better directory could
+    not be used. `durable` is False when the state is in `runtime` or in memory. `lock` is "" where the socket itself is
+    the lock.
+    """
+
+    def __init__(self, state: str, runtime: str, session: str, durable: bool, notes: list[str]) -> None:
+        self.state = state
+        self.runtime = runtime
+        self.durable = durable
+        self.notes = notes
+        self.socket = os.path.join(runtime, session + ".sock") if runtime else sockets.memory_address(session)
+        self.lock = os.path.join(runtime, session + ".lock") if runtime else ""
+
+    @property
+    def storage(self) -> str:
+        """The kind of storage of the journal, as sent in hello."""
+        return "disk" if self.durable else "volatile" if self.state else "memory"
+
+    def file(self, name: str) -> str:
+        """Return the path of a file in the session's own directory; "" when it has none."""
+        return os.path.join(self.state, name) if self.state else ""
+
+
+MEMORY_NOTE = (
+    "no file can be made on this host, so the session is kept in memory only: it survives a lost connection, but not"
+    " the end of its worker (a restart of the host, a kill, the end of a headless run); long outputs are not kept whole"
+)
+
+
+def memory_paths(session: str, notes: list[str]) -> SessionPaths:
+    """Return the paths of a session in memory. Raise NoPlace where the system has no sockets without files."""
+    if not sockets.memory_address(session):
+        raise NoPlace(notes)
+    return SessionPaths("", "", session, False, [*notes, MEMORY_NOTE])
+
+
+def is_session_id(text: str) -> bool:
+    """Return whether a text has the form of a session id. Ids are parts of file names, so nothing else is accepted."""
+    return 0 < len(text) <= 64 and not text.startswith(".") and "/" not in text and "\0" not in text
+
+
+def home_directory() -> str:
+    """Return the home directory of this user; "" when there is none."""
+    home = os.environ.get("HOME") or os.path.expanduser("~")
+    return home if home.startswith("/") else ""
+
+
+def private_directory(path: str, top: str, made: list[str] | None = None) -> str:
+    """Create the directory `path` below `top` with mode 0700. Raise OSError unless each directory on the way below
+    `top` belongs to this user. Append the directories that were created to `made`, the outer ones first."""
+    made = [] if made is None else made
+    missing, step = [], top
+    while not os.path.isdir(step):
+        missing.append(step)
+        step = os.path.dirname(step)
+    if missing:
+        made += reversed(missing)
+        os.makedirs(top, 0o700, exist_ok=True)
+    step = top
+    for name in os.path.relpath(path, top).split(os.sep):
+        step = os.path.join(step, name)
+        try:
+            os.mkdir(step, 0o700)
+            made.append(step)
+        except FileExistsError:
+            pass
+        if missing:
+            _note_made(step, missing)
+            missing = []
+        info = os.lstat(step)
+        if not stat.S_ISDIR(info.st_mode):
+            raise NotADirectoryError(20, "is not a directory", step)
+        if info.st_uid != os.getuid():
+            raise PermissionError(1, "belongs to another user", step)
+        if stat.S_IMODE(info.st_mode) & 0o077:
+            os.chmod(step, 0o700)
+    return path
+
+
+def _note_made(directory: str, parents: list[str]) -> None:
+    """Record in `directory` that its `parents` (the nearest one first) were created for it. `ccb clean` removes them
+    again."""
+    try:
+        fd = os.open(os.path.join(directory, MADE), os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+        os.write(fd, "\n".join(parents).encode("utf-8", "replace"))
+        os.close(fd)
+    except OSError:
+        pass
+
+
+def _writable(path: str, room: int) -> None:
+    """Raise OSError unless a file of `room` bytes can be written in `path`. Only trying it reveals a full disk or a
+    read-only mount."""
+    probe = os.path.join(path, ".probe-" + os.urandom(8).hex())  # on a shared home, other hosts have the same pids
+    fd = os.open(probe, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+    try:
+        if os.write(fd, b"x" * room) < room:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, path) from None
+    finally:
+        os.unlink(probe)
+        os.close(fd)
+
+
+def _usable(path: str, top: str, room: int) -> None:
+    """Create the directory. If it cannot take `room` bytes, remove the directories that were created and raise
+    OSError."""
+    made: list[str] = []
+    try:
+        private_directory(path, top, made)
+        _writable(path, room)
+    except OSError:
+        for each in reversed(made):
+            for remove, name in ((os.unlink, os.path.join(each, MADE)), (os.rmdir, each)):
+                try:
+                    remove(name)
+                except OSError:
+                    pass
+        raise
+
+
+def _said(error: OSError) -> str:
+    return "%s: %s" % (error.filename or "?", error.strerror or error)
+
+
+def in_login_scope(root: str = "/") -> bool:
+    """Return whether logind manages this process as part of a login."""
+    try:
+        with open(os.path.join(root, "proc/self/cgroup"), encoding="utf-8", errors="replace") as file:
+            parts = file.read().replace("\n", "/").split("/")
+    except OSError:
+        return False
+    return any(part.startswith("session-") and part.endswith(".scope") for part in parts)
+
+
+def goes_at_logout(directory: str, root: str = "/") -> bool:
+    """Return whether logind removes this directory at the user's last logout, because the user does not linger. A
+    session that outlives its connection would lose its socket there."""
+    if os.path.normpath(directory) != "/run/user/%d" % os.getuid():
+        return False
+    return not lingers(root)
+
+
+def lingers(root: str = "/") -> bool:
+    """Return whether this user lingers: logind keeps the user's service manager running without a login. `root` is the
+    root of the file system; tests set it."""
+    directory = os.path.join(root, "var/lib/systemd/linger")
+    try:
+        names = os.listdir(directory)
+    except OSError:
+        return False
+    if not names:
+        return False
+    import pwd
+
+    try:
+        return pwd.getpwuid(os.getuid()).pw_name in names
+    except KeyError:
+        return False
+
+
+def runtime_directory(session: str, full: Mapping[str, str] = _NONE) -> tuple[str, list[str]]:
+    """Return the directory for sockets, and notes on the preferred directories that failed. `full` maps directories to
+    skip to a note on each. Raise NoPlace."""
+    notes: list[str] = []
+    tops = []
+    xdg = os.environ.get("XDG_RUNTIME_DIR") or ""
+    if xdg.startswith("/") and not goes_at_logout(xdg):
+        tops.append((xdg, "ccb"))
+    tops.append(("/tmp", "ccb-%d" % os.getuid()))  # noqa: S108 - every step is checked to be ours
+    home = home_directory()
+    if home:
+        tops.append((home, ".ccb-run"))
+    for top, name in tops:
+        path = os.path.join(top, name)
+        if path in full:
+            notes.append(full[path])
+            continue
+        if len(os.fsencode(os.path.join(path, session + ".sock"))) > MAX_SOCKET_PATH:
+            notes.append("%s: too long for a socket" % path)
+            continue
+        try:
+            if top == xdg and os.stat(top).st_uid != os.getuid():
+                raise PermissionError(1, "belongs to another user", top)
+            _usable(path, top, _RUNTIME_ROOM)
+        except OSError as error:
+            notes.append(_said(error))
+            continue
+        return path, notes
+    raise NoPlace(notes)
+
+
+def durable_directory(session: str) -> tuple[str, str]:
+    """Return the state directory of `session` on the disk, and the directory below which it is created; ("", "")
+    without a home directory."""
+    home = home_directory()
+    top = os.environ.get("XDG_STATE_HOME") or ""
+    if not top.startswith("/"):
+        top = os.path.join(home, ".local", "state") if home else ""
+    return (os.path.join(top, "ccb", "sessions", session), top) if top else ("", "")
+
+
+def state_exists(session: str) -> bool:
+    """Return whether a session with exactly this id has begun on the disk."""
+    path, _ = durable_directory(session)
+    try:
+        return bool(path) and "/" not in session and os.path.getsize(os.path.join(path, "journal.jsonl")) > 0
+    except OSError:
+        return False
+
+
+def find_paths(session: str, state: str = "", full: Mapping[str, str] = _NONE) -> SessionPaths:
+    """Return the paths of `session`, and create its missing directories. `state` is the state directory of an existing
+    session: it is kept even if it is not writable now. `full` is as for `runtime_directory`. Raise NoPlace."""
+    path, top = durable_directory(session)
+    if state and state != path:
+        runtime = os.path.dirname(os.path.dirname(state))
+        _must_be_ours(state, os.path.dirname(runtime))
+        return SessionPaths(state, runtime, session, False, [_kept_in(state)])
+    try:
+        runtime, notes = runtime_directory(session, full)
+    except NoPlace as error:
+        runtime, notes = "", error.notes
+    if state or state_exists(session):
+        _must_be_ours(path, top)
+        return _with_socket(SessionPaths(path, runtime, session, True, notes))
+    try:
+        if path in full:
+            notes.append(full[path])
+        elif path:
+            _usable(path, top, _STATE_ROOM)
+            return _with_socket(SessionPaths(path, runtime, session, True, notes))
+        else:
+            notes.append("there is no home directory")
+    except OSError as error:
+        notes.append(_said(error))
+    if not runtime:
+        return memory_paths(session, notes)
+    volatile = os.path.join(runtime, "sessions", session)
+    try:
+        _usable(volatile, runtime, _STATE_ROOM)
+    except OSError as error:
+        return memory_paths(session, [*notes, _said(error)])
+    return SessionPaths(volatile, runtime, session, False, [*notes, _kept_in(volatile)])
+
+
+def directory_of_failure(where: SessionPaths, error: OSError) -> str:
+    """Return the directory of the session in which this error occurred, as a key for `full`; "" for an error
+    elsewhere."""
+    if where.runtime and str(error.filename or where.lock).startswith(where.runtime + "/"):
+        return where.runtime
+    return where.state
+
+
+def restore_state_directory(where: SessionPaths) -> None:
+    """Create the state directory again, in case a daemon whose session never began has just removed it. Raise
+    OSError."""
+    if where.state:
+        top = durable_directory(os.path.basename(where.state))[1] if where.durable else where.runtime
+        private_directory(where.state, top)
+
+
+def _must_be_ours(directory: str, top: str) -> None:
+    try:
+        private_directory(directory, top)
+    except OSError as error:
+        raise NoPlace([_said(error)]) from None
+
+
+def _kept_in(directory: str) -> str:
+    return "the session is kept in %s, which may not outlive a restart of the host" % directory
+
+
+def _with_socket(where: SessionPaths) -> SessionPaths:
+    """Return `where`. Raise NoPlace when it has no directory for the socket and the system has no socket names in
+    memory."""
+    if not where.socket:
+        raise NoPlace(where.notes)
+    return where

@@ -1,0 +1,408 @@
+"""Find sessions; their summaries.
+
+The summary is a cache; the journal is authoritative. It also names the process that owns the session, for hosts that
+share a home directory.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import os
+import re
+import stat
+import time
+from typing import Any
+
+from . import process_identity, session_paths, sockets
+from .session_directory import is_same_directory
+
+Json = dict[str, Any]
+
+_ID = re.compile(r"[0-9a-zA-Z][0-9a-zA-Z_-]{0,63}")
+_MAX_HELLO = 256 * 1024
+_ASK_S = 2.0
+TITLE = "title"
+"""The file with the name that a list has given to a session."""
+
+_MAX_EARLIER = 20
+_OF_WORKTREE = re.compile(r"/\.claude/worktrees/[^/]+")
+_DERIVED = ("cwd", "created")  # taken from the journal when the summary does not have them
+
+
+class Entry:
+    """A session. `directory` is its state directory, "" when it is in memory only. `summary` has the known fields of
+    its summary."""
+
+    def __init__(self, session: str, directory: str, summary: Json) -> None:
+        self.session = session
+        self.directory = directory
+        self.summary = summary
+
+    @property
+    def cwd(self) -> str:
+        return str(self.summary.get("cwd") or "")
+
+    @property
+    def updated(self) -> float:
+        """When the session was last used, in seconds of the host's clock."""
+        value = self.summary.get("updated")
+        return float(value) if isinstance(value, (int, float)) else 0.0
+
+    def works_in(self, path: str) -> bool:
+        """Return whether a canonical path is its directory, or the one in which its worktree was made."""
+        return path in (self.cwd, _OF_WORKTREE.sub("", self.cwd))
+
+    def is_now_in(self, path: str) -> bool:
+        """Return whether the directory at `path` is its own, or holds its worktree, under whatever names."""
+        found = _OF_WORKTREE.search(self.cwd)
+        places = [path, path + self.cwd[found.start() :]] if found else [path]
+        return any(is_same_directory(each, self.summary.get("root")) for each in places)
+
+    @property
+    def prompted(self) -> bool:
+        """Whether the session ever had a prompt; True when this is unknown."""
+        return self.summary.get("prompts") != 0
+
+    @property
+    def alive(self) -> bool:
+        """Whether the daemon of the session runs on this host."""
+        return process_identity.is_alive(self.summary)
+
+    @property
+    def elsewhere(self) -> str:
+        """The name of another host that may run its daemon because it shares the home directory; "" when there is
+        none."""
+        return process_identity.elsewhere(self.summary)
+
+    @property
+    def journal(self) -> str:
+        return os.path.join(self.directory, "journal.jsonl") if self.directory else ""
+
+
+def state_directories() -> list[str]:
+    """Return the directories that may hold state directories of sessions. They need not exist."""
+    found = []
+    home = session_paths.home_directory()
+    top = os.environ.get("XDG_STATE_HOME") or ""
+    if not top.startswith("/"):
+        top = os.path.join(home, ".local", "state") if home else ""
+    if top:
+        found.append(os.path.join(top, "ccb", "sessions"))
+    found += [os.path.join(runtime, "sessions") for runtime in runtime_directories()]
+    return found
+
+
+def runtime_directories() -> list[str]:
+    """Return the directories that may hold sockets and locks. They need not exist. All candidates count, because
+    another login may have had other environment variables."""
+    found = []
+    xdg = os.environ.get("XDG_RUNTIME_DIR") or ""
+    if xdg.startswith("/"):
+        found.append(os.path.join(xdg, "ccb"))
+    system = "/run/user/%d/ccb" % os.getuid()
+    if system not in found:
+        found.append(system)
+    found.append("/tmp/ccb-%d" % os.getuid())  # noqa: S108 - looked at, not trusted
+    home = session_paths.home_directory()
+    if home:
+        found.append(os.path.join(home, ".ccb-run"))
+    return found
+
+
+def worker_directories() -> list[str]:
+    """Return the directories that may hold bundles. They need not exist. deploy/stub.py computes the same list."""
+    home = session_paths.home_directory()
+    cache = os.environ.get("XDG_CACHE_HOME") or ""
+    if not cache.startswith("/"):
+        cache = os.path.join(home, ".cache") if home else ""
+    tops = ([os.path.join(cache, "ccb")] if cache else []) + runtime_directories()
+    return [os.path.join(top, "worker") for top in tops]
+
+
+def is_ours(path: str) -> bool:
+    """Whether `path` is a directory of this user, and not a symbolic link to one."""
+    try:
+        info = os.lstat(path)
+    except OSError:
+        return False
+    return stat.S_ISDIR(info.st_mode) and info.st_uid == os.getuid()
+
+
+def directories() -> list[tuple[str, str]]:
+    """Return the id and the state directory of every session, even of those that never began."""
+    found = []
+    for top in state_directories():
+        if is_ours(top):
+            for name in os.listdir(top):
+                directory = os.path.join(top, name)
+                if _ID.fullmatch(name) and is_ours(directory):
+                    found.append((name, directory))
+    return found
+
+
+def living() -> dict[str, Json]:
+    """Return the daemons that run here, by session id. The value is the content of the lock file, or the summary from
+    the hello of a session in memory."""
+    found = in_memory()
+    for top in runtime_directories():
+        if not is_ours(top):
+            continue
+        for name in os.listdir(top):
+            if name.endswith(".lock") and _ID.fullmatch(name[:-5]):
+                owner = read_lock(os.path.join(top, name))
+                if process_identity.is_alive(owner):
+                    found[name[:-5]] = {"socket": os.path.join(top, name[:-5] + ".sock"), **owner}
+    return found
+
+
+def in_memory() -> dict[str, Json]:
+    """Return the summaries of the sessions whose daemon listens at a name in memory, by session id."""
+    found = {}
+    for session in sockets.sessions_in_memory():
+        if _ID.fullmatch(session):
+            address = sockets.memory_address(session)
+            owner = _hello_at(address).get("summary")
+            if isinstance(owner, dict) and process_identity.is_alive(owner):
+                found[session] = {**owner, "socket": address}
+    return found
+
+
+def _hello_at(address: str) -> Json:
+    """Connect to the daemon at a name in memory and return its hello; {} when it is not ours or does not answer."""
+    deadline = time.monotonic() + _ASK_S
+    try:
+        daemon = sockets.connect(address, deadline)
+        if daemon is None:
+            return {}
+        answer = b""
+        with daemon:
+            while not answer.endswith(b"\n") and len(answer) < _MAX_HELLO and time.monotonic() < deadline:
+                answer += daemon.recv(65536) or b"\n"
+        hello = json.loads(answer)
+    except (OSError, ValueError, RecursionError, sockets.Stranger):
+        return {}
+    return hello if isinstance(hello, dict) else {}
+
+
+def read_lock(path: str) -> Json:
+    """Return the content of a lock file, which identifies its owner; {} when it is empty, missing or not a regular
+    file."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+        with os.fdopen(fd, "rb") as file:
+            data = json.loads(file.read(4096))
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return data if isinstance(data, dict) else {}
+
+
+def sessions() -> list[Entry]:
+    """Return all sessions that have begun, the most recently used first."""
+    owners = living()
+    found = []
+    for session, directory in directories():
+        entry = _entry(session, directory, owners.get(session))
+        if entry is not None:
+            found.append(entry)
+    there = {entry.session for entry in found}
+    for session, owner in owners.items():
+        if sockets.in_memory(owner["socket"]) and owner.get("state") and session not in there:
+            found.append(Entry(session, "", owner))
+    found.sort(key=lambda entry: entry.updated, reverse=True)
+    return found
+
+
+def _entry(session: str, directory: str, owner: Json | None) -> Entry | None:
+    journal = os.path.join(directory, "journal.jsonl")
+    try:
+        info = os.lstat(journal)
+    except OSError:
+        return None
+    if not info.st_size or not stat.S_ISREG(info.st_mode):
+        return None
+    summary = read_summary(directory)
+    if not (summary.get("cwd") and summary.get("created")):
+        summary = {
+            **derived(journal),
+            **{name: value for name, value in summary.items() if value or name not in _DERIVED},
+        }
+    if owner is not None:
+        summary.update(owner)
+    summary.setdefault("updated", info.st_mtime)
+    return Entry(session, directory, summary)
+
+
+def derived(journal: str) -> Json:
+    """Return the summary fields that the start and the end of a journal tell. Only the prompts in these two parts are
+    counted."""
+    from .journal_summary import summarize_ends  # not every start needs it
+
+    try:
+        ends = summarize_ends(journal)
+    except OSError:
+        return {"prompts": 0}
+    known: Json = {"prompts": ends.prompts}
+    if ends.first:
+        known["created"] = ends.first
+    if ends.cwd:
+        known["cwd"] = os.path.realpath(ends.cwd)
+    if ends.prompts:
+        known["prompt"] = ends.prompt
+    return known
+
+
+def latest_of(path: str) -> Entry | None:
+    """Return the most recently used session of a directory (a canonical path), None if it has none.
+
+    A session that works in a worktree belongs to the directory in which it was started, too. One whose directory was
+    moved since belongs to it under its new name, and last to those that had that name before. A session without a
+    prompt is returned only if there is no other.
+    """
+    known = sessions()
+    there = [entry for entry in known if entry.works_in(path) or entry.is_now_in(path)]
+    there = there or [entry for entry in known if path in _listed(entry.summary.get("earlier"))]
+    return next((entry for entry in there if entry.prompted), there[0] if there else None)
+
+
+def earlier_directories(state_directory: str, cwd: str) -> list[str]:
+    """Return the directories (canonical paths) in which a session has worked before it works in `cwd`, the oldest
+    first."""
+    before = read_summary(state_directory) if state_directory else {}
+    known = [*_listed(before.get("earlier")), str(before.get("cwd") or cwd)]
+    return [each for each in dict.fromkeys(known) if each != cwd][-_MAX_EARLIER:]
+
+
+def _listed(value: object) -> list[str]:
+    return [str(each) for each in value] if isinstance(value, list) else []
+
+
+def by_prefix(text: str) -> list[Entry]:
+    """Return the sessions whose id starts with `text`. If an id is exactly `text`, return only that session."""
+    exact, near = [], []
+    for entry in sessions():
+        if entry.session == text:
+            exact.append(entry)
+        elif len(text) >= 4 and entry.session.startswith(text):
+            near.append(entry)
+    return exact or near
+
+
+def described(entry: Entry) -> Json:
+    """Return the body of a `session` report. Ages are in seconds of this host's clock."""
+    summary, alive, now = entry.summary, entry.alive, time.time()
+    created = summary.get("created")
+    pid = summary.get("pid") if alive else None
+    size, used = _count(summary.get("bytes")), entry.updated
+    with contextlib.suppress(OSError):
+        info = os.stat(entry.journal)
+        size = info.st_size
+        used = max(used, info.st_mtime) if alive else used  # during a long turn the summary does not change
+    return {
+        "session": entry.session,
+        "cwd": entry.cwd,
+        "state": str(summary.get("state") or "idle") if alive else "ended",
+        "alive": alive,
+        "age_s": round(max(0.0, now - created), 1) if isinstance(created, (int, float)) else 0.0,
+        "idle_s": round(max(0.0, now - used), 1),
+        "prompts": _count(summary.get("prompts")),
+        "prompt": (_given_title(entry) or str(summary.get("prompt") or ""))[:200],
+        "driver": str(summary.get("driver") or "") if alive else "",
+        "driver_away": alive and bool(summary.get("driver")) and summary.get("away") is True,
+        "viewers": _count(summary.get("viewers")) if alive else 0,
+        "pid": pid if isinstance(pid, int) else 0,
+        "rss": resident(pid) if isinstance(pid, int) else 0,
+        "bytes": size,
+        "host": entry.elsewhere,
+        "storage": "" if entry.directory else "memory",
+    }
+
+
+def _given_title(entry: Entry) -> str:
+    """Return the name that a list has given to a session; "" when it has none, or was named otherwise since."""
+    given = read_lock(os.path.join(entry.directory, TITLE)) if entry.directory else {}
+    return str(given.get("title") or "") if given.get("over") == (entry.summary.get("title") or "") else ""
+
+
+def _count(value: object) -> int:
+    return value if isinstance(value, int) else 0
+
+
+def resident(pid: int) -> int:
+    """Return the resident memory of a process in bytes; 0 where the system does not say."""
+    try:
+        with open("/proc/%d/statm" % pid, encoding="ascii") as file:
+            return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except (OSError, ValueError, IndexError):
+        return 0
+
+
+def created_at(state_directory: str) -> float:
+    """Return when a session was created, in seconds of the host's clock: from its summary, else from its journal, else
+    now."""
+    if state_directory:
+        when = _time(read_summary(state_directory))
+        return when or _time(derived(os.path.join(state_directory, "journal.jsonl"))) or time.time()
+    return time.time()
+
+
+def _time(summary: Json) -> float:
+    when = summary.get("created")
+    return float(when) if isinstance(when, (int, float)) and when > 0 else 0.0
+
+
+log = logging.getLogger(__name__)
+
+NAME = "summary.json"
+OWNER = ("hostname", "boot", "pid", "started", "socket", "bundle", "mark")
+"""The fields that name the owning process. They are absent after it has ended normally."""
+
+_MAX_BYTES = 64 * 1024
+
+
+class SummaryFile:
+    """The summary file of a running daemon. `fixed` has the fields that never change, including those of OWNER. Without
+    a state directory nothing is written. `fields` is always the same object."""
+
+    def __init__(self, state_directory: str, fixed: Json) -> None:
+        self._path = os.path.join(state_directory, NAME) if state_directory else ""
+        self.fields: Json = dict(fixed)
+        self._written = b""
+
+    def update(self, **fields: object) -> None:
+        """Change fields, and write the file if a value differs. A failure is logged, not raised."""
+        self.fields.update(fields)
+        self._write()
+
+    def remove_owner(self) -> None:
+        """Remove the fields of OWNER: the owning process is about to end."""
+        for name in OWNER:
+            self.fields.pop(name, None)
+        self._write()
+
+    def _write(self) -> None:
+        if not self._path:
+            return
+        data = json.dumps(self.fields, ensure_ascii=False).encode("utf-8", "replace")
+        if data == self._written:
+            return
+        try:
+            fd = os.open(self._path + ".new", os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
+            with os.fdopen(fd, "wb") as file:
+                file.write(data)
+            os.replace(self._path + ".new", self._path)
+            self._written = data
+        except OSError as error:
+            log.warning("the summary of the session cannot be written: %s", error)
+
+
+def read_summary(state_directory: str) -> Json:
+    """Return the fields of a summary, {} when there is no file or it is damaged."""
+    try:
+        fd = os.open(os.path.join(state_directory, NAME), os.O_RDONLY | os.O_NOFOLLOW)
+        with os.fdopen(fd, "rb") as file:
+            data = json.loads(file.read(_MAX_BYTES))
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return data if isinstance(data, dict) else {}

@@ -1,1 +1,0 @@
-"""Sessions on the disk of the host: where their files are, which one a client means, which daemon owns it."""

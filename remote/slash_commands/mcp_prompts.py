@@ -1,0 +1,66 @@
+"""The prompts of MCP servers as slash commands: `/mcp__server__prompt first second`."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
+
+from ccb.tunnel.wire.mcp_messages import tool_name
+
+from ..mcp.mcp_client import McpError
+from ..mcp.mcp_servers import McpServers
+from ..mcp.mcp_tools import tool_result
+from .command_registry import CommandCall, CommandRefused, Expanded, SlashCommand
+
+Json = dict[str, Any]
+
+_MAX_DESCRIPTION = 1000
+
+
+def prompt_commands(servers: McpServers) -> Iterator[SlashCommand]:
+    """Yield the commands for all prompts of the connected servers."""
+    for server, prompts in servers.prompts.items():
+        for each in prompts:
+            name, wanted = each.get("name"), _arguments(each)
+            if isinstance(name, str) and name:
+                hint = " ".join(f"<{a}>" if required else f"[{a}]" for a, required in wanted.items())
+                described = str(each.get("description") or name)[:_MAX_DESCRIPTION]
+                run = partial(_run, servers, server, name, wanted)
+                yield SlashCommand(tool_name(server, name), described, run, hint[:200], "mcp")
+
+
+def _arguments(prompt: Json) -> dict[str, bool]:
+    """Return the names of the arguments of a prompt, and whether each is required."""
+    listed = prompt.get("arguments")
+    found = [each for each in listed if isinstance(each, dict)] if isinstance(listed, list) else []
+    return {str(each["name"]): each.get("required") is True for each in found if each.get("name")}
+
+
+async def _run(servers: McpServers, server: str, name: str, wanted: dict[str, bool], call: CommandCall) -> Expanded:
+    values = _values(call.arguments, len(wanted))
+    given = dict(zip(wanted, values))
+    missing = [each for each, required in wanted.items() if required and each not in given]
+    if missing:
+        raise CommandRefused(f"/{call.name} needs {', '.join(missing)}.")
+    client = servers.clients.get(server)
+    if client is None:
+        raise CommandRefused(f"The MCP server {server} is not connected.")
+    try:
+        messages = (await client.prompt(name, given)).get("messages")
+    except McpError as error:
+        raise CommandRefused(f"The MCP server {server} gives no prompt {name}: {error}") from None
+    parts = [each.get("content") for each in messages if isinstance(each, dict)] if isinstance(messages, list) else []
+    found = tool_result({"content": parts}).content
+    blocks = [{"type": "text", "text": found}] if isinstance(found, str) else found
+    return Expanded([*blocks, *call.attached])
+
+
+def _values(text: str, most: int) -> list[str]:
+    """Cut the arguments of a call at blanks outside of quotes. The last one takes the rest."""
+    try:
+        found = shlex.split(text)
+    except ValueError:  # a quote that is not closed
+        found = text.split()
+    return [*found[: most - 1], " ".join(found[most - 1 :])] if len(found) > most > 0 else found

@@ -1,0 +1,194 @@
+"""Those of files, and the tool Skill."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
+from typing import Any
+
+from ccb.tunnel.wire import tool_traits
+
+from ..permissions.paths import PathPattern, Places
+from ..settings.worker_settings import USER, WorkerSettings
+from ..tools.tool_contract import Tool, ToolContext, ToolDeclaration, ToolResult
+from ..tools.toolset import ToolRegistry
+from .command_files import SKILL, CommandFile, discover, expand, filled, named_files, places, skill_text, task_of
+from .command_registry import CommandCall, Expanded, SlashCommand
+
+
+class FileCommands:
+    """`files` are the commands and skills that count under the settings in force. They are found once for each value of
+    the settings, so a file that the session's own tools write does not count in the same session."""
+
+    def __init__(self, session_id: str, tools: ToolRegistry) -> None:
+        self.files: Sequence[CommandFile] = ()
+        self.problems: list[str] = []
+        self._told: set[str] = set()  # skills for certain files
+        self._worked_with: set[str] = set()
+        self._session_id = session_id
+        self._tools = tools
+        self._sources: tuple[WorkerSettings, Sequence[str], Sequence[str] | None] | None = None
+
+    async def use(self, settings: WorkerSettings, homes: Sequence[str], only: Sequence[str] | None = None) -> bool:
+        """Find the files that count under these settings, and offer the model its skills: those that `only` names.
+        `homes` are the directories with files of the person. Return False if nothing has changed."""
+        sources = settings, homes, only
+        if self._sources is not None and settings is self._sources[0] and sources[1:] == self._sources[1:]:
+            return False
+        had = any(each.for_model for each in self.files)
+        self._sources = sources
+        problems: list[str] = []
+        loop = asyncio.get_running_loop()
+        self.files = await loop.run_in_executor(None, discover, settings, homes, problems.append)
+        self.problems = problems
+        skills = [each for each in self.files if each.for_model and (only is None or _named(each.name, only))]
+        if skills:
+            self._tools.add([SkillTool(skills, self._session_id)])
+        elif had:
+            self._tools.remove([tool_traits.SKILL.name])
+        return True
+
+    @property
+    def readable(self) -> list[str]:
+        """The rules that let the files beside the skills of the person be read."""
+        return [f"Read(/{each.directory}/**)" for each in self.files if (each.kind, each.source) == (SKILL, USER)]
+
+    def commands(self) -> Iterator[SlashCommand]:
+        """Yield the commands that a person may call."""
+        for each in self.files:
+            if each.for_person:
+                source = f"{each.source} skill" if each.kind == SKILL else each.source
+                yield SlashCommand(each.name, each.description, partial(self._run, each), each.hint, source)
+
+    def skills(self) -> list[dict[str, str]]:
+        """Return the names and descriptions of the skills."""
+        return [{"name": each.name, "description": each.description} for each in self.files if each.kind == SKILL]
+
+    def due(self, worked_with: Iterable[str], places: Places, *, again: bool) -> Iterator[str]:
+        """Yield a text about each skill for certain files, when the model has worked with one of them. `again`: also
+        about those that were told."""
+        new = [path for path in worked_with if path not in self._worked_with]
+        self._worked_with.update(new)
+        for each in self.files:
+            if not (each.paths and each.for_model):
+                continue
+            told = each.name in self._told
+            if told or any(PathPattern(one).forbids(path, places) for one in each.paths for path in new):
+                self._told.add(each.name)
+                if again or not told:
+                    yield f"Another skill, for the files that you work with: {each.name}: {each.description}"
+
+    async def _run(self, file: CommandFile, call: CommandCall) -> Expanded:
+        text, unchanged = await asyncio.get_running_loop().run_in_executor(None, file.body)
+        allowed = file.allowed if unchanged else ()
+        shell = partial(call.shell, allowed) if unchanged and call.shell is not None else None
+        whole = skill_text(file, await expand(text, call.arguments, places(file, self._session_id), shell))
+        if file.agent and call.delegate is not None:
+            whole = f"/{file.name} was done by an agent of its own. Its answer:\n\n" + await call.delegate(
+                allowed, task_of(file, whole)
+            )
+        blocks = [{"type": "text", "text": whole}, *call.attached]
+        for path in named_files(whole):
+            content = await call.read(path) if call.read is not None else None
+            if content is not None:
+                blocks.append({"type": "text", "text": f"The file {path}:\n{content}"})
+        return Expanded(blocks, allowed, file.model)
+
+
+def _named(skill: str, names: Sequence[str]) -> bool:
+    return any(skill == name or skill.endswith(f":{name}") for name in names)
+
+
+Json = dict[str, Any]
+
+_LISTING_CHARS = 8000
+_ENTRY_CHARS = 250
+_FEWEST_CHARS = 20
+_MAX_CHARS = 100_000
+
+_SCHEMA: Json = {
+    "type": "object",
+    "properties": {
+        "skill": {"type": "string", "description": "The name of the skill, as listed"},
+        "args": {"type": "string", "description": "Arguments for the skill, if it takes any"},
+    },
+    "required": ["skill"],
+    "additionalProperties": False,
+}
+_DESCRIPTION = (
+    "Loads a skill: instructions for a kind of work, with files beside them. When a skill in the list fits what the "
+    "user asks for, load it before you do anything else, then follow it. Load only skills from the list, and none that "
+    "is loaded already.\n\nSkills:\n"
+)
+
+
+class SkillTool(Tool):
+    """The tool for these skills."""
+
+    def __init__(self, skills: Sequence[CommandFile], session_id: str) -> None:
+        self._skills = {each.name: each for each in skills}
+        self._session_id = session_id
+        described = _DESCRIPTION + listing([each for each in self._skills.values() if not each.paths])
+        self.declaration = ToolDeclaration(tool_traits.SKILL, described, _SCHEMA, max_output_chars=_MAX_CHARS)
+
+    def is_read_only(self, tool_input: Json) -> bool:
+        return True
+
+    def validate(self, tool_input: Json, context: ToolContext) -> str | None:
+        if tool_input["skill"].lstrip("/") not in self._skills:
+            return f"There is no skill {tool_input['skill'][:100]!r}."
+        return None
+
+    def stands_for(self, tool_input: Json) -> tuple[str, Json] | None:
+        """Return the call that starts the agent of a skill which has one of its own."""
+        skill = self._skills.get(str(tool_input.get("skill")).lstrip("/"))
+        if skill is None or not skill.agent:
+            return None
+        try:
+            return tool_traits.TASK.name, task_of(skill, self._text(skill, tool_input)[0])
+        except ValueError:
+            return None
+
+    async def run(self, tool_input: Json, context: ToolContext) -> ToolResult:
+        skill = self._skills[tool_input["skill"].lstrip("/")]
+        try:
+            text, unchanged = await asyncio.get_running_loop().run_in_executor(None, self._text, skill, tool_input)
+        except ValueError as error:
+            return ToolResult(f"The skill cannot be read: {error}", is_error=True)
+        if unchanged and skill.allowed and context.call.modes is not None:
+            context.call.modes.grant(skill.allowed)
+        return ToolResult(text)
+
+    def preloaded(self, names: Iterable[str]) -> str:
+        """Return the texts of these skills, for an agent that knows them from the start. What there is not, or cannot
+        be read, is named in the text."""
+        texts = []
+        for name in names:
+            skill = self._skills.get(name)
+            try:
+                text = f"There is no skill {name!r}." if skill is None else self._text(skill, {})[0]
+            except ValueError as error:
+                text = f"The skill {name!r} cannot be read: {error}"
+            texts.append(text[:_MAX_CHARS])
+        return "\n\n".join(texts)
+
+    def _text(self, skill: CommandFile, tool_input: Json) -> tuple[str, bool]:
+        """Return what the model reads of a skill, and whether its file is unchanged. The commands in it stay text, so
+        that the model runs them under the usual permissions. Raise ValueError."""
+        text, unchanged = skill.body()
+        whole = filled(text, str(tool_input.get("args") or ""), places(skill, self._session_id))
+        return skill_text(skill, whole), unchanged
+
+
+def listing(skills: Sequence[CommandFile]) -> str:
+    """Return one line for each skill. Descriptions share a budget; where too little is left, only names stay."""
+    room = _LISTING_CHARS - sum(len(each.name) + 5 for each in skills)
+    share = min(_ENTRY_CHARS, room // max(1, len(skills)))
+    if share < _FEWEST_CHARS:
+        return "\n".join(f"- {each.name}" for each in skills)
+    return "\n".join(f"- {each.name}: {_cut(' '.join(each.description.split()), share)}" for each in skills)
+
+
+def _cut(text: str, most: int) -> str:
+    return text if len(text) <= most else text[: most - 1] + "…"

@@ -1,0 +1,150 @@
+"""Definitions of all sources, their servers."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator, Collection, Iterable, Iterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from typing import Callable
+
+from ccb.tunnel.wire.model_facts import ModelNames
+from ccb.tunnel.wire.session_options import SessionOptions
+
+from ..agent.agent_config import AgentConfig
+from ..mcp.host_servers import HostServers, Wanted, wanted_server
+from ..mcp.mcp_client import ServerForms
+from ..mcp.mcp_servers import OF_AGENT, McpServers
+from ..settings.worker_settings import PROJECT, USER, WorkerSettings, digest_of, read_text
+from ..system.process import without_ccb
+from ..tools.agent_definitions import AgentDefinition, from_fields, from_markdown
+
+CLIENT = "client"
+_MAX_FILES = 200
+
+
+class Catalogue:
+    """What can be started besides the built-in agents. Of several definitions of one name the last one counts: the
+    person's, the project's (the nearest directory last), the client's. `problems` are sentences about what cannot be
+    used."""
+
+    def __init__(self, options: SessionOptions, settings: WorkerSettings) -> None:
+        self.problems: list[str] = []
+        self._names = ModelNames(options.model_aliases)
+        self._trusted_agents = settings.trusted_agents
+        found: dict[str, AgentDefinition] = {}
+        if USER in settings.sources:
+            found.update(self._files(USER, ((path, text) for path, text in options.own_agents.items())))
+        for plugin in settings.plugins:
+            for name, each in self._files(USER, self._texts(os.path.join(plugin.path, "agents"))):
+                found[f"{plugin.name}:{name}"] = replace(each, name=f"{plugin.name}:{name}")
+        if settings.trusted and PROJECT in settings.sources:
+            for directory in reversed(settings.trusted_directories):
+                texts = self._texts(os.path.join(directory, PROJECT_AGENTS), settings.project_top)
+                found.update(self._files(PROJECT, texts))
+        for name, fields in (options.agents or {}).items():
+            try:
+                found[name], unused = from_fields(name, fields if isinstance(fields, dict) else {}, CLIENT, self._names)
+                self.problems += unused
+            except ValueError as error:
+                self.problems.append(str(error))
+        self.definitions = tuple(found.values())
+
+    def _files(self, source: str, files: Iterable[tuple[str, object]]) -> Iterator[tuple[str, AgentDefinition]]:
+        for path, text in files:
+            try:
+                definition, unused = from_markdown(str(text), source, self._names)
+            except ValueError as error:
+                self.problems.append(f"{path}: {error}")
+                continue
+            self.problems += [f"{path}: {each}" for each in unused]
+            if definition is None:
+                continue
+            if source == PROJECT and self._trusted_agents.get(path) != digest_of(str(text)):
+                if definition.hooks or definition.servers:
+                    self.problems.append(f"{path}: it has changed, so its hooks and MCP servers do not count")
+                definition = replace(definition, hooks=(), servers=())
+            yield definition.name, definition
+
+    def _texts(self, top: str, within: str = "") -> Iterator[tuple[str, str]]:
+        """Yield the path and the text of each Markdown file below `top`."""
+        count = 0
+        for here, directories, names in os.walk(top):
+            directories.sort()
+            for name in sorted(names):
+                count += 1
+                if count > _MAX_FILES:
+                    self.problems.append(f"{top}: more than {_MAX_FILES} files; the others do not count")
+                    return
+                path = os.path.join(here, name)
+                try:
+                    text = read_text(path, within) if name.endswith(".md") else None
+                except ValueError as error:
+                    self.problems.append(f"{path}: {error}")
+                    continue
+                if text is not None:
+                    yield path, text
+
+
+_MAX_ERROR = 1000  # characters
+_STRICT = "this session uses only those of --mcp-config"
+
+
+def own_servers(
+    definition: AgentDefinition, taken: Collection[str], settings: WorkerSettings, cwd: str, *, strict: bool
+) -> tuple[dict[str, Wanted], list[str]]:
+    """Return the servers to start, and what the person is told of others. The session has those that are `taken`.
+    `strict`: no file adds servers (--strict-mcp-config)."""
+    environ = {**without_ccb(os.environ), **settings.env}
+    wanted: dict[str, Wanted] = {}
+    told: list[str] = []
+    for name, described in definition.servers:
+        if described is None and name not in taken:
+            told.append(
+                f"The agent {definition.name} names the MCP server {name[:100]}, which the session does not have."
+            )
+        elif described is not None and name in taken:
+            told.append(f"The MCP server {name} of the session is used, and not the one that the agent calls so.")
+        elif described is not None and strict and definition.source != CLIENT:
+            told.append(f"The MCP server {name[:100]} of the agent {definition.name} does not start: {_STRICT}.")
+        elif described is not None:
+            wanted[name] = wanted_server(name, described, environ, cwd, settings.env)
+    return wanted, told
+
+
+@asynccontextmanager
+async def running_servers(
+    definition: AgentDefinition,
+    config: AgentConfig,
+    above: McpServers | None,
+    forms: ServerForms,
+    say: Callable[[str], None],
+    *,
+    strict: bool,
+) -> AsyncIterator[McpServers | None]:
+    """Run the servers of an agent with this configuration, which gets their tools; None if it brings none. The servers
+    `above` are those of the session. `strict`: see `own_servers`."""
+    taken = [str(each["name"]) for each in above.summary()] if above is not None else []
+    wanted, told = own_servers(definition, taken, config.settings, config.context.cwd, strict=strict)
+    for text in told:
+        say(text)
+    if not wanted:
+        yield None
+        return
+    servers = McpServers(config.tools, above=above)
+    HostServers(servers, OF_AGENT, config.context.host, forms).use(wanted)
+    try:
+        await servers.ready()
+        for each in servers.status():
+            if each.get("error"):
+                why = str(each["error"])[:_MAX_ERROR]
+                say(f"The MCP server {each['name'][:100]} of the agent {definition.name} is not connected: {why}.")
+            elif each.get("note"):
+                say(f"The MCP server {each['name'][:100]} of the agent {definition.name}: {each['note']}.")
+        yield servers
+    finally:
+        await servers.close()
+
+
+PROJECT_AGENTS = ".claude/agents"
+"""Where a directory of a project defines agents."""

@@ -1,0 +1,296 @@
+"""One run, its activity and messages."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from dataclasses import replace
+from typing import Any, Callable
+
+from ccb.tunnel.wire.dataclass import dataclass
+from ccb.tunnel.wire.journal_records import Content, MessageRecord, ModelEndRecord, Record, WorktreeRecord
+from ccb.tunnel.wire.messages import AssistantLine
+from ccb.tunnel.wire.model_facts import TOKENS, count
+
+from ..agent.agent import Agent
+from ..agent.agent_log import Emitter
+from ..agent.token_usage import Ledger
+from ..agent.turn_state import Prompt, Terminal
+from ..model.model_call import SystemClock
+from ..session_store.journal import NotKept
+from ..tools.tasks import TaskStatus
+from ..tools.tool_contract import ToolContext, ToolResult
+
+Json = dict[str, Any]
+
+_MAX_SUBJECT = 100  # characters
+
+
+class WatchedEmitter:
+    """The emitter of one sub-agent. It passes everything on, counts, and calls `changed` after each change. `tokens` is
+    the size of the newest request plus everything that the model has written."""
+
+    def __init__(self, inner: Emitter, changed: Callable[[], None]) -> None:
+        self.tool_uses = 0
+        self.last_tool = ""
+        self.doing = ""
+        self.answer = ""
+        """The text of the newest answer that has one."""
+        self._inner = inner
+        self._changed = changed
+        self._context = self._output = 0
+
+    @property
+    def tokens(self) -> int:
+        return self._context + self._output
+
+    def emit(self, content: Content) -> Record:
+        record = self._inner.emit(content)
+        if isinstance(content, ModelEndRecord):
+            self._context = sum(count(content.usage, name) for name in TOKENS[:3])
+            self._output += count(content.usage, "output_tokens")
+            self._changed()
+        elif isinstance(content, MessageRecord) and isinstance(content.public, AssistantLine):
+            self._said(content.public)
+        return record
+
+    def progress(self, key: str, body: Json) -> None:
+        self._inner.progress(key, body)
+
+    async def commit(self) -> None:
+        await self._inner.commit()
+
+    def _said(self, line: AssistantLine) -> None:
+        if line.is_api_error:
+            return
+        for block in line.blocks:
+            if block.get("type") == "tool_use":
+                self.tool_uses += 1
+                self.last_tool = str(block.get("name"))
+                self.doing = f"{self.last_tool} {_subject(block.get('input'))}".strip()
+                self._changed()
+            elif block.get("type") == "text" and str(block.get("text")).strip():
+                self.answer = str(block["text"])
+
+
+def _subject(tool_input: object) -> str:
+    """Return the first text in the input of a call, in one short line."""
+    values = tool_input.values() if isinstance(tool_input, dict) else ()
+    first = next((value for value in values if isinstance(value, str) and value.strip()), "")
+    return " ".join(first.split())[:_MAX_SUBJECT]
+
+
+_GRACE_S = 4.0  # less than the executor of the main agent waits for a cancelled tool
+_SHOWN_EVERY_S = 1.0
+_MAX_SUMMARY = 500  # characters
+_WORDS = {
+    Terminal.MAX_TURNS: "It reached the limit of its turns before it was done.",
+    Terminal.PROMPT_TOO_LONG: "Its conversation no longer fits its model's context window.",
+    Terminal.ABORTED_TOOLS: "The user stopped it.",
+    Terminal.ABORTED_STREAMING: "The user stopped it.",
+}
+
+
+class Child:
+    """A sub-agent at work for a call of the main agent, whose `context` it reports to. `main` emits what is said about
+    it. In the `background` the registry of tasks tells its start and its end, and its call shows nothing more."""
+
+    def __init__(
+        self, facts: TaskFacts, main: Emitter, own: Emitter, context: ToolContext, *, background: bool = False
+    ) -> None:
+        self.status = TaskStatus.RUNNING
+        self.text = ""
+        """Its answer, or why there is none, once it has ended."""
+        self.stopping = False
+        """Whether the agent is being stopped by itself, without the turn that started it."""
+        self._background = background
+        self.emitter = WatchedEmitter(own, self._changed)
+        self.refused = False
+        """Whether the person ended the turn by refusing a call."""
+        self.tree: WorktreeRecord | None = None
+        """Its work tree, None if it works in the session's directory."""
+        self.facts = facts
+        self._main = main
+        self.context = context
+        self._clock = SystemClock()
+        self._started = self._clock.now()
+
+    @property
+    def usage(self) -> TaskUsage:
+        return TaskUsage(self.emitter.tokens, self.emitter.tool_uses, self._clock.now() - self._started)
+
+    async def run(self, agent: Agent, ledger: Ledger, parent: Agent) -> ToolResult:
+        """Run the agent's turn. When this is cancelled, the turn ends first: with a note if the person interrupted the
+        parent's turn or the agent is stopped, else without a result, as the parent's own turn does when the worker
+        ends."""
+        self._started = self._clock.now()
+        if not self._background:
+            self._main.emit(MessageRecord(task_started(self.facts)))
+        prompt = Prompt([{"type": "text", "text": self.facts.prompt}])
+        turn = asyncio.ensure_future(agent.run_turn([prompt]))
+        clock = asyncio.ensure_future(self._show_time())
+        try:
+            result = await asyncio.shield(turn)
+        except asyncio.CancelledError:
+            if self.stopping or (parent.interrupted and not self._background):
+                agent.interrupt()
+                await asyncio.wait({turn}, timeout=_GRACE_S)
+                with contextlib.suppress(NotKept):
+                    self._ended(TaskStatus.KILLED, "It was stopped.")
+                self.context.call.stopped(self.emitter.answer)
+            raise
+        finally:
+            clock.cancel()
+            if not turn.done():
+                turn.cancel()
+                await asyncio.wait({turn}, timeout=_GRACE_S)
+            if turn.done() and not turn.cancelled():
+                turn.exception()
+        return self._result(agent, ledger, result)
+
+    def _result(self, agent: Agent, ledger: Ledger, result: Json) -> ToolResult:
+        terminal = Terminal(result["terminal_reason"])
+        completed = terminal is Terminal.COMPLETED
+        self.refused = terminal in (Terminal.ABORTED_TOOLS, Terminal.ABORTED_STREAMING)
+        text = str(result.get("result") or "") if completed else self._partial(terminal, result)
+        failed = not completed and not self.emitter.answer
+        self.text = text
+        self._ended(TaskStatus.COMPLETED if completed else TaskStatus.FAILED, text)
+        usage = self.usage
+        structured: Json = {
+            "status": "completed" if completed else "failed",
+            "prompt": self.facts.prompt,
+            "agentId": self.facts.id,
+            "agentType": self.facts.agent,
+            "content": [{"type": "text", "text": text}],
+            "resolvedModel": agent.model,
+            "totalTokens": usage.tokens,
+            "totalToolUseCount": usage.tool_uses,
+            "totalDurationMs": round(usage.seconds * 1000),
+            "totalCostUsd": ledger.total_cost_usd,
+            "usage": result["usage"],
+        }
+        told = f"{usage.tool_uses} tool uses, {usage.tokens} tokens, {usage.seconds:.0f} s"
+        answer = text or "(The agent gave no answer.)"
+        return ToolResult(f"{answer}\n\n<usage>agentId {self.facts.id}, {told}</usage>", failed, structured)
+
+    def kept(self, result: ToolResult, tree: WorktreeRecord) -> ToolResult:
+        """Return the result of a run that has left something in a work tree."""
+        told = _left_in(tree)
+        self.text += told
+        structured = {**result.structured, "worktreePath": tree.path, "worktreeBranch": tree.branch}
+        return replace(result, content=f"{result.content}{told}", structured=structured)
+
+    def stopped_in(self, tree: WorktreeRecord) -> None:
+        """Tell the main agent where a run that was stopped has left something."""
+        self.context.call.stopped(f"{self.emitter.answer}{_left_in(tree)}")
+
+    def _partial(self, terminal: Terminal, result: Json) -> str:
+        """Return why the agent did not come to its end, and its last words."""
+        said = str(result.get("result") or "") or " ".join(result.get("errors") or ())
+        why = _WORDS.get(terminal) or f"It failed: {said}"
+        words = f" The last that it said:\n{self.emitter.answer}" if self.emitter.answer else ""
+        return f"The agent did not finish. {why}{words}"
+
+    def _ended(self, status: TaskStatus, text: str) -> None:
+        self.status = status
+        if not self._background:
+            summary = text.partition("\n")[0][:_MAX_SUMMARY]
+            self._main.emit(MessageRecord(task_notification(self.facts, status.public, summary, self.usage)))
+
+    def _changed(self) -> None:
+        message = task_progress(self.facts, self.usage, self.emitter.doing, self.emitter.last_tool)
+        self._main.progress(f"{self.facts.id}:task", message)
+        self._show()
+
+    def _show(self) -> None:
+        """Show what the agent does now as the output of the call."""
+        if self._background:
+            return
+        usage, doing = self.usage, self.emitter.doing
+        counted = f"{usage.tool_uses} tool uses, {usage.tokens} tokens"
+        line = f"{doing}\n{counted}" if doing else counted
+        self.context.call.progress({"output": line, "total_bytes": len(line), "elapsed_seconds": usage.seconds})
+
+    async def _show_time(self) -> None:
+        while True:
+            await asyncio.sleep(_SHOWN_EVERY_S)
+            self._show()
+
+
+def _left_in(tree: WorktreeRecord) -> str:
+    branch = f", on the branch {tree.branch}" if tree.branch else ""
+    return f"\n\nIts changes are in the git worktree {tree.path}{branch}."
+
+
+_MAX_LABEL = 120  # characters
+
+
+@dataclass(frozen=True)
+class TaskFacts:
+    """The facts about a sub-agent that its messages name. `id` is the id of the call that started it, `call_id` that of
+    the call it works for now; they differ when it goes on with its history."""
+
+    id: str
+    agent: str
+    description: str
+    prompt: str
+    call_id: str = ""
+
+    @property
+    def label(self) -> str:
+        """The agent and its task in one short line."""
+        return " ".join(f"{self.agent}: {self.description}".split())[:_MAX_LABEL]
+
+
+@dataclass(frozen=True)
+class TaskUsage:
+    """What a sub-agent has used so far."""
+
+    tokens: int
+    tool_uses: int
+    seconds: float
+
+    def public(self) -> Json:
+        return {
+            "total_tokens": self.tokens,
+            "tool_uses": self.tool_uses,
+            "duration_ms": round(self.seconds * 1000),
+        }
+
+
+def task_started(facts: TaskFacts) -> Json:
+    """Return the message that a sub-agent starts."""
+    return {
+        **_about("task_started", facts),
+        "description": facts.description,
+        "task_type": "local_agent",
+        "is_backgrounded": False,
+        "prompt": facts.prompt,
+    }
+
+
+def task_progress(facts: TaskFacts, usage: TaskUsage, doing: str, last_tool: str) -> Json:
+    """Return the message about what a sub-agent is doing now."""
+    return {
+        **_about("task_progress", facts),
+        "description": doing or facts.description,
+        "usage": usage.public(),
+        "last_tool_name": last_tool,
+    }
+
+
+def task_notification(facts: TaskFacts, status: str, summary: str, usage: TaskUsage | None = None) -> Json:
+    """Return the message that a sub-agent has ended: `completed`, `failed` or `stopped`."""
+    body = {**_about("task_notification", facts), "status": status, "output_file": "", "summary": summary}
+    return body if usage is None else {**body, "usage": usage.public()}
+
+
+def _about(subtype: str, facts: TaskFacts) -> Json:
+    return {
+        "type": "system",
+        "subtype": subtype,
+        "task_id": facts.id,
+        "tool_use_id": facts.call_id or facts.id,
+        "subagent_type": facts.agent,
+    }

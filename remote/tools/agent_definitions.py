@@ -1,0 +1,248 @@
+"""Agents in Markdown, JSON, built in."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from ccb.tunnel.wire.client_requests import EFFORTS
+from ccb.tunnel.wire.dataclass import dataclass
+from ccb.tunnel.wire.mcp_messages import rule_tool, server_name, unmarked
+from ccb.tunnel.wire.model_facts import CCB_NAMES, ModelNames
+from ccb.tunnel.wire.tool_traits import DEFAULT_AGENT, EDIT, READ, WRITE, own_name
+
+from ..hooks.hook_table import Hook, HookSource, read_hooks
+from ..model.model_request import SMALL
+from ..settings.front_matter import NESTED, read_markdown
+from ..settings.worker_settings import LOCAL, PROJECT, USER
+
+Json = dict[str, Any]
+
+INHERIT = "inherit"
+BUILT_IN_SOURCE = "built-in"
+WORKTREE = "worktree"
+_FOR_MEMORY = (READ.name, WRITE.name, EDIT.name)
+
+
+@dataclass(frozen=True)
+class AgentDefinition:
+    """One kind of sub-agent. `description` tells the main agent when to use it; `prompt` is its system prompt. `tools`
+    are the names of its tools (None: all that the main agent has), without those in `disallowed_tools`. `model` and
+    `permission_mode` are those of the main agent if they are "". `read_only`: it gets no tool that writes, and none of
+    its calls may change anything. `background`: it always works in the background. `isolation` is WORKTREE if it
+    works in a work tree of its own. `source` says who defined it. `effort` is that of the main agent if it is "".
+    `skills` are the names of those that it knows from the start. `hooks` run for its events only. `servers` are MCP
+    servers that it has besides those of `tools`: each with its description, or None for one that the session has.
+    `memory` is the scope of the directory in which it keeps notes, "" for none. `initial_prompt` goes before the first
+    prompt of a session whose main agent works as this one. `required` are names of MCP servers without which it cannot
+    start."""
+
+    name: str
+    description: str
+    prompt: str
+    tools: tuple[str, ...] | None = None
+    disallowed_tools: tuple[str, ...] = ()
+    model: str = ""
+    permission_mode: str = ""
+    max_turns: int | None = None
+    read_only: bool = False
+    background: bool = False
+    isolation: str = ""
+    source: str = BUILT_IN_SOURCE
+    effort: str = ""
+    skills: tuple[str, ...] = ()
+    hooks: tuple[Hook, ...] = ()
+    servers: tuple[tuple[str, Json | None], ...] = ()
+    memory: str = ""
+    initial_prompt: str = ""
+    required: tuple[str, ...] = ()
+
+    def unmet(self, connected: Iterable[str]) -> str:
+        """Return why the agent cannot start, "" if it can: a required MCP server is not among those `connected` and not
+        one of its own. A part of a name is enough, and letter case does not count."""
+        known = [name.casefold() for name in (*connected, *(name for name, given in self.servers if given is not None))]
+        for each in self.required:
+            if not any(each.casefold() in name for name in known):
+                return f"The agent {self.name} needs the MCP server {each}, which is not connected in this session."
+        return ""
+
+    def offers(self, tool_name: str) -> bool:
+        """Return whether the agent may have a tool of this name."""
+        listed = (*(self.tools or ()), *(f"mcp__{server_name(name)}" for name, _ in self.servers))
+        allowed = self.tools is None or any(_names(entry, tool_name) for entry in listed)
+        allowed = allowed or bool(self.memory and tool_name in _FOR_MEMORY)
+        names = (tool_name, unmarked(tool_name))
+        return allowed and not any(_names(entry, name) for entry in self.disallowed_tools for name in names)
+
+
+def _names(entry: str, tool_name: str) -> bool:
+    """Return whether an entry of a list names a tool: by its name, or by the server that brings it (`mcp__server`)."""
+    if entry.startswith("mcp__"):
+        entry = rule_tool(entry)
+        server = entry[: -len("__*")] if entry.endswith("__*") else entry
+        return tool_name == entry or (server.count("__") == 1 and tool_name.startswith(server + "__"))
+    return entry == "*" or own_name(entry) == tool_name
+
+
+_GENERAL = (
+    "You work through the task that you are given with the tools that you have, from start to end, and do no more "
+    "than it asks. Search broadly when you do not know where something is, then read closely. Change files only if "
+    "the task says so; edit what exists rather than making new files."
+)
+_EXPLORE = (
+    "You find things in code: files, definitions, uses, the place where something happens. You only read; calls that "
+    "would change anything are refused. Start wide with Glob and Grep, look into what you find, and send searches "
+    "that do not depend on each other in one message. Stop when the question is answered."
+)
+_PLAN = (
+    "You design how a change can be made. You only read; calls that would change anything are refused. Learn how the "
+    "code does such things today, then describe the way: the steps in order, the files of each, what could break, "
+    "how it is tested. Name the three to five files that matter most."
+)
+
+BUILT_IN_AGENTS = (
+    AgentDefinition(
+        DEFAULT_AGENT,
+        "For questions that take many searches, and for tasks of several steps that can be done on the side.",
+        _GENERAL,
+    ),
+    AgentDefinition(
+        "Explore",
+        "Fast, only reads. For finding files, code or answers about a code base. Say how thorough it should be.",
+        _EXPLORE,
+        model=SMALL,
+        read_only=True,
+    ),
+    AgentDefinition(
+        "Plan",
+        "Only reads. For working out how to implement something, before it is done.",
+        _PLAN,
+        read_only=True,
+    ),
+)
+
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_:.-]{0,63}")
+_TOOL = re.compile(r"[A-Za-z_][A-Za-z0-9_.*-]*")
+_MODES = ("default", "acceptEdits", "plan", "dontAsk", "bypassPermissions")
+_MEMORIES = (USER, PROJECT, LOCAL)
+_MAX_DESCRIPTION = 2_000  # characters
+
+
+def from_markdown(text: str, source: str, names: ModelNames = CCB_NAMES) -> tuple[AgentDefinition | None, list[str]]:
+    """Return the agent that a file defines, and what of it is not used. The agent is None for a file without front
+    matter. `names` are the short names of models. Raise ValueError if the file is broken."""
+    file = read_markdown(text)
+    if file.fields is None:
+        return None, []
+    name = file.fields.get("name")
+    if not isinstance(name, str):
+        raise ValueError("it has no `name`")
+    fields: Json = {**file.fields, "prompt": file.body}
+    if any(name in file.lines for name in NESTED):
+        from ..settings.front_matter import read_nested
+
+        fields.update({key: read_nested(file.lines[key]) for key in NESTED if key in file.lines})
+    return from_fields(name, fields, source, names)
+
+
+def from_fields(
+    name: str, fields: Mapping[str, Any], source: str, names: ModelNames = CCB_NAMES
+) -> tuple[AgentDefinition, list[str]]:
+    """Return the agent with these fields, which have the names of the public protocol, and what is not used. Raise
+    ValueError."""
+    if not _NAME.fullmatch(name):
+        raise ValueError(f"{name!r} is not a name for an agent")
+    description, prompt = fields.get("description"), fields.get("prompt")
+    if not isinstance(description, str) or not description.strip():
+        raise ValueError(f"the agent {name} has no `description`")
+    if not isinstance(prompt, str) or not prompt.strip():
+        raise ValueError(f"the agent {name} has no prompt")
+    mode = str(fields.get("permissionMode") or "")
+    if mode not in ("", INHERIT, *_MODES):
+        raise ValueError(f"the agent {name} has an unknown permissionMode {mode!r}")
+    model = str(fields.get("model") or "")
+    if model not in ("", INHERIT) and not names.may_be(model):
+        raise ValueError(f"the agent {name} has a model that is none: {model[:100]!r}")
+    isolation = str(fields.get("isolation") or "")
+    if isolation not in ("", WORKTREE):  # without it the agent would work where it must not
+        raise ValueError(f"the agent {name} asks for an isolation that ccb does not have: {isolation!r}")
+    memory = str(fields.get("memory") or "")
+    if memory not in ("", *_MEMORIES):
+        raise ValueError(f"the agent {name} has an unknown memory {memory!r}: it is one of {', '.join(_MEMORIES)}")
+    problems: list[str] = []
+    if memory == USER and source == PROJECT:  # its notes would be read by the person's own agent of that name
+        problems.append(f"the agent {name}: an agent of a project keeps its memory in the project")
+        memory = ""
+    definition = AgentDefinition(
+        name,
+        " ".join(description.split())[:_MAX_DESCRIPTION],
+        prompt,
+        tools=_tools(name, fields.get("tools")),
+        disallowed_tools=_tools(name, fields.get("disallowedTools")) or (),
+        model=model,
+        permission_mode="" if mode == INHERIT else mode,
+        max_turns=_turns(name, fields.get("maxTurns")),
+        background=str(fields.get("background")).lower() == "true",
+        isolation=isolation,
+        source=source,
+        effort=_effort(name, fields.get("effort")),
+        skills=_listed(fields.get("skills")),
+        hooks=_hooks(name, fields.get("hooks"), source, problems, names),
+        servers=_servers(name, fields.get("mcpServers")),
+        memory=memory,
+        initial_prompt=str(fields.get("initialPrompt") or ""),
+        required=_listed(fields.get("requiredMcpServers")),
+    )
+    return definition, problems
+
+
+def _hooks(name: str, value: object, source: str, problems: list[str], names: ModelNames) -> tuple[Hook, ...]:
+    if not value:
+        return ()
+    return read_hooks([HookSource(value, source, f"the agent {name}")], problems.append, names)
+
+
+def _servers(name: str, value: object) -> tuple[tuple[str, Json | None], ...]:
+    """Return the MCP servers of an agent: a list of names and of objects with descriptions by name, or one object."""
+    found: dict[str, Json | None] = {}
+    value = value or []
+    for each in value.split(",") if isinstance(value, str) else value if isinstance(value, list) else [value]:
+        named = {each.strip(): None} if isinstance(each, str) else each
+        if not isinstance(named, dict) or not all(isinstance(one, (dict, type(None))) for one in named.values()):
+            raise ValueError(f"the agent {name}: mcpServers is a list of names, or of servers by name")
+        found.update(named)
+    return tuple(found.items())
+
+
+def _tools(name: str, value: object) -> tuple[str, ...] | None:
+    if value is None or value == "":
+        return None
+    names = _listed(value)
+    wrong = next((each for each in names if not (each == "*" or _TOOL.fullmatch(each))), None)
+    if wrong is not None:
+        raise ValueError(f"the agent {name} names a tool {wrong!r}; only the names of tools are possible")
+    return names
+
+
+def _listed(value: object) -> tuple[str, ...]:
+    """Return the names in a list, or in a text with commas between them."""
+    listed = str(value or "").split(",") if not isinstance(value, list) else value
+    return tuple(text for each in listed if (text := str(each).strip()))
+
+
+def _effort(name: str, value: object) -> str:
+    level = str(value or "")
+    if level not in ("", *EFFORTS):
+        raise ValueError(f"the agent {name} has an unknown effort {level!r}: it is one of {', '.join(EFFORTS)}")
+    return level
+
+
+def _turns(name: str, value: object) -> int | None:
+    if value is None:
+        return None
+    text = str(value)
+    if not text.isdigit() or not 0 < int(text) <= 10_000:
+        raise ValueError(f"the agent {name}: maxTurns must be a number from 1 on")
+    return int(text)

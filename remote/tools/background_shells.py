@@ -1,0 +1,225 @@
+"""The processes of a session that outlive their tool call: background commands, and what foreground commands left
+running. Also the directory in which the next command runs."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Coroutine
+from typing import Callable
+
+from ccb.tunnel.wire.dataclass import dataclass
+
+from ..sandbox.cage_rules import CageRules
+from ..system.host import Host
+from ..system.process import Process, stop_marked
+from .output import Output
+from .tasks import Task, TaskEnd, TaskKind, TaskRegistry, TaskStatus
+
+MAX_RUNNING = 32
+_MAX_SHELLS = 100
+_MAX_DESCRIPTION = 200  # characters
+
+
+@dataclass(frozen=True)
+class ShellStart:
+    """The call that started a background command: its command line, what the model says about it, its id and its
+    agent."""
+
+    command: str
+    description: str = ""
+    tool_use_id: str = ""
+    agent_id: str = ""
+
+
+@dataclass(eq=False)
+class Shell:
+    """A background command. `task` is its entry in the registry of tasks. `position` is how many bytes of its output
+    BashOutput has returned. `cage` is what it runs in, None for no cage."""
+
+    task: Task
+    command: str
+    process: Process
+    output: Output
+    cage: CageRules | None = None
+    position: int = 0
+    killed: bool = False
+    told: bool = False
+    """Whether the agent knows how it ends."""
+
+    @property
+    def id(self) -> str:
+        return self.task.id
+
+    @property
+    def status(self) -> TaskStatus:
+        if self.killed:
+            return TaskStatus.KILLED
+        if self.process.returncode is None:
+            return TaskStatus.RUNNING
+        return TaskStatus.COMPLETED if self.process.returncode == 0 else TaskStatus.FAILED
+
+
+class ForegroundCommand:
+    """A command that its call waits for. `moves`: it is to go on in the background."""
+
+    def __init__(self) -> None:
+        self.moves = False
+
+
+class Shells:
+    """Owns every process that outlives its tool call; `close` ends them all. `session` is the mark that the host gives
+    to the processes it starts (see `LocalHost.session`). By this mark even detached processes are found."""
+
+    def __init__(self, cwd: str, tasks: TaskRegistry, session: str = "") -> None:
+        self.cwd, self.lost = cwd, ""
+        self.foreground: set[ForegroundCommand] = set()
+        self.background_after: float | None = None
+        """Seconds after which a foreground command goes on in the background; None for never."""
+        self._tasks = tasks
+        self._session = session
+        self._shells: dict[str, Shell] = {}
+        self._watchers: set[asyncio.Task[None]] = set()
+        self._leftovers: set[Process] = set()
+
+    @property
+    def running(self) -> int:
+        return sum(1 for shell in self._shells.values() if shell.status is TaskStatus.RUNNING)
+
+    @property
+    def busy(self) -> bool:
+        """Whether a background command runs, or a process that a command has left behind."""
+        return self.running > 0 or bool(self._leftovers)
+
+    def move_all(self) -> bool:
+        """Let every foreground command go on in the background. Return whether there is one."""
+        for each in self.foreground:
+            each.moves = True
+        return bool(self.foreground)
+
+    def add(
+        self,
+        start: ShellStart,
+        process: Process,
+        output: Output,
+        cage: CageRules | None = None,
+        ended: Callable[[], object] = lambda: None,
+    ) -> Shell:
+        """Take over a process that goes on in the background. `ended` is called after its end."""
+
+        async def stop() -> None:
+            await self.kill(shell)
+            await asyncio.wait({watcher})
+
+        task = Task(
+            self._tasks.new_id("bash"),
+            TaskKind.SHELL,
+            start.description or start.command[:_MAX_DESCRIPTION],
+            stop,
+            start.tool_use_id,
+            output.path,
+            start.agent_id,
+            read=output.last,
+        )
+        shell = Shell(task, start.command, process, output, cage)
+        self._shells[shell.id] = shell
+        finished = [each for each in self._shells.values() if each.status is not TaskStatus.RUNNING]
+        for each in finished[: max(0, len(self._shells) - _MAX_SHELLS)]:
+            del self._shells[each.id]
+        self._tasks.start(task)
+        watcher = self._own(self._watch(shell, start, ended))
+        return shell
+
+    def _own(self, work: Coroutine[None, None, None]) -> asyncio.Task[None]:
+        watcher = asyncio.get_running_loop().create_task(work)
+        self._watchers.add(watcher)
+        watcher.add_done_callback(self._watchers.discard)
+        return watcher
+
+    async def _watch(self, shell: Shell, start: ShellStart, ended: Callable[[], object]) -> None:
+        code = await shell.process.wait()
+        shell.output.close()
+        ended()
+        subject = f'Background command "{" ".join(shell.task.description.split())}"'
+        if shell.killed:
+            how = "was stopped"
+        elif code < 0:
+            how = f"was ended by signal {-code}"
+        else:
+            how = "completed (exit code 0)" if code == 0 else f"failed with exit code {code}"
+        left = "" if shell.killed else self.left(shell.process, start)
+        summary = f"{subject} {how}. {left}" if left else f"{subject} {how}"
+        self._tasks.finished(shell.task, TaskEnd(shell.status, summary, told=shell.told))
+
+    def get(self, shell_id: str) -> Shell | None:
+        return self._shells.get(shell_id)
+
+    def ids(self) -> list[str]:
+        """The ids of the known shells, oldest first."""
+        return list(self._shells)
+
+    async def kill(self, shell: Shell) -> None:
+        """End a background command and everything it started."""
+        shell.killed = shell.killed or shell.status is TaskStatus.RUNNING
+        await shell.process.stop()
+
+    def left(self, process: Process, start: ShellStart) -> str:
+        """Keep what a command has left running (`server &`) as a task, so that it can be ended. Return a line about it
+        for the model, "" if nothing runs."""
+        if not process.has_leftovers():
+            return ""
+        status = TaskStatus.COMPLETED
+
+        async def stop() -> None:
+            nonlocal status
+            status = TaskStatus.KILLED
+            await process.stop()
+            await asyncio.wait({watcher})
+
+        async def watch() -> None:
+            await process.gone()
+            self._leftovers.discard(process)
+            how = "was stopped" if status is TaskStatus.KILLED else "has ended"
+            told = status is TaskStatus.COMPLETED or bool(start.agent_id)  # its own end starts no turn
+            self._tasks.finished(task, TaskEnd(status, f"{names}, left running by a command, {how}", told=told))
+
+        process.discard_output()
+        self._leftovers.add(process)
+        names = ", ".join(process.left()) or "a process"
+        task = Task(
+            self._tasks.new_id("bash"),
+            TaskKind.SHELL,
+            f"{names}, left running by: {' '.join(start.command.split())}"[:_MAX_DESCRIPTION],
+            stop,
+            start.tool_use_id,
+            agent_id=start.agent_id,
+            lasts=True,
+        )
+        self._tasks.start(task)
+        watcher = self._own(watch())
+        return f"Still running after the command: {names}. Its task is {task.id}; TaskStop ends it."
+
+    def directory(self, host: Host, roots: list[str]) -> str:
+        """Return the directory for the next command: where the last `cd` led, or the first root if that directory is
+        gone (then `lost` names it). That may be gone, too: see `Host.start`."""
+        if self.cwd != roots[0] and not os.path.isdir(host.real_path(self.cwd)):
+            self.lost, self.cwd = self.cwd, roots[0]
+        return self.cwd
+
+    async def close(self) -> None:
+        """End every process of the session. Returns when they are gone."""
+        for shell in self._shells.values():
+            shell.told = shell.told or bool(shell.task.agent_id)  # a sub-agent that has ended reads nothing any more
+        processes = [*(shell.process for shell in self._shells.values()), *self._leftovers]
+        alive = [each for each in processes if each.returncode is None or each.has_leftovers()]
+        try:
+            await asyncio.gather(*(process.stop() for process in alive))
+            if self._session:
+                await stop_marked(self._session)
+        finally:
+            for process in alive:
+                process.kill()
+            if self._watchers:
+                await asyncio.wait(self._watchers)
+            for shell in self._shells.values():
+                shell.output.close()

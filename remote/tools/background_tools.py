@@ -1,0 +1,242 @@
+"""BashOutput, KillShell, TaskOutput, TaskStop."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from ccb.tunnel.wire import tool_traits
+
+from ..search_program.search_main import BadRequest, compiled
+from .background_shells import Shell
+from .bash import aside_note, narrowed_note, stop_note
+from .file_access import refusal
+from .output import MAX_OUTPUT_CHARS, clean, limited
+from .search_process import MAX_PATTERN, SearchFailed, search
+from .tasks import Task, TaskKind, TaskStatus
+from .tool_contract import Tool, ToolContext, ToolDeclaration, ToolResult
+
+Json = dict[str, Any]
+
+_MAX_WAIT_MS = 600_000
+_WAIT_MS = 30_000
+_MAX_CHARS = 30_000
+_MAX_LINES = 2_000
+
+
+def _schema(**more: Json) -> Json:
+    task_id = {"type": "string", "description": "The id of the task"}
+    return {
+        "type": "object",
+        "properties": {"task_id": task_id, **more},
+        "required": ["task_id"],
+        "additionalProperties": False,
+    }
+
+
+class TaskOutput(Tool):
+    """Returns the state and the output of a task."""
+
+    declaration = ToolDeclaration(
+        tool_traits.TASK_OUTPUT,
+        "Gives the status and the output of a task in the background: an agent or a command. You are told anyway when "
+        "it ends, so use this only when you cannot go on without it. block waits for the end, for timeout milliseconds "
+        "at most.",
+        _schema(
+            block={"type": "boolean", "description": "Wait for the end; true if left out"},
+            timeout={
+                "type": "integer",
+                "minimum": 0,
+                "maximum": _MAX_WAIT_MS,
+                "description": f"Milliseconds; {_WAIT_MS} if left out",
+            },
+        ),
+    )
+
+    def validate(self, tool_input: Json, context: ToolContext) -> str | None:
+        return _unknown(tool_input, context)
+
+    async def run(self, tool_input: Json, context: ToolContext) -> ToolResult:
+        task = context.tasks.get(tool_input["task_id"])
+        assert task is not None
+        if tool_input.get("block", True):
+            over = asyncio.ensure_future(task.over.wait())
+            try:
+                await asyncio.wait({over}, timeout=tool_input.get("timeout", _WAIT_MS) / 1000)
+            finally:
+                over.cancel()
+        parts = [f"<status>{task.status.value}</status>"]
+        if task.end is not None:
+            parts.append(f"<summary>{task.end.summary}</summary>")
+        text = _output(task)
+        if text.strip():
+            parts.append(f"<output>\n{text.strip()[-_MAX_CHARS:]}\n</output>")
+        return ToolResult("\n".join(parts))
+
+
+class TaskStop(Tool):
+    """Ends a task."""
+
+    declaration = ToolDeclaration(
+        tool_traits.TASK_STOP,
+        "Ends a task in the background: an agent, or a command with everything it has started.",
+        _schema(),
+    )
+
+    def validate(self, tool_input: Json, context: ToolContext) -> str | None:
+        task = context.tasks.get(tool_input["task_id"])
+        if task is not None and task.status is not TaskStatus.RUNNING:
+            return f"The task {task.id} has ended already: {task.status.value}."
+        return _unknown(tool_input, context)
+
+    async def run(self, tool_input: Json, context: ToolContext) -> ToolResult:
+        task = context.tasks.get(tool_input["task_id"])
+        assert task is not None
+        task.told = True
+        await task.stop()
+        text = _output(task) if task.kind is TaskKind.AGENT else ""
+        said = f" The last that it said:\n{text}" if text.strip() else ""
+        return ToolResult(f"The task {task.id} was stopped.{said}")
+
+
+def _output(task: Task) -> str:
+    said = task.end.result if task.end is not None else ""
+    return said or task.read(_MAX_LINES, _MAX_CHARS)
+
+
+def _unknown(tool_input: Json, context: ToolContext) -> str | None:
+    if context.tasks.get(tool_input["task_id"]) is not None:
+        return None
+    known = ", ".join(context.tasks.known) or "none"
+    return f"There is no task {tool_input['task_id']!r}. Known tasks: {known}."
+
+
+_STATUS_CHARS = 200  # room for the status around the output
+_MAX_FILTERED = 8 << 20  # bytes of new output that a filter looks at
+
+_BASH_OUTPUT_SCHEMA: Json = {
+    "type": "object",
+    "properties": {
+        "bash_id": {"type": "string", "description": "The ID of the background command"},
+        "filter": {
+            "type": "string",
+            "maxLength": MAX_PATTERN,
+            "description": "Optional regular expression for the lines to show",
+        },
+    },
+    "required": ["bash_id"],
+    "additionalProperties": False,
+}
+
+
+_BASH_OUTPUT_DESCRIPTION = (
+    "Gives what a background command (started by Bash with run_in_background) has put out since the last call, and its "
+    "status. filter is a regular expression: only lines that match are shown, the others are gone."
+)
+
+
+class BashOutput(Tool):
+    """Returns the new output of a background command."""
+
+    declaration = ToolDeclaration(
+        tool_traits.BASH_OUTPUT, _BASH_OUTPUT_DESCRIPTION, _BASH_OUTPUT_SCHEMA, MAX_OUTPUT_CHARS + _STATUS_CHARS
+    )
+
+    def validate(self, tool_input: Json, context: ToolContext) -> str | None:
+        try:
+            compiled(tool_input.get("filter") or "", False, False)
+        except BadRequest as error:
+            return str(error)
+        return _shell_tools_unknown(tool_input["bash_id"], context)
+
+    async def run(self, tool_input: Json, context: ToolContext) -> ToolResult:
+        shell = context.shells.get(tool_input["bash_id"])
+        if shell is None:
+            return refusal(_shell_tools_unknown(tool_input["bash_id"], context) or "")
+        if shell.process.returncode is not None:
+            await shell.process.wait()  # until it is known what it has left behind
+        shell.told = shell.told or shell.process.returncode is not None
+        status, start, end = shell.status, shell.position, shell.output.total
+        code = shell.process.returncode
+        shell.position = end
+        if tool_input.get("filter") and end > start:
+            try:
+                text = await _filtered(shell, start, end, tool_input["filter"], context)
+            except SearchFailed as error:
+                shell.position = start
+                return refusal(str(error))
+        else:
+            text = shell.output.since(start)
+        parts = [f"<status>{status.value}</status>"]
+        if status in (TaskStatus.COMPLETED, TaskStatus.FAILED) and code is not None:
+            parts.append(f"<exit_code>{code}</exit_code>")
+        parts.append(f"<stdout>\n{text.rstrip()}\n</stdout>" if text.strip() else "(no new output)")
+        note = (
+            stop_note(shell.cage, text, code, context.shells.cwd, shell.command)
+            if shell.cage is not None and code is not None
+            else ""
+        )
+        narrowed = "" if code is None else await narrowed_note(shell.command, context.shells.cwd, context)
+        parts += filter(None, (note, narrowed, aside_note(shell.process)))
+        structured: Json = {
+            "shellId": shell.id,
+            "command": shell.command[:2000],
+            "status": status.value,
+            "exitCode": code,
+            "stdout": text,
+            "stderr": "",
+        }
+        return ToolResult("\n\n".join(parts), structured=structured)
+
+
+_KILL_SHELL_SCHEMA: Json = {
+    "type": "object",
+    "properties": {"shell_id": {"type": "string", "description": "The ID of the background command"}},
+    "required": ["shell_id"],
+    "additionalProperties": False,
+}
+
+
+_KILL_SHELL_DESCRIPTION = (
+    "Ends a background command (started by Bash with run_in_background) and everything it has started."
+)
+
+
+class KillShell(Tool):
+    """Ends a background command."""
+
+    declaration = ToolDeclaration(tool_traits.KILL_SHELL, _KILL_SHELL_DESCRIPTION, _KILL_SHELL_SCHEMA)
+
+    def validate(self, tool_input: Json, context: ToolContext) -> str | None:
+        return _shell_tools_unknown(tool_input["shell_id"], context)
+
+    async def run(self, tool_input: Json, context: ToolContext) -> ToolResult:
+        shell = context.shells.get(tool_input["shell_id"])
+        if shell is None:
+            return refusal(_shell_tools_unknown(tool_input["shell_id"], context) or "")
+        if shell.status is not TaskStatus.RUNNING:
+            return refusal(f"Shell {shell.id} is not running: its status is {shell.status.value}.")
+        shell.told = True
+        await shell.task.stop()
+        message = f"Successfully killed shell: {shell.id} ({shell.command[:500]})"
+        message = "\n".join(filter(None, (message, aside_note(shell.process))))
+        return ToolResult(message, structured={"message": message, "shell_id": shell.id})
+
+
+def _shell_tools_unknown(shell_id: str, context: ToolContext) -> str | None:
+    if context.shells.get(shell_id) is not None:
+        return None
+    known = ", ".join(context.shells.ids()) or "none"
+    return f"No shell found with ID: {shell_id}. Known: {known}."
+
+
+async def _filtered(shell: Shell, start: int, end: int, pattern: str, context: ToolContext) -> str:
+    path = shell.output.path
+    if not path:
+        raise SearchFailed("The output could not be kept in a file, so it cannot be filtered: call without filter.")
+    request = {"op": "filter", "path": path, "pattern": pattern, "start": max(start, end - _MAX_FILTERED), "end": end}
+    found = await search(context, request)
+    if found["partial"]:
+        found["items"].append("[The filter takes too long; there may be more lines]")
+    text = clean("\n".join(found["items"]).encode("utf-8", "replace"))
+    return limited(text, context.spill, tool_traits.BASH_OUTPUT.name)

@@ -1,0 +1,583 @@
+"""Bash."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import re
+import shlex
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from ccb.tunnel.wire import tool_traits
+from ccb.tunnel.wire.spelling import spelled
+
+from ..permissions.matchers import LEAVE_SANDBOX
+from ..sandbox.cage_rules import CageRules
+from ..sandbox.cage_server import CageUnavailable
+from ..sandbox.stops import stopped
+from ..system.host import is_under, nearest_directory
+from ..system.process import Process
+from .background_shells import MAX_RUNNING, ForegroundCommand, ShellStart
+from .file_access import refusal
+from .output import MAX_OUTPUT_CHARS, Output, Spill, clean
+from .tool_contract import Tool, ToolContext, ToolDeclaration, ToolResult
+
+Json = dict[str, Any]
+
+DEFAULT_TIMEOUT = 120_000
+MAX_TIMEOUT = 600_000
+"""In milliseconds, as DEFAULT_TIMEOUT."""
+
+_MAX_COMMAND = 100_000  # bytes: what the kernel accepts as one argument, less what ccb adds
+_PROGRESS_EVERY = 0.1  # seconds
+_ROOM = 200  # characters for a note about the output
+_DIRECTORY_CHARS = 4096  # of the directory in such a note
+_TAIL_LINES = 20
+_TAIL_BYTES = 4096
+_MAX_STRUCTURED = 40_000  # characters; more than the model gets
+
+_HOW_TO_ASK = f"To ask the user to run it without the sandbox, call Bash again with {LEAVE_SANDBOX}: true."
+_SET_ASIDE = "set aside by the sandbox, because it may act outside of the sandbox later"
+_HOW_TO_KEEP = (
+    f"If it is needed, ask the user: call Bash with the command that moves it back and {LEAVE_SANDBOX}: true."
+)
+_NO_TERMINAL = (
+    r"(?im)/dev/tty\b|\bnot a (?:tty|terminal)\b|\bnot (?:from )?a terminal|non-TTY|TTY device|terminal is required"
+    r"|no tty present|run from a terminal|connected to a terminal|[Oo]pen(?:ing)? terminal|Inappropriate ioctl"
+    r"|terminal prompts disabled|could not read (?:Username|Password)|password is required|no askpass"
+    r"|No pinentry|EOF when reading a line|end of file on stdin|Host key verification failed"
+    r"|Permission denied \([^)]*(?:publickey|password|keyboard)|failed tty get|empty commit message"
+    r"|[\[(]y(?:es)?/no?[\])]|^[\w\[\]@'. -]{0,40}(?:password|pass ?phrase)(?: for [^\n:]*)?:|[:?>)\]] \Z|[?:]\Z"
+)
+"""What programs print when they want to ask somebody, at last an open question. It is compiled when a command fails,
+not at the start."""
+
+_HOW_TO_ANSWER = (
+    "There is no terminal, and nobody can be asked here. Give the answer beforehand (an option such as -y or -m, a "
+    "file, stdin), or ask the user to run this in a terminal of their own."
+)
+_SLEEP = re.compile(r"\s*sleep\b")  # the model waits on purpose
+_HOW_TO_READ = "TaskOutput (or BashOutput) gives its output, TaskStop (or KillShell) ends it."
+_MAX_DESCRIPTION = 200  # characters
+_ASIDE_SHOWN = 5
+_ASIDE_CHARS = 200
+
+_BASH_SCHEMA: Json = {
+    "type": "object",
+    "properties": {
+        "command": {"type": "string", "minLength": 1, "description": "The command to run"},
+        "timeout": {
+            "type": "number",
+            "exclusiveMinimum": 0,
+            "description": f"Optional timeout in milliseconds (at most {MAX_TIMEOUT})",
+        },
+        "description": {"type": "string", "description": "What the command does, in 5 to 10 words"},
+        "run_in_background": {
+            "type": "boolean",
+            "default": False,
+            "description": "True to go on without waiting for the command",
+        },
+        LEAVE_SANDBOX: {
+            "type": "boolean",
+            "default": False,
+            "description": "True to ask the user to run the command without the sandbox",
+        },
+    },
+    "required": ["command"],
+    "additionalProperties": False,
+}
+
+
+_BASH_DESCRIPTION = (
+    "Runs a bash command on the machine the session is on. The working directory stays from one command to the next; "
+    "shell variables and functions do not. There is no terminal and no input.\n"
+    f"- timeout is in milliseconds: {DEFAULT_TIMEOUT} by default, {MAX_TIMEOUT} at most. A command that takes "
+    "longer is stopped.\n"
+    f"- Output over {MAX_OUTPUT_CHARS} characters goes to a file: you get its head, its tail and the path.\n"
+    f"- With run_in_background the command goes on while you do other things. {_HOW_TO_READ}\n"
+    "- Use the Read, Edit, Write, Grep, Glob and LS tools rather than cat, sed, echo, grep, find and ls.\n"
+    "- Commands that are not approved one by one run in a sandbox. If a result says 'stopped by the sandbox' and the "
+    f"command is needed, call again with {LEAVE_SANDBOX}: true; the user is asked. Never set it at the first try.\n"
+    "- Quote paths that contain spaces. Join commands that depend on each other with &&."
+)
+
+
+class Bash(Tool):
+    """Runs a command. The next command starts in the directory where this one ended, if that is inside the session's
+    directories."""
+
+    declaration = ToolDeclaration(
+        tool_traits.BASH, _BASH_DESCRIPTION, _BASH_SCHEMA, MAX_OUTPUT_CHARS + _DIRECTORY_CHARS
+    )
+
+    def is_read_only(self, tool_input: Json) -> bool:
+        from ..permissions.shell.read_only import changes_directory, is_read_only_command  # imports much
+
+        command = tool_input["command"]
+        if tool_input.get("run_in_background") or tool_input.get(LEAVE_SANDBOX) or not is_read_only_command(command):
+            return False
+        return not changes_directory(command)
+
+    def validate(self, tool_input: Json, context: ToolContext) -> str | None:
+        command = tool_input["command"]
+        if not command.strip():
+            return "The command is empty."
+        if "\0" in command:
+            return "The command contains a NUL character."
+        try:
+            size = len(command.encode("utf-8"))
+        except UnicodeEncodeError:
+            return "The command contains a lone surrogate, which UTF-8 cannot write."
+        if size > _MAX_COMMAND:
+            return f"The command has {size:,} bytes, more than {_MAX_COMMAND:,}: write it to a file and run that."
+        if tool_input.get("timeout", 0) > MAX_TIMEOUT:
+            return f"timeout is at most {MAX_TIMEOUT} milliseconds; use run_in_background for longer commands."
+        return None
+
+    async def run(self, tool_input: Json, context: ToolContext) -> ToolResult:
+        if tool_input.get("run_in_background"):
+            return await _start_in_background(_start_of(tool_input, context), context)
+        call = _Foreground(_start_of(tool_input, context), context)
+        return await call.run((tool_input.get("timeout") or DEFAULT_TIMEOUT) / 1000)
+
+
+def _shell(context: ToolContext) -> str:
+    return context.host.which("bash") or context.host.which("sh") or "/bin/sh"
+
+
+def _roots(context: ToolContext) -> list[str]:
+    return [context.cwd, *context.add_dirs]
+
+
+async def _directory(context: ToolContext) -> tuple[str, str]:
+    """Return the directory in which the next command runs, and a note for the model if it is another one than it should
+    be, because that is gone. A thread looks at the disk, which may not answer."""
+    return await asyncio.get_running_loop().run_in_executor(None, _existing, context)
+
+
+def _existing(context: ToolContext) -> tuple[str, str]:
+    there = nearest_directory(context.shells.directory(context.host, _roots(context)))
+    wanted, context.shells.lost = context.shells.lost or context.shells.cwd, ""
+    if there == wanted:
+        return there, ""
+    why = "cannot be entered" if os.path.isdir(wanted) else "is no directory any more"
+    return there, f"{spelled(wanted)} {why}: the command ran in {spelled(there)}"
+
+
+def _start_of(tool_input: Json, context: ToolContext) -> ShellStart:
+    description = str(tool_input.get("description") or "")[:_MAX_DESCRIPTION]
+    return ShellStart(tool_input["command"], description, context.call.tool_use_id, context.call.agent_id)
+
+
+async def _start_in_background(start: ShellStart, context: ToolContext) -> ToolResult:
+    if context.shells.running >= MAX_RUNNING:
+        return refusal(
+            f"{MAX_RUNNING} background commands are running already. End one with TaskStop or KillShell first."
+        )
+    cwd, moved = await _directory(context)
+    output = Output(context.spill, "background", to_file=True)
+    try:
+        process = await context.host.start(
+            [_shell(context), "-c", start.command], cwd, output.add, context.variables, cage=context.call.cage
+        )
+    except OSError as error:
+        output.close()
+        return _not_started(error)
+    shell = context.shells.add(start, process, output, context.call.cage)
+    text = f"Command running in background with ID: {shell.id}. You are told when it ends. {_HOW_TO_READ}"
+    if output.path:
+        text += f" Output is also written to: {output.path}"
+    text = _joined(text, moved)
+    return ToolResult(text, structured=_structured("", backgroundTaskId=shell.id))
+
+
+class _Foreground:
+    """Runs one foreground command until it ends, times out, is cancelled or goes on in the background."""
+
+    def __init__(self, start: ShellStart, context: ToolContext) -> None:
+        self._start = start
+        self._command = start.command
+        self._context = context
+        self._state = ForegroundCommand()
+        self._by_itself = False
+        self._output = Output(context.spill, "bash")
+        self._started = time.monotonic()
+        self._shown = 0
+        self._reports = True
+        self._elsewhere = ""  # a note that the command runs in another directory than it should
+        self._astray = False  # whether that is another one than the session's
+
+    async def run(self, timeout: float) -> ToolResult:
+        context = self._context
+        report = CwdReport(context.spill, caged=context.call.cage is not None)
+        self._reports = bool(report.path)
+        cage = _with_report(context.call.cage, report.path)
+        context.shells.foreground.add(self._state)  # from now on, the person may move it to the background
+        try:
+            cwd, self._elsewhere = await _directory(context)
+            self._cwd, self._astray = cwd, cwd != context.shells.cwd
+            argv = _arguments(_shell(context), self._command, report.path)
+            process = await context.host.start(argv, cwd, self._output.add, context.variables, cage=cage)
+        except BaseException as error:
+            context.shells.foreground.discard(self._state)
+            report.take()
+            self._output.close()
+            if isinstance(error, OSError):
+                return _not_started(error)
+            raise
+        ended = goes_on = interrupted = False
+        moved = ""
+        try:
+            ended = await self._watch(process, timeout)
+            goes_on = not ended and self._state.moves
+        except asyncio.CancelledError:
+            interrupted = True
+            raise
+        finally:
+            if not goes_on:
+                try:
+                    if not ended:
+                        await process.stop()
+                finally:
+                    if interrupted:
+                        context.call.stopped(self._output.text(MAX_OUTPUT_CHARS - _ROOM))
+                    self._output.close()
+                    moved = report.take()
+        if goes_on:
+            return self._go_on(process, report)
+        if not ended:
+            return self._timed_out(timeout, aside_note(process))
+        left = context.shells.left(process, self._start)
+        await self._look_at_directory()
+        code, narrowed = process.returncode or 0, await narrowed_note(self._command, cwd, context)
+        asked = self._asked() if code else ""
+        notes = (self._move(moved), self._stop(code), narrowed, aside_note(process), asked, left)
+        return self._result(code, _joined(*notes))
+
+    def _asked(self) -> str:
+        """Return how the model is to go on if the command seems to have asked somebody, else ""."""
+        return _HOW_TO_ANSWER if re.search(_NO_TERMINAL, self._output.last(_TAIL_LINES, _TAIL_BYTES)) else ""
+
+    async def _look_at_directory(self) -> None:
+        """Tell the main agent if a command has moved the directory of the session."""
+        call = self._context.call
+        moved = "" if call.agent_id else await self._context.directory.news()
+        if moved:
+            call.remind("root", moved)
+
+    def _go_on(self, process: Process, report: CwdReport) -> ToolResult:
+        """Let the command go on in the background, and tell the model how to read on."""
+        output = self._output
+        output.keep()
+        shell = self._context.shells.add(self._start, process, output, self._context.call.cage, report.take)
+        shell.position = output.total
+        why = f"It takes longer than {self._context.shells.background_after:g} s, so it" if self._by_itself else "It"
+        note = f"{why} goes on in the background with ID: {shell.id}. You are told when it ends. {_HOW_TO_READ}"
+        if output.path:
+            note += f" All its output is in {output.path}"
+        note = _joined(note, self._elsewhere)
+        text = output.text(MAX_OUTPUT_CHARS - len(note) - _ROOM).rstrip("\n")
+        by = "assistantAutoBackgrounded" if self._by_itself else "backgroundedByUser"
+        structured = {**_structured(text, backgroundTaskId=shell.id), by: True}
+        return ToolResult(f"{note}\nOutput so far:\n{text}" if text else note, structured=structured)
+
+    def _stop(self, code: int) -> str:
+        """Return a note about what the cage stopped, "" for nothing."""
+        cage = self._context.call.cage
+        return (
+            ""
+            if cage is None
+            else stop_note(cage, self._output.last(_TAIL_LINES, _TAIL_BYTES), code, self._cwd, self._command)
+        )
+
+    async def _watch(self, process: Process, timeout: float) -> bool:
+        """Wait for the process, and report its output meanwhile. Return whether the process ended before it was out of
+        time, or was to go on in the background."""
+        waiter = asyncio.ensure_future(process.wait())
+        shells = self._context.shells
+        budget = None if shells.background_after is None or _SLEEP.match(self._command) else shells.background_after
+        try:
+            while not waiter.done():
+                spent = time.monotonic() - self._started
+                left = timeout - spent
+                if budget is not None and spent >= budget:
+                    self._state.moves = self._by_itself = True
+                if self._state.moves and shells.running >= MAX_RUNNING:
+                    self._state.moves, budget = False, None
+                if self._state.moves or left <= 0:
+                    return False
+                await asyncio.wait({waiter}, timeout=min(left, _PROGRESS_EVERY))
+                if not waiter.done():  # the result follows at once, and says all of it
+                    self._show()
+            return True
+        finally:
+            shells.foreground.discard(self._state)
+            waiter.cancel()
+            await asyncio.wait({waiter})
+
+    def _show(self) -> None:
+        if self._output.total == self._shown:
+            return
+        self._shown = self._output.total
+        self._context.call.progress(
+            {
+                "output": self._output.last(_TAIL_LINES, _TAIL_BYTES),
+                "total_bytes": self._shown,
+                "elapsed_seconds": round(time.monotonic() - self._started, 3),
+            }
+        )
+
+    def _move(self, directory: str) -> str:
+        """Take the directory in which the command ended as the next one's. Return a note if it is outside the session's
+        directories."""
+        from ..permissions.shell.read_only import changes_directory  # imports much
+
+        context = self._context
+        if not self._reports and changes_directory(self._command):
+            return f"Shell cwd stays {spelled(context.shells.cwd)}: this host has no place to note where a command ends"
+        if not directory or directory == context.shells.cwd or self._astray:
+            return ""
+        if any(is_under(directory, context.host.real_path(root)) for root in _roots(context)):
+            context.shells.cwd = directory
+            return ""
+        if directory == context.host.real_path(context.shells.cwd):
+            return ""
+        context.shells.cwd = context.cwd
+        return f"Shell cwd was reset to {spelled(context.cwd)}"
+
+    def _timed_out(self, timeout: float, aside: str) -> ToolResult:
+        ended = f"Command timed out after {timeout:g} s and was stopped, with all it had started."
+        note = _joined(ended, self._elsewhere, aside, self._asked())
+        text = self._output.text(MAX_OUTPUT_CHARS - len(note) - 1)
+        structured = _structured(text, interrupted=True, path=self._output.path)
+        return ToolResult(f"{note}\n{text}".rstrip("\n"), is_error=True, structured=structured)
+
+    def _result(self, code: int, note: str) -> ToolResult:
+        note = _joined(self._elsewhere, note)
+        text = self._output.text(MAX_OUTPUT_CHARS - _ROOM).rstrip("\n")
+        structured = _structured(text, path=self._output.path, stderr=note)
+        failed = code != 0
+        if failed:
+            exit_text = f"Exit code {code}" if code > 0 else f"Exit code {128 - code} (killed by signal {-code})"
+            text = f"{exit_text}\n{text}" if text else exit_text
+        elif not text.strip():
+            text = "(Bash completed with no output)"
+        return ToolResult(f"{text}\n{note}" if note else text, is_error=failed, structured=structured)
+
+
+def stop_note(cage: CageRules, output: str, code: int, cwd: str, command: str) -> str:
+    """Return the note for the model about what a cage stopped; "" if it stopped nothing. `output` is the end of the
+    command's output, and `cwd` the directory in which it began."""
+    line = stopped(output, code, cage, cwd, command)
+    return f"{line}\n{_HOW_TO_ASK}" if line else ""
+
+
+async def narrowed_note(command: str, cwd: str, context: ToolContext) -> str:
+    """See narrowing_note."""
+    return await asyncio.get_running_loop().run_in_executor(None, narrowing_note, command, cwd, _roots(context))
+
+
+def aside_note(process: Process) -> str:
+    """Return the note for the model about files that were set aside when a command had ended, once; "" for none."""
+    lines, process.notes = process.notes, []
+    if not lines:
+        return ""
+    more = f"; and {len(lines) - _ASIDE_SHOWN:,} more" if len(lines) > _ASIDE_SHOWN else ""
+    shown = "; ".join(clean(line.encode("utf-8", "replace"))[:_ASIDE_CHARS] for line in lines[:_ASIDE_SHOWN])
+    return f"{_SET_ASIDE}: {shown}{more}\n{_HOW_TO_KEEP}"
+
+
+def _not_started(error: OSError) -> ToolResult:
+    text = f"The command could not be started: {error}"
+    return refusal(f"{text}\n{_HOW_TO_ASK}" if isinstance(error, CageUnavailable) else text)
+
+
+def _with_report(cage: CageRules | None, report: str) -> CageRules | None:
+    """Return the cage, opened for the file to which the command reports its directory."""
+    return cage if cage is None or not report else replace(cage, write=(*cage.write, report))
+
+
+def _joined(*notes: str) -> str:
+    return "\n".join(filter(None, notes))
+
+
+def _structured(text: str, *, interrupted: bool = False, path: str = "", stderr: str = "", **more: str) -> Json:
+    """Return the result in the shape of the public protocol. `stdout` holds both streams of the command, in order;
+    `stderr` holds a note by ccb."""
+    structured: Json = {
+        "stdout": text[:_MAX_STRUCTURED],
+        "stderr": stderr,
+        "interrupted": interrupted,
+        "isImage": False,
+        "noOutputExpected": False,
+        **more,
+    }
+    if path:
+        structured["persistedOutputPath"] = path
+    return structured
+
+
+def _arguments(shell: str, command: str, report: str) -> list[str]:
+    """Return the argv for a command, with a trap that writes the directory it ends in to `report`. The command goes
+    through `eval`, so that a syntax error shows the command and not the trap."""
+    if not report:
+        return [shell, "-c", command]
+    script = f"trap 'pwd -P >{_quoted_twice(report)} 2>/dev/null' EXIT; eval \"set --;$1\""
+    return [shell, "-c", script, os.path.basename(shell), command]
+
+
+def _quoted_twice(path: str) -> str:
+    """Quote a path for the trap, whose text is itself in single quotes."""
+    return shlex.quote(path).replace("'", "'\\''")
+
+
+_MAX_BYTES = 65536
+
+
+class CwdReport:
+    """One report, which `take` returns once, after the command is over. The command writes to `path`; "" means that it
+    cannot report. `caged`: the command runs in a cage, which can open a file for it but not a pipe of the worker."""
+
+    def __init__(self, spill: Spill, *, caged: bool = False) -> None:
+        self._pipe: tuple[int, int] | None = None
+        self.path = spill.scratch("cwd")
+        if self.path and caged:
+            self.path = _created(self.path)
+        elif not self.path and not caged and os.path.isdir("/proc/self/fd"):
+            with contextlib.suppress(OSError):
+                self._pipe = os.pipe()
+                os.set_blocking(self._pipe[0], False)
+                self.path = "/proc/%d/fd/%d" % (os.getpid(), self._pipe[1])
+
+    def take(self) -> str:
+        """Return the directory, "" if none was reported. Remove the file."""
+        reported = os.fsdecode(self._from_pipe(*self._pipe) if self._pipe else self._from_file())
+        return reported[:-1] if reported.endswith("\n") else reported
+
+    def _from_pipe(self, reader: int, writer: int) -> bytes:
+        try:
+            return os.read(reader, _MAX_BYTES)
+        except BlockingIOError:
+            return b""
+        finally:
+            os.close(reader)
+            os.close(writer)
+
+    def _from_file(self) -> bytes:
+        if not self.path:
+            return b""
+        try:
+            with open(self.path, "rb") as file:
+                return file.read(_MAX_BYTES)
+        except OSError:
+            return b""
+        finally:
+            with contextlib.suppress(OSError):
+                os.unlink(self.path)
+
+
+def _created(path: str) -> str:
+    """Create an empty file, and return its path; "" if it cannot be created."""
+    try:
+        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600))
+    except OSError:
+        return ""
+    return path
+
+
+_OBEYED = {
+    "rg": (".rgignore", ".ignore"),
+    "fd": (".fdignore", ".ignore"),
+    "fdfind": (".fdignore", ".ignore"),
+    "ag": (".agignore", ".ignore"),
+}
+_MENTIONED = re.compile(r"\b(?:rg|fd|fdfind|ag)\b")
+_SHOWS_ALL = re.compile(r"-[a-zA-Z]*u[a-zA-Z]*|--unrestricted|--no-ignore(?:-dot)?")
+_BETWEEN_COMMANDS = re.compile(r"[;|&()`\n]")
+_NOT_SEARCHED = ("node_modules",)
+_MAX_DIRECTORIES = 2000
+_IGNORE_FILES_MAX_BYTES = 1 << 16
+_SHOWN = 3
+
+
+def narrowing_note(command: str, cwd: str, roots: Sequence[str]) -> str:
+    """Return a note for the model about files in the session's directories `roots` that have narrowed a search of a
+    command, "" if there are none. What .gitignore leaves out is expected, and is not told. The files are looked for:
+    call this in a thread."""
+    if not _MENTIONED.search(command):
+        return ""
+    told = []
+    for program, words in _searches(command):
+        starts = [path for word in words if os.path.isdir(path := os.path.join(cwd, word))] or [cwd]
+        found = _found([*starts, *_above(starts, roots)], starts, _OBEYED[program])
+        if found:
+            shown = ", ".join(os.path.relpath(path, cwd) for path in found[:_SHOWN])
+            told.append(f"{program} left out what {shown}{', …' if len(found) > _SHOWN else ''} of the project names")
+    return "".join(f"({note}; --no-ignore shows all.)\n" for note in dict.fromkeys(told)).rstrip("\n")
+
+
+def _searches(command: str) -> Iterable[tuple[str, list[str]]]:
+    """Yield each search program that a line runs and that obeys such files, with its arguments. A line that is read in
+    another way than the shell reads it only gets a note too many or too few."""
+    for part in _BETWEEN_COMMANDS.split(command):
+        try:
+            words = shlex.split(part)
+        except ValueError:  # a quote that another part closes
+            words = part.split()
+        names = [os.path.basename(word) for word in words]
+        at = next((at for at, name in enumerate(names) if name in _OBEYED), -1)
+        if at >= 0 and not any(_SHOWS_ALL.fullmatch(word) for word in words[at + 1 :]):
+            yield names[at], words[at + 1 :]
+
+
+def _above(starts: Iterable[str], roots: Sequence[str]) -> list[str]:
+    """Return the directories of the session above those in which a search starts: it obeys their files as well."""
+    above = []
+    for start in starts:
+        directory = os.path.dirname(os.path.realpath(start))
+        while any(f"{directory}/".startswith(f"{os.path.realpath(root)}/") for root in roots):
+            above.append(directory)
+            directory = os.path.dirname(directory)
+    return above
+
+
+def _found(looked_at: Iterable[str], starts: Iterable[str], names: Sequence[str]) -> list[str]:
+    """Return the files with these names that leave something out: in the directories, and below those in `starts`."""
+    waiting = [(path, path in starts) for path in dict.fromkeys(looked_at)]
+    found: list[str] = []
+    for directory, goes_down in waiting:  # it grows meanwhile
+        if len(found) > _SHOWN:
+            break
+        found += [path for name in names if _says_something(path := os.path.join(directory, name))]
+        if goes_down and len(waiting) < _MAX_DIRECTORIES:
+            waiting += [(path, True) for path in _inner(directory)]
+    return found
+
+
+def _inner(directory: str) -> list[str]:
+    """Return the directories in a directory that such programs search by default."""
+    try:
+        with os.scandir(directory) as entries:
+            return [
+                entry.path
+                for entry in entries
+                if entry.name[0] != "." and entry.name not in _NOT_SEARCHED and entry.is_dir(follow_symlinks=False)
+            ]
+    except OSError:
+        return []
+
+
+def _says_something(path: str) -> bool:
+    """Return whether a file has a line that is no comment."""
+    if not os.path.isfile(path):
+        return False
+    try:
+        with open(path, "rb") as file:
+            lines = file.read(_IGNORE_FILES_MAX_BYTES).splitlines()
+    except OSError:
+        return False
+    return any(line.strip() and not line.lstrip().startswith(b"#") for line in lines)

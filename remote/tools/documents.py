@@ -1,0 +1,178 @@
+"""Images scaled, PDF pages."""
+
+from __future__ import annotations
+
+import base64
+import importlib.util
+import re
+import sys
+from asyncio import TimeoutError as Late
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, cast
+
+from ..system.deadline import within
+from ..system.process import LIMITED
+from .output import clean
+from .tool_contract import ToolContext
+
+if TYPE_CHECKING:
+    from importlib.abc import InspectLoader
+
+
+_PILLOW = (
+    "import sys, io; from PIL import Image; i = Image.open(io.BytesIO(sys.stdin.buffer.read())); "
+    "n = int(sys.argv[1]); f = sys.argv[2]; i.draft('RGB', (n, n)); i.thumbnail((n, n)); "
+    "i = i.convert('RGB') if f == 'JPEG' else i; i.save(sys.stdout.buffer, f, quality=80)"
+)
+_TRIES = ((2_000, ""), (2_000, "JPEG"), (1_000, "JPEG"))  # pixels, and the format if it is not kept
+_KEPT = {"image/png": "PNG", "image/jpeg": "JPEG", "image/webp": "PNG", "image/gif": "PNG"}
+
+
+async def scaled(context: ToolContext, path: str, media_type: str, most_bytes: int) -> bytes | None:
+    """Return a smaller PNG or JPEG of the image, made by ImageMagick or Pillow of the host. None if
+    neither can do it."""
+    host = context.host
+    magick, python = host.which("magick") or host.which("convert"), host.which("python3") or sys.executable
+    source = f"{media_type.rpartition('/')[2]}:-[0]"
+    able = ["magick", "pillow"] if magick else ["pillow"]
+    for pixels, other in _TRIES:
+        format_ = other or _KEPT[media_type]
+        quality = ["-background", "white", "-flatten", "-quality", "80"] if format_ == "JPEG" else []
+        fit = ["-auto-orient", "-resize", f"{pixels}x{pixels}>", *quality, "-strip", f"{format_.lower()}:-"]
+        ways = {
+            "magick": [magick or "", source, *fit],
+            "pillow": [python, "-I", "-c", _PILLOW, str(pixels), format_],
+        }
+        for program in list(able):
+            made = await printed_by(context, path, ways[program])
+            if made is None:
+                able.remove(program)  # it is not there, or cannot read this image
+            elif len(made) <= most_bytes:
+                return made
+        if not able:
+            return None
+    return None
+
+
+Json = dict[str, Any]
+
+MAX_BYTES = 12 << 20
+"""Largest document that is shown whole, in bytes: it and the conversation must fit in a request of 32 MB."""
+MAX_PAGES = 100
+"""Most pages of a document that is shown whole; the limit of the API."""
+MAX_PAGES_A_CALL = 20
+"""Most pages that one call can ask for."""
+
+_MAX_TEXT = 100_000
+_MAX_IMAGE = 1_500_000
+_RANGE = re.compile(r"\s{0,9}(\d{1,5})\s{0,9}(?:-\s{0,9}(\d{1,5})?)?\s{0,9}")
+
+
+class PagesRefused(Exception):
+    """The pages cannot be shown; the text says why, and what would help."""
+
+
+def read_pages(text: str) -> tuple[int, int]:
+    """Return the first and last page of a range such as `3`, `1-5` or `10-`. Raise PagesRefused."""
+    found = _RANGE.fullmatch(text)
+    if found is None:
+        raise PagesRefused(f"pages must be a page or a range, such as 3 or 1-5, not {text[:40]!r}.")
+    first = int(found[1])
+    last = int(found[2]) if found[2] else first + MAX_PAGES_A_CALL - 1 if "-" in text else first
+    if not 1 <= first <= last:
+        raise PagesRefused("The first page is 1, and a range goes upwards.")
+    if last - first >= MAX_PAGES_A_CALL:
+        raise PagesRefused(f"At most {MAX_PAGES_A_CALL} pages can be read in one call.")
+    return first, last
+
+
+async def count_pages(context: ToolContext, path: str) -> int:
+    """Return the number of pages, 0 if it cannot be told, -1 if it takes too long to tell."""
+    printed = await printed_by_ours(context, "pdf_pages", path)
+    return int(printed) if printed is not None else -1
+
+
+def document_block(data: bytes) -> Json:
+    """Return the Messages API block of a whole document."""
+    encoded = base64.b64encode(data).decode("ascii")
+    return {"type": "document", "source": {"type": "base64", "media_type": "application/pdf", "data": encoded}}
+
+
+async def page_blocks(context: ToolContext, path: str, pages: str) -> list[Json]:
+    """Return the blocks of some pages: images of them if the host has `pdftoppm`, or their text if it has `pdftotext`.
+    Raise PagesRefused."""
+    first, last = read_pages(pages)
+    images, texts = context.host.which("pdftoppm"), context.host.which("pdftotext")
+    if not images and not texts:
+        raise PagesRefused(
+            "This host has no program that can take pages out of a PDF. Install poppler-utils there, or read the "
+            "document without pages if it is short."
+        )
+    blocks: list[Json] = []
+    for page in range(first, last + 1):
+        of_page = ["-f", str(page), "-l", str(page)]
+        made = None
+        if images:
+            made = await printed_by(context, path, [images, *of_page, "-jpeg", "-scale-to", "1500", "-"])
+        if made is not None and made.startswith(b"\xff\xd8") and len(made) <= _MAX_IMAGE:
+            encoded = base64.b64encode(made).decode("ascii")
+            source = {"type": "base64", "media_type": "image/jpeg", "data": encoded}
+            blocks += [{"type": "text", "text": f"Page {page}:"}, {"type": "image", "source": source}]
+            continue
+        text = await printed_by(context, path, [texts, *of_page, "-layout", "-", "-"]) if texts else None
+        if text is None:
+            break  # there are no more pages
+        blocks.append({"type": "text", "text": f"Page {page}:\n{clean(text)[: _MAX_TEXT // MAX_PAGES_A_CALL]}"})
+    if not blocks:
+        raise PagesRefused(f"Page {first} cannot be read: the document may have fewer pages, or be damaged.")
+    return blocks
+
+
+SECONDS = 60.0
+"""Seconds that a program may take."""
+
+_MAX_OUTPUT = 32 << 20
+_OUR_SECONDS = 20.0
+_QUIET = LIMITED + 'f=$1; shift; exec "$@" <"$f" 2>/dev/null'
+
+
+async def printed_by_ours(context: ToolContext, program: str, path: str, *arguments: str) -> bytes | None:
+    """Return what a program of this package prints that gets the path of the file and other `arguments`. It is one
+    module that imports the standard library only. None if it fails, or takes too long or too much memory."""
+    spec = importlib.util.find_spec(f"{__package__}.{program}")
+    assert spec is not None
+    source = cast("InspectLoader", spec.loader).get_source(spec.name)
+    real = context.call.pinned or context.host.real_path(path)
+    argv = [sys.executable, "-I", "-S", "-c", source or "", real, *arguments]
+    return await printed_by(context, path, argv, piped=False, seconds=_OUR_SECONDS)
+
+
+async def printed_by(
+    context: ToolContext, path: str, argv: Sequence[str], *, piped: bool = True, seconds: float = SECONDS
+) -> bytes | None:
+    """Return what a program prints that gets the file at `path` on its stdin, or opens it itself (`piped` is False).
+    None if it fails or takes too long."""
+    host = context.host
+    real = context.call.pinned or host.real_path(path)
+    cage = context.cages.read_only([context.cwd, *context.add_dirs], [real])
+    output = bytearray()
+
+    def take(data: bytes) -> None:
+        if len(output) <= _MAX_OUTPUT:
+            output.extend(data)
+
+    command = ["/bin/sh", "-c", _QUIET, "sh", real if piped else "/dev/null", *argv]
+    try:
+        process = await host.start(command, "/", take, cage=cage)
+    except OSError:
+        return None
+    ended = False
+    try:
+        code = await within(seconds, process.wait())
+        ended = True
+    except Late:
+        return None
+    finally:
+        if not ended or process.has_leftovers():
+            await process.stop()
+    return bytes(output) if code == 0 and 0 < len(output) <= _MAX_OUTPUT else None

@@ -1,1 +1,0 @@
-"""Images and PDF documents that must be changed before a model can take them."""

@@ -1,0 +1,409 @@
+"""Edit, MultiEdit, Write."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ccb.tunnel.wire import tool_traits
+from ccb.tunnel.wire.dataclass import dataclass
+
+from ..system.deadline import in_thread
+from ..system.regular_files import digest_of
+from ..system.text_encoding import Text, shown, text_of
+from .file_access import (
+    CHANGED,
+    ChangeRefused,
+    Current,
+    current,
+    missing,
+    os_error,
+    path_refusal,
+    peek,
+    peek_refusal,
+    preview_of,
+    refusal,
+    store,
+    text_error,
+)
+from .read import LINE_CUT
+from .text_changes import (
+    NO_TEXT,
+    NOT_UTF8,
+    EditRefused,
+    bounded_text,
+    editable,
+    ends_in_returns,
+    is_compared,
+    line_changes,
+    replace_in,
+    structured_patch,
+    whole_or_none,
+    with_endings_of,
+)
+from .tool_contract import Preview, Tool, ToolContext, ToolDeclaration, ToolResult
+
+Json = dict[str, Any]
+
+_MAX_EDITS = 1_000  # of one call
+_MAX_QUICK = 128 << 10  # bytes that edits may go through before the person is asked
+
+_OLD = {"type": "string", "description": "The text to replace, exactly as it is in the file, with its indentation"}
+_NEW = {"type": "string", "description": "The text to put in its place (must be different from old_string)"}
+_ALL = {"type": "boolean", "default": False, "description": "Replace all occurrences of old_string (default false)"}
+_PATH = {"type": "string", "description": "The absolute path to the file to modify"}
+
+_EDIT_SCHEMA: Json = {
+    "type": "object",
+    "properties": {"file_path": _PATH, "old_string": _OLD, "new_string": _NEW, "replace_all": _ALL},
+    "required": ["file_path", "old_string", "new_string"],
+    "additionalProperties": False,
+}
+
+
+_EDIT_DESCRIPTION = (
+    "Replaces text in a file.\n"
+    "- Read the file in this conversation first; the edit fails otherwise, or when this place has changed since.\n"
+    "- old_string must match the file exactly, indentation included. Do not include the line number and the tab "
+    "that Read puts in front of each line.\n"
+    "- old_string must be unique in the file: give enough of the lines around it, or set replace_all.\n"
+    "- An empty old_string creates the file with new_string as its content, if it does not exist.\n"
+    "- The mode, the encoding and the line endings of the file are kept."
+)
+
+
+class Edit(Tool):
+    """Makes one replacement in a file."""
+
+    declaration = ToolDeclaration(tool_traits.EDIT, _EDIT_DESCRIPTION, _EDIT_SCHEMA)
+
+    def validate(self, tool_input: Json, context: ToolContext) -> str | None:
+        return _validate(tool_input["file_path"], [tool_input], context)
+
+    async def preview(self, tool_input: Json, context: ToolContext) -> Preview | ToolResult | None:
+        return await _preview(tool_input["file_path"], [tool_input], context)
+
+    async def run(self, tool_input: Json, context: ToolContext) -> ToolResult:
+        replace_all = bool(tool_input.get("replace_all"))
+        done = await _run(tool_input["file_path"], [tool_input], context)
+        if isinstance(done, ToolResult):
+            return done
+        path = done.path
+        if done.old is None:
+            text = f"File created successfully at: {path}"
+        elif replace_all:
+            text = f"The file {path} has been updated. {done.count} occurrences were replaced."
+        else:
+            text = f"The file {path} has been updated successfully."
+        structured = {
+            "filePath": path,
+            "oldString": bounded_text(tool_input["old_string"]),
+            "newString": bounded_text(tool_input["new_string"]),
+            **await in_thread(_outcome, done),
+            "replaceAll": replace_all,
+        }
+        return ToolResult(text + done.notes, structured=structured)
+
+
+_MULTI_EDIT_SCHEMA: Json = {
+    "type": "object",
+    "properties": {
+        "file_path": _PATH,
+        "edits": {
+            "type": "array",
+            "minItems": 1,
+            "description": "The replacements, in order",
+            "items": {
+                "type": "object",
+                "properties": {"old_string": _OLD, "new_string": _NEW, "replace_all": _ALL},
+                "required": ["old_string", "new_string"],
+                "additionalProperties": False,
+            },
+        },
+    },
+    "required": ["file_path", "edits"],
+    "additionalProperties": False,
+}
+
+
+_MULTI_EDIT_DESCRIPTION = (
+    "Makes several replacements in one file, in the order given, each on the result of the one before. All are made "
+    "or none is. The rules of Edit hold for each of them. With an empty old_string, the first one creates a new "
+    "file."
+)
+
+
+class MultiEdit(Tool):
+    """Makes several replacements in one file, all or none."""
+
+    declaration = ToolDeclaration(tool_traits.MULTI_EDIT, _MULTI_EDIT_DESCRIPTION, _MULTI_EDIT_SCHEMA)
+
+    def validate(self, tool_input: Json, context: ToolContext) -> str | None:
+        return _validate(tool_input["file_path"], tool_input["edits"], context)
+
+    async def preview(self, tool_input: Json, context: ToolContext) -> Preview | ToolResult | None:
+        return await _preview(tool_input["file_path"], tool_input["edits"], context)
+
+    async def run(self, tool_input: Json, context: ToolContext) -> ToolResult:
+        done = await _run(tool_input["file_path"], tool_input["edits"], context)
+        if isinstance(done, ToolResult):
+            return done
+        edits = [
+            {
+                "old_string": bounded_text(edit["old_string"], 1000),
+                "new_string": bounded_text(edit["new_string"], 1000),
+                "replace_all": bool(edit.get("replace_all")),
+            }
+            for edit in tool_input["edits"][:20]
+        ]
+        structured = {"filePath": done.path, "edits": edits, **await in_thread(_outcome, done)}
+        verb = "created" if done.old is None else "updated"
+        noun = "replacement" if done.count == 1 else "replacements"
+        text = f"The file {done.path} has been {verb}: {done.count} {noun} made.{done.notes}"
+        return ToolResult(text, structured=structured)
+
+
+@dataclass(frozen=True)
+class _Done:
+    """The content of a file before (None if it was created) and after the edits, and what the model must know."""
+
+    path: str
+    old: bytes | None
+    new: bytes
+    count: int
+    notes: str
+
+
+def _outcome(done: _Done) -> Json:
+    before = shown(done.old or b"")
+    return {
+        "originalFile": whole_or_none(before),
+        "structuredPatch": structured_patch(before, shown(done.new)),
+        "userModified": False,
+    }
+
+
+def _validate(path: str, edits: list[Json], context: ToolContext) -> str | None:
+    reason = path_refusal(path)
+    if reason is not None:
+        return reason
+    if len(edits) > _MAX_EDITS:
+        return f"At most {_MAX_EDITS:,} edits can be made in one call."
+    for edit in edits:
+        reason = text_error(edit["old_string"]) or text_error(edit["new_string"])
+        if reason is None and edit["old_string"] == edit["new_string"]:
+            reason = "No changes to make: old_string and new_string are exactly the same."
+        if reason is not None:
+            return reason
+    seen, data = peek(context, path)
+    if data is None or _creates(edits, data):
+        return None
+    reason = peek_refusal(context, path, merge=True)
+    if reason is not None or len(edits) * len(data) > _MAX_QUICK:
+        return reason
+    try:
+        _apply(data, edits, seen.content if seen is not None and seen.digest != digest_of(data) else None)
+    except EditRefused as refused:
+        return str(refused)
+    return None
+
+
+def _creates(edits: list[Json], data: bytes | None) -> bool:
+    """Return whether the edits create the file: the first old_string is empty, and the file is absent or empty."""
+    return edits[0]["old_string"] == "" and not data
+
+
+def _apply(data: bytes, edits: list[Json], seen: bytes | None = None) -> tuple[bytes, int]:
+    """Return the new content and the number of replacements. If the model has `seen` another version, what it replaces
+    must stand where it stood. Raise EditRefused."""
+    file = editable(data)
+    before = text_of(seen) if seen is not None else None
+    total = 0
+    for number, edit in enumerate(edits, 1):
+        arguments = edit["old_string"], edit["new_string"], bool(edit.get("replace_all"))
+        try:
+            done = replace_in(file, *arguments)
+            if before is not None:
+                known = replace_in(before, *arguments)
+                if not _stood_there(before.text, known.spans, file.text, done.spans):
+                    raise EditRefused(CHANGED)
+                before = Text(known.text, before.codec, before.mark)
+        except EditRefused as refused:
+            if seen is not None:
+                raise EditRefused(CHANGED) from None
+            if len(edits) == 1:
+                raise
+            raise EditRefused(f"No edit was made. Edit {number} of {len(edits)}: {refused}") from None
+        file = Text(done.text, file.codec, file.mark)
+        total += len(done.spans)
+    return file.encoded(file.text), total
+
+
+def _stood_there(before: str, known: list[tuple[int, int]], text: str, found: list[tuple[int, int]]) -> bool:
+    """Return whether each place that was found in a text is in the lines that hold the known place in the text before,
+    and still next to one of their neighbours: what has changed is elsewhere, or is white space."""
+    if not is_compared(before, text):
+        return False
+    changes = line_changes(*(["".join(line.split()) for line in each.split("\n")] for each in (before, text)))
+    here, lines_before, lines_now = 0, _Lines(before), _Lines(text)
+    for (start, end), (new_start, new_end) in zip(known, found):
+        first, last = lines_before.at(start), lines_before.at(end)
+        while here < len(changes) and changes[here][1] <= first:
+            here += 1
+        above, below = changes[here - 1] if here else (0, 0, 0, 0), changes[here] if here < len(changes) else None
+        shift = above[3] - above[1]
+        if (lines_now.at(new_start), lines_now.at(new_end)) != (first + shift, last + shift):
+            return False
+        if below is not None and below[0] <= last:
+            return False
+        if here and above[1] >= first and below is not None and below[0] <= last + 1:
+            return False
+    return len(known) == len(found)
+
+
+class _Lines:
+    """Counts the lines before places of a text, which ascend."""
+
+    def __init__(self, text: str) -> None:
+        self._text, self._at, self._count = text, 0, 0
+
+    def at(self, place: int) -> int:
+        self._count += self._text.count("\n", self._at, place)
+        self._at = place
+        return self._count
+
+
+async def _run(file_path: str, edits: list[Json], context: ToolContext) -> ToolResult | _Done:
+    """Make the edits. Return what was done, or a refusal."""
+    try:
+        file, data, count = await _planned(file_path, edits, context)
+        notes = await store(context, file, data)
+    except (ChangeRefused, EditRefused) as refused:
+        return refusal(str(refused))
+    except OSError as error:
+        return refusal(os_error(error, file_path))
+    return _Done(file.name, file.data, data, count, notes)
+
+
+async def _preview(file_path: str, edits: list[Json], context: ToolContext) -> Preview | ToolResult:
+    try:
+        file, data, _ = await _planned(file_path, edits, context)
+    except (ChangeRefused, EditRefused) as refused:
+        return refusal(str(refused))
+    except OSError as error:
+        return refusal(os_error(error, file_path))
+    return await in_thread(preview_of, file, data)
+
+
+async def _planned(file_path: str, edits: list[Json], context: ToolContext) -> tuple[Current, bytes, int]:
+    """Return the file, its new content and the number of replacements. Raise ChangeRefused, EditRefused or OSError."""
+    file = await current(context, file_path, merge=True)
+    if _creates(edits, file.data):
+        data, count = await in_thread(_apply_rest, edits)
+    elif file.data is None:
+        raise ChangeRefused(await missing(context.host, file.path, context.cwd))
+    else:
+        data, count = await in_thread(_apply, file.data, edits, file.seen)
+    return file, data, count
+
+
+def _apply_rest(edits: list[Json]) -> tuple[bytes, int]:
+    data = edits[0]["new_string"].encode()
+    if len(edits) == 1:
+        return data, 1
+    data, count = _apply(data, edits[1:])
+    return data, count + 1
+
+
+_WRITE_SCHEMA: Json = {
+    "type": "object",
+    "properties": {
+        "file_path": {"type": "string", "description": "The absolute path to the file to write"},
+        "content": {"type": "string", "description": "The content of the file"},
+    },
+    "required": ["file_path", "content"],
+    "additionalProperties": False,
+}
+
+
+_WRITE_DESCRIPTION = (
+    "Writes a file, replacing the one that is there. Directories that are missing are made.\n"
+    "- A file that exists must have been read in this conversation first, and must not have changed since.\n"
+    "- A file that exists keeps its encoding, its byte order mark and its line endings (unless the content has CRLF).\n"
+    "- Prefer Edit for changes to an existing file: it sends only what changes."
+)
+
+
+class Write(Tool):
+    """Creates a file or replaces its whole content."""
+
+    declaration = ToolDeclaration(tool_traits.WRITE, _WRITE_DESCRIPTION, _WRITE_SCHEMA)
+
+    def validate(self, tool_input: Json, context: ToolContext) -> str | None:
+        path = tool_input["file_path"]
+        return path_refusal(path) or text_error(tool_input["content"]) or peek_refusal(context, path)
+
+    async def preview(self, tool_input: Json, context: ToolContext) -> Preview | ToolResult | None:
+        try:
+            file = await _replaceable(tool_input, context)
+        except ChangeRefused as refused:
+            return refusal(str(refused))
+        except OSError as error:
+            return refusal(os_error(error, tool_input["file_path"]))
+        # A new file is shown from the call itself: its content need not be sent twice.
+        new = (await in_thread(_content, tool_input["content"], file))[0] if file.data is not None else b""
+        return await in_thread(preview_of, file, new)
+
+    async def run(self, tool_input: Json, context: ToolContext) -> ToolResult:
+        content = tool_input["content"]
+        try:
+            file = await _replaceable(tool_input, context)
+            data, kept = await in_thread(_content, content, file)
+            notes = await store(context, file, data)
+        except ChangeRefused as refused:
+            return refusal(str(refused))
+        except OSError as error:
+            return refusal(os_error(error, tool_input["file_path"]))
+        old = None if file.data is None else shown(file.data)
+        structured = {
+            "type": "create" if old is None else "update",
+            "filePath": file.name,
+            "content": bounded_text(content),
+            "structuredPatch": [] if old is None else await in_thread(structured_patch, old, shown(data)),
+            "originalFile": whole_or_none(old),
+            "userModified": False,
+        }
+        if old is None:
+            return ToolResult(f"File created successfully at: {file.name}{notes}", structured=structured)
+        return ToolResult(f"The file {file.name} has been updated successfully.{kept}{notes}", structured=structured)
+
+
+async def _replaceable(tool_input: Json, context: ToolContext) -> Current:
+    """Return the file if the call may replace it. Raise ChangeRefused or OSError."""
+    file = await current(context, tool_input["file_path"])
+    content, text = tool_input["content"], text_of(file.data or b"")
+    if text is None:
+        raise ChangeRefused(NO_TEXT)
+    if not text.codec:
+        raise ChangeRefused(f"{NOT_UTF8} Write would lose what Read could not show.")
+    for sign, stands_for in ((LINE_CUT, True), ("\ufffd", "\0" in text.text)):
+        if stands_for and sign in content and sign not in text.text:
+            raise ChangeRefused(f"The content has {sign!r}, which stands for what Read could not show. Use Edit.")
+    return file
+
+
+def _content(content: str, file: Current) -> tuple[bytes, str]:
+    """Return the bytes that the file gets, in the encoding and with the line endings that it has, and a sentence about
+    what was kept."""
+    text = text_of(file.data) if file.data else None
+    if text is None:
+        return content.encode(), ""
+    kept = [text.codec.upper()] if text.codec != "utf-8" else []
+    kept += ["byte order mark"] if text.mark else []
+    if ends_in_returns(text.text) and "\r" not in content:
+        content = content.replace("\n", "\r")
+        kept += ["CR line endings"]
+    elif "\r" in text.text and "\r" not in content:
+        content = with_endings_of(text.text, content, "\r\n" if "\r\n" in text.text else "\n")
+        kept += ["CRLF line endings"] if "\r" in content else []
+    data = text.encoded(content[1:] if text.mark and content.startswith("\ufeff") else content)
+    return data, f" Kept as it was: {', '.join(kept)}." if kept else ""

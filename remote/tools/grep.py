@@ -1,0 +1,220 @@
+"""Grep: finds lines and files that match a regular expression."""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import Any
+
+from ccb.tunnel.wire import tool_traits
+from ccb.tunnel.wire.spelling import spelled
+
+from ..search_program.globs import TYPES, BadGlob, Globs
+from ..search_program.search_main import BadRequest, compiled
+from ..system.regular_files import FileKind
+from .file_access import absolute, missing, os_error, path_error, refusal, tree_path
+from .output import limited
+from .search_process import LEFT_OUT, MAX_PATTERN, SECONDS, SearchFailed, search, unsearched
+from .text_changes import bounded_text
+from .tool_contract import Tool, ToolContext, ToolDeclaration, ToolResult
+
+Json = dict[str, Any]
+
+HEAD_LIMIT = 250
+_MAX_STRUCTURED = 1000  # names of files for clients
+_MODES = ["content", "files_with_matches", "count"]
+
+
+def _count(text: str) -> Json:
+    return {"type": "integer", "minimum": 0, "description": text}
+
+
+_GREP_SCHEMA: Json = {
+    "type": "object",
+    "properties": {
+        "pattern": {
+            "type": "string",
+            "minLength": 1,
+            "maxLength": MAX_PATTERN,
+            "description": "The regular expression to search for",
+        },
+        "path": {
+            "type": "string",
+            "description": "File or directory to search in (the session's directory if it is left out)",
+        },
+        "glob": {
+            "type": "string",
+            "maxLength": MAX_PATTERN,
+            "description": "Glob patterns for files, separated by spaces",
+        },
+        "type": {"type": "string", "description": "File type, such as js, py, rust, go, java"},
+        "output_mode": {
+            "type": "string",
+            "enum": _MODES,
+            "description": "content, files_with_matches (default) or count",
+        },
+        "-A": _count("Lines to show after each match (content only)"),
+        "-B": _count("Lines to show before each match (content only)"),
+        "-C": _count("Lines to show before and after each match (content only)"),
+        "-n": {"type": "boolean", "description": "Show line numbers (content only; default true)"},
+        "-i": {"type": "boolean", "description": "Ignore case"},
+        "multiline": {
+            "type": "boolean",
+            "description": "Matches may span lines, and . matches line feeds (default false)",
+        },
+        "head_limit": _count(f"At most this many lines or files (default {HEAD_LIMIT}; 0 for no limit)"),
+        "offset": _count("Leave out this many lines or files at the start (default 0)"),
+    },
+    "required": ["pattern"],
+    "additionalProperties": False,
+}
+
+
+_GREP_DESCRIPTION = (
+    "Searches file contents for a regular expression. Use it rather than grep or rg in Bash.\n"
+    "- The syntax is that of ripgrep and Python (`log.*Error`, `function\\s+\\w+`), look-around included; literal "
+    "braces need a backslash (`interface\\{\\}`).\n"
+    "- output_mode: files_with_matches (default) gives paths, the most recently changed first; content gives lines; "
+    "count gives the number of matching lines of each file.\n"
+    "- glob (`*.js`, `src/**/*.{ts,tsx}`, `!*.min.js`) or type (js, py, rust, …) choose files.\n"
+    "- A pattern matches inside one line, unless multiline is set.\n"
+    "- Hidden files are searched; binary files, .git, and in a git repository what .gitignore leaves out, are not."
+)
+
+
+class Grep(Tool):
+    """Searches the contents of files."""
+
+    declaration = ToolDeclaration(tool_traits.GREP, _GREP_DESCRIPTION, _GREP_SCHEMA)
+
+    def validate(self, tool_input: Json, context: ToolContext) -> str | None:
+        try:
+            pattern = compiled(tool_input["pattern"], bool(tool_input.get("-i")), bool(tool_input.get("multiline")))
+            Globs(_globs(tool_input.get("glob") or ""))
+        except (BadRequest, BadGlob, re.error) as error:
+            return str(error)
+        if not pattern.multiline and re.search(r"(?<!\\)(?:\\\\)*\\n", tool_input["pattern"]):
+            return "The pattern has a line feed (\\n), which no single line contains: set multiline to true."
+        kind = tool_input.get("type")
+        if kind and kind not in TYPES:
+            return f"The file type {kind!r} is not known. Use glob instead. Known: {', '.join(TYPES)}."
+        return path_error(tool_input.get("path") or ".")
+
+    async def run(self, tool_input: Json, context: ToolContext) -> ToolResult:
+        where = tool_input.get("path")
+        path = tree_path(context.host, absolute(where, context.cwd) if where else context.cwd)
+        try:
+            info = await context.host.stat(path)
+            if info is None:
+                return refusal(await missing(context.host, path, context.cwd))
+            if info.kind is FileKind.OTHER:
+                return refusal(f"{spelled(path)} is a {info.kind.value}; only files and directories can be searched.")
+            if info.kind is FileKind.FILE:
+                path = context.host.real_path(path)
+            request = _request(tool_input, path, info.kind is FileKind.FILE)
+            found = await search(context, request, SECONDS)
+        except SearchFailed as error:
+            return refusal(str(error))
+        except OSError as error:
+            return refusal(os_error(error, spelled(path)))
+        prefix = _prefix(request["root"], [context.cwd, context.host.real_path(context.cwd)])
+        return _result(request, found, prefix, context)
+
+
+def _prefix(root: str, session: list[str]) -> str:
+    """Return the prefix of file names in the result: "" for the session's directory, a relative path below it, the
+    absolute path elsewhere."""
+    for directory in session:
+        below = os.path.relpath(root, directory)
+        if below == ".":
+            return ""
+        if below.split("/")[0] != "..":
+            return spelled(below) + "/"
+    return spelled(root).rstrip("/") + "/"
+
+
+def _request(tool_input: Json, path: str, is_file: bool) -> Json:
+    both: int = tool_input.get("-C") or 0
+    before: int = tool_input.get("-B", both)
+    after: int = tool_input.get("-A", both)
+    limit = tool_input.get("head_limit")
+    return {
+        "op": "grep",
+        "root": os.path.dirname(path) if is_file else path,
+        "file": os.path.basename(path) if is_file else "",
+        "pattern": tool_input["pattern"],
+        "globs": _globs(tool_input.get("glob") or ""),
+        "type": tool_input.get("type") or "",
+        "mode": tool_input.get("output_mode") or "files_with_matches",
+        "before": min(1000, before),
+        "after": min(1000, after),
+        "numbers": tool_input.get("-n", True),
+        "ignore_case": bool(tool_input.get("-i")),
+        "multiline": bool(tool_input.get("multiline")),
+        "limit": HEAD_LIMIT if limit is None else limit,
+        "offset": tool_input.get("offset") or 0,
+    }
+
+
+def _globs(text: str) -> list[str]:
+    """Split patterns at spaces and commas. A comma inside braces belongs to its pattern."""
+    parts: list[str] = []
+    for word in text.split():
+        depth, start = 0, 0
+        for i, char in enumerate(word):
+            depth += (char == "{") - (char == "}")
+            if char == "," and depth <= 0:
+                parts.append(word[start:i])
+                start = i + 1
+        parts.append(word[start:])
+    return [part for part in parts if part]
+
+
+def _result(request: Json, found: Json, prefix: str, context: ToolContext) -> ToolResult:
+    mode, items = request["mode"], found["items"]
+    lines = [item if item == "--" else prefix + item for item in items]
+    notes = _notes(request, found)
+    if not lines:
+        lines = ["No files found" if mode == "files_with_matches" else "No matches found"]
+    elif mode == "files_with_matches":
+        lines.insert(0, f"Found {len(items)} file{'s' if len(items) != 1 else ''}")
+    elif mode == "count":
+        notes.insert(0, f"\nFound {found['matches']} matching lines in {found['files']} files.")
+    text = "\n".join([*lines, *notes])
+    structured = _structured(request, found, prefix, "\n".join(lines))
+    return ToolResult(limited(text, context.spill, tool_traits.GREP.name), structured=structured)
+
+
+def _notes(request: Json, found: Json) -> list[str]:
+    """Return sentences about what the result does not show."""
+    notes = []
+    if found["more"]:
+        limit, offset = request["limit"], request["offset"]
+        shown = offset + len(found["items"])
+        notes.append(f"[Showing results with pagination = limit: {limit}, offset: {offset}; go on with offset={shown}]")
+    if found["partial"]:
+        where = f", in {found['stopped_in']}" if found["stopped_in"] else ""
+        notes.append(f"[The search was stopped after {SECONDS:g} s{where}; there may be more matches]")
+    if found["left_out"]:
+        notes.append(LEFT_OUT)
+    return notes + unsearched(found)
+
+
+def _structured(request: Json, found: Json, prefix: str, content: str) -> Json:
+    """Return the result in the shape of the public protocol."""
+    mode, items = request["mode"], found["items"]
+    lists_files = mode == "files_with_matches"
+    structured: Json = {
+        "mode": mode,
+        "numFiles": found["files"],
+        "filenames": [prefix + item for item in items[:_MAX_STRUCTURED]] if lists_files else [],
+    }
+    if not lists_files:
+        structured.update(content=bounded_text(content), numLines=len(items))
+    if mode == "count":
+        structured["numMatches"] = found["matches"]
+    if found["more"]:
+        structured["appliedLimit"] = request["limit"]
+    if request["offset"]:
+        structured["appliedOffset"] = request["offset"]
+    return structured

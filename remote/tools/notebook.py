@@ -1,0 +1,308 @@
+"""Notebooks read and edited."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import os
+import re
+from typing import Any
+
+from ccb.tunnel.wire import tool_traits
+from ccb.tunnel.wire.dataclass import dataclass
+from ccb.tunnel.wire.prompt_content import MAX_IMAGE_BYTES, image_block, image_trouble, image_type
+
+from ..system.deadline import in_thread
+from ..system.text_encoding import shown, text_of
+from .documents import printed_by_ours
+from .file_access import (
+    CHANGED,
+    ChangeRefused,
+    Current,
+    current,
+    missing,
+    os_error,
+    path_refusal,
+    peek_refusal,
+    preview_of,
+    refusal,
+    store,
+    text_error,
+)
+from .notebook_cells import MAX_OUTPUT, MAX_TEXT
+from .output import clean
+from .text_changes import bounded_text, whole_or_none, with_endings_of
+from .tool_contract import Preview, Tool, ToolContext, ToolDeclaration, ToolResult
+
+Json = dict[str, Any]
+
+MAX_BYTES = 16 << 20
+"""Largest notebook that is read, in bytes."""
+
+_CUT = "\n[... the notebook is cut here; use jq in Bash for the rest ...]"
+
+
+class NotANotebook(Exception):
+    """The file does not have the structure of a notebook, or cannot be taken apart."""
+
+
+async def notebook_blocks(context: ToolContext, path: str, digest: str) -> list[Json]:
+    """Return Messages API blocks: the cells as text, and the images of their outputs in place. `digest` is that of the
+    file. Raise NotANotebook."""
+    printed = await printed_by_ours(context, "notebook_cells", path)
+    if printed is None:
+        raise NotANotebook("it takes too long or too much memory to be parsed")
+    answer = json.loads(printed)
+    if "error" in answer:
+        raise NotANotebook(answer["error"])
+    if answer["digest"] != digest:
+        raise NotANotebook("it was changed while it was read")
+    return _blocks(answer["pieces"]) or [_text("(The notebook has no cells)")]
+
+
+def _blocks(pieces: list[list[Any]]) -> list[Json]:
+    blocks: list[Json] = []
+    texts: list[str] = []
+    room, image_room = MAX_TEXT, MAX_IMAGE_BYTES
+    for kind, *values in pieces:
+        block = _image(values[0]) if kind == "image" else _text(_shown(kind, *values))
+        if block["type"] == "image":
+            image_room -= len(block["source"]["data"])
+            if image_room >= 0:
+                blocks += [*_joined(texts), block]
+                texts = []
+                continue
+            block = _text(_shown("images"))
+        text = block["text"]
+        if len(text) > room:
+            texts.append(text[:room] + _CUT)
+            break
+        room -= len(text) + 1
+        texts.append(text)
+    return [*blocks, *_joined(texts)]
+
+
+def _shown(kind: str, text: str = "", size: int = 0) -> str:
+    if kind == "output":
+        text = clean(text.encode("utf-8", "replace"))
+        if size > MAX_OUTPUT:
+            text = f"{text[:MAX_OUTPUT]}\n[... output cut: {size:,} characters ...]"
+        return f"<output>{text}</output>"
+    if kind == "images":
+        return "[an image, not shown: there are too many]"
+    return text if kind == "cell" else _CUT[1:]
+
+
+def _image(encoded: str) -> Json:
+    try:
+        data = base64.b64decode(encoded)
+    except (binascii.Error, ValueError):
+        return _text("<output>[an image that cannot be decoded]</output>")
+    media_type = image_type(data)
+    if media_type is None or len(data) > MAX_IMAGE_BYTES or image_trouble(data):
+        return _text(f"<output>[an image of {len(data):,} bytes, not shown]</output>")
+    return image_block(data, media_type)
+
+
+def _joined(texts: list[str]) -> list[Json]:
+    return [_text("\n".join(texts))] if texts else []
+
+
+def _text(text: str) -> Json:
+    return {"type": "text", "text": text}
+
+
+_MAX_VALUES = 2_000_000  # of a notebook; a list or an object counts ten times
+_REPLACE, _INSERT, _DELETE = "replace", "insert", "delete"
+_SCHEMA: Json = {
+    "type": "object",
+    "properties": {
+        "notebook_path": {"type": "string", "description": "The absolute path to the notebook (.ipynb)"},
+        "cell_id": {
+            "type": "string",
+            "description": "The id of the cell, as Read shows it; an inserted cell goes after it",
+        },
+        "new_source": {"type": "string", "description": "The new source of the cell"},
+        "cell_type": {"type": "string", "enum": ["code", "markdown"], "description": "Needed for insert"},
+        "edit_mode": {"type": "string", "enum": [_REPLACE, _INSERT, _DELETE], "description": "Default: replace"},
+    },
+    "required": ["notebook_path", "new_source"],
+    "additionalProperties": False,
+}
+_DESCRIPTION = (
+    "Changes one cell of a Jupyter notebook.\n"
+    "- Read the notebook in this conversation first; the call fails otherwise, or when the file has changed since.\n"
+    "- edit_mode is replace (default), insert (after cell_id, or at the beginning) or delete.\n"
+    "- Replacing a code cell clears its outputs."
+)
+
+
+@dataclass(frozen=True)
+class _Edited:
+    """The new content of a notebook, and the cell that has changed."""
+
+    data: bytes
+    cell_id: str
+    cell_type: str
+    language: str
+
+
+class NotebookEdit(Tool):
+    """Changes one cell, in one atomic step."""
+
+    declaration = ToolDeclaration(tool_traits.NOTEBOOK_EDIT, _DESCRIPTION, _SCHEMA)
+
+    def validate(self, tool_input: Json, context: ToolContext) -> str | None:
+        path, mode = tool_input["notebook_path"], tool_input.get("edit_mode", _REPLACE)
+        if not path.endswith(".ipynb"):
+            return f"{path} is not a notebook (.ipynb). Use Edit for other files."
+        if mode != _INSERT and not tool_input.get("cell_id"):
+            return f"cell_id is needed to {mode} a cell."
+        if mode == _INSERT and not tool_input.get("cell_type"):
+            return "cell_type is needed to insert a cell."
+        return path_refusal(path) or text_error(tool_input["new_source"]) or peek_refusal(context, path, merge=True)
+
+    async def preview(self, tool_input: Json, context: ToolContext) -> Preview | ToolResult | None:
+        try:
+            file, edited = await _planned(tool_input, context)
+        except ChangeRefused as refused:
+            return refusal(str(refused))
+        except OSError as error:
+            return refusal(os_error(error, tool_input["notebook_path"]))
+        return await in_thread(preview_of, file, edited.data)
+
+    async def run(self, tool_input: Json, context: ToolContext) -> ToolResult:
+        try:
+            file, edited = await _planned(tool_input, context)
+            notes = await store(context, file, edited.data)
+        except ChangeRefused as refused:
+            return refusal(str(refused))
+        except OSError as error:
+            return refusal(os_error(error, tool_input["notebook_path"]))
+        mode = tool_input.get("edit_mode", _REPLACE)
+        verb = {_REPLACE: "Updated", _INSERT: "Inserted", _DELETE: "Deleted"}[mode]
+        structured = {
+            "new_source": bounded_text(tool_input["new_source"]),
+            "cell_id": edited.cell_id,
+            "cell_type": edited.cell_type,
+            "language": edited.language,
+            "edit_mode": mode,
+            "error": "",
+            "notebook_path": file.name,
+            "original_file": whole_or_none(shown(file.data or b"")),
+            "updated_file": whole_or_none(shown(edited.data)),
+        }
+        return ToolResult(f"{verb} cell {edited.cell_id} of {file.name}.{notes}", structured=structured)
+
+
+async def _planned(tool_input: Json, context: ToolContext) -> tuple[Current, _Edited]:
+    """Return the file, and what it becomes. Raise ChangeRefused or OSError."""
+    file = await current(context, tool_input["notebook_path"], merge=True)
+    if file.data is None:
+        raise ChangeRefused(await missing(context.host, file.path, context.cwd))
+    return file, await in_thread(_edited, file, tool_input)
+
+
+def _edited(file: Current, tool_input: Json) -> _Edited:
+    data = file.data or b""
+    if len(data) > MAX_BYTES or 10 * (data.count(b"[") + data.count(b"{")) + data.count(b",") > _MAX_VALUES:
+        raise ChangeRefused(f"{file.name} is too large to be changed cell by cell. Use a program in Bash, such as jq.")
+    text = text_of(data)
+    if text is None or not text.codec:
+        raise ChangeRefused(f"{file.name} is not a valid notebook: it is not in UTF-8.")
+    try:
+        book, cells = _book(text.text)
+        language = str(book.get("metadata", {}).get("language_info", {}).get("name", "python"))
+        if file.seen is not None:
+            _refuse_changed(_book(shown(file.seen))[1], cells, tool_input)
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise ChangeRefused(f"{file.name} is not a valid notebook ({error}).") from None
+    mode, wanted = tool_input.get("edit_mode", _REPLACE), tool_input.get("cell_id") or ""
+    place = _place(cells, wanted) if wanted else -1
+    if mode == _INSERT:
+        place += 1
+        cells.insert(place, _new_cell(book, tool_input["cell_type"], tool_input["new_source"]))
+        cell = cells[place]
+    elif mode == _DELETE:
+        cell = cells.pop(place)
+    else:
+        cell = cells[place]
+        _replace(cell, tool_input)
+    name = str(cell.get("id") or (wanted if mode != _INSERT else f"cell-{place}"))
+    try:
+        encoded = text.encoded(_printed(book, text.text, escape=False))
+    except UnicodeEncodeError:  # the notebook holds a lone surrogate as an escape
+        encoded = text.encoded(_printed(book, text.text, escape=True))
+    return _Edited(encoded, name, str(cell.get("cell_type", "code")), language)
+
+
+def _book(text: str) -> tuple[Json, list[Json]]:
+    """Return a notebook and its cells. Raise ValueError, KeyError, TypeError, AttributeError, RecursionError."""
+    book = json.loads(text)
+    cells: list[Json] = book["cells"]
+    if not all(isinstance(each, dict) for each in cells):
+        raise TypeError("a cell is no object")
+    return book, cells
+
+
+def _printed(book: Json, old: str, *, escape: bool) -> str:
+    """Return the text of a notebook in the style of its old text."""
+    text = json.dumps(book, ensure_ascii=escape, indent=_indent(old)) + ("\n" if old.endswith("\n") else "")
+    return with_endings_of(old, text, "\r\n") if "\r" in old else text
+
+
+def _refuse_changed(seen: list[Json], cells: list[Json], tool_input: Json) -> None:
+    """Raise ChangeRefused unless the cell that a call names is as the model has seen it."""
+    wanted = tool_input.get("cell_id")
+    if not wanted:
+        return
+    try:
+        then, now = seen[_place(seen, wanted)], cells[_place(cells, wanted)]
+    except ChangeRefused:
+        raise ChangeRefused(CHANGED) from None
+    is_numbered = "id" not in now and len(seen) != len(cells)
+    if is_numbered or (then.get("cell_type"), then.get("source")) != (now.get("cell_type"), now.get("source")):
+        raise ChangeRefused(CHANGED)
+
+
+def _place(cells: list[Json], wanted: str) -> int:
+    """Return the index of a cell: by its id, or `cell-N` for a cell without one, as Read shows them."""
+    for place, cell in enumerate(cells):
+        if cell.get("id", f"cell-{place}") == wanted:
+            return place
+    raise ChangeRefused(f"The notebook has no cell with the id {wanted!r}. Read it again to see the ids.")
+
+
+def _replace(cell: Json, tool_input: Json) -> None:
+    kind = tool_input.get("cell_type") or cell.get("cell_type", "code")
+    cell["cell_type"], cell["source"] = kind, _lines(tool_input["new_source"])
+    if kind == "code":
+        cell.update(execution_count=None, outputs=[])
+    else:
+        cell.pop("execution_count", None)
+        cell.pop("outputs", None)
+
+
+def _new_cell(book: Json, kind: str, source: str) -> Json:
+    cell: Json = {"cell_type": kind, "metadata": {}, "source": _lines(source)}
+    if _version(book) >= (4, 5):
+        cell = {"cell_type": kind, "id": os.urandom(4).hex(), "metadata": {}, "source": _lines(source)}
+    if kind == "code":
+        cell.update(execution_count=None, outputs=[])
+    return cell
+
+
+def _version(book: Json) -> tuple[int, int]:
+    major, minor = book.get("nbformat"), book.get("nbformat_minor")
+    return (major, minor) if isinstance(major, int) and isinstance(minor, int) else (4, 0)
+
+
+def _lines(source: str) -> list[str]:
+    return source.splitlines(keepends=True)
+
+
+def _indent(text: str) -> str | None:
+    """Return the indentation that the file has: the blanks or tabs before its first key."""
+    found = re.match(r"[^\n]*\n([ \t]*)", text)
+    return (found[1] or " ") if found else None

@@ -1,1 +1,0 @@
-"""The tool that changes notebooks."""

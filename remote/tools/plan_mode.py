@@ -1,0 +1,186 @@
+"""EnterPlanMode, ExitPlanMode, reminders."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from typing import Any, Callable
+
+from ccb.tunnel.wire import tool_traits
+
+from ..context.reminders import Occasion
+from ..session_store.session_files import MAX_CHARS, PlanFile
+from .tool_contract import Tool, ToolContext, ToolDeclaration, ToolResult
+
+Json = dict[str, Any]
+
+_log = logging.getLogger(__name__)
+
+PLAN = "plan"
+_ENTER = (
+    "Asks the user to switch to plan mode: you look around and write a plan, and change nothing until the user has"
+    " approved it.\n"
+    "- Use it before work of some size whose way is not given: several reasonable designs, many files, an unclear"
+    " scope. Not for a small or exactly described change, nor for research."
+)
+_EXIT = (
+    "Shows the user your plan and asks for approval to carry it out. Only in plan mode, when the plan is complete and"
+    " you have no open question (ask those with AskUserQuestion before).\n"
+    "- The plan is read from the plan file; leave `plan` out then. Do not ask in any other way whether it is fine.\n"
+    "- Name in `allowedPrompts` the commands that the work will surely run, such as its tests."
+)
+
+
+class EnterPlanMode(Tool):
+    """Switches the mode of the session once the person has agreed."""
+
+    declaration = ToolDeclaration(
+        tool_traits.ENTER_PLAN_MODE,
+        _ENTER,
+        {"type": "object", "properties": {}},
+        if_nobody_can_be_asked="Nobody can be asked in this session. Go on without plan mode.",
+    )
+
+    def validate(self, tool_input: Json, context: ToolContext) -> str | None:
+        return (
+            "Plan mode is on already." if context.call.modes is not None and context.call.modes.mode == PLAN else None
+        )
+
+    async def run(self, tool_input: Json, context: ToolContext) -> ToolResult:
+        if context.call.modes is not None:
+            context.call.modes.enter_plan()
+        return ToolResult("The user agrees: plan mode is on.", structured={"message": "plan mode is on"})
+
+
+class ExitPlanMode(Tool):
+    """Leaves plan mode with a plan that the person has approved, and perhaps changed."""
+
+    declaration = ToolDeclaration(
+        tool_traits.EXIT_PLAN_MODE,
+        _EXIT,
+        {
+            "type": "object",
+            "properties": {
+                "plan": {"type": "string", "description": "The plan in Markdown, if no file has it"},
+                "allowedPrompts": {
+                    "type": "array",
+                    "maxItems": 5,
+                    "description": "Commands that need no question after the approval",
+                    "items": {
+                        "type": "object",
+                        "properties": {
+                            "tool": {"type": "string", "enum": [tool_traits.BASH.name]},
+                            "prompt": {"type": "string", "description": "One whole command line, as it will be run"},
+                        },
+                        "required": ["tool", "prompt"],
+                    },
+                },
+            },
+        },
+        if_nobody_can_be_asked=(
+            "Nobody can be asked in this session, so plan mode stays on. Give the plan as your answer."
+        ),
+    )
+
+    def validate(self, tool_input: Json, context: ToolContext) -> str | None:
+        if context.call.modes is not None and context.call.modes.mode != PLAN:
+            return "Plan mode is not on: there is nothing to leave. Go on with the work."
+        plan = self.question(tool_input, context)["plan"]
+        if not plan:
+            where = f" Write it to {context.plan.path} first." if context.plan.path else " Give it as `plan`."
+            return f"There is no plan yet.{where}"
+        wanted = [str(each["prompt"]) for each in tool_input.get("allowedPrompts") or ()]
+        wide = [each for each in wanted if not _is_exact(each)]
+        if wide:
+            rule = "Each of `allowedPrompts` must be a whole command on one line, without a star. This is not:"
+            return f"{rule} {wide[0][:200]!r}"
+        return None if len(plan) <= MAX_CHARS else f"The plan is longer than {MAX_CHARS:,} characters: shorten it."
+
+    def question(self, tool_input: Json, context: ToolContext) -> Json:
+        asked = {**tool_input, "plan": str(tool_input.get("plan") or "").strip() or context.plan.read()}
+        return {**asked, "planFilePath": context.plan.path} if context.plan.path else asked
+
+    async def run(self, tool_input: Json, context: ToolContext) -> ToolResult:
+        plan, path = self.question(tool_input, context)["plan"], context.plan.path
+        text = "The user has approved the plan. Start with the work, and keep a todo list if it has several steps."
+        if plan != context.plan.read():
+            text += f"\n\nThe plan as approved:\n\n{plan}"
+            self._keep(plan, context)
+        if context.call.modes is not None:
+            context.call.modes.leave_plan()
+        kept = f"\n\nThe plan is in {path}." if path else ""
+        return ToolResult(text + kept, structured={"plan": plan, "filePath": path or None, "isAgent": False})
+
+    def _keep(self, plan: str, context: ToolContext) -> None:
+        if context.plan.path:
+            try:
+                context.plan.write(plan)
+            except OSError as error:
+                _log.warning("the plan could not be written: %s", error)
+
+
+def _is_exact(command: str) -> bool:
+    from ..permissions.rule_suggestions import exact_rule  # most sessions read no command
+
+    return exact_rule(command) is not None
+
+
+_LEAVE = "When the plan is complete, call ExitPlanMode, which shows it to the user; before that ask what is open."
+_ANSWER = "Nobody can be asked in this session: when the plan is complete, give it as your answer and end your turn."
+_WHAT = (
+    "Say in the plan what will be changed and where, in which order, and how it will be checked. Be short enough to be"
+    " read."
+)
+_OVER = "Plan mode is over: you may change files and run commands again, as far as the permissions go."
+
+
+class PlanReminders:
+    """A source of reminders. `mode` returns the permission mode, `can_ask` whether the person can be asked,
+    `instructions` what a client says that a plan must be like."""
+
+    def __init__(
+        self,
+        plan: PlanFile,
+        mode: Callable[[], str],
+        can_ask: Callable[[], bool],
+        instructions: Callable[[], str | None] = lambda: None,
+    ) -> None:
+        self._plan = plan
+        self._mode = mode
+        self._can_ask = can_ask
+        self._instructions = instructions
+        self._told = False  # the model knows that plan mode is on
+
+    def __call__(self, occasion: Occasion) -> Iterable[str]:
+        on = self._mode() == PLAN
+        if occasion is Occasion.COMPACTED:
+            self._told = False
+            yield from self._kept()
+        if on and not self._told:
+            yield self._rules()
+        elif on and occasion is Occasion.PROMPT:
+            yield f"Plan mode is still on: change nothing{f' but {self._plan.path}' if self._plan.path else ''}."
+        elif self._told and not on:
+            yield _OVER
+        self._told = on
+
+    def _kept(self) -> Iterable[str]:
+        plan = self._plan.read()
+        if plan:
+            yield f"The plan of this session, in {self._plan.path}:\n\n{plan}"
+
+    def _rules(self) -> str:
+        path = self._plan.path
+        where = "Keep the plan in your mind; there is no plan file."
+        if path:
+            state = "It holds an earlier plan: read it first." if self._plan.read() else "It does not exist yet."
+            where = f"Write the plan to {path}, the only file that you may change (Write, Edit). {state}"
+        return "\n".join(
+            (
+                "Plan mode is on. Look around and plan; change nothing, and run no command that does, until the user"
+                " has approved the plan. This goes before any other instruction.",
+                where,
+                self._instructions() or _WHAT,
+                _LEAVE if self._can_ask() else _ANSWER,
+            )
+        )

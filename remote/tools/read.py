@@ -1,0 +1,382 @@
+"""Read."""
+
+from __future__ import annotations
+
+import codecs
+import hashlib
+import json
+from dataclasses import replace
+from typing import Any
+
+from ccb.tunnel.wire import tool_traits
+from ccb.tunnel.wire.dataclass import dataclass
+from ccb.tunnel.wire.prompt_content import (
+    DAMAGED,
+    MAX_IMAGE_BYTES,
+    image_block,
+    image_size,
+    image_trouble,
+    image_type,
+    is_whole,
+)
+from ccb.tunnel.wire.spelling import spelled
+
+from ..system.host import Host
+from ..system.regular_files import FileInfo, FileKind, NotAFile, digest_of
+from ..system.text_encoding import SNIFF, is_binary, name_of, wide_decoder
+from . import file_access, notebook
+from .file_access import absolute, host_of, missing, os_error, path_error, refusal
+from .text_changes import bounded_text
+from .tool_contract import Tool, ToolContext, ToolDeclaration, ToolResult
+
+MAX_SCALED_BYTES = 64 << 20
+"""Largest image in bytes that is made smaller."""
+
+GOOD_PIXELS = 2000
+"""Width and height over which an image is made smaller: the most that a request with many images may have."""
+
+TOO_LARGE = f"it has more than {MAX_SCALED_BYTES:,} bytes"
+
+
+def wants_scaling(data: bytes) -> bool:
+    """Return whether an image should be made smaller before the model sees it."""
+    return len(data) > MAX_IMAGE_BYTES or max(image_size(data) or (0, 0)) > GOOD_PIXELS
+
+
+MAX_LINES = 2000
+MAX_LINE = 2000
+"""How many characters of a line are shown."""
+MAX_CHARS = 100_000
+"""Longest result in characters."""
+MAX_BYTES = 150_000
+"""Longest result in bytes, as JSON in UTF-8, so that its message line stays small."""
+
+_BLOCK = 1 << 20
+_MAX_SCANNED = 256 << 20  # bytes read past the wanted lines to count the others and to know the version
+_LINE_BYTES = 4 * MAX_LINE + 16  # bytes of a line that are kept: enough for MAX_LINE characters
+LINE_CUT = "… [line cut: it has "
+NOT_UTF8 = "?"
+"""The encoding of a text that is not in UTF-8 and has no byte order mark."""
+
+
+class Binary(Exception):
+    """The file is not text; `head` is its start."""
+
+    def __init__(self, head: bytes) -> None:
+        super().__init__()
+        self.head = head
+
+
+@dataclass(frozen=True)
+class TextRange:
+    """The lines from `start` (counted from 1) on. `total` is the number of lines in the file; if `whole` is false, the
+    file has at least that many and `digest` is "". `full`: a size limit ended the result before the last line that was
+    asked for. `encoding` is "" for UTF-8. `content` is that of the whole file if it is small."""
+
+    lines: list[str]
+    start: int
+    total: int
+    digest: str
+    whole: bool
+    full: bool
+    empty: bool
+    encoding: str = ""
+    content: bytes | None = None
+
+    @property
+    def next_line(self) -> int:
+        return self.start + len(self.lines)
+
+
+async def read_range(host: Host, path: str, offset: int, limit: int) -> TextRange:
+    """Return `limit` lines from line `offset` on (counted from 1). Raise Binary, NotAFile or OSError."""
+    sha = hashlib.sha256()
+    wanted = _Wanted(offset, limit)
+    position, content, encoding = 0, None, ""
+    wide: codecs.IncrementalDecoder | None = None
+    strict = codecs.getincrementaldecoder("utf-8")()
+    while position < _MAX_SCANNED or not wanted.done:
+        block = await host.read(path, position, _BLOCK)
+        if position == 0:
+            content = block if len(block) < _BLOCK else None
+            if is_binary(block, whole=content is not None):
+                raise Binary(block[:SNIFF])
+            wide = wide_decoder(block, whole=content is not None)
+            encoding = name_of(block) if wide else ""
+        sha.update(block)
+        position += len(block)
+        if wide is not None:
+            wanted.feed(wide.decode(block, not block).encode("utf-8"))
+        elif not encoding:
+            try:
+                strict.decode(block, not block)
+            except UnicodeDecodeError:
+                encoding = NOT_UTF8
+        if not block:
+            wanted.finish()
+            result = wanted.result(sha.hexdigest(), whole=True, empty=position == 0)
+            return replace(result, encoding=encoding, content=content)
+        if wide is None:
+            wanted.feed(block)
+    return replace(wanted.result("", whole=False, empty=False), encoding=encoding)
+
+
+class _Wanted:
+    """Takes the blocks of a file and keeps the lines in the range."""
+
+    def __init__(self, offset: int, limit: int) -> None:
+        self.done = False
+        self._offset = offset
+        self._limit = limit
+        self._lines: list[str] = []
+        self._number = 1  # of the line being read
+        self._line = bytearray()
+        self._line_size = 0
+        self._chars = 0
+        self._bytes = 0
+        self._full = False
+
+    def feed(self, block: bytes) -> None:
+        if not self.done and self._number + block.count(b"\n") < self._offset:
+            self._number += block.count(b"\n")
+            self._start_line(block[block.rfind(b"\n") + 1 :], fresh=b"\n" in block)
+            return
+        start = 0
+        while not self.done:
+            end = block.find(b"\n", start)
+            if end < 0:
+                self._start_line(block[start:], fresh=False)
+                return
+            self._start_line(block[start:end], fresh=False)
+            self._end_line()
+            start = end + 1
+        self._number += block.count(b"\n", start)
+        last = block.rfind(b"\n", start)
+        self._start_line(block[max(last + 1, start) :], fresh=last >= 0)
+
+    def finish(self) -> None:
+        if self._line_size:
+            self._end_line()
+
+    def result(self, digest: str, whole: bool, empty: bool) -> TextRange:
+        return TextRange(self._lines, self._offset, self._number - 1, digest, whole, self._full, empty)
+
+    def _start_line(self, part: bytes, fresh: bool) -> None:
+        if fresh:
+            self._line.clear()
+            self._line_size = 0
+        if not self.done and self._number >= self._offset:
+            self._line += part[: max(0, _LINE_BYTES - len(self._line))]
+        self._line_size += len(part)
+
+    def _end_line(self) -> None:
+        if self._offset <= self._number and not self.done:
+            self._take()
+        self._number += 1
+        self._line.clear()
+        self._line_size = 0
+
+    def _take(self) -> None:
+        cut = self._line_size > len(self._line)
+        text = self._line.decode("utf-8", "replace").rstrip("\r")
+        if self._number == 1 and text.startswith("\ufeff"):
+            text = text[1:]
+        if cut or len(text) > MAX_LINE:
+            text = f"{text[:MAX_LINE]}{LINE_CUT}{self._line_size:,} bytes]"
+        chars = len(text) + len(str(self._number)) + 2
+        size = len(json.dumps(text, ensure_ascii=False).encode("utf-8", "replace")) + len(str(self._number)) + 2
+        if self._lines and (self._chars + chars > MAX_CHARS or self._bytes + size > MAX_BYTES):
+            self.done = self._full = True
+            return
+        self._lines.append(text)
+        self._chars += chars
+        self._bytes += size
+        self.done = len(self._lines) >= self._limit
+
+
+Json = dict[str, Any]
+
+_HEAD = 16
+_WHOLE = (1, MAX_LINES)
+_NOTE_CHARS = 2_000  # room for the notes around the lines
+_NOT_UTF8 = (
+    "The file is not in UTF-8, and nothing tells in which encoding it is: what is not ASCII is shown as \ufffd. "
+    "In Bash, `iconv -f ENCODING -t UTF-8` shows it. Edit changes only ASCII text in it, and Write does not replace it."
+)
+_IN_UTF16 = "The file is in {}, as its byte order mark says. Edit and Write keep that."
+
+_READ_SCHEMA: Json = {
+    "type": "object",
+    "properties": {
+        "file_path": {"type": "string", "description": "The absolute path to the file to read"},
+        "offset": {"type": "integer", "minimum": 0, "description": "The line number to start at (from 1)"},
+        "limit": {"type": "integer", "minimum": 1, "description": "The number of lines to read"},
+        "pages": {"type": "string", "description": "For a PDF: a page or a range, such as 3 or 1-5 (at most 20 pages)"},
+    },
+    "required": ["file_path"],
+    "additionalProperties": False,
+}
+
+
+_READ_DESCRIPTION = (
+    "Reads a file.\n"
+    f"- Without offset and limit it gives the first {MAX_LINES} lines. For a long file, give the range you need.\n"
+    "- Each line comes with its number and a tab in front: they are not part of the file. Lines over "
+    f"{MAX_LINE} characters are cut.\n"
+    "- Images (PNG, JPEG, GIF, WebP) are shown as images, scaled if they are large; Jupyter notebooks with their cells "
+    "and outputs.\n"
+    "- PDF documents are shown whole, or the given pages of them; a long one needs pages.\n"
+    "- It reads files only: use LS for a directory."
+)
+
+
+class Read(Tool):
+    """Shows a file and remembers which version was shown."""
+
+    declaration = ToolDeclaration(tool_traits.READ, _READ_DESCRIPTION, _READ_SCHEMA, MAX_CHARS + _NOTE_CHARS)
+
+    def validate(self, tool_input: Json, context: ToolContext) -> str | None:
+        return path_error(tool_input["file_path"])
+
+    async def run(self, tool_input: Json, context: ToolContext) -> ToolResult:
+        path = absolute(tool_input["file_path"], context.cwd)
+        name = spelled(path)
+        wanted = (max(1, tool_input.get("offset") or 1), tool_input.get("limit") or MAX_LINES)
+        try:
+            info = await host_of(context).stat(path)
+            if info is None:
+                return refusal(await missing(host_of(context), path, context.cwd))
+            if info.kind is not FileKind.FILE:
+                return refusal(_no_file(name, info.kind))
+            if "pages" not in tool_input and _was_shown(context, path, info, wanted):
+                return ToolResult(
+                    "The file is unchanged since you last read this range: the earlier result is still current.",
+                    structured={"type": "file_unchanged", "file": {"filePath": name}},
+                )
+            head = await host_of(context).read(path, 0, _HEAD)
+            media_type = image_type(head)
+            if media_type is not None:
+                return await _image(path, info, media_type, context)
+            if head.startswith(b"%PDF-"):
+                return await _pdf(path, info, tool_input.get("pages"), context)
+            if path.endswith(".ipynb") and "offset" not in tool_input and "limit" not in tool_input:
+                return await _notebook(path, info, context)
+            return _text(path, info, wanted, await read_range(host_of(context), path, *wanted), context)
+        except Binary as binary:
+            return refusal(
+                f"{name} is a binary file and cannot be shown as text. {file_access.binary_hint(binary.head)}"
+            )
+        except NotAFile as error:
+            return refusal(f"{spelled(str(error))}; only files can be read.")
+        except OSError as error:
+            return refusal(os_error(error, name))
+
+
+def _no_file(name: str, kind: FileKind) -> str:
+    if kind is FileKind.DIRECTORY:
+        return f"{name} is a directory. Use LS to list it, or Glob to find files in it."
+    return f"{name} is a {kind.value}; only files can be read."
+
+
+def _was_shown(context: ToolContext, path: str, info: FileInfo, wanted: tuple[int, int]) -> bool:
+    seen = context.files.get(context.host.real_path(path))
+    return seen is not None and wanted in seen.ranges and seen.is_untouched(info)
+
+
+def _text(path: str, info: FileInfo, wanted: tuple[int, int], found: TextRange, context: ToolContext) -> ToolResult:
+    if not found.empty and not found.lines:
+        return refusal(f"{spelled(path)} has only {found.total:,} lines; there is no line {found.start:,}.")
+    context.files.read(context.host.real_path(path), found.digest, info, wanted, found.content)
+    file: Json = {
+        "filePath": spelled(path),
+        "content": bounded_text("\n".join(found.lines)),
+        "numLines": len(found.lines),
+        "startLine": found.start,
+        "totalLines": found.total,
+    }
+    structured = {"type": "text", "file": file}
+    if found.empty:
+        return ToolResult(f"(The file {spelled(path)} exists, but it is empty)", structured=structured)
+    text = "\n".join(f"{number}\t{line}" for number, line in enumerate(found.lines, found.start))
+    if found.next_line <= found.total:
+        total = f"{found.total:,} lines" if found.whole else f"more than {found.total:,} lines"
+        why = "the result is full" if found.full else "the range ends"
+        text += f"\n\n[{why} at line {found.next_line - 1} of {total}; go on with offset={found.next_line}]"
+    if found.encoding:
+        text += f"\n\n[{_NOT_UTF8 if found.encoding == NOT_UTF8 else _IN_UTF16.format(found.encoding)}]"
+    return ToolResult(text, structured=structured)
+
+
+async def _image(path: str, info: FileInfo, media_type: str, context: ToolContext) -> ToolResult:
+    name = spelled(path)
+    data = await host_of(context).read(path, 0, MAX_SCALED_BYTES + 1)
+    size = image_size(data)
+    if len(data) > MAX_SCALED_BYTES or size is None or not is_whole(data):
+        why = TOO_LARGE if len(data) > MAX_SCALED_BYTES else DAMAGED
+        return refusal(f"{name} is an image that cannot be shown: {why}. Bash can tell more (`file`, `identify`).")
+    shown, note = data, ""
+    if wants_scaling(data):
+        from . import documents
+
+        smaller = await documents.scaled(context, path, media_type, MAX_IMAGE_BYTES)
+        if smaller is not None and not image_trouble(smaller):
+            shown, media_type = smaller, image_type(smaller) or media_type
+            now = image_size(smaller) or size
+            note = f"(The image has {size[0]} x {size[1]} pixels; it is shown with {now[0]} x {now[1]}.)"
+    trouble = image_trouble(shown)
+    if not trouble and len(shown) > MAX_IMAGE_BYTES:
+        trouble = f"it has {len(shown):,} bytes, and at most {MAX_IMAGE_BYTES:,} can be shown"
+    if trouble:
+        return refusal(
+            f"{name} is an image that cannot be shown: {trouble}, and nothing on this host can make it smaller. "
+            "Install ImageMagick or Pillow there, and read it again."
+        )
+    context.files.read(context.host.real_path(path), digest_of(data), info, _WHOLE)
+    file: Json = {"filePath": name, "type": media_type, "originalSize": len(data)}
+    if note:
+        file["dimensions"] = {"originalWidth": size[0], "originalHeight": size[1]}
+    blocks = [image_block(shown, media_type), *([{"type": "text", "text": note}] if note else [])]
+    return ToolResult(blocks, structured={"type": "image", "file": file})
+
+
+async def _pdf(path: str, info: FileInfo, pages: str | None, context: ToolContext) -> ToolResult:
+    from . import documents
+
+    name = spelled(path)
+    file: Json = {"filePath": name, "originalSize": info.size}
+    if pages is not None:
+        try:
+            blocks = await documents.page_blocks(context, path, pages)
+        except documents.PagesRefused as refused:
+            return refusal(str(refused))
+        return ToolResult(blocks, structured={"type": "parts", "file": {**file, "count": len(blocks)}})
+    if info.size > documents.MAX_BYTES:
+        return refusal(f"{name} has {info.size:,} bytes, too many to be shown whole. Give pages, such as 1-10.")
+    data = await host_of(context).read(path, 0, documents.MAX_BYTES + 1)
+    count = await documents.count_pages(context, path)
+    if count < 0:
+        return refusal(f"The pages of {name} cannot be counted: it unpacks to too much. Give pages, such as 1-10.")
+    if count > documents.MAX_PAGES or len(data) > documents.MAX_BYTES:
+        return refusal(f"{name} has {count:,} pages, too many to be shown whole. Give pages, such as 1-10.")
+    if b"%%EOF" not in data[-2048:]:
+        return refusal(f"{name} is a PDF that is damaged or not complete. Bash can tell more (`pdfinfo`, `pdftotext`).")
+    context.files.read(context.host.real_path(path), digest_of(data), info, _WHOLE)
+    return ToolResult([documents.document_block(data)], structured={"type": "pdf", "file": file})
+
+
+async def _notebook(path: str, info: FileInfo, context: ToolContext) -> ToolResult:
+    name = spelled(path)
+    if info.size > notebook.MAX_BYTES:
+        return refusal(f"{name} has {info.size:,} bytes, too many for a notebook; use jq in Bash for a part of it.")
+    data = await host_of(context).read(path, 0, notebook.MAX_BYTES + 1)
+    digest = digest_of(data)
+    try:
+        blocks = await notebook.notebook_blocks(context, path, digest)
+    except notebook.NotANotebook as error:
+        return refusal(f"{name} is not a valid notebook ({error}). Read it as text with offset and limit.")
+    context.files.read(context.host.real_path(path), digest, info, _WHOLE, data)
+    texts = "\n".join(block["text"] for block in blocks if block["type"] == "text")
+    structured = {"type": "notebook", "file": {"filePath": name, "content": bounded_text(texts)}}
+    if all(block["type"] == "text" for block in blocks):
+        return ToolResult(texts, structured=structured)
+    return ToolResult(blocks, structured=structured)

@@ -1,0 +1,330 @@
+"""Runs the search program."""
+
+from __future__ import annotations
+
+import asyncio
+import binascii
+import importlib.util
+import json
+import logging
+import marshal
+import os
+import subprocess
+import sys
+import time
+import zlib
+from collections import OrderedDict
+from collections.abc import Coroutine
+from dataclasses import replace
+from functools import lru_cache
+from typing import IO, TYPE_CHECKING, Any, Callable, cast
+
+from ..sandbox.cage_rules import CageRules
+from ..system.host import Host, LocalHost
+from ..system.process import MARK, child_environment, new_mark
+from .tool_contract import ToolContext
+
+if TYPE_CHECKING:
+    from importlib.abc import InspectLoader
+
+
+Json = dict[str, Any]
+
+_log = logging.getLogger(__name__)
+
+_STUCK_S = 10.0
+_MAX_ANSWER = 1 << 20
+_MAX_QUERY = 500  # characters: a question is written in one piece
+_MAX_NAMES = 50
+
+
+class NameFinder:
+    """Asks the program, which starts with the first question and may end at any time. Its process has the mark of
+    those that `host` starts. Close it at the end."""
+
+    def __init__(self, root: str, host: Host) -> None:
+        self._root = root
+        self._token = host.session if isinstance(host, LocalHost) else ""
+        self._process: subprocess.Popen[bytes] | None = None
+        self._stdin = -1
+        self._received = bytearray()
+        self._count = 0
+        self._asked: OrderedDict[object, tuple[int, float, Callable[[Json], None]]] = OrderedDict()
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def find(self, asker: object, query: str, answer: Callable[[Json], None]) -> None:
+        """Call `answer` with {"names", "more", "settled", "cut"}, unless the same asker asks something else before, or
+        the program fails."""
+        now = time.monotonic()
+        if self._asked and now - next(iter(self._asked.values()))[1] > _STUCK_S:
+            _log.warning("the index of files does not answer, and is started again")
+            self._end()
+        try:
+            starts = self._process is None or self._process.poll() is not None
+            if starts:
+                self._start()
+            self._count += 1
+            question = {"n": self._count, "query": query[:_MAX_QUERY], "most": _MAX_NAMES}
+            os.write(self._stdin, json.dumps(question).encode() + b"\n")
+        except OSError as error:
+            _log.warning("the index of files cannot be asked: %s", error)
+            self._end()
+            return
+        since = self._asked.pop(asker, (0, now))[1]
+        self._asked[asker] = self._count, since, answer
+        if starts:
+            self._own(self._look(self._count, query))
+
+    async def close(self) -> None:
+        """End the program."""
+        self._end()
+        await asyncio.gather(*self._tasks)
+
+    def _own(self, work: Coroutine[None, None, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _look(self, number: int, query: str) -> None:
+        """Answer from the root alone while the program starts, if something there fits."""
+        found = await asyncio.get_running_loop().run_in_executor(None, _glimpse, self._root, query)
+        if found["names"]:
+            self._answer(number, found)
+
+    def _start(self) -> None:
+        self._end()
+        mark = new_mark(self._token)
+        argv = [sys.executable or "python3", "-I", "-S", "-c", BOOT]
+        argv += [load_program((NAMES, OWNERS, "globs", "walk", "file_names")), self._root]
+        given, self._stdin = os.pipe()
+        try:
+            os.set_blocking(self._stdin, False)
+            environment = {**child_environment(os.environ), MARK: mark}
+            self._process = subprocess.Popen(
+                argv,
+                bufsize=0,
+                cwd="/",
+                env=environment,
+                stdin=given,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+            )
+        except OSError:
+            self._end()
+            raise
+        finally:
+            os.close(given)
+        assert self._process.stdout is not None
+        asyncio.get_running_loop().add_reader(self._process.stdout, self._take, self._process.stdout)
+
+    def _take(self, output: IO[bytes]) -> None:
+        data = output.read(1 << 16)
+        if not data:
+            asyncio.get_running_loop().remove_reader(output)
+            return
+        self._received += data
+        *lines, rest = bytes(self._received).split(b"\n")
+        self._received = bytearray(rest[:_MAX_ANSWER])
+        for line in lines:
+            found: Json = json.loads(line)
+            self._answer(found.pop("n"), found)
+
+    def _answer(self, number: int, found: Json) -> None:
+        for asker, (asked, _, answer) in list(self._asked.items()):
+            if asked == number:
+                del self._asked[asker]
+                answer(found)
+
+    def _end(self) -> None:
+        """End the program. What it was asked stays unanswered."""
+        if self._stdin >= 0:
+            os.close(self._stdin)
+        process, self._process, self._stdin = self._process, None, -1
+        self._received.clear()
+        self._asked.clear()
+        if process is not None:
+            assert process.stdout is not None
+            asyncio.get_running_loop().remove_reader(process.stdout)
+            process.stdout.close()
+            process.kill()
+            self._own(_reaped(process))
+
+
+async def _reaped(process: subprocess.Popen[bytes]) -> None:
+    await asyncio.get_running_loop().run_in_executor(None, process.wait)
+
+
+def _glimpse(root: str, query: str) -> Json:
+    from ..search_program.file_names import glimpse
+
+    return glimpse(root, query, _MAX_NAMES)
+
+
+SECONDS = 20.0
+"""Seconds after which a search returns what it has found so far."""
+
+MAX_PATTERN = 10_000
+"""Longest pattern in characters: a request travels in a command line."""
+
+_KILL_AFTER = 5.0  # seconds after the limit at which a program that is stuck in a pattern is killed
+_RUN_PROGRAM_MAX_ANSWER = 16 << 20
+NAMES, TEXTS = "ccb.tunnel.wire.spelling", "ccb.remote.system.text_encoding"
+OWNERS = "ccb.remote.system.owners"
+_MODULES = (  # in the order of their imports
+    *(NAMES, TEXTS, OWNERS, "globs", "walk", "scan", "search_main"),
+)
+
+BOOT = """
+import binascii, marshal, sys, zlib
+Module = type(sys)
+for name, code in marshal.loads(zlib.decompress(binascii.a2b_base64(sys.argv[1]))):
+    parts = name.split(".")
+    for at in range(1, len(parts)):
+        package = ".".join(parts[:at])
+        if package not in sys.modules:
+            sys.modules[package] = Module(package)
+            sys.modules[package].__path__ = []
+    module = sys.modules[name] = Module(name)
+    module.__package__ = package
+    exec(code, module.__dict__)
+    if parts[-1] == "running" and sys.argv[4:]:
+        module.start_ahead(sys.argv[3], sys.argv[4:])
+if sys.argv[2:]:
+    module.main(sys.argv[2])
+"""
+
+
+LEFT_OUT = "(Files that permission rules keep from this tool were left out.)"
+"""The note on a result when the program's answer has `left_out` set."""
+
+
+def unsearched(found: Json) -> list[str]:
+    """Return sentences for the model about what a search did not look at."""
+    unread, cut, large = found["unread"], found.get("cut", 0), found.get("large", 0)
+    notes = []
+    ignored = found.get("ignored", {"count": 0})
+    if ignored["count"]:
+        such = ", ".join(ignored["named"])
+        more = ", …" if ignored["count"] > len(ignored["named"]) else ""
+        notes.append(f"Not searched, because .gitignore leaves {_them(ignored['count'])} out: {such}{more}.")
+    unobeyed = found.get("unobeyed", {"count": 0})
+    if unobeyed["count"]:
+        such = ", ".join(unobeyed["named"])
+        notes.append(f"Not obeyed, being unreadable, no regular file, or over 1 MiB or 10,000 lines: {such}.")
+    if unread:
+        notes.append(f"{_counted(unread, 'file or directory', 'files or directories')} could not be read.")
+    if cut:
+        notes.append(
+            f"{_counted(cut, 'line', 'lines')} over 1 MiB {_was(cut)} searched in pieces; what spans them is missed."
+        )
+    foreign = found.get("foreign", {"count": 0})
+    if foreign["count"]:
+        such = f"{', '.join(foreign['named'])}{', …' if foreign['count'] > len(foreign['named']) else ''}"
+        notes.append(f"Not in UTF-8, so that only ASCII text is found and shown in {_it(foreign['count'])}: {such}.")
+    if found.get("binary"):
+        notes.append("It is a binary file, and was not searched. Use a program in Bash, such as `strings`.")
+    slow = found.get("slow_count", 0)
+    if slow:
+        more = ", …" if slow > len(found["slow"]) else ""
+        notes.append(f"A pattern takes too long in {', '.join(found['slow'])}{more}: the rest was not searched.")
+    if large:
+        notes.append(f"{_counted(large, 'file', 'files')} over 32 MiB {_was(large)} not searched: multiline is on.")
+    return [f"({note})" for note in notes]
+
+
+def _counted(number: int, one: str, many: str) -> str:
+    return f"{number:,} {one if number == 1 else many}"
+
+
+def _them(number: int) -> str:
+    return "it" if number == 1 else f"{number:,} entries"
+
+
+def _it(number: int) -> str:
+    return "it" if number == 1 else f"{number:,} files"
+
+
+def _was(number: int) -> str:
+    return "was" if number == 1 else "were"
+
+
+class SearchFailed(Exception):
+    """The search has no result; the text says why."""
+
+
+@lru_cache(maxsize=2)
+def load_program(modules: tuple[str, ...] = _MODULES) -> str:
+    """Return the compiled modules of a program, packed for a command line of this Python: those of the package
+    `search_program`, and any others by their whole names. `main` of the last module is its entry point."""
+    codes = []
+    for name in modules:
+        full_name = name if "." in name else f"ccb.remote.search_program.{name}"
+        spec = importlib.util.find_spec(full_name)
+        assert spec is not None
+        codes.append((full_name, cast("InspectLoader", spec.loader).get_code(full_name)))
+    return binascii.b2a_base64(zlib.compress(marshal.dumps(codes), 9), newline=False).decode("ascii")
+
+
+def _cage(context: ToolContext, request: Json) -> CageRules | None:
+    """Return the cage of the program: it reads what is searched, and changes nothing. None if this host has none."""
+    searched = context.call.pinned or context.host.real_path(str(request.get("root") or request["path"]))
+    rules = context.cages.read_only([context.cwd, *context.add_dirs], [searched])
+    # the zygote reads names in UTF-8, as most workers do
+    return replace(rules, own=sys.getfilesystemencoding() == "utf-8") if rules else None
+
+
+def search_command(request: Json) -> list[str]:
+    """Return the command line of the program. In a directory, the program starts ripgrep before anything else."""
+    from ..search_program.globs import BadGlob
+    from ..search_program.search_main import BadRequest, first_command
+
+    first: list[str] = []
+    try:
+        first = first_command(request) if "root" in request else []
+    except (BadRequest, BadGlob):
+        pass  # the program says what is wrong
+    argv = [sys.executable or "python3", "-I", "-S", "-c", BOOT, load_program(), json.dumps(request)]
+    return [*argv, request["root"], *first] if first else argv
+
+
+async def search(context: ToolContext, request: Json, seconds: float = SECONDS) -> Json:
+    """Return the program's answer to `request` (see `program.main.answer`). Raise SearchFailed if there is none."""
+    from asyncio import TimeoutError as Late
+
+    from ..system.deadline import within
+
+    host = context.host
+    programs = {"rg": host.which("rg") or "", "grep": host.which("grep") or ""}
+    project = [context.cwd, *context.add_dirs]
+    kept = {"left_out": context.call.left_out, "sessions": context.spill.sessions, "project": project}
+    whole = {**programs, "seconds": seconds, **kept, **request}
+    answer = bytearray()
+
+    def take(data: bytes) -> None:
+        if len(answer) < _RUN_PROGRAM_MAX_ANSWER:
+            answer.extend(data)
+
+    try:
+        process = await host.start(search_command(whole), "/", take, cage=_cage(context, request))
+    except OSError as error:
+        raise SearchFailed(f"The search could not be started: {error}") from None
+    ended = False
+    try:
+        code = await within(seconds + _KILL_AFTER, process.wait())
+        ended = True
+    except Late:
+        raise SearchFailed(
+            f"The search was stopped after {seconds:g} s without a result. Use a simpler pattern or a smaller path."
+        ) from None
+    finally:
+        if not ended or process.has_leftovers():
+            await process.stop()
+    try:
+        found = json.loads(answer)
+    except ValueError:
+        last = answer.decode("utf-8", "replace").strip().rsplit("\n", 1)[-1][:300]
+        raise SearchFailed(f"The search program failed (exit code {code}): {last}") from None
+    assert isinstance(found, dict)
+    if "error" in found:
+        raise SearchFailed(str(found["error"]))
+    return found

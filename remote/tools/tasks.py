@@ -1,0 +1,163 @@
+"""The registry of a session's tasks: what runs in the background, how it ended, and how to stop it."""
+
+from __future__ import annotations
+
+import asyncio
+import enum
+import time
+from collections.abc import Awaitable
+from dataclasses import field, replace
+from typing import Any, Callable, Protocol
+
+from ccb.tunnel.wire.dataclass import dataclass
+from ccb.tunnel.wire.journal_records import MAIN_AGENT
+
+Json = dict[str, Any]
+
+_MAX_KEPT = 100  # tasks that have ended
+
+
+class TaskKind(enum.Enum):
+    """What a task is. The values are the public `task_type`."""
+
+    SHELL = "local_bash"
+    AGENT = "local_agent"
+
+
+class TaskStatus(enum.Enum):
+    """The state of a task, as the model reads it."""
+
+    RUNNING = "running"
+    COMPLETED = "completed"
+    FAILED = "failed"
+    KILLED = "killed"
+
+    @property
+    def public(self) -> str:
+        """The status in a public message."""
+        return "stopped" if self is TaskStatus.KILLED else self.value
+
+
+@dataclass(frozen=True)
+class TaskEnd:
+    """How a task ended. `summary` is one line; `result` and `usage` are those of an agent. `told`: the model knows it
+    already, as after a call that stopped the task, so it gets no notification."""
+
+    status: TaskStatus
+    summary: str
+    result: str = ""
+    usage: Json | None = None
+    told: bool = False
+
+
+@dataclass(eq=False)
+class Task:
+    """One task. `agent_id` is the agent that gets the notification of its end; `tool_use_id` the call that started it.
+    `stop` ends it and returns when nothing of it is left; whoever runs the task reports its end to the registry.
+    `read(lines, bytes)` returns the end of its output. `public` are more fields for its public messages, such as
+    `subagent_type`. `told`: the agent knows its end already. `lasts`: a command has left it running, as a server, so
+    nothing waits for its end."""
+
+    id: str
+    kind: TaskKind
+    description: str
+    stop: Callable[[], Awaitable[None]]
+    tool_use_id: str = ""
+    output_file: str = ""
+    agent_id: str = MAIN_AGENT
+    public: Json = field(default_factory=dict)
+    read: Callable[[int, int], str] = lambda max_lines, max_bytes: ""
+    started: float = field(default_factory=time.monotonic)
+    told: bool = False
+    lasts: bool = False
+    end: TaskEnd | None = None
+    over: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set when the task has ended."""
+
+    @property
+    def status(self) -> TaskStatus:
+        return TaskStatus.RUNNING if self.end is None else self.end.status
+
+
+class TaskWatcher(Protocol):
+    """The session, which journals what happens to tasks and notifies agents."""
+
+    def started(self, task: Task) -> None:
+        """A task runs in the background now."""
+
+    def ended(self, task: Task, end: TaskEnd, *, closing: bool) -> None:
+        """A task has ended. `closing`: the worker ends, and the task with it."""
+
+
+class TaskRegistry:
+    """All tasks of a session that run or ended lately. It numbers them, so that an id is never used twice in a
+    session."""
+
+    def __init__(self) -> None:
+        self._tasks: dict[str, Task] = {}
+        self._count = 0
+        self._watcher: TaskWatcher | None = None
+        self._closing = False
+        self._stopping: set[asyncio.Future[None]] = set()
+
+    def watched_by(self, watcher: TaskWatcher, count: int = 0) -> None:
+        """Report to the session from now on. `count` tasks were started by earlier workers of the session."""
+        self._watcher = watcher
+        self._count = max(self._count, count)
+
+    def new_id(self, prefix: str) -> str:
+        """Return an id for a new task."""
+        self._count += 1
+        return f"{prefix}_{self._count}"
+
+    def start(self, task: Task) -> None:
+        """Add a task, which runs already."""
+        self._tasks[task.id] = task
+        over = [each for each in self._tasks.values() if each.end is not None]
+        for each in over[: max(0, len(over) - _MAX_KEPT)]:
+            del self._tasks[each.id]
+        if self._watcher is not None:
+            self._watcher.started(task)
+
+    def finished(self, task: Task, end: TaskEnd) -> None:
+        """Note that a task has ended. Only the first end counts."""
+        if task.end is not None:
+            return
+        end = replace(end, told=end.told or task.told)
+        task.end = end
+        task.over.set()
+        if self._watcher is not None:
+            self._watcher.ended(task, end, closing=self._closing)
+
+    def get(self, task_id: str) -> Task | None:
+        return self._tasks.get(task_id)
+
+    @property
+    def running(self) -> list[Task]:
+        """The tasks that run, oldest first."""
+        return [task for task in self._tasks.values() if task.end is None]
+
+    @property
+    def awaited(self) -> bool:
+        """Whether a task runs whose end is to be expected."""
+        return any(not task.lasts for task in self.running)
+
+    @property
+    def known(self) -> list[str]:
+        """The ids of the tasks that run or ended lately, oldest first."""
+        return list(self._tasks)
+
+    def closing(self) -> None:
+        """The worker ends: from now on, the end of a task starts no turn."""
+        self._closing = True
+
+    def stop_soon(self, task: Task) -> None:
+        """Begin to stop a task."""
+        stopping = asyncio.ensure_future(task.stop())
+        self._stopping.add(stopping)
+        stopping.add_done_callback(self._stopping.discard)
+
+    async def stop_all(self, agent_id: str | None = None) -> None:
+        """Stop every running task, or those of one agent."""
+        stops = [task.stop() for task in self.running if agent_id in (None, task.agent_id)]
+        await asyncio.gather(*stops, *self._stopping, return_exceptions=True)

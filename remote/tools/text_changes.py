@@ -1,0 +1,372 @@
+"""Exact replacement, diffs."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from ccb.tunnel.wire.dataclass import dataclass
+
+from ..system.text_encoding import Text, text_of
+
+_STYLES = {'"': ("“", "”"), "'": ("‘", "’")}
+_ENDING = re.compile(r"(?<!\r)\r+\n")
+MAX_REPLACEMENTS = 200_000
+"""Most places that one edit replaces."""
+MAX_RESULT = 32 << 20
+"""Longest text in characters that an edit makes."""
+_PART = 1 << 18
+_SOME = "Use a program in Bash for that, such as sed."
+
+
+class EditRefused(Exception):
+    """The replacement cannot be made; the text says why and what would help."""
+
+
+NO_TEXT = "The file is binary, or its text is damaged: only a program in Bash can change it."
+NOT_UTF8 = (
+    "The file is not in UTF-8. Use a program in Bash that knows its encoding (`iconv`, or Python with `encoding=`)."
+)
+_IN_A_CHARACTER = (
+    f"{NOT_UTF8} old_string stands right behind a byte that is not ASCII, and may be a part of a character there."
+)
+
+
+@dataclass(frozen=True)
+class Replacement:
+    """A text in which matches of `old` were replaced: `spans` are their places in the text before."""
+
+    text: str
+    spans: list[tuple[int, int]]
+
+
+def editable(data: bytes) -> Text:
+    """Return the text of a file. Raise EditRefused for a binary one."""
+    text = text_of(data)
+    if text is None:
+        raise EditRefused(NO_TEXT)
+    return text
+
+
+def replace_in(within: Text, old: str, new: str, replace_all: bool) -> Replacement:
+    """Replace a text. A line feed in `old` also matches a CRLF in the file, and `new` gets the line endings of the
+    place it is written to, unless one of the strings contains a carriage return; so does a carriage return in a file
+    whose lines end in them alone. Where `old` is not in the file, its
+    quotes match straight and curly ones, and `new` gets those of the place. Raise EditRefused."""
+    text = within.text
+    if old == new:
+        raise EditRefused("No changes to make: old_string and new_string are exactly the same.")
+    if not old:
+        raise EditRefused("old_string is empty: that creates a new file, but the file already has content.")
+    if not within.codec and not (old + new).isascii():
+        raise EditRefused(f"{NOT_UTF8} Edit changes only ASCII text in it.")
+    if ends_in_returns(text) and "\r" not in old + new:
+        old, new = old.replace("\n", "\r"), new.replace("\n", "\r")
+    flat = _Flat(text) if "\n" in old and "\r" not in old else _Flat(text, "")
+    found = flat.places(old)
+    loose = not found
+    if loose:
+        found = flat.places(old, any_quotes=True)
+    if not found:
+        raise EditRefused(f"String to replace not found in file.\nString: {_shown(old)}")
+    if len(found) > 1 and not replace_all:
+        raise EditRefused(
+            f"Found {len(found)} matches of the string to replace, but replace_all is false. To replace all of them, "
+            "set replace_all to true; to replace one, give more of the text around it.\n"
+            f"String: {_shown(old)}"
+        )
+    if len(text) + len(found) * len(new) > MAX_RESULT:
+        raise EditRefused(f"The file would have more than {MAX_RESULT:,} characters. {_SOME}")
+    if not within.codec and any(not text[start - 1 : start].isascii() for start, _ in found if start):
+        raise EditRefused(_IN_A_CHARACTER)
+    adapts = "\n" in new and is_compared(old, new) and "\r" in text and "\r" not in old and "\r" not in new
+    twins = list(_twins(old.split("\n"), new.split("\n"))) if adapts else []
+    endings = _endings_at(text, (end for _, end in found))
+    pieces, at = [], 0
+    for start, end in found:
+        put = _with_quotes_of(text[start:end], new) if loose else new
+        put = _with_tails(text[start:end], put, next(endings), twins) if adapts else put
+        pieces += [text[at:start], put]
+        at = end
+    return Replacement("".join([*pieces, text[at:]]), found)
+
+
+def ends_in_returns(text: str) -> bool:
+    """Return whether the lines of a text end in carriage returns alone."""
+    return "\n" not in text and "\r" in text.rstrip("\r")
+
+
+class _Flat:
+    """A text in which strings of the model are looked up, without the carriage returns of its line `endings`. It is
+    searched with `str.find` and not with a pattern, whose time grows with the product of text and string."""
+
+    def __init__(self, text: str, endings: str = "\r") -> None:
+        self._text = text
+        self._bare = "".join(_bare_parts(text)) if endings and "\r\n" in text else text
+
+    def places(self, old: str, *, any_quotes: bool = False) -> list[tuple[int, int]]:
+        """Return where `old` is in the text. Raise EditRefused if it is in too many places."""
+        bare = _straight(self._bare) if any_quotes else self._bare
+        old = _straight(old) if any_quotes else old
+        if bare.count(old) > MAX_REPLACEMENTS:
+            raise EditRefused(f"The string to replace is in more than {MAX_REPLACEMENTS:,} places. {_SOME}")
+        found, at = [], bare.find(old)
+        while at >= 0:
+            found += [at, at + len(old)]
+            at = bare.find(old, at + len(old))
+        places = self._with_endings(found)
+        return list(zip(places, places))
+
+    def _with_endings(self, places: Iterable[int]) -> Iterator[int]:
+        """Yield the places in the text for those in the bare text, which ascend."""
+        endings = _ENDING.finditer(self._text) if self._bare is not self._text else iter(())
+        ending, left_out = next(endings, None), 0
+        for place in places:
+            while ending is not None and ending.start() - left_out < place:
+                left_out += len(ending[0]) - 1
+                ending = next(endings, None)
+            yield place + left_out
+
+
+def _bare_parts(text: str) -> Iterator[str]:
+    """Yield a text without the carriage returns of its line endings, in parts: a pattern keeps other threads from
+    running until it has gone through a text."""
+    at = 0
+    while at < len(text):
+        end = text.find("\n", at + _PART) + 1 or len(text)
+        part = text[at:end]
+        yield _ENDING.sub("\n", part) if "\r\r\n" in part else part.replace("\r\n", "\n")
+        at = end
+
+
+def _straight(text: str) -> str:
+    for straight, (left, right) in _STYLES.items():
+        text = text.replace(left, straight).replace(right, straight)
+    return text
+
+
+def _with_quotes_of(found: str, new: str) -> str:
+    """Return `new` with curly quotes where `found` has curly ones, and with straight quotes where it has straight ones.
+    A quote opens at the start, behind a blank and behind an opening bracket."""
+    for straight, (left, right) in _STYLES.items():
+        if left in found or right in found:
+            new = re.sub(rf"(?:^|(?<=[\s(\[{{<—–])){straight}", left, new).replace(straight, right)
+        elif straight in found:
+            new = new.replace(left, straight).replace(right, straight)
+    return new
+
+
+def with_endings_of(old: str, new: str, ending: str) -> str:
+    """Return `new`, whose lines end in line feeds, with the line endings that `old` has. A line that is not in `old`
+    gets that of the line which it replaces, or of the line before it, or else `ending`."""
+    if not is_compared(old, new):
+        return new.replace("\n", ending)
+    return _with_tails(old, new, ending, _twins([line.rstrip("\r") for line in old.split("\n")], new.split("\n")))
+
+
+def _with_tails(old: str, new: str, ending: str, twins: Iterable[int]) -> str:
+    before = old.split("\n")
+    tails = [line[len(line.rstrip("\r")) :] for line in before]
+    after = new.split("\n")
+    tail = ending[:-1]
+    lines: list[str] = []
+    for line, twin in zip(after, twins):
+        if len(lines) == len(after) - 1:  # no line feed follows
+            tail = tails[-1] if twin == len(before) - 1 else ""
+        elif 0 <= twin < len(before) - 1:
+            tail = tails[twin]
+        lines.append(line + tail)
+    return "\n".join(lines)
+
+
+def _twins(before: list[str], after: list[str]) -> Iterator[int]:
+    """Yield for each line of `after` which line of `before` it is or replaces, -1 for none."""
+    done = 0
+    for a, b, c, d in [*line_changes(before, after), (len(before), len(before), len(after), len(after))]:
+        yield from range(a - (c - done), a)
+        yield from (a + n if a + n < b else -1 for n in range(d - c))
+        done = d
+
+
+def _endings_at(text: str, places: Iterable[int]) -> Iterator[str]:
+    """Yield the line ending that follows each place of a text, or else the last one. The places ascend."""
+    last = text.rfind("\n")
+    end = -1
+    for at in places:
+        if end < at:
+            end = text.find("\n", at) if at <= last else last
+        yield "\r\n" if end > 0 and text[end - 1] == "\r" else "\n"
+
+
+def _shown(text: str) -> str:
+    return text if len(text) <= 500 else f"{text[:500]}… ({len(text)} characters)"
+
+
+Json = dict[str, Any]
+Change = tuple[int, int, int, int]  # old lines [a, b) became new lines [c, d)
+
+MAX_BYTES = 40_000
+"""Most bytes of JSON for one text or patch in a structured result, so that four of them stay under 200 KB."""
+
+_CONTEXT = 3
+MAX_PREVIEW = 200_000
+"""Most bytes of JSON of the patch that a person is asked about."""
+
+MAX_LINES = 1_000_000
+"""Most lines of two texts together that are compared."""
+
+_NO_NEWLINE = "\\ No newline at end of file"
+_MAX_WORK = 1_000_000  # pairs of lines that difflib may look at: 0.3 s
+
+
+def structured_patch(old: str, new: str, max_bytes: int = MAX_BYTES) -> list[Json]:
+    """Return the hunks `{oldStart, oldLines, newStart, newLines, lines}` from `old` to `new`, as many as fit
+    `max_bytes`."""
+    if not is_compared(old, new):
+        return []
+    before, after = _lines(old), _lines(new)
+    return _bounded(_hunks(before, after, line_changes(before, after)), max_bytes)
+
+
+def is_compared(old: str, new: str) -> bool:
+    """Return whether two texts have few enough lines to be compared line by line."""
+    return old.count("\n") + new.count("\n") <= MAX_LINES
+
+
+def compared(old: str, new: str, max_bytes: int) -> Json:
+    """Return the patch from `old` to `new` with its size: `lines` of the old text, lines `added` and `removed`, the
+    hunks that fit `max_bytes`, and whether the patch is `complete`."""
+    if not is_compared(old, new):
+        removed, added = old.count("\n"), new.count("\n")
+        return {"lines": removed, "added": added, "removed": removed, "patch": [], "complete": False}
+    before, after = _lines(old), _lines(new)
+    changes = line_changes(before, after)
+    hunks = list(_hunks(before, after, changes))
+    patch = _bounded(hunks, max_bytes)
+    return {
+        "lines": len(before),
+        "added": sum(d - c for _, _, c, d in changes),
+        "removed": sum(b - a for a, b, _, _ in changes),
+        "patch": patch,
+        "complete": len(patch) == len(hunks),
+    }
+
+
+def bounded_text(text: str, max_bytes: int = MAX_BYTES) -> str:
+    """Return `text`, or its start and a note if it is too long for a message line."""
+    if _json_size(text) <= max_bytes:
+        return text
+    kept = text[:max_bytes]
+    while _json_size(kept) > max_bytes - 100:
+        kept = kept[: int(len(kept) * 0.8)]
+    return f"{kept}\n[... {len(text) - len(kept):,} more characters ...]"
+
+
+def whole_or_none(text: str | None, max_bytes: int = MAX_BYTES) -> str | None:
+    """Return `text`, or None if it is too long for a message line. A part is never returned, because a client could
+    take it for the whole file."""
+    return text if text is not None and _json_size(text) <= max_bytes else None
+
+
+def _json_size(text: str) -> int:
+    return (
+        6 * len(text) if len(text) > 1 << 20 else len(json.dumps(text, ensure_ascii=False).encode("utf-8", "replace"))
+    )
+
+
+def _lines(text: str) -> list[str]:
+    """Return the lines, each with its newline."""
+    *lines, last = text.split("\n")
+    return [line + "\n" for line in lines] + ([last] if last else [])
+
+
+def _marked(sign: str, lines: Iterable[str]) -> Iterable[str]:
+    for line in lines:
+        if line.endswith("\n"):
+            yield sign + line[:-1]
+        else:
+            yield sign + line
+            yield _NO_NEWLINE
+
+
+def line_changes(before: list[str], after: list[str]) -> list[Change]:
+    """Return which lines have become which, in order. What is too long to be compared is one change."""
+    start, most = 0, min(len(before), len(after))
+    while start < most and before[start] == after[start]:
+        start += 1
+    end = 0
+    while end < most - start and before[-1 - end] == after[-1 - end]:
+        end += 1
+    old, new = before[start : len(before) - end], after[start : len(after) - end]
+    if not old and not new:
+        return []
+    changes = _differences(old, new) if old and new else [(0, len(old), 0, len(new))]
+    return [(start + a, start + b, start + c, start + d) for a, b, c, d in changes]
+
+
+def _differences(old: list[str], new: list[str]) -> list[Change]:
+    """Return what difflib finds within a limit of work. What it has not compared then is one change for each gap."""
+    from difflib import Match, SequenceMatcher
+    from itertools import accumulate
+
+    class Limited(SequenceMatcher[str]):
+        left = _MAX_WORK
+        pairs: Sequence[int] = ()
+        b2j: dict[str, list[int]]  # the places of each line of `new`
+
+        def find_longest_match(
+            self, alo: int = 0, ahi: int | None = None, blo: int = 0, bhi: int | None = None
+        ) -> Match:
+            assert ahi is not None and bhi is not None
+            self.left -= self.pairs[ahi] - self.pairs[alo]
+            return Match(alo, blo, 0) if self.left < 0 else super().find_longest_match(alo, ahi, blo, bhi)
+
+    matcher = Limited(None, old, new, autojunk=len(old) + len(new) > 1000)
+    twins = matcher.b2j
+    matcher.pairs = [0, *accumulate(len(twins.get(line, ())) + 1 for line in old)]
+    return [(a, b, c, d) for tag, a, b, c, d in matcher.get_opcodes() if tag != "equal"]
+
+
+def _hunks(before: list[str], after: list[str], changes: list[Change]) -> Iterable[Json]:
+    group: list[Change] = []
+    for change in changes:
+        if group and change[0] - group[-1][1] > 2 * _CONTEXT:
+            yield _hunk(before, after, group)
+            group = []
+        group.append(change)
+    if group:
+        yield _hunk(before, after, group)
+
+
+def _hunk(before: list[str], after: list[str], group: list[Change]) -> Json:
+    start = max(0, group[0][0] - _CONTEXT)
+    lines: list[str] = []
+    at = start
+    for a, b, c, d in group:
+        lines += _marked(" ", before[at:a])
+        lines += _marked("-", before[a:b])
+        lines += _marked("+", after[c:d])
+        at = b
+    end = min(len(before), at + _CONTEXT)
+    lines += _marked(" ", before[at:end])
+    new_start = group[0][2] - (group[0][0] - start)
+    new_lines = sum(1 for line in lines if line[0] in " +")
+    return {
+        "oldStart": start + 1,
+        "oldLines": end - start,
+        "newStart": new_start + 1,
+        "newLines": new_lines,
+        "lines": lines,
+    }
+
+
+def _bounded(hunks: Iterable[Json], max_bytes: int) -> list[Json]:
+    kept: list[Json] = []
+    for hunk in hunks:
+        max_bytes -= len(json.dumps(hunk, ensure_ascii=False).encode("utf-8", "replace"))
+        if max_bytes < 0:
+            break
+        kept.append(hunk)
+    return kept

@@ -1,0 +1,179 @@
+"""Records which version of each file the model has seen. Tools overwrite a file only if its present version was
+seen."""
+
+from __future__ import annotations
+
+import copy
+from collections import OrderedDict
+from dataclasses import replace
+from typing import Any
+
+from ccb.tunnel.wire.dataclass import dataclass
+
+from ..system.regular_files import FileInfo
+from .input_schema import issues
+
+Json = dict[str, Any]
+
+
+MAX_FILES = 2000
+MAX_CONTENT = 4 << 20
+"""Bytes of the contents that are remembered, of the files used most recently."""
+_MAX_ONE = 1 << 20  # bytes of one content
+_MAX_RANGES = 50
+
+
+@dataclass(frozen=True)
+class Seen:
+    """A version of a file that was read or written. `digest` is "" if only a part of it was read; then size and time
+    identify the version. `ranges` are the (offset, limit) pairs that Read has shown of this version. `content` is None
+    if it is not remembered (any more)."""
+
+    digest: str
+    size: int
+    mtime_ns: int
+    ranges: tuple[tuple[int, int], ...] = ()
+    ctime_ns: int = 0
+    inode: int = 0
+    content: bytes | None = None
+
+    def is_untouched(self, info: FileInfo) -> bool:
+        """Whether the file's size, times and inode are the same: nothing has written to it since. `cp -p` restores only
+        one of the two times."""
+        then = (self.size, self.mtime_ns, self.ctime_ns, self.inode)
+        return then == (info.size, info.mtime_ns, info.ctime_ns, info.inode)
+
+    def is_version(self, digest: str, info: FileInfo) -> bool:
+        """Whether the file still has the same bytes, whatever its times say."""
+        if self.digest:
+            return self.digest == digest
+        return (self.size, self.mtime_ns) == (info.size, info.mtime_ns)
+
+
+class FileState:
+    """The file versions that one session has seen, by real path. Keeps the `max_files` most recently used files."""
+
+    def __init__(self, max_files: int = MAX_FILES) -> None:
+        self._max_files = max_files
+        self._files: OrderedDict[str, Seen] = OrderedDict()
+        self._room = MAX_CONTENT
+
+    @property
+    def paths(self) -> list[str]:
+        """The real paths of the files, the most recently used last."""
+        return list(self._files)
+
+    def get(self, path: str) -> Seen | None:
+        """Return the version of the file that was seen, or None."""
+        seen = self._files.get(path)
+        if seen is not None:
+            self._files.move_to_end(path)
+        return seen
+
+    def read(
+        self, path: str, digest: str, info: FileInfo, shown: tuple[int, int], content: bytes | None = None
+    ) -> None:
+        """Note that Read has shown a range (offset, limit) of this version."""
+        old = self._files.get(path)
+        ranges: tuple[tuple[int, int], ...] = ()
+        if old is not None and old.is_version(digest, info):
+            digest = digest or old.digest
+            ranges = tuple(each for each in old.ranges if each != shown)
+        self._put(path, _seen(digest, info, (*ranges, shown)[-_MAX_RANGES:], content))
+
+    def written(self, path: str, digest: str, info: FileInfo, content: bytes | None = None) -> None:
+        """Note that a tool has written this version, which the model therefore knows."""
+        self._put(path, _seen(digest, info, (), content))
+
+    def forget(self) -> None:
+        """Forget every file: the part of the conversation that may have shown it is gone."""
+        self._files.clear()
+        self._room = MAX_CONTENT
+
+    def forget_views(self) -> None:
+        """Forget which ranges were shown, so that Read shows them again: compaction has removed them from the
+        conversation."""
+        for path, seen in self._files.items():
+            self._files[path] = replace(seen, ranges=())
+
+    def _put(self, path: str, seen: Seen) -> None:
+        self._room += _size(self._files.pop(path, None)) - _size(seen)
+        self._files[path] = seen
+        while len(self._files) > self._max_files:
+            self._room += _size(self._files.popitem(last=False)[1])
+        for old, each in list(self._files.items()) if self._room < 0 else ():
+            self._files[old] = replace(each, content=None)
+            self._room += _size(each)
+            if self._room >= 0:
+                break
+
+
+def _size(seen: Seen | None) -> int:
+    return len(seen.content) if seen is not None and seen.content is not None else 0
+
+
+def _seen(digest: str, info: FileInfo, ranges: tuple[tuple[int, int], ...], content: bytes | None) -> Seen:
+    kept = content if content is not None and len(content) <= _MAX_ONE else None
+    return Seen(digest, info.size, info.mtime_ns, ranges, info.ctime_ns, info.inode, kept)
+
+
+_MAX_TODOS = 200
+_ROUNDS = 12
+
+
+_TODO_WRITE_SCHEMA: Json = {
+    "type": "object",
+    "properties": {
+        "todos": {
+            "type": "array",
+            "maxItems": _MAX_TODOS,
+            "description": "The updated list",
+            "items": {
+                "type": "object",
+                "properties": {
+                    "content": {"type": "string", "minLength": 1, "maxLength": 2000},
+                    "status": {"type": "string", "enum": ["pending", "in_progress", "completed"]},
+                    "activeForm": {"type": "string", "minLength": 1, "maxLength": 2000},
+                },
+                "required": ["content", "status", "activeForm"],
+            },
+        }
+    },
+    "required": ["todos"],
+    "additionalProperties": False,
+}
+
+
+class TodoList:
+    """The todo list of an agent. It becomes empty when all items are completed."""
+
+    def __init__(self) -> None:
+        self._items: list[Json] = []
+        self._rounds = 0
+
+    @property
+    def items(self) -> list[Json]:
+        return copy.deepcopy(self._items)
+
+    def replace(self, items: list[Json]) -> None:
+        done = all(item["status"] == "completed" for item in items)
+        self._items = [] if done else copy.deepcopy(items)
+        self._rounds = 0
+
+    def restore(self, written: object) -> None:
+        """Take over the list that the agent wrote in an earlier worker, as its call gave it."""
+        if isinstance(written, list) and not issues({"todos": written}, _TODO_WRITE_SCHEMA):
+            self.replace([_plain(item) for item in written])
+
+    def round_passed(self) -> bool:
+        """Count a round of tool calls. Return whether the agent should be reminded of its list, which it has not
+        written for so long."""
+        self._rounds += 1
+        if not self._items or self._rounds < _ROUNDS:
+            return False
+        self._rounds = 0
+        return True
+
+
+def _plain(item: Json) -> Json:
+    return {name: item[name] for name in ("content", "status", "activeForm")}

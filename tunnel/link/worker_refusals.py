@@ -1,0 +1,175 @@
+"""Turn the refusals of a worker into errors for the person."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+
+from ..errors import (
+    CcbError,
+    DeployError,
+    KeptElsewhere,
+    NoStorage,
+    NoSuchPath,
+    NoSuchSession,
+    ProtocolError,
+    SessionStopped,
+    UsageError,
+    WaitsForAnswer,
+)
+from ..plain_text import HostText
+from ..wire.frames import Refused
+
+_MAX_SIMILAR = 8
+_MAX_KEY = 40
+_TO_DO = (
+    "Go on with it there, or in a copy: --fork-session.",
+    "Look at the list again.",
+    "Stop it.",
+    "Stop it there.",
+)
+"""What a worker may tell the person to do about a session in use. Another text would be the advice of a stranger."""
+
+
+def refusal_error(refused: Refused, host: str) -> CcbError:
+    """Return the error for `refused`. What the worker says in it is marked as its words, and on one line each."""
+    message = HostText(refused.message)
+    make = _ERRORS.get(refused.code)
+    if make is not None:
+        return make(refused, host, message)
+    return ProtocolError(
+        f"{host} refused the session: {message}",
+        evidence=_evidence(refused),
+        do="Run again with --debug, and report it if it happens again.",
+    )
+
+
+def _similar(refused: Refused) -> str:
+    """Return the similar names that the worker suggests, on one line, or "" if there are none."""
+    near = refused.data.get("near")
+    return ", ".join(HostText(str(each)).path for each in near[:_MAX_SIMILAR]) if isinstance(near, list) else ""
+
+
+def _evidence(refused: Refused) -> str:
+    """Return the data of a refusal, a line each. A `file` is in the message."""
+    return "\n".join(
+        f"{HostText(key).cell[:_MAX_KEY]}: {HostText(_listed(value))}"
+        for key, value in sorted(refused.data.items())
+        if key != "file"
+    )
+
+
+def _no_such_path(refused: Refused, host: str, message: HostText) -> CcbError:
+    names = _similar(refused)
+    return NoSuchPath(f"{host}: {message}", evidence=f"There is: {names}" if names else "", do="Check the path.")
+
+
+def _not_a_directory(refused: Refused, host: str, message: HostText) -> CcbError:
+    return NoSuchPath(f"{host}: {message}", do="Name the directory to work in.")
+
+
+def _no_storage(refused: Refused, host: str, message: HostText) -> CcbError:
+    return NoStorage(
+        f"{host}: {message}",
+        evidence=_evidence(refused),
+        do="Check that file on the host: this user must be able to read and write it."
+        if "file" in refused.data
+        else "Free some space, or make the home or runtime directory on the host writable.",
+    )
+
+
+def _no_processes(refused: Refused, host: str, message: HostText) -> CcbError:
+    return too_many_processes(host, f"{message}")
+
+
+def _no_session(refused: Refused, host: str, message: HostText) -> CcbError:
+    ids = _similar(refused)
+    return NoSuchSession(
+        f"{host}: {message}",
+        evidence=f"There are: {ids}" if ids else "",
+        do="Give more of its ID." if ids else f"`ccb ps {listed_host(host)}` lists the sessions there.",
+    )
+
+
+def _stopped(refused: Refused, host: str, message: HostText) -> CcbError:
+    return SessionStopped(f"{host}: {message}", do="Start it again.")
+
+
+def _in_use(refused: Refused, host: str, message: HostText) -> CcbError:
+    do = refused.data.get("do")
+    kind = KeptElsewhere if "host" in refused.data else UsageError
+    return kind(f"{host}: {message}", do=do if do in _TO_DO else "Use another --session-id.")
+
+
+def _waits_for_answer(refused: Refused, host: str, message: HostText) -> CcbError:
+    session = refused.data.get("session")
+    known = session if isinstance(session, str) and is_session_id(session) else "SESSION"
+    named = f"{listed_host(host)} {known}"
+    return WaitsForAnswer(
+        f"{host}: {message}", do=f"Answer it with `ccb attach {named}`, or end it with `ccb stop {named}`."
+    )
+
+
+def _bad_attach(refused: Refused, host: str, message: HostText) -> CcbError:
+    return UsageError(f"{host} cannot start a session with these options: {message}", do="Change the options.")
+
+
+def _no_sandbox(refused: Refused, host: str, message: HostText) -> CcbError:
+    why = f"{HostText(str(refused.data.get('why') or refused.message))}"
+    if refused.data.get("place") is True:
+        return UsageError(
+            f"{host} makes no cage of --sandbox workspace for the session's directories",
+            evidence=why,
+            do="Leave out --sandbox workspace, or start in the directory of a project.",
+        )
+    return UsageError(
+        f"{host} cannot make the cage of --sandbox workspace",
+        evidence=why,
+        do="Leave out --sandbox workspace, or let an administrator of the host allow user namespaces.",
+    )
+
+
+def _no_worktree(refused: Refused, host: str, message: HostText) -> CcbError:
+    return UsageError(f"{host}: {message}", do="Leave out --worktree, or start in a repository of git with a commit.")
+
+
+_ERRORS: Mapping[str, Callable[[Refused, str, HostText], CcbError]] = {
+    "no_such_path": _no_such_path,
+    "not_a_directory": _not_a_directory,
+    "no_storage": _no_storage,
+    "no_processes": _no_processes,
+    "no_session": _no_session,
+    "stopped": _stopped,
+    "in_use": _in_use,
+    "waits_for_answer": _waits_for_answer,
+    "bad_attach": _bad_attach,
+    "no_sandbox": _no_sandbox,
+    "no_worktree": _no_worktree,
+}
+"""For each refusal code: makes the error from the frame, the host's name and the message."""
+
+
+def listed_host(host: str) -> str:
+    """Return `host` as the argument of a host command such as `ccb ps`."""
+    return "--local" if host == "local" else host
+
+
+def too_many_processes(host: str, said: str) -> DeployError:
+    """Return the error for a user who may start no more processes or threads on `host`."""
+    return DeployError(
+        f"{host} does not let this user start more processes",
+        evidence=said,
+        do="End some of them there, or raise the limit (ulimit -u, TasksMax).",
+    )
+
+
+def _listed(value: object) -> str:
+    return "; ".join(str(each) for each in value) if isinstance(value, list) else str(value)
+
+
+SESSION_ID = r"^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$"
+
+
+def is_session_id(text: str) -> bool:
+    """Whether a text of the host can stand for a session in a line or a command: it has no room for words."""
+    return re.fullmatch(SESSION_ID, text) is not None

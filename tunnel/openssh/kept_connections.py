@@ -1,0 +1,291 @@
+"""Connections kept for later runs."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import contextlib
+import fcntl
+import hashlib
+import json
+import logging
+import os
+import shutil
+import signal
+import stat
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+import ccb
+
+from ..errors import Unreachable
+from ..reconnecting import source_addresses
+from ..secret import without_secrets
+from ..ssh_config.config_files import ssh_says
+from ..ssh_config.host_config import HostConfig, Identities
+from ..ssh_config.ssh_target import SshTarget
+from ..transports.askpass import Askpass, private_directory
+from ..transports.command_transport import said_by
+from ..transports.login_prompts import Prompts, tell_once
+from ..transports.pipe import Transport
+from ..wire.dataclass import dataclass
+from . import connection_keeper
+from .connection_keeper import has_slept, slept_s
+from .control_master import MasterCommand, log_in
+from .openssh_transport import NO_COMMAND, OpenSshTransport, literal, login_options, stored_place
+from .shared_master import ANSWER_S, LogIn, commands_over, over_master, peer_problem
+
+log = logging.getLogger(__name__)
+
+_UNDOUBTED_ANSWER_S = 5.0
+"""Seconds for the first answer over a kept connection while nothing speaks against it: the same network, no sleep."""
+
+_AGENT_S = 2.0
+_TOUCHED = (b"sk-ssh-ed25519@openssh.com", b"sk-ecdsa-sha2-nistp256@openssh.com")
+_MAX_KEY = 64 * 1024
+
+
+@dataclass(frozen=True)
+class KeptRoute:
+    """Which connection is kept: the options of every hop to `target`, and for how long. `plain` logs in without keeping
+    anything."""
+
+    configs: Sequence[HostConfig]
+    target: SshTarget
+    keep_s: float
+    plain: LogIn
+
+
+async def share_kept(route: KeptRoute, prompts: Prompts) -> Transport:
+    """Return a transport over the connection that is kept for this route, or log in and keep that connection.
+
+    Where nothing may be kept, log in with `route.plain`, and tell the person once.
+    """
+    directory = kept_directory(os.environ)
+    record = directory / f"{key_of(route.configs, route.target.host)}.json"
+    found = await asyncio.to_thread(read_record, record) if private(directory) else None
+    slept, addresses = prompts.memory.kept_connections.get(record, (0.0, None))
+    if found is None and addresses == source_addresses() and not has_slept(slept):
+        return await route.plain()  # its end was wanted: this run must not bring it back when it reconnects
+    prompts.memory.kept_connections[record] = slept_s(), source_addresses()
+    if found is None or found.over or peer_problem(found.socket):
+        return await _log_in(route, prompts, record, found)
+    config = route.configs[-1]
+    trial = over_master(found.socket, config, route.target, prompts, lambda: _log_in(route, prompts, record, found))
+    same_network = found.addresses == source_addresses()
+    trial.answer_s = _UNDOUBTED_ANSWER_S if same_network else ANSWER_S
+    return trial
+
+
+async def _log_in(route: KeptRoute, prompts: Prompts, record: Path, old: Kept | None) -> Transport:
+    """Log in, in the place of `old`, and keep the connection if that is allowed."""
+    if problem := await not_kept(route, record.parent):
+        tell_once(prompts, f"The connection to {route.target.shown} is not kept: {problem}.")
+        return await route.plain()
+    if old is not None and not await asyncio.to_thread(old.stop_sharing):
+        log.warning("the kept connection to %s does not end", old.host)
+        return await route.plain()
+    return await _keep(route, prompts, record)
+
+
+async def not_kept(route: KeptRoute, directory: Path) -> str:
+    """Return why no connection may be kept for this route, "" if one may be."""
+    if shutil.which("ssh") is None:
+        return "this machine has no OpenSSH client"
+    if not private(directory, make=True):
+        return f"other users can enter {directory}"
+    for config in route.configs:
+        keys = config.identities
+        if keys.agent_keeps is not None and keys.agent_keeps[0]:
+            return "its key asks for confirmation (AddKeysToAgent confirm)"
+        if await asyncio.to_thread(_needs_touch, keys.files) or (not keys.only and await _agent_needs_touch(keys)):
+            return "a key on a security key asks for a touch at each login (IdentitiesOnly leaves it out)"
+    return ""
+
+
+def _needs_touch(files: Sequence[Path]) -> bool:
+    """Return whether an identity file belongs to a security key. Its public half says so, also in a locked file."""
+    for path in files:
+        for each in (path, path.with_name(path.name + ".pub")):
+            try:
+                with each.open("rb") as file:
+                    text = file.read(_MAX_KEY)
+            except OSError:
+                continue
+            if text.startswith(_TOUCHED) or any(name in _decoded(text) for name in _TOUCHED):
+                return True
+    return False
+
+
+def _decoded(text: bytes) -> bytes:
+    """Return the bytes of a private key in the format of OpenSSH, b"" for anything else."""
+    if not text.startswith(b"-----BEGIN OPENSSH PRIVATE KEY-----"):
+        return b""
+    try:
+        return base64.b64decode(b"".join(text.split(b"\n")[1:-1]), validate=False)
+    except ValueError:
+        return b""
+
+
+async def _agent_needs_touch(keys: Identities) -> bool:
+    if keys.agent is None or shutil.which("ssh-add") is None:
+        return False
+    env = {**without_secrets(os.environ), "SSH_AUTH_SOCK": keys.agent}
+    try:
+        _, listed, _ = await said_by(["ssh-add", "-L"], env=env, deadline_s=_AGENT_S)
+    except TimeoutError:
+        return True
+    return any(line.encode().startswith(_TOUCHED) for line in listed.splitlines())
+
+
+async def _keep(route: KeptRoute, prompts: Prompts, record: Path) -> Transport:
+    """Log in and keep the connection. If another ccb is just doing that, only log in."""
+    env, target, socket = without_secrets(os.environ), route.target, record.with_suffix("")
+    base = ["ssh", *NO_COMMAND, *target.flags()]
+    configured = await ssh_says([*base, "-G"], target.host, env)
+    async with AsyncExitStack() as stack:
+        directory = private_directory(env)
+        stack.callback(shutil.rmtree, directory, ignore_errors=True)
+        askpass = await stack.enter_async_context(Askpass(directory, prompts, stored_place(configured)))
+        argv = [*base, *login_options(configured, prompts), "-S", literal(socket), "-M", "-N", "-T"]
+        argv += ["-o", "ControlPersist=no", "--", target.host]
+        about = {"host": target.shown, "addresses": source_addresses()}
+        runner = [sys.executable, "-I", "-S", connection_keeper.__file__, str(socket), str(record), str(route.keep_s)]
+        command = MasterCommand(argv, socket, target.shown, target.shell_command(), (*runner, json.dumps(about)))
+        try:
+            master = await log_in(command, env={**env, **askpass.variables}, prompts=prompts, gave_up=askpass.gave_up)
+        except Unreachable:
+            if not await asyncio.to_thread(has_keeper, record):
+                raise
+            log.info("another ccb is making the connection that is kept")
+            return await route.plain()
+        await master.let_go()
+    minutes = max(1, round(route.keep_s / 60))
+    tell_once(
+        prompts,
+        f"The connection to {target.shown} is kept for {minutes} minute{'s' if minutes > 1 else ''}: a password or a "
+        f"code is asked once in that time. `ccb disconnect {target.shown}` ends it.",
+    )
+    return OpenSshTransport(commands_over(socket, route.configs[-1], target), master, AsyncExitStack())
+
+
+_MAX_RECORD = 64 * 1024
+_POLL_S = 0.02
+_GONE_S = 4.0
+
+
+@dataclass(frozen=True)
+class Kept:
+    """A connection that is kept. `host` is the name that the person used, `until` the wall-clock time of its end.
+
+    `slept` and `addresses` are the seconds that this machine had slept and the addresses that it had at the login.
+    """
+
+    host: str
+    socket: Path
+    record: Path
+    pid: int
+    until: float
+    slept: float
+    addresses: tuple[str | None, ...]
+
+    @property
+    def left_s(self) -> float:
+        return max(0.0, self.until - time.time())
+
+    @property
+    def over(self) -> bool:
+        """Whether its time is over, or this machine has slept since. Its keeper may not have noticed yet."""
+        return self.left_s == 0 or has_slept(self.slept)
+
+    def stop_sharing(self) -> bool:
+        """Let nobody else use it; what runs on it goes on. Return whether another may be made in its place."""
+        return self._signal(signal.SIGUSR1)
+
+    def end(self) -> bool:
+        """End it with all that runs on it. Return whether it has ended."""
+        return self._signal(signal.SIGTERM)
+
+    def _signal(self, number: int) -> bool:
+        """Blocking: wait until its keeper has removed the record."""
+        deadline = time.monotonic() + _GONE_S
+        if read_record(self.record) is not None:  # its keeper lives, so the number is not another process's
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.pid, number)
+        while read_record(self.record) is not None:
+            if time.monotonic() > deadline:
+                return False
+            time.sleep(_POLL_S)
+        return True
+
+
+def kept_directory(env: Mapping[str, str]) -> Path:
+    """Return the directory of kept connections; it may not exist. Its path is short enough for sockets."""
+    runtime = env.get("XDG_RUNTIME_DIR", "")
+    if runtime.startswith("/") and len(os.fsencode(runtime)) <= 40:
+        return Path(runtime, "ccb-kept")
+    return Path(f"/tmp/ccb-kept-{os.getuid()}")  # noqa: S108 - `private` checks it
+
+
+def private(directory: Path, *, make: bool = False) -> bool:
+    """Return whether `directory` is there and nobody else can enter it. With `make`, make it first."""
+    if make:
+        with contextlib.suppress(OSError):
+            directory.mkdir(mode=0o700)
+    try:
+        found = directory.lstat()
+    except OSError:
+        return False
+    return stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid() and not stat.S_IMODE(found.st_mode) & 0o077
+
+
+def key_of(configs: Sequence[HostConfig], host: str) -> str:
+    """Return the name of the connection that these options make: every option counts, on every hop, and ccb's
+    version."""
+    parts = [ccb.__version__, host, *(config.digest for config in configs)]
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:24]
+
+
+def read_record(path: Path) -> Kept | None:
+    """Return the connection that the record is about, None if its keeper has ended or is still logging in."""
+    try:
+        about = json.loads(_held(path) or b"{}")
+        socket, addresses = path.with_suffix(""), tuple(about["addresses"])
+        return Kept(str(about["host"]), socket, path, about["pid"], about["until"], about["slept"], addresses)
+    except (ValueError, KeyError, TypeError):
+        return None
+
+
+def has_keeper(path: Path) -> bool:
+    """Return whether a keeper has the record, also one that is still logging in."""
+    return _held(path) is not None
+
+
+def _held(path: Path) -> bytes | None:
+    """Return the content of a record that its keeper has locked, None for any other one."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError:
+        return None
+    with os.fdopen(fd, "rb") as file:
+        try:
+            fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except OSError:
+            return file.read(_MAX_RECORD)
+        return None
+
+
+def all_kept(env: Mapping[str, str], host: str | None = None) -> list[Kept]:
+    """Return the connections that are kept; with `host` (`[user@]host`), those to it."""
+    directory = kept_directory(env)
+    if not private(directory):
+        return []
+    found = [kept for path in sorted(directory.glob("*.json")) if (kept := read_record(path)) is not None]
+    return [kept for kept in found if host is None or _same_host(kept.host, host)]
+
+
+def _same_host(kept: str, asked: str) -> bool:
+    return kept == asked or ("@" not in asked and kept.rpartition("@")[2] == asked)

@@ -1,0 +1,213 @@
+"""The transport over the OpenSSH client: a master connection logs in once, and each command is a client of it.
+
+The master's socket is in a private directory. What ssh asks is asked through askpass; if nobody can be asked, ssh runs
+in batch mode.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import shutil
+from collections.abc import Mapping, Sequence
+from contextlib import AsyncExitStack
+from functools import partial
+from pathlib import Path
+
+from ..ssh_config.config_files import ssh_says
+from ..ssh_config.ssh_target import SshTarget
+from ..transports.askpass import Askpass, Stored, private_directory, variables_without_asking
+from ..transports.command_transport import CommandPipe, CommandTransport, PipeCommand, start
+from ..transports.host_keys import pattern_for
+from ..transports.login_failures import SSH_FAILED, session_failure, ssh_failure
+from ..transports.login_prompts import NobodyToAsk, Prompts, is_told
+from .control_master import Master, MasterCommand, log_in
+
+log = logging.getLogger(__name__)
+
+KEEPALIVE_S = 5
+KEEPALIVE_COUNT = 60
+"""ssh also gives up a login in which the server is silent for this long: 5 minutes, in which the person may fetch their
+phone. Silence after the login is noticed by the link, much earlier."""
+
+_CONNECT_S = 10
+_INDIRECT_CONNECT_S = 300
+"""ConnectTimeout behind a jump host or proxy command: it asks its own questions before the host can greet."""
+
+_CHECK_S = 5.0
+NO_COMMAND = ("-o", "RemoteCommand=none")  # in front of the person's options: the first value counts
+_RUN_COMMAND = ("SessionType=default", "StdinNull=no")  # an old ssh does not know these
+_OWN_MULTIPLEXING = ("controlmaster", "controlpath", "controlpersist")
+
+_LOGGED_IN_ALREADY = ("-o", "ProxyCommand=false")
+"""For clients of a master: if it is gone, they must not log in themselves, so their own way leads nowhere. It must
+stand before a ProxyJump, which would count instead."""
+
+
+async def connect(
+    target: SshTarget, prompts: Prompts, *, env: Mapping[str, str], words: Sequence[str] = ("ssh",)
+) -> OpenSshTransport:
+    """Log in to `target` with the OpenSSH client that `words` start.
+
+    A master that the person has running is used, and so are ControlMaster and ControlPath if they set them with `-o`.
+    Raise UsageError (no such program), ConfigError, Unreachable, AuthFailed, HostKeyError.
+    """
+    base = [*words, *NO_COMMAND, *target.flags()]
+    configured = await ssh_says([*base, "-G"], target.host, env)
+    async with AsyncExitStack() as stack:
+        directory = private_directory(env)
+        stack.callback(shutil.rmtree, directory, ignore_errors=True)
+        askpass = await stack.enter_async_context(Askpass(directory, prompts, stored_place(configured)))
+        asking = {**env, **askpass.variables}
+        first = [*base, *login_options(configured, prompts)]
+        if await _uses_own_master(words, base, configured, target, env):
+            argv = [*first, *_run_options(configured), "-T", "--", target.host]
+            commands = _without_master(target, words, argv, asking, prompts)
+            return OpenSshTransport(commands, None, stack.pop_all())
+        socket = directory / "m"
+        argv = [*first, "-S", literal(socket), "-M", "-N", "-T", "-o", "ControlPersist=no", "--", target.host]
+        command = MasterCommand(argv, socket, target.shown, target.shell_command(words))
+        master = await log_in(command, env=asking, prompts=prompts, gave_up=askpass.gave_up)
+        stack.push_async_callback(master.end)
+        argv = [*words, *_LOGGED_IN_ALREADY, *NO_COMMAND, *_run_options(configured), *target.flags(), *_quiet()]
+        argv += ["-o", "BatchMode=yes", "-o", "LogLevel=ERROR", "-o", "ControlMaster=no", "-S", literal(socket)]
+        argv += ["-T", "--", target.host]
+        commands = _over_master(target, words, argv, env)
+        return OpenSshTransport(commands, master, stack.pop_all())
+
+
+class OpenSshTransport:
+    """Commands over one login. `master` is ours, or None if the person's own is used, or none. `stack` ends it, unless
+    it is kept."""
+
+    def __init__(self, commands: CommandTransport, master: Master | None, stack: AsyncExitStack) -> None:
+        self._commands = commands
+        self._master = master
+        self._stack = stack
+        self._given_up = False
+
+    @property
+    def name(self) -> str:
+        return self._commands.name
+
+    async def execute(self, command: str) -> CommandPipe:
+        return await self._commands.execute(command)
+
+    @property
+    def alive(self) -> bool:
+        if self._given_up:
+            return False
+        return self._commands.alive if self._master is None else self._master.alive
+
+    @property
+    def warm(self) -> bool:
+        return self._master is not None
+
+    def abort(self) -> None:
+        self._given_up = True
+        self._commands.abort()
+
+    async def close(self) -> None:
+        self._given_up = True
+        await self._commands.close()
+        await self._stack.aclose()
+
+
+def _without_master(
+    target: SshTarget, words: Sequence[str], argv: Sequence[str], env: Mapping[str, str], prompts: Prompts
+) -> CommandTransport:
+    """Commands that go over the person's own master, or log in each by itself."""
+    shown = target.shell_command(words)
+    failure = partial(ssh_failure, target.shown, by_hand=shown, told=is_told(prompts))
+    command = PipeCommand(target.shown, shown, lambda line: [*argv, line], failure, lost_status=SSH_FAILED)
+    return CommandTransport(command, env=env, notice=prompts.banner)
+
+
+def _over_master(
+    target: SshTarget, words: Sequence[str], argv: Sequence[str], env: Mapping[str, str]
+) -> CommandTransport:
+    """Commands that are clients of our master."""
+    shown = target.shell_command(words)
+    failure = partial(session_failure, target.shown, by_hand=shown)
+    command = PipeCommand(target.shown, shown, lambda line: [*argv, line], failure, lost_status=SSH_FAILED)
+    return CommandTransport(command, env={**env, **variables_without_asking()})
+
+
+def login_options(configured: Mapping[str, Sequence[str]], prompts: Prompts) -> list[str]:
+    """Return the options of the ssh that logs in."""
+    options = [*_quiet(), *(["-o", "BatchMode=yes"] if isinstance(prompts, NobodyToAsk) else []), "-o", "LogLevel=INFO"]
+    direct = all(configured.get(key, ["none"]) == ["none"] for key in ("proxyjump", "proxycommand"))
+    if configured.get("connecttimeout", ["none"])[0] in ("none", "0"):
+        options += ["-o", f"ConnectTimeout={_CONNECT_S if direct else _INDIRECT_CONNECT_S}"]
+    return options
+
+
+def _run_options(configured: Mapping[str, Sequence[str]]) -> list[str]:
+    """Return the options that make ssh run a command, as far as this ssh knows them."""
+    known = [option for option in _RUN_COMMAND if option.partition("=")[0].lower() in configured]
+    return [word for option in known for word in ("-o", option)]
+
+
+def _quiet() -> list[str]:
+    """Return options against forwarding and agents, and for keep-alive."""
+    return [
+        "-a", "-x", "-o", "ClearAllForwardings=yes",
+        "-o", f"ServerAliveInterval={KEEPALIVE_S}", "-o", f"ServerAliveCountMax={KEEPALIVE_COUNT}",
+    ]  # fmt: skip
+
+
+def stored_place(configured: Mapping[str, Sequence[str]]) -> Stored | None:
+    """Return where ssh would write the host key that it asks about, None if nowhere."""
+    (file, *_), (host, *_), (port, *_), (alias, *_) = (
+        configured.get(key) or [""] for key in ("userknownhostsfile", "hostname", "port", "hostkeyalias")
+    )
+    if file in ("", "none") or not port.isdigit():
+        return None
+    return Stored(alias or pattern_for(host, int(port)), file)
+
+
+async def _uses_own_master(
+    words: Sequence[str],
+    base: Sequence[str],
+    configured: Mapping[str, Sequence[str]],
+    target: SshTarget,
+    env: Mapping[str, str],
+) -> bool:
+    """Return whether the person decides about multiplexing with `-o`, or has a master running that answers."""
+    if any(option.strip().lower().startswith(_OWN_MULTIPLEXING) for option in target.options):
+        return True
+    if configured.get("controlpath", ["none"]) == ["none"]:
+        return False
+    return await _master_answers(words, base, target, env)
+
+
+async def _master_answers(words: Sequence[str], base: Sequence[str], target: SshTarget, env: Mapping[str, str]) -> bool:
+    """Return whether the person's master runs and its host answers.
+
+    After a change of network a master may not notice for many minutes that its connection is dead.
+    """
+    if await _status([*base, "-O", "check", "--", target.host], env) != 0:
+        return False
+    argv = [*words, *_LOGGED_IN_ALREADY, *base[len(words) :], *_quiet(), "-o", "BatchMode=yes"]
+    status = await _status([*argv, "-o", "ControlMaster=no", "-T", "--", target.host, "true"], env)
+    return status not in (None, SSH_FAILED)
+
+
+async def _status(argv: Sequence[str], env: Mapping[str, str]) -> int | None:
+    """Run an ssh and return its exit code, None if it does not end within _CHECK_S."""
+    null = asyncio.subprocess.DEVNULL
+    child = await start(argv, "ssh", stdin=null, stdout=null, env={**env, **variables_without_asking()})
+    try:
+        async with asyncio.timeout(_CHECK_S):
+            await child.process.communicate()
+    except TimeoutError:
+        log.warning("the master connection does not answer")
+        return None
+    finally:
+        await child.end()
+    return child.process.returncode
+
+
+def literal(path: Path) -> str:
+    """Return `path` escaped for options in which ssh expands %-tokens."""
+    return str(path).replace("%", "%%")

@@ -1,0 +1,113 @@
+"""Anthropic's API and gateways that speak it."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import replace
+from typing import Any
+
+from .credential import Credential, CredentialSource
+from .http_client import Endpoint, HttpProvider, ProviderClient, endpoint_at
+from .provider import ProviderRequest, ProviderResponse
+from .request_body import WholeBody, as_body, model_of, read_json, whole_body
+from .thinking import without_ours
+
+BASE_URL_VARIABLE = "ANTHROPIC_BASE_URL"
+DEFAULT_BASE_URL = "https://api.anthropic.com"
+API_VERSION = "2023-06-01"
+
+_UNENCODED = {"accept-encoding": "identity"}
+"""Ask for a plain body, so that its bytes can be passed on as they arrive."""
+
+
+def anthropic_endpoint(environ: Mapping[str, str], *, allow_plain: bool = False) -> Endpoint:
+    """Return the endpoint that ANTHROPIC_BASE_URL and the proxy variables describe. Raise ConfigError.
+
+    Plain http to another machine needs `allow_plain` or CCB_ALLOW_HTTP_UPSTREAM=1.
+    """
+    text = environ.get(BASE_URL_VARIABLE, "").strip() or DEFAULT_BASE_URL
+    allow_plain = allow_plain or environ.get("CCB_ALLOW_HTTP_UPSTREAM") == "1"
+    return endpoint_at(text, BASE_URL_VARIABLE, environ, allow_plain=allow_plain)
+
+
+def anthropic_client(environ: Mapping[str, str] = os.environ) -> ProviderClient:
+    """Return the client for the endpoint that the environment describes. Raise ConfigError."""
+    return ProviderClient(anthropic_endpoint(environ), environ)
+
+
+class AnthropicProvider(HttpProvider):
+    """Adds the credential and passes everything else on unchanged. See `Provider`."""
+
+    def exchange(self, request: ProviderRequest) -> AbstractAsyncContextManager[ProviderResponse]:
+        return _Credentialed(self._credential, self._client, request)
+
+
+class _Credentialed(AbstractAsyncContextManager[ProviderResponse]):
+    """One request with its credential. Written as a class, see `routing`."""
+
+    def __init__(self, source: CredentialSource | None, client: ProviderClient, request: ProviderRequest) -> None:
+        self._source = source
+        self._client = client
+        self._request = request
+        self._sent: AbstractAsyncContextManager[ProviderResponse] | None = None
+
+    async def __aenter__(self) -> ProviderResponse:
+        source, request = self._source, self._request
+        credential = await source.get() if source is not None else None
+        headers = {
+            **request.headers,
+            **_UNENCODED,
+            **(credential.headers(request.headers) if credential is not None else {}),
+        }
+        with_it = ProviderRequest(request.method, request.path, headers, request.body, request.size)
+        self._sent = sent = self._client.request(with_it)
+        response = await sent.__aenter__()
+        if response.status == 401 and source is not None and credential is not None:
+            try:
+                another = await source.refused(credential)
+            except BaseException:
+                await sent.__aexit__(*sys.exc_info())
+                raise
+            if another:
+                kept = [(name, value) for name, value in response.headers if name.lower() != "x-should-retry"]
+                return replace(response, headers=[*kept, ("x-should-retry", "true")])
+        return response
+
+    async def __aexit__(self, *failure: Any) -> bool | None:
+        assert self._sent is not None
+        return await self._sent.__aexit__(*failure)
+
+
+async def list_models(client: ProviderClient, credential: Credential | None) -> tuple[int, dict[str, str]]:
+    """Ask for the list of models, which costs nothing: return the status and the headers, names in lower case.
+
+    Shows whether the provider can be reached and accepts `credential`. Raise ProviderError.
+    """
+    headers = {"anthropic-version": API_VERSION, "accept": "application/json", "user-agent": "ccb", **_UNENCODED}
+    if credential is not None:
+        headers |= credential.headers()
+    request = ProviderRequest("GET", "/v1/models?limit=1", headers, WholeBody([]), 0)
+    async with client, client.request(request) as response:
+        return response.status, {name.lower(): value for name, value in response.headers}
+
+
+class RenamedProvider(AnthropicProvider):
+    """See `Provider`. The worker asks for its models as `given_name/model`."""
+
+    @asynccontextmanager
+    async def exchange(self, request: ProviderRequest) -> AsyncIterator[ProviderResponse]:
+        async with super().exchange(await self._renamed(request)) as response:
+            yield response
+
+    async def _renamed(self, request: ProviderRequest) -> ProviderRequest:
+        data = await read_json(await whole_body(request.body))
+        if model := model_of(data):
+            data["model"] = model.removeprefix(f"{self._given_name}/")
+        if isinstance(data.get("messages"), list):
+            data["messages"] = without_ours(data["messages"])
+        body = json.dumps(data, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
+        return replace(request, body=as_body(body), size=len(body))

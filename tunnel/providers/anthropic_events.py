@@ -1,0 +1,566 @@
+"""An answer as Anthropic events.
+
+A block opens with its first piece, and the block before it closes then. Pieces of several tool calls may come mixed:
+only one call is open at a time, and the pieces of the others wait. Thinking and text that come while a call is open
+wait as well, unless the input of the call is whole.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from json.encoder import encode_basestring
+from typing import Any
+
+from ..wire.model_facts import ESTIMATED, count
+
+Json = dict[str, Any]
+
+MAX_ANSWER = 32 * 1024 * 1024
+"""Most characters of an answer. A server that sends more is cut off."""
+
+
+MAX_CALLS = 1_000
+"""Most tool calls of an answer, and most characters of what a call has beside its input."""
+
+
+_BYTES_PER_TOKEN, _CALL_BYTES = 4, 80
+"""What an answer is estimated by: text has so many bytes a token, and a call so many beside its input."""
+
+WRONG = "invalid_request_error"
+"""The error type of an answer that is not understood. It is not tried again: a wrong format stays so, and each try is
+paid for."""
+
+
+class AnswerError(Exception):
+    """The provider's stream says that it failed, or cannot be understood. `kind` is an error type of the Messages
+    API."""
+
+    def __init__(self, kind: str, message: str) -> None:
+        super().__init__(message)
+        self.kind = kind
+        self.message = message
+
+
+@dataclass
+class _Call:
+    """A tool call. `waiting` are pieces of its input that were not sent yet, `sent` those that were."""
+
+    id: str = ""
+    name: str = ""
+    waiting: list[str] = field(default_factory=list)
+    sent: list[str] = field(default_factory=list)
+    state: str = ""
+    opened: bool = False
+    done: bool = False
+    closed: bool = False
+    looked_at: int = -1
+
+
+class Answer:
+    """Collects the bytes of one answer; `take` returns what is new. `model` is the name that the worker asked for.
+
+    `stops` are stop sequences that the provider does not know: what follows one is left out.
+    """
+
+    def __init__(self, model: str, fallback_id: str, stops: tuple[str, ...] = ()) -> None:
+        self.model = model
+        self.usage = TokenUsage()
+        self.prompt = 0
+        """The tokens of the request, estimated: for a server that does not tell them."""
+
+        self.over = False
+        self.stop_reason = ""
+        self._id = fallback_id
+        self._out: list[str] = []
+        self._begun = False
+        self._index = -1
+        self._open = ""
+        self._size = 0
+        self._said = 0  # bytes that the model has made
+        self._calls: dict[object, _Call] = {}
+        self._current: _Call | None = None
+        self._held: list[tuple[str, str]] = []
+        self._cutter = StopCutter(stops) if stops else None
+        self._minted = 0
+        self._state = ""
+
+    @property
+    def begun(self) -> bool:
+        """Whether the provider has begun to answer."""
+        return self._begun
+
+    def take(self) -> bytes:
+        """Return the bytes of the events since the last call."""
+        if not self._out:
+            return b""
+        text, self._out = "".join(self._out), []
+        return encoded(text)
+
+    def begin(self, upstream_id: object = "") -> None:
+        """The provider has begun to answer. Later calls do nothing, so an answer begins once."""
+        if self._begun:
+            return
+        self._begun = True
+        if isinstance(upstream_id, str) and upstream_id:
+            kept = "".join(each for each in upstream_id if each.isascii() and (each.isalnum() or each in "_-"))[:120]
+            self._id = kept if kept.startswith("msg_") else f"msg_{kept}"
+        self._out.append(message_start(self._id, self.model, TokenUsage().to_json()))
+
+    def text(self, piece: str) -> None:
+        """Add a piece of text."""
+        self._count(piece)
+        if piece and self._cutter is not None:
+            piece = self._cutter.feed(piece)
+        self._add("text", piece)
+
+    def thinking(self, piece: str) -> None:
+        """Add a piece of thinking."""
+        self._count(piece)
+        self._add("thinking", piece)
+
+    def reasoning_state(self, sealed: str) -> None:
+        """What must go back with the thinking that is open, or with the next block if none is: `sealed` travels in its
+        signature."""
+        if self._stopped:
+            return
+        self._grow(sealed)
+        if self._current is not None:
+            self._held.append(("state", sealed))
+        elif self._open == "thinking":
+            self._state = sealed
+            self._close()
+        else:
+            self._close()
+            self._redacted(sealed)
+
+    def call(self, key: object, call_id: str, name: str, *, state: str = "") -> None:
+        """A tool call, or more about one: `key` says which. Its block opens once its name is known. `state` must go
+        back with it."""
+        if self._stopped:
+            return
+        call = self._calls.get(key)
+        if call is None:
+            if len(self._calls) >= MAX_CALLS:
+                raise AnswerError(WRONG, f"the answer has more than {MAX_CALLS} tool calls")
+            call = self._calls[key] = _Call()
+            self._said += _CALL_BYTES
+        if state and not call.state:
+            self._grow(state)
+        call.id = call.id or call_id[:MAX_CALLS]
+        call.name = call.name or name[:MAX_CALLS]
+        call.state = call.state or state
+        self._advance()
+
+    def is_whole(self, key: object) -> bool:
+        """Return whether the input of a call is a whole JSON object."""
+        call = self._calls.get(key)
+        return call is not None and (call.closed or _is_object(call.sent or call.waiting))
+
+    def knows_call(self, key: object) -> str | None:
+        """Return the id of the call with this key ("" while it has none), None if there is no such call."""
+        call = self._calls.get(key)
+        return None if call is None else call.id
+
+    def arguments(self, key: object, piece: str) -> None:
+        """Add a piece of the input of a call."""
+        call = self._calls.get(key)
+        if self._stopped or call is None or call.closed or not piece:
+            return
+        self._count(piece)
+        self._grow(piece)
+        if call is self._current and call.opened:
+            call.sent.append(piece)
+            self._out.append(delta(self._index, "input_json_delta", "partial_json", piece))
+            return
+        call.waiting.append(piece)
+        self._advance()
+
+    def call_done(self, key: object, whole: str | None = None) -> None:
+        """The input of a call is complete. `whole` is all of it, for a server that has not sent it in pieces."""
+        call = self._calls.get(key)
+        if call is None or call.closed:
+            return
+        if whole and not call.waiting and not call.sent:
+            self.arguments(key, whole)
+        call.done = True
+        self._advance()
+
+    def stop(self, reason: str) -> None:
+        """The model has stopped: close what is open. What follows is counted only. `finish` ends the answer."""
+        if self._stopped:
+            return
+        if self._cutter is not None and self._cutter.found is None:
+            self._add("text", self._cutter.rest())
+        cut = reason in ("max_tokens", "model_context_window_exceeded", "refusal")
+        for call in self._calls.values():
+            self._finish_call(call, cut=cut)
+        self._current = None
+        self._release()
+        self._close()
+        if self._calls and reason == "end_turn":
+            reason = "tool_use"
+        elif not self._calls and reason == "tool_use":
+            reason = "end_turn"
+        self.stop_reason = reason
+
+    def finish(self) -> None:
+        """End the answer: its stop reason is known, and its usage as far as the provider says it. Raise AnswerError if
+        the model has not stopped."""
+        if self.over:
+            return
+        if not self._stopped:
+            raise AnswerError("api_error", "the provider ended the stream in the middle of an answer")
+        self.over = True
+        found = self._cutter.found if self._cutter is not None else None
+        reason = "stop_sequence" if found is not None and not self._calls else self.stop_reason
+        self._out.append(message_end(reason, found if reason == "stop_sequence" else None, self._used()))
+
+    def fail(self, kind: str, message: str) -> None:
+        """End the answer with an error. What was used is paid for all the same."""
+        if not self.over:
+            self.over = True
+            self._out.append(error_event(kind, message, self._used() if self._said else None))
+
+    def _used(self) -> Json:
+        return self.usage.completed(self.prompt, max(1, self._said // _BYTES_PER_TOKEN)).to_json()
+
+    @property
+    def _stopped(self) -> bool:
+        return bool(self.stop_reason)
+
+    def _count(self, piece: str) -> None:
+        self._said += len(piece.encode("utf-8", "replace"))
+
+    def _grow(self, piece: str) -> None:
+        self._size += len(piece)
+        if self._size > MAX_ANSWER:
+            raise AnswerError(WRONG, f"the answer is longer than {MAX_ANSWER} characters")
+
+    def _add(self, kind: str, piece: str) -> None:
+        if not piece or self._stopped:
+            return
+        if self._current is not None:
+            self._advance(make_room=True)
+        if self._current is not None:
+            self._grow(piece)
+            self._held.append((kind, piece))
+            return
+        self._release()
+        if self._open != kind:
+            self._close()
+            empty: Json = {"type": kind, kind: ""} | ({"signature": ""} if kind == "thinking" else {})
+            self._start(kind, empty)
+        self._grow(piece)
+        self._out.append(delta(self._index, f"{kind}_delta", kind, piece))
+
+    def _release(self) -> None:
+        """Send what has waited for the calls before it."""
+        held, self._held = self._held, []
+        for kind, piece in held:
+            if kind == "state":
+                self.reasoning_state(piece)
+            else:
+                self._add(kind, piece)
+
+    def _start(self, kind: str, block: Json) -> None:
+        self._index += 1
+        self._open = kind
+        self._out.append(block_start(self._index, block))
+
+    def _close(self) -> None:
+        if not self._open:
+            return
+        if self._open == "thinking":
+            sealed, self._state = self._state or self.unsigned, ""
+            if sealed:
+                self._out.append(delta(self._index, "signature_delta", "signature", sealed))
+        self._out.append(block_stop(self._index))
+        self._open = ""
+
+    unsigned = ""
+    """The signature of thinking for which nothing has to go back."""
+
+    def _redacted(self, sealed: str) -> None:
+        self._start("redacted_thinking", {"type": "redacted_thinking", "data": sealed})
+        self._close()
+
+    def _advance(self, *, make_room: bool = False) -> None:
+        """Open the next call if none is, and close the open one if others wait for it."""
+        while True:
+            call = self._current
+            if call is None:
+                call = next((each for each in self._calls.values() if not each.closed), None)
+                if call is None or not call.name:
+                    return
+                self._open_call(call)
+            others = make_room or any(each is not call and not each.closed for each in self._calls.values())
+            if not (call.done or (others and _is_whole(call))):
+                return
+            self._close_call(call)
+
+    def _open_call(self, call: _Call) -> None:
+        self._close()
+        if call.state:
+            self._start("thinking", {"type": "thinking", "thinking": "", "signature": ""})
+            self._state = call.state
+            self._close()
+        if not call.id:
+            self._minted += 1
+            call.id = f"call_{self._id.removeprefix('msg_')[:40]}_{self._minted}"
+        call.opened, self._current = True, call
+        self._start("tool_use", {"type": "tool_use", "id": call.id, "name": call.name, "input": {}})
+        for piece in call.waiting:
+            self._out.append(delta(self._index, "input_json_delta", "partial_json", piece))
+        call.sent, call.waiting = call.waiting, []
+
+    def _close_call(self, call: _Call) -> None:
+        self._close()
+        call.closed, self._current = True, None
+
+    def _finish_call(self, call: _Call, *, cut: bool) -> None:
+        if call.closed:
+            return
+        if not call.opened:
+            if not call.name:
+                raise AnswerError(WRONG, "the provider sent a tool call without a name")
+            self._open_call(call)
+        if not any(piece.strip() for piece in call.sent):  # "{" of a cut call: it must not run without its input
+            self._out.append(delta(self._index, "input_json_delta", "partial_json", "{" if cut else "{}"))
+        self._close_call(call)
+
+
+def _is_whole(call: _Call) -> bool:
+    """Return whether the input of a call is a whole JSON object."""
+    if not call.sent or call.looked_at == len(call.sent) or not call.sent[-1].rstrip().endswith("}"):
+        return False
+    call.looked_at = len(call.sent)
+    return _is_object(call.sent)
+
+
+def _is_object(pieces: list[str]) -> bool:
+    try:
+        return isinstance(json.loads("".join(pieces)), dict)
+    except (ValueError, RecursionError):
+        return False
+
+
+def dump(value: object) -> str:
+    """Return compact JSON."""
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+def encoded(text: str) -> bytes:
+    """Return UTF-8. Half of a surrogate pair, which some servers send, becomes a replacement character."""
+    try:
+        return text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-8", "replace")
+
+
+def event(kind: str, fields: Json) -> str:
+    """Return one event of the stream."""
+    return f"event: {kind}\ndata: {dump({'type': kind, **fields})}\n\n"
+
+
+def message_start(message_id: str, model: str, usage: Json) -> str:
+    """Return the event that begins an answer."""
+    message: Json = {
+        "id": message_id,
+        "type": "message",
+        "role": "assistant",
+        "model": model,
+        "content": [],
+        "stop_reason": None,
+        "stop_sequence": None,
+        "usage": usage,
+    }
+    return event("message_start", {"message": message})
+
+
+def block_start(index: int, block: Json) -> str:
+    """Return the event that begins a content block."""
+    return event("content_block_start", {"index": index, "content_block": block})
+
+
+def block_stop(index: int) -> str:
+    """Return the event that ends a content block."""
+    return f'event: content_block_stop\ndata: {{"type":"content_block_stop","index":{index}}}\n\n'
+
+
+def delta(index: int, kind: str, field: str, text: str) -> str:
+    """Return a piece of a content block: `kind` is its type, `field` the name of what it holds."""
+    return (
+        f'event: content_block_delta\ndata: {{"type":"content_block_delta","index":{index},'
+        f'"delta":{{"type":"{kind}","{field}":{encode_basestring(text)}}}}}\n\n'
+    )
+
+
+def message_end(stop_reason: str, stop_sequence: str | None, usage: Json) -> str:
+    """Return the two events that end an answer."""
+    reason = {"stop_reason": stop_reason, "stop_sequence": stop_sequence}
+    return event("message_delta", {"delta": reason, "usage": usage}) + event("message_stop", {})
+
+
+def error_event(kind: str, message: str, usage: Json | None = None) -> str:
+    """Return the event that ends a stream that has failed. `usage` is for the auth proxy, which counts it."""
+    told = {"error": {"type": kind, "message": message}}
+    return event("error", told if usage is None else {**told, "usage": usage})
+
+
+PING = b'event: ping\ndata: {"type":"ping"}\n\n'
+"""A sign of life while a model thinks in silence."""
+
+
+class StopCutter:
+    """Cuts a text at the first of some sequences. What may be the start of one is held back until more is known."""
+
+    def __init__(self, stops: tuple[str, ...]) -> None:
+        self._stops = stops
+        self._held = ""
+        self.found: str | None = None
+
+    def feed(self, piece: str) -> str:
+        """Return the text that can be passed on."""
+        if self.found is not None:
+            return ""
+        text = self._held + piece
+        places = [(place, stop) for stop in self._stops if (place := text.find(stop)) >= 0]
+        if places:
+            place, self.found = min(places)
+            self._held = ""
+            return text[:place]
+        keep = max((_overlap(text, stop) for stop in self._stops), default=0)
+        self._held = text[len(text) - keep :]
+        return text[: len(text) - keep]
+
+    def rest(self) -> str:
+        """Return what was held back: the text is over."""
+        held, self._held = self._held, ""
+        return held
+
+
+def _overlap(text: str, stop: str) -> int:
+    """Return the length of the longest end of `text` that `stop` starts with."""
+    return next((size for size in range(min(len(text), len(stop) - 1), 0, -1) if text.endswith(stop[:size])), 0)
+
+
+@dataclass(frozen=True)
+class TokenUsage:
+    """`prompt` and `output` are totals: what was read from the cache or written to it is inside `prompt`, reasoning
+    inside `output`. `total` is what the provider calls so. `estimated`: not all of it comes from the provider."""
+
+    prompt: int = 0
+    cache_read: int = 0
+    cache_write: int = 0
+    output: int = 0
+    reasoning: int = 0
+    total: int = 0
+    estimated: bool = False
+
+    def to_json(self) -> Json:
+        """Return the `usage` object of the Messages API, which counts each input token once."""
+        usage: Json = {
+            "input_tokens": self.prompt - self.cache_read - self.cache_write,
+            "cache_creation_input_tokens": self.cache_write,
+            "cache_read_input_tokens": self.cache_read,
+            "output_tokens": self.output,
+        }
+        if self.reasoning:
+            usage["output_tokens_details"] = {"thinking_tokens": self.reasoning}
+        return usage | ({ESTIMATED: True} if self.estimated else {})
+
+    def completed(self, prompt: int, output: int) -> TokenUsage:
+        """Return the usage with what the provider has not told. `prompt` and `output` are estimates."""
+        if self.total and not (self.prompt or self.output):
+            output = min(output, self.total)
+            return replace(self, prompt=self.total - output, output=output, estimated=True)
+        made = self
+        if not made.prompt:
+            told = made.total - made.output
+            made = replace(made, prompt=max(told, 0) or prompt, estimated=told <= 0)
+        if not made.output:
+            made = replace(made, output=output, estimated=True)
+        return made
+
+
+def read_usage(usage: Mapping[str, Any], before: TokenUsage | None = None) -> TokenUsage:
+    """Return the counts in a `usage` object of Chat Completions or Responses. Of one that came `before` counts what
+    this one does not tell."""
+    before = before or TokenUsage()
+    prompt = _count(usage, "prompt_tokens", "input_tokens") or before.prompt
+    output = _count(usage, "completion_tokens", "output_tokens") or before.output
+    read_in = _details(usage, "prompt_tokens_details") or _details(usage, "input_tokens_details")
+    details = _details(usage, "completion_tokens_details") or _details(usage, "output_tokens_details")
+    total = _count(usage, "total_tokens") or before.total
+    read = _count(read_in, "cached_tokens") or _count(usage, "prompt_cache_hit_tokens") or before.cache_read
+    written = _count(read_in, "cache_write_tokens") or before.cache_write
+    if read + written > prompt and total >= prompt + read + written + output:
+        prompt += read + written  # this server does not count them as a part of the prompt
+    elif prompt:
+        read = min(read, prompt)
+        written = min(written, prompt - read)
+    else:
+        prompt = read + written
+    if total > prompt + output and prompt:
+        output = total - prompt  # Gemini and xAI leave reasoning out of the completion, and bill it
+    reasoning = min(_count(details, "reasoning_tokens") or before.reasoning, output)
+    return TokenUsage(prompt, read, written, output, reasoning, total)
+
+
+def _details(usage: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    value = usage.get(name)
+    return value if isinstance(value, dict) else {}
+
+
+def _count(usage: Mapping[str, Any], *names: str) -> int:
+    """Return the first of these counts that tells something."""
+    return next((found for name in names if (found := count(usage, name))), 0)
+
+
+def whole_message(stream: bytes) -> tuple[Json | None, Json | None]:
+    """Return the message of a stream of Anthropic events, and the error that ended it: one of the two."""
+    message: Json = {}
+    blocks: list[Json] = []
+    inputs: dict[int, list[str]] = {}
+    for line in stream.split(b"\n"):
+        if not line.startswith(b"data: "):
+            continue
+        event = json.loads(line[6:])
+        kind = event["type"]
+        if kind == "error":
+            return None, event
+        if kind == "message_start":
+            message = event["message"]
+        elif kind == "content_block_start":
+            blocks.append(event["content_block"])
+        elif kind == "content_block_delta":
+            _add(blocks[event["index"]], event["delta"], inputs.setdefault(event["index"], []))
+        elif kind == "message_delta":
+            message |= event["delta"]
+            message["usage"] = {**message["usage"], **event["usage"]}
+    for index, parts in inputs.items():
+        if parts:
+            blocks[index]["input"] = _input("".join(parts))
+    return {**message, "content": blocks}, None
+
+
+def _add(block: Json, delta: Json, parts: list[str]) -> None:
+    kind = delta["type"]
+    if kind == "input_json_delta":
+        parts.append(delta["partial_json"])
+    elif kind == "signature_delta":
+        block["signature"] = delta["signature"]
+    else:
+        field = "text" if kind == "text_delta" else "thinking"
+        block[field] += delta[field]
+
+
+def _input(text: str) -> Json | str:
+    """Return the input of a call; the text itself if it is not JSON, so that nobody runs the call."""
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        return text
+    return value if isinstance(value, dict) else dump(value)

@@ -1,0 +1,223 @@
+"""Errors in the shape of the Messages API."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ..wire.dataclass import dataclass
+from .anthropic_events import dump
+
+_ERROR_TYPES = {
+    400: "invalid_request_error",
+    401: "authentication_error",
+    403: "permission_error",
+    404: "not_found_error",
+    413: "request_too_large",
+    529: "overloaded_error",
+}
+
+
+class Refusal(Exception):
+    """An answer of the proxy itself: an error in the shape of the Messages API.
+
+    `message` reaches the worker. `kind` is the error type. A type that starts with `laptop_` says that no provider has
+    answered, so the status was chosen by the proxy.
+    """
+
+    def __init__(self, status: int, message: str, *, kind: str = "", headers: Mapping[str, str] | None = None) -> None:
+        super().__init__(message)
+        self.status = status
+        self.message = message
+        self.kind = kind or _ERROR_TYPES.get(status, "api_error")
+        self.headers = dict(headers or {})
+
+    def body(self) -> bytes:
+        """Return the JSON text of the answer."""
+        return json.dumps({"type": "error", "error": {"type": self.kind, "message": self.message}}).encode()
+
+
+Json = dict[str, Any]
+
+_MAX_TEXT = 1_000
+_BY_STATUS = {
+    400: "invalid_request_error",
+    401: "authentication_error",
+    402: "billing_error",
+    403: "permission_error",
+    404: "not_found_error",
+    408: "timeout_error",
+    413: "request_too_large",
+    422: "invalid_request_error",
+    429: "rate_limit_error",
+    500: "api_error",
+    502: "overloaded_error",
+    503: "overloaded_error",
+    504: "timeout_error",
+    529: "overloaded_error",
+}
+_STATUS = {"overloaded_error": 529, "billing_error": 402, "invalid_request_error": 400, "rate_limit_error": 429}
+_BY_CODE = {
+    "insufficient_quota": "billing_error",
+    "credit_balance_exhausted": "billing_error",
+    "billing_hard_limit_reached": "billing_error",
+    "rate_limit_exceeded": "rate_limit_error",
+    "slow_down": "rate_limit_error",
+    "resource_exhausted": "rate_limit_error",
+    "server_is_overloaded": "overloaded_error",
+    "unavailable": "overloaded_error",
+    "server_error": "api_error",
+    "invalid_api_key": "authentication_error",
+    "model_not_found": "not_found_error",
+    "invalid_prompt": "invalid_request_error",
+    "invalid_request_error": "invalid_request_error",
+    "invalid_image": "invalid_request_error",
+    "content_filter": "invalid_request_error",
+}
+_TOO_LONG = re.compile(
+    r"maximum context length|context_length_exceeded|exceeds the maximum number of tokens allowed"
+    r"|exceeds the available context size|exceed_context_size_error|maximum prompt length is"
+    r"|input is too long for requested model|exceeds the context window|prompt is too long",
+    re.IGNORECASE,
+)
+_NUMBERS = re.compile(r"\d[\d,]{2,}")
+_SECRET = re.compile(r"\b(?:sk|pk|xai|gsk|AIza|key|Bearer)[-_ ][-_A-Za-z0-9*.]{6,}|\bAIza[-_A-Za-z0-9]{10,}")
+_DURATION = re.compile(r"(\d{1,9}(?:\.\d{1,9})?)(ms|h|m|s)")
+_WAIT_IN_TEXT = re.compile(r"(?:try again|retry) in (?:about )?((?:\d+(?:\.\d+)?(?:ms|h|m|s)\s*)+)", re.IGNORECASE)
+_LIMITS = ("requests", "tokens")
+
+
+@dataclass(frozen=True)
+class UpstreamError:
+    """An error as the worker gets it. `status` is for an answer that has not begun yet."""
+
+    status: int
+    kind: str
+    message: str
+    retry: bool | None = None
+    retry_after: float | None = None
+
+    def body(self) -> bytes:
+        """Return the JSON of an error answer."""
+        return dump({"type": "error", "error": {"type": self.kind, "message": self.message}}).encode("utf-8", "replace")
+
+    def headers(self) -> list[tuple[str, str]]:
+        """Return the headers of an error answer."""
+        made = [("content-type", "application/json")]
+        if self.retry_after is not None:
+            made.append(("retry-after", f"{self.retry_after:g}"))
+        if self.retry is not None:
+            made.append(("x-should-retry", "true" if self.retry else "false"))
+        return made
+
+
+def read_error(status: int, headers: Sequence[tuple[str, str]], body: bytes, provider: str) -> UpstreamError:
+    """Return the error that an answer with an error status stands for."""
+    text = body.decode("utf-8", "replace")
+    try:
+        data = json.loads(text)
+    except (ValueError, RecursionError):
+        data = " ".join(text.split())[:300]
+    named = {name.lower(): value for name, value in headers}
+    return _error(data, status, named, provider)
+
+
+def error_in_stream(data: object, provider: str) -> UpstreamError:
+    """Return the error in an event of a stream that had begun well."""
+    return _error(data, 500, {}, provider)
+
+
+def _error(data: object, status: int, headers: Mapping[str, str], provider: str) -> UpstreamError:
+    fields = _fields(data)
+    message, codes = _message(data, fields), _codes(fields)
+    given = str(fields.get("code"))
+    if status == 500 and given in map(str, _BY_STATUS):
+        status = int(given)  # OpenRouter: the status of the provider behind it
+    kind = next((_BY_CODE[code] for code in codes if code in _BY_CODE), _BY_STATUS.get(status, ""))
+    kind = kind or ("invalid_request_error" if 400 <= status < 500 else "api_error")
+    if kind == "invalid_request_error" and status in (401, 403, 404, 413):
+        kind = _BY_STATUS[status]
+    if _TOO_LONG.search(message) or any(_TOO_LONG.search(code) for code in codes):
+        return UpstreamError(400, "invalid_request_error", _too_long(message), retry=False)
+    if kind in ("authentication_error", "permission_error"):  # such a text may repeat a part of the key
+        message = "the credential is refused, or what it is used for"
+    billing = kind == "billing_error"
+    wait = None if billing else _wait(headers, fields, message)
+    retry = False if billing else _should_retry(headers)
+    code = _STATUS.get(kind) or (status if status >= 400 else 500)
+    return UpstreamError(code, kind, f"{provider}: {message}", retry=retry, retry_after=wait)
+
+
+def _fields(data: object) -> Json:
+    """Return the object with the details. Gemini wraps it in a list, xAI has it flat with a text as `error`."""
+    if isinstance(data, list) and data:
+        data = data[0]
+    if not isinstance(data, dict):
+        return {}
+    response = data.get("response")
+    if isinstance(response, dict) and isinstance(response.get("error"), dict):
+        return dict(response["error"])
+    error = data.get("error")
+    return dict(error) if isinstance(error, dict) else dict(data)
+
+
+def _message(data: object, fields: Json) -> str:
+    text = fields.get("message") or fields.get("error") or fields.get("detail")
+    if not isinstance(text, str):
+        text = dump(text) if text else data if isinstance(data, str) else ""
+    metadata = fields.get("metadata")
+    raw = metadata.get("raw") if isinstance(metadata, dict) else None
+    if isinstance(raw, str):  # what the provider behind OpenRouter has said
+        text = f"{text}: {raw}"
+    return _SECRET.sub("…", text or "no explanation given")[:_MAX_TEXT]
+
+
+def _codes(fields: Json) -> list[str]:
+    return [str(fields[name]).lower() for name in ("code", "type", "status") if isinstance(fields.get(name), str)]
+
+
+def _too_long(message: str) -> str:
+    """Return the sentence that makes the worker compact the conversation. Of the numbers in the text, the smaller one
+    is the limit."""
+    numbers = sorted(int(each.replace(",", "")) for each in _NUMBERS.findall(message))
+    if len(numbers) >= 2:
+        return f"prompt is too long: {numbers[-1]} tokens > {numbers[0]} maximum"
+    return f"prompt is too long: {message}"
+
+
+def _should_retry(headers: Mapping[str, str]) -> bool | None:
+    return {"true": True, "false": False}.get(headers.get("x-should-retry", ""))
+
+
+def _wait(headers: Mapping[str, str], fields: Json, message: str) -> float | None:
+    """Return the seconds to wait, from wherever the provider says it; None if it does not."""
+    milliseconds, seconds = headers.get("retry-after-ms", ""), headers.get("retry-after", "")
+    if re.fullmatch(r"\d+(\.\d+)?", milliseconds):
+        return float(milliseconds) / 1000
+    if re.fullmatch(r"\d+(\.\d+)?", seconds):
+        return float(seconds)
+    details = fields.get("details")
+    for each in details if isinstance(details, list) else ():
+        if isinstance(each, dict) and isinstance(each.get("retryDelay"), str):
+            return _seconds(each["retryDelay"])
+    waits = [
+        wait
+        for limit in _LIMITS
+        if headers.get(f"x-ratelimit-remaining-{limit}") == "0"
+        and (wait := _seconds(headers.get(f"x-ratelimit-reset-{limit}", ""))) is not None
+    ]
+    if waits:
+        return max(waits)
+    found = _WAIT_IN_TEXT.search(message)
+    return _seconds(found[1]) if found else None
+
+
+def _seconds(text: str) -> float | None:
+    """Return the seconds of a duration such as 6m0s or 250ms, or of a plain number."""
+    if re.fullmatch(r"\d+(\.\d+)?", text):
+        return float(text)
+    factor = {"ms": 0.001, "s": 1, "m": 60, "h": 3600}
+    parts = _DURATION.findall(text)
+    return sum(float(number) * factor[unit] for number, unit in parts) if parts else None

@@ -1,0 +1,116 @@
+"""The credential a provider sends, and where it gets it from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import Enum
+from typing import Protocol
+
+from ..secret import Secret
+from ..wire.dataclass import dataclass
+
+
+class CredentialKind(Enum):
+    """The headers that carry a credential."""
+
+    API_KEY = "api_key"
+    BEARER = "bearer"
+    BOTH = "api_key+bearer"
+
+
+@dataclass(frozen=True)
+class Credential:
+    """A model credential. `api_key` goes into x-api-key, `bearer` into Authorization; at least one is set.
+
+    `source` is the public name of where it came from (`apiKeySource` in system/init). `workspace` and `betas` are
+    Anthropic's: which workspace pays, and what the API must switch on to take the credential.
+    """
+
+    source: str
+    api_key: Secret | None = None
+    bearer: Secret | None = None
+    workspace: str = ""
+    betas: tuple[str, ...] = ()
+
+    @property
+    def kind(self) -> CredentialKind:
+        if self.api_key and self.bearer:
+            return CredentialKind.BOTH
+        return CredentialKind.API_KEY if self.api_key else CredentialKind.BEARER
+
+    def headers(self, beside: Mapping[str, str] | None = None) -> dict[str, str]:
+        """Return the request headers that carry the credential in the clear. Call it where the request is sent; do not
+        keep the result. `beside` are the other headers of the request, whose betas stay."""
+        headers = {}
+        if self.workspace:
+            headers["anthropic-workspace-id"] = self.workspace
+        if self.betas:
+            asked = [each.strip() for each in (beside or {}).get("anthropic-beta", "").split(",") if each.strip()]
+            headers["anthropic-beta"] = ",".join(dict.fromkeys((*asked, *self.betas)))
+        if self.api_key:
+            headers["x-api-key"] = self.api_key.reveal()
+        if self.bearer:
+            headers["authorization"] = f"Bearer {self.bearer.reveal()}"
+        return headers
+
+
+def key_headers(credential: Credential | None, key_header: str) -> dict[str, str]:
+    """Return the headers that carry a key. `key_header` is "" for those of the Messages API."""
+    if credential is None:
+        return {}
+    if not key_header:
+        return {**credential.headers(), "anthropic-version": "2023-06-01"}
+    key = credential.bearer or credential.api_key
+    if not key:
+        return {}
+    return {key_header: f"Bearer {key.reveal()}" if key_header == "authorization" else key.reveal()}
+
+
+def in_one_header(credential: Credential, header: str) -> Credential:
+    """Return a credential for one header of the Messages API only: `authorization` or `x-api-key`."""
+    key = credential.bearer or credential.api_key
+    if header == "authorization":
+        return Credential(credential.source, bearer=key)
+    return Credential(credential.source, api_key=key)
+
+
+class CredentialSource(Protocol):
+    """Returns the credential for each call."""
+
+    async def get(self) -> Credential:
+        """Return the current credential. Raise CredentialError or ConfigError if there is none."""
+
+    async def refused(self, credential: Credential) -> bool:
+        """The provider answered 401 to `credential`. Return True if the next `get` may give another one."""
+
+
+class FixedCredential:
+    """A source that always gives the same credential."""
+
+    def __init__(self, credential: Credential) -> None:
+        self._credential = credential
+
+    async def get(self) -> Credential:
+        return self._credential
+
+    async def refused(self, credential: Credential) -> bool:
+        return False
+
+
+class OneHeaderCredential:
+    """What another source gives, sent in one header of the Messages API only: `authorization` or `x-api-key`."""
+
+    def __init__(self, source: CredentialSource, header: str) -> None:
+        self._source = source
+        self._header = header
+        self._last: Credential | None = None
+
+    async def get(self) -> Credential:
+        self._last = await self._source.get()
+        return in_one_header(self._last, self._header)
+
+    async def refused(self, credential: Credential) -> bool:
+        last = self._last
+        if last is None or in_one_header(last, self._header) != credential:  # another call has got a newer one
+            return last is not None
+        return await self._source.refused(last)

@@ -1,0 +1,146 @@
+"""The seam to such a language; names and schemas in its limits."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterable
+from typing import Any, Protocol
+
+from ..wire.dataclass import dataclass
+from ..wire.json_schema import SCHEMA_LISTS, SCHEMA_MAPS, SINGLE_SCHEMAS, cleaned, plain_root
+from .anthropic_events import Answer
+from .model_traits import ModelTraits
+
+Json = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class ModelTarget:
+    """Whom a request is for: `provider` is the name that the person has given it, `model` the provider's name of the
+    model, `shown` the name that the worker knows."""
+
+    provider: str
+    model: str
+    shown: str
+    traits: ModelTraits
+
+
+class StreamReader(Protocol):
+    """Reads the events of one answer."""
+
+    answer: Answer
+
+    def feed(self, data: bytes) -> None:
+        """Take the data of the next event. Raise AnswerError when it says that the provider failed, or is not
+        understood."""
+
+    def end(self) -> None:
+        """The stream has ended. Raise AnswerError if the answer has not."""
+
+
+@dataclass(frozen=True)
+class DialectCall:
+    """A translated request. `path` is appended to the base URL."""
+
+    path: str
+    body: Json
+    reader: StreamReader
+
+
+class Dialect(Protocol):
+    """Turns requests of the Messages API into those of another API, and its streams into Anthropic events."""
+
+    def call(self, asked: Json, target: ModelTarget) -> DialectCall:
+        """Translate a request. Raise Untranslatable for what cannot be translated."""
+
+
+class TokenCounter(Protocol):
+    """Asks an API for the size of a request."""
+
+    path: str
+    """Appended to the base URL."""
+
+    def body(self, asked: Json, target: ModelTarget) -> Json:
+        """Return the body that asks for the size of a request. Raise Untranslatable for what cannot be translated."""
+
+
+MAX_NAME = 64
+_ID = re.compile(r"[A-Za-z0-9_-]+")
+_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
+
+
+def short_id(call_id: str, limit: int) -> str:
+    """Return an id of at most `limit` characters for a tool call: the same one for its result."""
+    if len(call_id) <= limit and _ID.fullmatch(call_id):
+        return call_id
+    return "call_" + hashlib.sha256(call_id.encode("utf-8", "replace")).hexdigest()[: min(32, limit - 5)]
+
+
+def hashed(text: str) -> str:
+    """Return 64 characters that stand for a text and say nothing of it."""
+    return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()
+
+
+class ToolNames:
+    """The names of the tools of one request, in both directions."""
+
+    def __init__(self, names: Iterable[str]) -> None:
+        self._sent: dict[str, str] = {}
+        self._known: dict[str, str] = {}
+        for name in names:
+            self.sent(name)
+
+    def sent(self, name: str) -> str:
+        """Return the name under which the provider knows a tool."""
+        if name not in self._sent:
+            short = name
+            if not _NAME.fullmatch(name):
+                digest = hashlib.sha256(name.encode("utf-8", "replace")).hexdigest()[:8]
+                short = re.sub(r"[^A-Za-z0-9_-]", "_", name)[: MAX_NAME - 9] + "_" + digest
+            self._sent[name] = short
+            self._known[short] = name
+        return self._sent[name]
+
+    def known(self, name: str) -> str:
+        """Return the tool that a provider means."""
+        return self._known.get(name, name)
+
+    def is_known(self, name: str, *, begins: bool = False) -> bool:
+        """Return whether the provider knows a tool by this name, or with `begins` by one that begins so."""
+        return name in self._known or (begins and any(each.startswith(name) for each in self._known))
+
+    def joined(self, name: str, more: str) -> str:
+        """Return a name that comes in pieces, or whole and again, or longer each time."""
+        if self.is_known(name + more, begins=True):
+            return name + more
+        if more.startswith(name):
+            return more
+        return name if self.is_known(name) else name + more
+
+
+def object_schema(schema: object) -> Json:
+    """Return a schema whose top level is a plain object, as OpenAI's API wants it. Each array says what it holds."""
+    made = _with_items(plain_root(cleaned(schema, None)))
+    assert isinstance(made, dict)
+    return made
+
+
+def _with_items(schema: Any) -> Any:
+    """Return a schema in which arrays have `items`, and no schema is just true or false: some servers take neither."""
+    if isinstance(schema, bool):
+        return {} if schema else {"not": {}}
+    made = {}
+    for name, value in schema.items():
+        if name in SCHEMA_LISTS and isinstance(value, list):
+            value = [_with_items(each) for each in value]
+        elif name in SCHEMA_MAPS and isinstance(value, dict):
+            value = {key: _with_items(each) for key, each in value.items()}
+        elif name in SINGLE_SCHEMAS and isinstance(value, dict):
+            value = _with_items(value)
+        made[name] = value
+    if "array" in ([made.get("type")] if isinstance(made.get("type"), str) else made.get("type") or ()):
+        made.setdefault("items", {})
+    if isinstance(made.get("items"), bool):
+        made["items"] = {}
+    return made

@@ -1,0 +1,377 @@
+"""Address, TLS, HTTP proxy, one ClientSession; base of providers.
+
+aiohttp takes 70 to 120 ms to load. It is loaded in a thread while the worker starts, so that no session waits for it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import ipaddress
+import logging
+import os
+import re
+import ssl
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import field
+from pathlib import Path
+from typing import TYPE_CHECKING, Self
+
+from yarl import URL
+
+from ..errors import ConfigError, CredentialError
+from ..heavy_imports import load_aiohttp
+from ..wire.dataclass import dataclass
+from .credential import Credential, CredentialSource
+from .provider import ROUTES, ProviderError, ProviderRequest, ProviderResponse
+
+if TYPE_CHECKING:
+    import aiohttp
+
+
+class HttpProvider:
+    """See `Provider`; `exchange` is missing. `credential` is None for a server that wants none. `given_name` is the
+    name that the person has given the provider, "" for the one without a name in front of its models."""
+
+    def __init__(self, credential: CredentialSource | None, client: ProviderClient, given_name: str = "") -> None:
+        self._credential = credential
+        self._client = client
+        self._given_name = given_name
+
+    @property
+    def name(self) -> str:
+        host = self._client.endpoint.host
+        return f"{self._given_name} ({host})" if self._given_name else host
+
+    @property
+    def what_to_check(self) -> str:
+        return f"{self._client.endpoint.variable}, the network, HTTPS_PROXY"
+
+    @property
+    def routes(self) -> frozenset[tuple[str, str]]:
+        return ROUTES
+
+    async def __aenter__(self) -> Self:
+        await self._client.__aenter__()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._client.__aexit__(None, None, None)
+
+    def prepare(self) -> None:
+        self._client.prepare()
+
+    async def credential_name(self) -> str:
+        try:
+            return (await self._credential.get()).source if self._credential is not None else "none"
+        except ProviderError as error:  # what renews the token cannot be reached
+            raise CredentialError("The model credential cannot be renewed.", evidence=str(error)) from None
+
+    async def _may_have_another(self, refused: Credential | None) -> bool:
+        """Return whether the next call may send another credential than the one that the provider has refused."""
+        return self._credential is not None and refused is not None and await self._credential.refused(refused)
+
+
+log = logging.getLogger(__name__)
+
+_QUERY = re.compile(r"(api-version=[A-Za-z0-9.-]{1,40})?")
+
+
+@dataclass(frozen=True)
+class Endpoint:
+    """The base URL of a provider and the HTTP proxy on the way.
+
+    `variable` names the environment variable that sets the base URL. The proxy's URL may hold a password: repr hides
+    it. The base may have the query `api-version=…`, which every request gets: Azure wants one.
+    """
+
+    base: URL
+    proxy: URL | None = field(repr=False)
+    variable: str
+
+    def url(self, path: str) -> URL:
+        """Return the URL of a request: `path` with its query behind the base, unchanged."""
+        version = self.base.query_string
+        if version:
+            path += f"{'&' if '?' in path else '?'}{version}"
+        return URL(str(self.base.with_query(None)).rstrip("/") + path, encoded=True)
+
+    @property
+    def secure(self) -> bool:
+        """Whether the provider or the proxy has a TLS certificate to verify."""
+        return "https" in (self.base.scheme, self.proxy and self.proxy.scheme)
+
+    @property
+    def host(self) -> str:
+        """The provider's host, with the port unless it is the usual one. A stored key belongs to this name."""
+        host = f"[{self.base.host}]" if ":" in (self.base.host or "") else self.base.host or ""
+        return host if self.base.is_default_port() else f"{host}:{self.base.port}"
+
+
+def endpoint_at(text: str, variable: str, environ: Mapping[str, str], *, allow_plain: bool = False) -> Endpoint:
+    """Return the endpoint at the URL `text`, which the environment variable `variable` sets. Raise ConfigError.
+
+    HTTPS_PROXY, HTTP_PROXY, ALL_PROXY and NO_PROXY in `environ` choose the proxy; a loopback endpoint never uses one.
+    Plain http is accepted for loopback, and with `allow_plain` for other hosts.
+    """
+    do = f"Set {variable} to a URL such as https://api.example.com"
+    try:
+        base = URL(text)
+        host, port = base.host, base.port
+    except ValueError as error:
+        raise ConfigError(f"{variable} is not a URL", evidence=str(error), do=do) from None
+    if base.scheme not in ("http", "https") or not host or not port:
+        raise ConfigError(f"{variable} is not an http or https URL", do=do)
+    if base.user or base.password or base.fragment or not _QUERY.fullmatch(base.query_string):
+        raise ConfigError(f"{variable} must not have a user, a query or a fragment", do=do)
+    if base.scheme == "http" and not _is_loopback(host):
+        if not allow_plain:
+            raise ConfigError(
+                f"{variable} would send the credential to {host} without TLS",
+                do="Use https. If you trust that network, allow http with CCB_ALLOW_HTTP_UPSTREAM=1.",
+            )
+        log.warning("model calls and the credential go to %s without TLS", host)
+    return Endpoint(base, None if _is_loopback(host) else _proxy_for(base, environ), variable)
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def proxy_variable(base: URL, environ: Mapping[str, str]) -> str | None:
+    """Return the name of the variable that sets a proxy for `base`, or None. NO_PROXY is not considered."""
+    names = ("https_proxy", "HTTPS_PROXY") if base.scheme == "https" else ("http_proxy",)
+    return next((name for name in (*names, "all_proxy", "ALL_PROXY") if environ.get(name)), None)
+
+
+def _proxy_for(base: URL, environ: Mapping[str, str]) -> URL | None:
+    name = proxy_variable(base, environ)
+    if name is None:
+        return None
+    no_proxy = environ.get("no_proxy") or environ.get("NO_PROXY") or ""
+    if any(_excludes(entry, base.host or "", base.port or 0) for entry in re.split(r"[,\s]+", no_proxy)):
+        return None
+    text = environ[name] if "://" in environ[name] else f"http://{environ[name]}"
+    try:
+        proxy = URL(text)
+        valid = proxy.scheme in ("http", "https") and proxy.host
+    except ValueError:
+        valid = None
+    if not valid:
+        raise ConfigError(f"{name} is not an http or https proxy", do=f"Set {name} to http://host:port, or unset it.")
+    return proxy
+
+
+def _excludes(entry: str, host: str, port: int) -> bool:
+    """Return whether an entry of NO_PROXY covers a host: `*`, a name with all below it (`example.com`,
+    `.example.com`, `*.example.com`), an address, or a network (`10.0.0.0/8`); each perhaps with a port."""
+    entry, host = entry.strip().lower(), host.lower()
+    if entry == "*":
+        return True
+    name, _, only = entry.rpartition(":")
+    if name and only.isdecimal() and (name.endswith("]") or ":" not in name):
+        if int(only) != port:
+            return False
+        entry = name
+    entry = entry.strip("[]")
+    try:
+        return ipaddress.ip_address(host) in ipaddress.ip_network(entry, strict=False)
+    except ValueError:  # one of them is a name; names are not resolved for this
+        suffix = entry.removeprefix("*").lstrip(".")
+        return bool(suffix) and (host == suffix or host.endswith(f".{suffix}"))
+
+
+_AUTHORITIES = ("SSL_CERT_FILE", "SSL_CERT_DIR")
+CLIENT_CERTIFICATE, CLIENT_KEY = "CCB_CLIENT_CERT", "CCB_CLIENT_KEY"
+"""A certificate with which this machine shows who it is, as some gateways want it, and its key if that is in another
+file."""
+
+
+def names_authorities(environ: Mapping[str, str]) -> bool:
+    """Return whether the environment names CAs to trust instead of the system's, or a certificate to show."""
+    return any(environ.get(name) for name in (*_AUTHORITIES, CLIENT_CERTIFICATE))
+
+
+def tls_context(environ: Mapping[str, str] = os.environ) -> ssl.SSLContext:
+    """Return a verifying context with the system's CAs, or those of SSL_CERT_FILE and SSL_CERT_DIR, and with the
+    certificate of CCB_CLIENT_CERT.
+
+    Raise ConfigError.
+    """
+    cafile, capath = (environ.get(name) or None for name in _AUTHORITIES)
+    for name, value, good in (
+        ("SSL_CERT_FILE", cafile, cafile is None or Path(cafile).is_file()),
+        ("SSL_CERT_DIR", capath, capath is None or Path(capath).is_dir()),
+    ):
+        if not good:
+            raise ConfigError(f"{name} does not exist: {value}", do=f"Correct or unset {name}.")
+    try:
+        context = ssl.create_default_context(cafile=cafile, capath=capath)
+    except (ssl.SSLError, OSError) as error:
+        raise ConfigError(
+            "SSL_CERT_FILE is not a file of CA certificates",
+            evidence=str(error),
+            do="Set SSL_CERT_FILE to a file of certificates in PEM format.",
+        ) from None
+    certificate = environ.get(CLIENT_CERTIFICATE)
+    if certificate:
+        try:
+            context.load_cert_chain(certificate, environ.get(CLIENT_KEY) or None, password=_no_password)
+        except (ssl.SSLError, OSError) as error:
+            raise ConfigError(
+                f"the certificate in {CLIENT_CERTIFICATE} cannot be used",
+                evidence=str(error.strerror or error),
+                do=f"Set {CLIENT_CERTIFICATE} to a PEM file, and {CLIENT_KEY} to its key without a passphrase.",
+            ) from None
+    return context
+
+
+@functools.cache
+def system_context() -> ssl.SSLContext:
+    """Return the verifying context with the system's CAs. All connections share it: reading them takes 25 ms."""
+    context = ssl.create_default_context()
+    context.set_alpn_protocols(("http/1.1",))
+    return context
+
+
+def _no_password() -> str:
+    """Answer OpenSSL, which would ask for the passphrase of a key on the terminal."""
+    return ""
+
+
+CONNECT_TIMEOUT = 30.0
+"""Seconds for the TCP and TLS handshakes."""
+
+READ_TIMEOUT = 3600.0
+"""Seconds without a byte after which a call is given up. How long a model may say nothing is the worker's decision
+(`remote/model/retry.py`); this is for calls whose worker does not come back."""
+
+_MAX_HEADER = 64 * 1024
+"""Bytes of one header of an answer."""
+
+
+def _load(*, trusts_system: bool) -> ssl.SSLContext | None:
+    """Load aiohttp. Return the context for the system's CAs if that is wanted."""
+    load_aiohttp()
+    return system_context() if trusts_system else None
+
+
+class ProviderClient:
+    """Sends requests to one endpoint. A context: leaving it closes the connections.
+
+    It follows no redirects, since the credential would follow them, and keeps no cookies. Raise ConfigError for CAs in
+    `environ` that cannot be read. Without any there, the system's count, which are read in the thread that loads
+    aiohttp.
+    """
+
+    def __init__(self, endpoint: Endpoint, environ: Mapping[str, str] = os.environ) -> None:
+        self.endpoint = endpoint
+        own = endpoint.secure and names_authorities(environ)
+        self._tls: ssl.SSLContext | None = tls_context(environ) if own else None
+        self._opening: asyncio.Task[aiohttp.ClientSession] | None = None
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        opening, self._opening = self._opening, None
+        if opening is None:
+            return
+        opening.cancel()
+        await asyncio.wait((opening,))
+        if not opening.cancelled() and opening.exception() is None:
+            await opening.result().close()
+
+    def prepare(self) -> None:
+        """Load what sends requests, in a thread. Later calls do nothing."""
+        if self._opening is None:
+            self._opening = asyncio.create_task(self._open(), name="load the HTTP client")
+
+    async def _open(self) -> aiohttp.ClientSession:
+        system = await asyncio.to_thread(_load, trusts_system=self.endpoint.secure and self._tls is None)
+        import aiohttp
+
+        # Without a context no certificate is trusted: see `load_aiohttp`.
+        return aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(limit=128, ssl=self._tls or system or True, keepalive_timeout=30),
+            timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_TIMEOUT, sock_read=READ_TIMEOUT),
+            cookie_jar=aiohttp.DummyCookieJar(),
+            skip_auto_headers=("accept", "accept-encoding", "content-type", "user-agent"),
+            auto_decompress=False,
+            max_line_size=_MAX_HEADER,
+            max_field_size=_MAX_HEADER,
+        )
+
+    @asynccontextmanager
+    async def request(self, request: ProviderRequest) -> AsyncIterator[ProviderResponse]:
+        """Send `request` and yield its response as a context. Leaving the context early aborts the call.
+
+        The path of the request is appended to that of the base URL unchanged. A body that raises before its first
+        piece sends nothing. Raise ProviderError.
+        """
+        self.prepare()
+        assert self._opening is not None
+        session = await asyncio.shield(self._opening)
+        import aiohttp
+
+        endpoint, headers = self.endpoint, dict(request.headers)
+        sends = request.method != "GET"
+        if sends and request.size is not None:
+            headers["content-length"] = str(request.size)
+        try:
+            answer = await session.request(
+                request.method,
+                endpoint.url(request.path),
+                headers=headers,
+                data=request.body if sends else None,
+                allow_redirects=False,
+                proxy=endpoint.proxy,
+            )
+        except (aiohttp.ClientError, OSError, ValueError) as error:
+            raise self._error(error) from None
+        async with answer:
+            if 300 <= answer.status < 400:
+                text = f"{endpoint.host} answers with a redirect; check {endpoint.variable}"
+                raise ProviderError(text, permanent=True)
+            if answer.status < 200:
+                raise ProviderError(f"{endpoint.host} answers with the status {answer.status}")
+            yield ProviderResponse(answer.status, list(answer.headers.items()), self._pieces(answer))
+
+    async def _pieces(self, answer: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
+        import aiohttp
+
+        try:
+            async for piece in answer.content.iter_any():
+                yield piece
+        except (aiohttp.ClientError, OSError) as error:
+            raise self._error(error) from None
+
+    def _error(self, error: Exception) -> ProviderError:
+        """Say in one sentence which host failed and why, without any part of the request."""
+        import aiohttp
+
+        host = self.endpoint.host
+        if isinstance(error, aiohttp.ClientConnectorCertificateError):
+            cause = str(error.certificate_error)
+            hint = "if a proxy with its own CA is in between, name that CA in SSL_CERT_FILE"
+            return ProviderError(f"the TLS certificate of {host} was refused: {cause}; {hint}", permanent=True)
+        if isinstance(error, aiohttp.ClientHttpProxyError):
+            permanent = error.status == 407
+            return ProviderError(f"the proxy on the way to {host} answered {error.status}", permanent=permanent)
+        if isinstance(error, aiohttp.ClientProxyConnectionError):
+            return ProviderError(f"the proxy on the way to {host} does not answer")
+        if isinstance(error, aiohttp.ClientConnectorDNSError):
+            return ProviderError(f"the name {host} does not resolve")
+        if isinstance(error, aiohttp.ClientConnectorSSLError):
+            return ProviderError(f"no TLS with {host}: {error.os_error}", permanent=True)
+        if isinstance(error, aiohttp.ClientConnectorError):
+            failed = error.os_error  # str(failed) says only "Connect call failed" and an address
+            text = os.strerror(failed.errno) if failed.errno else str(failed)
+            return ProviderError(f"{error.host} does not answer: {text}")
+        if isinstance(error, TimeoutError):
+            return ProviderError(f"{host} did not answer in time")
+        return ProviderError(f"the connection to {host} broke ({type(error).__name__})")

@@ -1,0 +1,396 @@
+"""The lists of models that providers give."""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import field, replace
+from typing import Any, Protocol
+from urllib.parse import quote, urlsplit
+
+from ..wire.dataclass import dataclass
+from ..wire.model_facts import claude_facts
+from .credential import CredentialSource, key_headers
+from .http_client import ProviderClient
+from .provider import ProviderError, ProviderRequest
+from .request_body import WholeBody, as_body
+from .thinking import LEVELS
+
+Json = dict[str, Any]
+
+_DATE = re.compile(r"\d{8}")
+_CLAUDE = "foundation-model/anthropic."
+
+
+@dataclass(frozen=True)
+class CloudItem:
+    """The name under which a model is asked for, "" if it cannot be, and what is known of it."""
+
+    name: str
+    title: str = ""
+    created: str = ""
+    facts: Json = field(default_factory=dict)
+
+
+def cloud_item(item: Json) -> CloudItem | None:
+    """Return what an item of a cloud's list says, None for an item of another list."""
+    for mark, read in _READERS.items():
+        if isinstance(item.get(mark), str):
+            return read(item)
+    name = item.get("name")
+    return _vertex(item, name) if isinstance(name, str) and name.startswith("publishers/") else None
+
+
+def _bedrock_model(item: Json) -> CloudItem:
+    """Most models are asked for by an inference profile, so only those count that can be asked for by themselves."""
+    name, how = str(item["modelId"]), item.get("inferenceTypesSupported")
+    made = "TEXT" in _list(item, "outputModalities") and "ON_DEMAND" in (how if isinstance(how, list) else ())
+    claude = name.startswith("anthropic.") and made
+    images = {"images": "IMAGE" in _list(item, "inputModalities")} if item.get("inputModalities") else {}
+    return CloudItem(name if claude else "", _text(item, "modelName"), facts=images)
+
+
+def _bedrock_profile(item: Json) -> CloudItem:
+    """A profile of a person is asked for by its ARN, which says nothing of the model behind it."""
+    arns = [str(each.get("modelArn")) for each in _list(item, "models") if isinstance(each, dict)]
+    behind = next((arn.partition("foundation-model/")[2] for arn in arns if _CLAUDE in arn), "")
+    if not behind:
+        return CloudItem("")
+    own = item.get("type") == "APPLICATION"
+    name = _text(item, "inferenceProfileArn") if own else str(item["inferenceProfileId"])
+    return CloudItem(name, _text(item, "inferenceProfileName"), _text(item, "createdAt"), _known(behind) if own else {})
+
+
+def _vertex(item: Json, name: str) -> CloudItem:
+    model, version = name.rpartition("/")[2], _text(item, "versionId")
+    if not name.startswith("publishers/anthropic/"):
+        return CloudItem("")
+    return CloudItem(f"{model}@{version}" if _DATE.fullmatch(version) else model)
+
+
+def _deployment(item: Json) -> CloudItem:
+    """The person has named the deployment; what it can do is that of its model."""
+    can = item.get("capabilities")
+    chats = not isinstance(can, dict) or str(can.get("chat_completion", "true")).lower() == "true"
+    model = _text(item, "modelName")
+    return CloudItem(
+        _text(item, "name") if chats else "", f"{model} {_text(item, 'modelVersion')}".strip(), "", _known(model)
+    )
+
+
+def _known(model: str) -> Json:
+    """Return what ccb knows of a Claude model, for a name that does not say which it is."""
+    known = claude_facts(model)
+    if not known.input_price:
+        return {}
+    return {
+        "window": known.context_window,
+        "max_output": known.max_output,
+        "input_price": known.input_price,
+        "output_price": known.output_price,
+        "cache_read_price": known.input_price * known.read_share,
+    }
+
+
+def _list(item: Json, name: str) -> list[Any]:
+    found = item.get(name)
+    return found if isinstance(found, list) else []
+
+
+def _text(item: Json, name: str) -> str:
+    found = item.get(name)
+    return found if isinstance(found, str) else ""
+
+
+_READERS: dict[str, Callable[[Json], CloudItem]] = {
+    "modelId": _bedrock_model,
+    "inferenceProfileId": _bedrock_profile,
+    "modelPublisher": _deployment,
+}
+
+
+log = logging.getLogger(__name__)
+
+_MAX_DETAILED = 100  # models of which more is asked: servers on a laptop have few
+_MAX_PARTS = 20
+
+
+@dataclass(frozen=True)
+class ListCall:
+    """How a provider is asked for its list. `path` is appended to the base URL, without `strips` at its end; `more` are
+    the paths of lists that belong to it, too. `key_header` carries the key where that is another header than that of
+    model calls. `details` is the path that says more of one model, "" for none. With `of_project`, the path has a place
+    for the name of a project, and is appended to the host."""
+
+    path: str = "/models"
+    strips: str = ""
+    key_header: str = ""
+    details: str = ""
+    more: tuple[str, ...] = ()
+    of_project: bool = False
+
+
+class Signer(Protocol):
+    """Proves who asks."""
+
+    async def headers(self, url: str) -> Mapping[str, str]:
+        """Return the headers that a request for a list has. Raise CredentialError, ConfigError."""
+
+
+class KeySigner:
+    """Sends a key in a header. `credential` is None for a server that wants none."""
+
+    def __init__(self, credential: CredentialSource | None, key_header: str) -> None:
+        self._credential = credential
+        self._key_header = key_header
+
+    async def headers(self, url: str) -> Mapping[str, str]:
+        credential = await self._credential.get() if self._credential is not None else None
+        return key_headers(credential, self._key_header)
+
+
+class ModelSource:
+    """A provider that is asked for its list: where it is, and with which credential. Each `fetch` opens a connection of
+    its own: it is rare, and nothing stays open behind it."""
+
+    def __init__(self, client: ProviderClient, signer: Signer, call: ListCall) -> None:
+        self._client = client
+        self._signer = signer
+        self._call = call
+
+    async def fetch(self) -> list[ListedModel]:
+        """Return the models. Raise ProviderError, which says why there is no list, CredentialError, ConfigError."""
+        models: dict[str, ListedModel] = {}
+        async with self._client:
+            for path in (self._call.path, *self._call.more):
+                for model in await self._listed(path):
+                    if len(models) < MAX_LISTED:
+                        models.setdefault(model.id, model)
+            found = list(models.values())
+            if not self._call.details:
+                return found
+            headers = await self._headers(self._call.details)
+            return [await self._with_details(each, headers) for each in found[:_MAX_DETAILED]] + found[_MAX_DETAILED:]
+
+    async def _listed(self, path: str) -> list[ListedModel]:
+        """Return the models of one list, of all its parts."""
+        models: list[ListedModel] = []
+        asked = path
+        for _ in range(_MAX_PARTS):
+            request = ProviderRequest("GET", asked, await self._headers(asked), WholeBody([]), 0)
+            status, body = await self._asked(request)
+            if status != 200:
+                raise ProviderError(f"it answered its list of models with HTTP {status}")
+            try:
+                part, more = read_page(body)
+            except ValueError as error:
+                raise ProviderError(f"its list of models cannot be read: {error}", permanent=True) from None
+            models += part
+            if not more:
+                break
+            asked = path.partition("?")[0] + "?" + "&".join(_parameters(path, more))
+        return models
+
+    async def _headers(self, path: str) -> dict[str, str]:
+        headers = {"accept": "application/json", "accept-encoding": "identity"}
+        return {**headers, "user-agent": "ccb", **await self._signer.headers(str(self._client.endpoint.url(path)))}
+
+    async def _with_details(self, model: ListedModel, headers: dict[str, str]) -> ListedModel:
+        asked = json.dumps({"model": model.id}).encode()
+        more = {**headers, "content-type": "application/json"}
+        request = ProviderRequest("POST", self._call.details, more, as_body(asked), len(asked))
+        try:
+            status, body = await self._asked(request)
+        except ProviderError as error:  # the list is good without what would be said of one model
+            log.info("no details of the model %s: %s", model.id, error)
+            return model
+        return replace(model, facts={**model.facts, **(read_details(body) if status == 200 else {})})
+
+    async def _asked(self, request: ProviderRequest) -> tuple[int, bytes]:
+        """Return status and body of an answer. Raise ProviderError."""
+        body = bytearray()
+        async with self._client.request(request) as response:
+            async for chunk in response.chunks:
+                body += chunk
+                if len(body) > MAX_LIST_BYTES:
+                    raise ProviderError("its list of models is too long", permanent=True)
+        return response.status, bytes(body)
+
+
+def _parameters(path: str, more: str) -> list[str]:
+    """Return the parameters of a path, and those of the next part, which outrank them."""
+    given = more.split("&")
+    names = {each.partition("=")[0] for each in given}
+    return [each for each in path.partition("?")[2].split("&") if each and each.partition("=")[0] not in names] + given
+
+
+Facts = Mapping[str, object]
+"""What is known of a model: fields of `ModelTraits`, by name."""
+
+MAX_LIST_BYTES = 16 * 1024 * 1024
+MAX_LISTED = 5_000
+
+_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@+\[\]-]{0,199}")
+_NO_AGENTS = re.compile(
+    r"embed|whisper|\btts\b|dall-e|moderation|realtime|transcribe|sora|babbage|davinci|audio|-image|imagen|veo-|aqa\b"
+)
+_LISTS = ("data", "models", "modelSummaries", "inferenceProfileSummaries", "publisherModels", "value")
+_NEXT = {"nextToken": "nextToken", "nextPageToken": "pageToken"}
+_NUM_CTX = re.compile(r"^num_ctx\s+([1-9]\d{2,8})\s*$", re.MULTILINE)
+_PER_MILLION = 1_000_000
+
+
+@dataclass(frozen=True)
+class ListedModel:
+    """One model of a list. `facts` are those that the list states. `created` is a date or a number that grows with
+    time, "" if the list does not say it."""
+
+    id: str
+    title: str = ""
+    created: str = ""
+    facts: Facts = field(default_factory=dict)
+
+
+def read_page(data: bytes) -> tuple[list[ListedModel], str]:
+    """Return the models of a part of a list that can work as an agent, as far as their names tell, and the parameters
+    that a request for the next part has, too, "" if this is the last. Raise ValueError for what is not a list of
+    models."""
+    try:
+        found = json.loads(data)
+    except (ValueError, RecursionError):
+        raise ValueError("it is not JSON") from None
+    items = next((found[name] for name in _LISTS if isinstance(found.get(name), list)), None) \
+        if isinstance(found, dict) else found  # fmt: skip
+    if not isinstance(items, list):
+        raise ValueError("it has no list in it")
+    made: dict[str, ListedModel] = {}
+    for item in items:
+        model = _read(item) if isinstance(item, dict) else None
+        if model is not None and len(made) < MAX_LISTED:
+            made.setdefault(model.id, model)
+    return list(made.values()), _next(found) if isinstance(found, dict) else ""
+
+
+def _next(found: Json) -> str:
+    for name, parameter in _NEXT.items():
+        token = found.get(name)
+        if isinstance(token, str) and token:
+            return f"{parameter}={quote(token, safe='')}"
+    link = found.get("nextLink")
+    return urlsplit(link).query if isinstance(link, str) else ""  # a list does not say where it goes on
+
+
+def _read(item: Json) -> ListedModel | None:
+    cloud = cloud_item(item)
+    if cloud is not None:
+        good = _ID.fullmatch(cloud.name)
+        return ListedModel(cloud.name, cloud.title[:200], cloud.created[:40], cloud.facts) if good else None
+    name = item.get("id") or item.get("name")
+    name = name.removeprefix("models/") if isinstance(name, str) else ""
+    methods = item.get("supportedGenerationMethods")
+    if not _ID.fullmatch(name) or _NO_AGENTS.search(name.lower()):
+        return None
+    if (isinstance(methods, list) and "generateContent" not in methods) or item.get("lifecycle") == "retired":
+        return None
+    title = item.get("display_name") or item.get("displayName") or ""
+    created = item.get("created_at") or item.get("created") or ""
+    facts = {**_sizes(item), **_abilities(item), **_anthropic(item), **_prices(item)}
+    return ListedModel(name, title[:200] if isinstance(title, str) else "", str(created)[:40], facts)
+
+
+def read_details(data: bytes) -> Json:
+    """Return what Ollama says of one model. Its window is known only where the model's file sets it: what the model
+    could take is not what the server gives it."""
+    try:
+        found = json.loads(data)
+    except (ValueError, RecursionError):
+        return {}
+    can = found.get("capabilities") if isinstance(found, dict) else None
+    if not isinstance(can, list):
+        return {}
+    made: Json = {"tools": "tools" in can, "images": "vision" in can, "thinking": "thinking" in can}
+    window = _NUM_CTX.search(str(found.get("parameters") or ""))
+    return made | ({"window": int(window[1])} if window else {})
+
+
+def _sizes(item: Json) -> Json:
+    top, meta = _object(item, "top_provider"), _object(item, "meta")
+    windows = (
+        *(item.get(name) for name in ("max_input_tokens", "inputTokenLimit", "max_model_len", "context_length")),
+        *(item.get("context_window"), top.get("context_length"), meta.get("n_ctx"), meta.get("n_ctx_train")),
+    )
+    outputs = (
+        *(item.get(name) for name in ("max_tokens", "outputTokenLimit", "max_completion_tokens")),
+        top.get("max_completion_tokens"),
+    )
+    made = {"window": _first_size(windows), "max_output": _first_size(outputs)}
+    return {name: value for name, value in made.items() if value}
+
+
+def _abilities(item: Json) -> Json:
+    """OpenRouter's words, and Gemini's."""
+    made: Json = {}
+    takes = item.get("supported_parameters")
+    if isinstance(takes, list):
+        made |= {"tools": "tools" in takes, "thinking": "reasoning" in takes or "include_reasoning" in takes}
+    media = _object(item, "architecture").get("input_modalities")
+    if isinstance(media, list):
+        made |= {"images": "image" in media, "documents": "file" in media}
+    if isinstance(item.get("thinking"), bool):
+        made["thinking"] = item["thinking"]
+    return made
+
+
+def _anthropic(item: Json) -> Json:
+    can = _object(item, "capabilities")
+    names = {"images": "image_input", "documents": "pdf_input", "thinking": "thinking"}
+    made: Json = {}
+    for ours, theirs in names.items():
+        supported = _object(can, theirs).get("supported")
+        if isinstance(supported, bool):
+            made[ours] = supported
+    effort = _object(can, "effort")
+    levels = [level for level in LEVELS if _object(effort, level).get("supported") is True]
+    return made | ({"efforts": levels} if levels else {})
+
+
+def _prices(item: Json) -> Json:
+    """OpenRouter's prices: dollars for a token, as text. A negative one says that it depends."""
+    given = _object(item, "pricing")
+    names = {"input_price": "prompt", "output_price": "completion", "cache_read_price": "input_cache_read"}
+    made: Json = {}
+    for ours, theirs in names.items():
+        try:
+            price = float(given[theirs])
+        except (KeyError, TypeError, ValueError, OverflowError):
+            continue
+        if 0 <= price < 1:
+            made[ours] = round(price * _PER_MILLION, 6)
+    return made if "input_price" in made and "output_price" in made else {}
+
+
+def _object(item: Json, name: str) -> Json:
+    found = item.get(name)
+    return found if isinstance(found, dict) else {}
+
+
+def _first_size(values: Iterable[object]) -> int:
+    return next((each for each in values if type(each) is int and 0 < each < 1_000_000_000), 0)
+
+
+def known_as(model: str, models: Sequence[ListedModel]) -> ListedModel | None:
+    """Return the model of a list that a name stands for. A name may leave out the date or the tag at the end
+    (`claude-sonnet-4-5` for `claude-sonnet-4-5-20250929`, `qwen3` for `qwen3:latest`), or add a variant of OpenRouter
+    (`:free`)."""
+    by_id = {each.id: each for each in models}
+    model = model.removesuffix("@default")  # Vertex's word for the newest version
+    if model in by_id:
+        return by_id[model]
+    dated = re.compile(re.escape(model) + r"(-\d{8}|-\d{4}-\d{2}-\d{2}|@\d{8}|:latest)")
+    found = max((name for name in by_id if dated.fullmatch(name)), default=None)
+    if found is not None:
+        return by_id[found]
+    base, colon, _ = model.rpartition(":")
+    return by_id.get(base) if colon and "/" in base else None

@@ -1,0 +1,174 @@
+"""Sends each model call to the provider that its model names: `openai/gpt-5` goes to `openai`, a name without a known
+provider in front to the default one.
+
+The model that the body names decides, so all models of a session (its own, those of sub-agents, the one that takes
+over) may have different providers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, nullcontext
+from typing import Any, Self
+
+from .costs import billed
+from .provider import MAX_BODY, ROUTES, Provider, ProviderRequest, ProviderResponse
+from .request_body import WholeBody, as_body, read_json
+
+Json = dict[str, Any]
+
+_OURS = b'"ccb1.'
+_MAX_IN_MEMORY = 4 * MAX_BODY
+
+
+class ModelRouter:
+    """See `Provider`. `default` answers for every model that names no other provider. `make` returns the provider with
+    a name, None for a name that it does not know; each is made once, when it is first used. `model` is the model of
+    the session, as far as it is known: its provider gets ready before the first call. `learn` is told of each model
+    before it is asked."""
+
+    def __init__(
+        self,
+        default: Provider,
+        make: Callable[[str], Provider | None],
+        model: str = "",
+        learn: Callable[[str], None] = lambda model: None,
+    ) -> None:
+        self.default = default
+        """Answers for every model that names no other provider."""
+
+        self._make = make
+        self.learn = learn
+        """Is told of each model before it is asked."""
+
+        self._made: dict[str, Provider] = {}
+        self._stack = AsyncExitStack()
+        self._entering = asyncio.Lock()
+        self._entered: set[Provider] = set()
+        self.in_memory = 0
+        """The bytes of bodies whose answers have not begun."""
+
+        self._main = self.provider_of(model)
+
+    @property
+    def name(self) -> str:
+        return self._main.name
+
+    @property
+    def what_to_check(self) -> str:
+        return self._main.what_to_check
+
+    @property
+    def routes(self) -> frozenset[tuple[str, str]]:
+        return ROUTES
+
+    async def __aenter__(self) -> Self:
+        await self._stack.__aenter__()
+        await self.enter(self._main)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._stack.__aexit__(None, None, None)
+
+    def prepare(self) -> None:
+        self._main.prepare()
+
+    async def credential_name(self) -> str:
+        return await self._main.credential_name()
+
+    def exchange(self, request: ProviderRequest) -> AbstractAsyncContextManager[ProviderResponse]:
+        return _Routed(self, request)
+
+    def provider_of(self, model: str) -> Provider:
+        """Return the provider that a model's name names."""
+        name, slash, _ = model.partition("/")
+        if not slash:
+            return self.default
+        known = self._made.get(name)
+        if known is None:
+            known = self._make(name) or self.default
+            if known is not self.default:
+                self._made[name] = known
+        return known
+
+    async def enter(self, provider: Provider) -> None:
+        """Open the connections of a provider when it is first used."""
+        if provider in self._entered:
+            return
+        async with self._entering:
+            if provider not in self._entered:
+                await self._stack.enter_async_context(provider)
+                self._entered.add(provider)
+
+
+class _Routed(AbstractAsyncContextManager[ProviderResponse]):
+    """One request on its way to the provider of its model. Its body counts as held in memory until its answer begins.
+
+    Written as a class, since a generator that is one context takes ten calls more before a first byte.
+    """
+
+    def __init__(self, router: ModelRouter, request: ProviderRequest) -> None:
+        self._router = router
+        self._request = request
+        self._held = 0
+        self._exchange: AbstractAsyncContextManager[ProviderResponse] | None = None
+
+    async def __aenter__(self) -> ProviderResponse:
+        try:
+            self._exchange = exchange = await self._chosen()
+            return await exchange.__aenter__()
+        finally:
+            self._router.in_memory -= self._held
+
+    async def __aexit__(self, *failure: Any) -> bool | None:
+        assert self._exchange is not None
+        return await self._exchange.__aexit__(*failure)
+
+    def _hold(self, size: int) -> None:
+        self._held += size
+        self._router.in_memory += size
+
+    async def _chosen(self) -> AbstractAsyncContextManager[ProviderResponse]:
+        """Read the body, and return the exchange with the provider that it asks for. The body is held twice while it is
+        read, and counts twice then."""
+        router, request = self._router, self._request
+        if request.method != "POST":
+            await router.enter(router.default)
+            return router.default.exchange(request)
+        pieces: list[bytes] = []
+        size = 0
+        async for piece in request.body:
+            pieces.append(piece)
+            size += len(piece)
+            self._hold(len(piece))
+            if router.in_memory > _MAX_IN_MEMORY:
+                from .translating_provider import refused_answer  # with the dialects, which most sessions never speak
+
+                return nullcontext(refused_answer(529, "overloaded_error", "too many large requests at once"))
+        self._hold(size)
+        whole = b"".join(pieces)
+        asked = billed(await read_json(whole), size)  # the conversation is not held while the call waits
+        has_ours = _OURS in whole
+        del whole
+        self._hold(-size)
+        router.learn(asked.model)
+        await request.asks(asked)
+        provider = router.provider_of(asked.model)
+        body = WholeBody(pieces)
+        if provider is router.default and has_ours:
+            kept = _without_foreign_thinking(await read_json(body.take()))
+            body, size = as_body(kept), len(kept)
+        await router.enter(provider)
+        sent = ProviderRequest(request.method, request.path, request.headers, body, size)
+        return provider.exchange(sent)
+
+
+def _without_foreign_thinking(asked: Json) -> bytes:
+    """Return the request without the thinking of other providers: Anthropic refuses signatures that it has not made."""
+    from .thinking import without_ours
+
+    messages = asked.get("messages")
+    kept = {**asked, "messages": without_ours(messages)} if isinstance(messages, list) else asked
+    return json.dumps(kept, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")

@@ -1,0 +1,550 @@
+"""Chat Completions and its servers' ways."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import field
+from typing import Any, Literal
+
+from ..wire.dataclass import dataclass
+from .anthropic_events import MAX_ANSWER, MAX_CALLS, WRONG, Answer, AnswerError, dump, read_usage
+from .api_errors import error_in_stream
+from .dialect import DialectCall, ModelTarget, ToolNames, hashed, object_schema, short_id
+from .gemini import gemini_schema
+from .request_content import (
+    RequestTurn,
+    blocks_of,
+    client_tools,
+    data_url,
+    file_name,
+    is_media,
+    left_out,
+    output_schema,
+    plain_text,
+    service_tier,
+    text_of,
+    tool_name_list,
+    turns,
+)
+from .thinking import clamped, is_of, opened, sealed, wanted_effort, wants_thinking
+
+Json = dict[str, Any]
+
+_GROWING = ("text", "summary", "data")
+
+
+class ReasoningDetails:
+    """Collects the pieces. Those of the same type and index that follow each other are one entry."""
+
+    def __init__(self) -> None:
+        self.size = 0
+        """Characters of all pieces so far, and a hundred for each."""
+        self._entries: list[Json] = []
+
+    def add(self, details: object) -> None:
+        """Take what one event has."""
+        for piece in details if isinstance(details, list) else ():
+            if not isinstance(piece, dict):
+                continue
+            self.size += 100 + sum(len(value) for value in piece.values() if isinstance(value, str))
+            last = self._entries[-1] if self._entries else None
+            same = last is not None and all(last.get(name) == piece.get(name) for name in ("type", "index"))
+            if last is None or not same or (piece.get("id") and last.get("id") and piece["id"] != last["id"]):
+                self._entries.append(dict(piece))
+                continue
+            for name, value in piece.items():
+                if name in _GROWING and isinstance(value, str) and isinstance(last.get(name), str):
+                    last[name] += value
+                elif value is not None:
+                    last[name] = value
+
+    def take(self) -> list[Json]:
+        """Return the entries since the last call."""
+        taken, self._entries = self._entries, []
+        return taken
+
+
+MAX_ID = 40
+_UNSIGNED = "skip_thought_signature_validator"  # Gemini's own word for calls that another model has made
+
+
+class ChatMessages:
+    """Writes the messages of one request."""
+
+    def __init__(self, rules: ChatRules, target: ModelTarget, names: ToolNames) -> None:
+        self._rules = rules
+        self._target = target
+        self._names = names
+
+    def of(self, asked: Json) -> list[Json]:
+        """Return all messages. Raise Untranslatable if the conversation cannot be translated."""
+        messages: list[Json] = []
+        system = text_of(asked.get("system"))
+        if system:
+            messages.append({"role": "system", "content": system})
+        for turn in turns(asked):
+            if turn.role == "system":
+                role = "system" if self._rules.system_inside else "user"
+                messages.append({"role": role, "content": text_of(turn.blocks)})
+            elif turn.role == "user":
+                messages.extend(self._user(turn))
+            elif (made := self._assistant(turn)) is not None:
+                messages.append(made)
+        return messages
+
+    def _user(self, turn: RequestTurn) -> Iterator[Json]:
+        """Yield the results of tools first, directly behind their calls, then one message with all the rest: images in
+        results too, which a tool message cannot hold."""
+        parts: list[Json] = []
+        for result in turn.of("tool_result"):
+            blocks = blocks_of(result.get("content"))
+            text = "\n\n".join(plain_text(block) for block in blocks if not is_media(block))
+            media = [block for block in blocks if is_media(block)]
+            if media:
+                text = f"{text}\n\n(see the files in the next message)".strip()
+                parts += [part for block in media for part in self._media(block)]
+            if result.get("is_error"):
+                text = f"Error: {text}"
+            call_id = short_id(str(result.get("tool_use_id") or ""), MAX_ID)
+            yield {"role": "tool", "tool_call_id": call_id, "content": text}
+        for block in turn.blocks:
+            if is_media(block):
+                parts += self._media(block)
+            elif block.get("type") != "tool_result":
+                parts.append({"type": "text", "text": plain_text(block)})
+        if not parts:
+            return
+        if all(part["type"] == "text" for part in parts):  # templates of local models often want a plain text
+            yield {"role": "user", "content": "\n\n".join(part["text"] for part in parts)}
+        else:
+            yield {"role": "user", "content": parts}
+
+    def _media(self, block: Json) -> list[Json]:
+        """Return the parts for an image or a document. What the model cannot see is named to it."""
+        url, traits = data_url(block), self._target.traits
+        if block.get("type") == "image" and traits.images and url:
+            return [{"type": "image_url", "image_url": {"url": url}}]
+        if block.get("type") == "document" and self._rules.files and traits.documents and url and url[:5] == "data:":
+            return [{"type": "file", "file": {"filename": file_name(block), "file_data": url}}]
+        return [{"type": "text", "text": left_out(block)}]
+
+    def _assistant(self, turn: RequestTurn) -> Json | None:
+        text = "".join(str(block.get("text") or "") for block in turn.of("text"))
+        thoughts = "".join(
+            str(block["thinking"])
+            for block in turn.of("thinking")
+            if block.get("thinking") and is_of(block, self._target.provider) and not self._is_call(block)
+        )
+        calls = self._calls(turn)
+        if not text and not calls:
+            return None
+        message: Json = {"role": "assistant", "content": text or None}
+        if calls:
+            message["tool_calls"] = calls
+        rules = self._rules
+        if rules.thoughts_back and (thoughts or (calls and rules.thoughts_always)):
+            message[rules.thoughts_back] = thoughts
+        if rules.details and (details := self._details(turn)):
+            message["reasoning_details"] = details
+        return message
+
+    def _calls(self, turn: RequestTurn) -> list[Json]:
+        calls: list[Json] = []
+        signature = ""
+        for block in turn.blocks:
+            if block.get("type") in ("thinking", "redacted_thinking"):
+                signature = self._signature(block)
+            elif block.get("type") == "tool_use":
+                function = {
+                    "name": self._names.sent(str(block.get("name"))),
+                    "arguments": dump(block.get("input") or {}),
+                }
+                call = {"id": short_id(str(block.get("id")), MAX_ID), "type": "function", "function": function}
+                if self._rules.gemini and not signature and not calls:
+                    signature = _UNSIGNED
+                if self._rules.gemini and signature:
+                    call["extra_content"] = {"google": {"thought_signature": signature}}
+                calls.append(call)
+                signature = ""
+        return calls
+
+    def _state(self, block: Json) -> Json:
+        return opened(block, self._target.provider, self._target.model) or {}
+
+    def _signature(self, block: Json) -> str:
+        return str(self._state(block).get("thought_signature") or "")
+
+    def _is_call(self, block: Json) -> bool:
+        return bool(self._signature(block))
+
+    def _details(self, turn: RequestTurn) -> list[Any]:
+        """Return what OpenRouter wants back, in the order in which it came."""
+        found: list[Any] = []
+        for block in turn.of("thinking", "redacted_thinking"):
+            details = self._state(block).get("reasoning_details")
+            found += details if isinstance(details, list) else []
+        return found
+
+
+PATH = "/chat/completions"
+_MAX_STOPS = 4
+
+
+class ChatDialect:
+    """See `Dialect`."""
+
+    def __init__(self, rules: ChatRules) -> None:
+        self._rules = rules
+
+    def call(self, asked: Json, target: ModelTarget) -> DialectCall:
+        """See Dialect."""
+        rules, traits = self._rules, target.traits
+        names = ToolNames(tool_name_list(asked))
+        body: Json = {"model": target.model, "messages": ChatMessages(rules, target, names).of(asked)}
+        body |= self._tools(asked, target, names)
+        if isinstance(asked.get("max_tokens"), int):
+            body[rules.limit_field] = asked["max_tokens"]
+        body |= {"stream": True, "stream_options": {"include_usage": True}}
+        if traits.sampling:
+            body |= {name: asked[name] for name in ("temperature", "top_p") if asked.get(name) is not None}
+        stops = tuple(each for each in asked.get("stop_sequences") or () if isinstance(each, str) and each)
+        native = rules.stop and traits.sampling and len(stops) <= _MAX_STOPS
+        if stops and native:
+            body["stop"] = list(stops)
+        body |= self._reasoning(asked, target) | self._bookkeeping(asked) | _format(asked)
+        sent = sum(len(str(each.get("content") or "")) for each in body["messages"] if each["role"] != "tool")
+        sent += sum(len(each["content"]) for each in body["messages"] if each["role"] == "tool")
+        has_media = any(isinstance(each.get("content"), list) for each in body["messages"])
+        reader = ChatReader(
+            rules, target, names, () if native else stops, characters=0 if has_media else sent
+        )  # fmt: skip
+        return DialectCall(PATH, body, reader)
+
+    def _tools(self, asked: Json, target: ModelTarget, names: ToolNames) -> Json:
+        tools = client_tools(asked, target.provider)
+        if not tools:
+            return {}
+        schema = gemini_schema if self._rules.gemini else object_schema
+        declared = [
+            {
+                "type": "function",
+                "function": {
+                    "name": names.sent(str(each.get("name"))),
+                    "description": str(each.get("description") or ""),
+                    "parameters": schema(each.get("input_schema")),
+                },
+            }
+            for each in tools
+        ]
+        made: Json = {"tools": declared}
+        choice = asked.get("tool_choice")
+        if isinstance(choice, dict):
+            kind = choice.get("type")
+            if kind == "tool":
+                made["tool_choice"] = {"type": "function", "function": {"name": names.sent(str(choice.get("name")))}}
+            elif kind in ("any", "none", "auto"):
+                made["tool_choice"] = {"any": "required", "none": "none", "auto": "auto"}[kind]
+            if choice.get("disable_parallel_tool_use") and self._rules.parallel:
+                made["parallel_tool_calls"] = False
+        return made
+
+    def _reasoning(self, asked: Json, target: ModelTarget) -> Json:
+        kind, traits = self._rules.reasoning, target.traits
+        if not kind or not traits.thinking:
+            return {}
+        wanted = wanted_effort(asked)
+        level = clamped(wanted, traits.efforts)
+        if kind == "deepseek":
+            made: Json = {"thinking": {"type": "disabled" if wanted == "none" else "enabled"}} if wanted else {}
+            return made | ({"reasoning_effort": level} if level and wanted != "none" else {})
+        if kind == "openrouter":
+            if wanted == "none":
+                return {"reasoning": {"enabled": False}}
+            return (
+                {"reasoning": {"effort": level} if level else {"enabled": True}}
+                if wants_thinking(asked) or level
+                else {}
+            )
+        if kind == "gemini" and wants_thinking(asked) and wanted != "none":
+            config: Json = {"include_thoughts": True}
+            budget = asked["thinking"].get("budget_tokens")
+            if "gemini-2" in target.model and isinstance(budget, int):
+                config["thinking_budget"] = budget
+            elif level and "gemini-2" not in target.model:
+                config["thinking_level"] = level
+            return {"extra_body": {"google": {"thinking_config": config}}}
+        return {"reasoning_effort": level} if level else {}
+
+    def _bookkeeping(self, asked: Json) -> Json:
+        rules, made = self._rules, Json()
+        metadata = asked.get("metadata")
+        user = metadata.get("user_id") if isinstance(metadata, dict) else None
+        if rules.openai_fields:
+            made["store"] = False
+        if isinstance(user, str) and user:
+            stands_for = hashed(user)
+            if rules.openai_fields:
+                made |= {"prompt_cache_key": stands_for, "safety_identifier": stands_for}
+            elif rules.user_field:
+                made[rules.user_field] = stands_for
+        return made | service_tier(asked) if rules.openai_fields else made
+
+
+def _format(asked: Json) -> Json:
+    schema = output_schema(asked)
+    return {"response_format": {"type": "json_schema", "json_schema": schema}} if schema is not None else {}
+
+
+@dataclass(frozen=True)
+class ChatRules:
+    """One server's own ways.
+
+    `limit_field` carries the output limit. `reasoning` says how effort is asked for. `thoughts_back` is the field of an
+    assistant message that takes its thinking back, "" for none; with `thoughts_always` each message with tool calls
+    needs it. `system_inside`: a system message may stand in the middle. `stop`: stop sequences are taken. `files`: PDF
+    files are. `openai_fields`: store, prompt_cache_key and safety_identifier are known. `user_field` carries who asks.
+    `parallel`: parallel_tool_calls is known. `gemini`: schemas and signatures are Gemini's. `details`: reasoning comes
+    and goes as reasoning_details. `cuts_silently`: a conversation that is too long loses its start without a word.
+    """
+
+    limit_field: Literal["max_tokens", "max_completion_tokens"] = "max_tokens"
+    reasoning: Literal["", "effort", "deepseek", "openrouter", "gemini"] = ""
+    thoughts_back: str = ""
+    thoughts_always: bool = False
+    system_inside: bool = False
+    stop: bool = True
+    files: bool = False
+    openai_fields: bool = False
+    user_field: str = ""
+    parallel: bool = True
+    gemini: bool = False
+    details: bool = False
+    cuts_silently: bool = False
+
+
+_REASONS = {
+    "stop": "end_turn",
+    "eos": "end_turn",
+    "end_turn": "end_turn",
+    "tool_calls": "tool_use",
+    "function_call": "tool_use",
+    "length": "max_tokens",
+    "max_tokens": "max_tokens",
+    "content_filter": "refusal",
+    "model_context_window_exceeded": "model_context_window_exceeded",
+}
+_FAILURES = {  # reasons of an answer that is not whole, although the stream has ended well
+    "error": "api_error",
+    "abort": "api_error",
+    "insufficient_system_resource": "overloaded_error",  # DeepSeek's word
+    "function_call_filter": "api_error",  # Gemini's, for a call that it has made wrong
+}
+_SILENT_CUT = 16_000  # characters from which on a conversation may have lost its start
+_MOST_IDS = 100  # of one call that are remembered
+_MAX_CHARACTERS = 6  # of one token, on average; JSON and code have fewer
+
+
+@dataclass
+class _Fragments:
+    """A tool call as far as it has come. Once its input has begun (`has_input`), its name is complete. `again`: its
+    input is whole, and its name has come again: what else comes is another call of the same tool."""
+
+    index: int | None
+    name: str = ""
+    ids: set[str] = field(default_factory=set)
+    has_input: bool = False
+    again: bool = False
+
+
+class ChatReader:
+    """Reads one answer. `characters` are those of the conversation that was sent, 0 if they say nothing of tokens."""
+
+    def __init__(
+        self,
+        rules: ChatRules,
+        target: ModelTarget,
+        names: ToolNames,
+        stops: tuple[str, ...] = (),
+        *,
+        characters: int = 0,
+        fallback_id: str = "",
+    ) -> None:
+        from uuid import uuid4
+
+        self.answer = Answer(target.shown, fallback_id or f"msg_{uuid4().hex}", stops)
+        self.answer.unsigned = sealed(target.provider, target.model, {})
+        self._rules = rules
+        self._target = target
+        self._names = names
+        self._characters = characters
+        self._details = ReasoningDetails()
+        self._calls: list[_Fragments] = []
+        self._done = False
+
+    def feed(self, data: bytes) -> None:
+        """See StreamReader."""
+        if data == b"[DONE]":
+            self._done = True
+            return
+        try:
+            chunk = json.loads(data)
+        except (ValueError, RecursionError):
+            raise AnswerError(WRONG, f"{self._target.provider} sent an event that is not JSON") from None
+        if not isinstance(chunk, dict) or chunk.get("error"):
+            failure = error_in_stream(chunk, self._target.provider)
+            raise AnswerError(failure.kind, failure.message)
+        self.answer.begin(chunk.get("id"))
+        self._usage(chunk)
+        choices = chunk.get("choices")
+        for choice in choices if isinstance(choices, list) else ():
+            if isinstance(choice, dict) and choice.get("index") in (None, 0, "0"):  # one answer was asked for
+                self._choice(choice)
+
+    def _usage(self, told: Json) -> None:
+        usage = told.get("usage")
+        if isinstance(usage, dict):
+            self.answer.usage = read_usage(usage, self.answer.usage)
+
+    def _choice(self, choice: Json) -> None:
+        self._usage(choice)  # where Moonshot has it
+        delta = choice.get("delta")
+        if not isinstance(delta, dict):
+            delta = choice.get("message")  # an answer in one piece
+        if isinstance(delta, dict):
+            self._delta(delta)
+        reason = choice.get("finish_reason")
+        if isinstance(reason, str) and reason:
+            self._stop(reason)
+
+    def end(self) -> None:
+        """See StreamReader."""
+        if not self.answer.stop_reason and self._done and not self._calls and self.answer.begun:
+            raise AnswerError("api_error", f"{self._target.provider} ended its answer without a reason")
+        used = self.answer.usage.prompt
+        if self._rules.cuts_silently and used and self._characters > max(_SILENT_CUT, used * _MAX_CHARACTERS):
+            least = self._characters // _MAX_CHARACTERS
+            raise AnswerError(
+                "invalid_request_error",
+                f"prompt is too long: {least} tokens > {used} maximum ({self._target.provider} has cut the "
+                "conversation without a word; give the model a larger window, such as OLLAMA_CONTEXT_LENGTH)",
+            )
+        self.answer.finish()
+
+    def _stop(self, reason: str) -> None:
+        reason = reason.partition(":")[0]  # Gemini says behind it why
+        if kind := _FAILURES.get(reason):
+            raise AnswerError(kind, f"{self._target.provider} broke off its answer ({reason})")
+        self._flush_details()
+        for call in self._calls:
+            if not call.name:
+                raise AnswerError(WRONG, f"{self._target.provider} sent a tool call without a name")
+            self.answer.call(id(call), "", self._names.known(call.name))
+        self.answer.stop(_REASONS.get(reason, "end_turn"))
+
+    def _delta(self, delta: Json) -> None:
+        answer = self.answer
+        thought = delta.get("reasoning_content") or delta.get("reasoning")
+        if isinstance(thought, str) and thought:
+            answer.thinking(thought)
+        details = delta.get("reasoning_details")
+        if details and self._rules.details:
+            self._details.add(details)
+            if self._details.size > MAX_ANSWER:
+                raise AnswerError(WRONG, f"{self._target.provider} reasons in more than {MAX_ANSWER} characters")
+        content = delta.get("content")
+        if isinstance(content, list):
+            content = "".join(str(part.get("text") or "") for part in content if isinstance(part, dict))
+        if isinstance(content, str) and content:
+            if _google(delta).get("thought") is True:
+                answer.thinking(content)
+            else:
+                self._flush_details()
+                answer.text(content)
+        refusal = delta.get("refusal")
+        if isinstance(refusal, str) and refusal:
+            answer.text(refusal)
+        calls = delta.get("tool_calls")
+        calls = [each for each in calls if isinstance(each, dict)] if isinstance(calls, list) else []
+        function = delta.get("function_call")
+        if isinstance(function, dict):
+            calls.append({"index": 0, "function": function})
+        if calls:
+            self._flush_details()
+        touched: list[_Fragments] = []  # in this event
+        for position, call in enumerate(calls):
+            touched.append(self._call(call, position if len(calls) > 1 else -1, touched))
+
+    def _call(self, call: Json, position: int, touched: list[_Fragments]) -> _Fragments:
+        """Take a fragment of a call. `position` is its place among those of its event, -1 if it is the only one."""
+        function = call.get("function")
+        function = function if isinstance(function, dict) else {}
+        call_id, name, arguments = call.get("id"), function.get("name"), function.get("arguments")
+        call_id = call_id if isinstance(call_id, str) else ""
+        name = name.strip() if isinstance(name, str) else ""
+        if isinstance(arguments, dict):
+            arguments = json.dumps(arguments)
+        arguments = arguments if isinstance(arguments, str) else ""
+        index = call.get("index")
+        index = index if isinstance(index, int) else None
+        found = self._found(index, call_id, name, arguments, position, touched)
+        if found is None or (found.again and arguments.strip()):
+            found = _Fragments(index, "" if found is None else found.name)
+            self._calls.append(found)
+        key = id(found)
+        if call_id and len(found.ids) < _MOST_IDS:
+            found.ids.add(call_id[:MAX_CALLS])
+        if name and not found.has_input:
+            found.name = self._names.joined(found.name, name)[:MAX_CALLS]
+        signature = _google(call).get("thought_signature")
+        state = ""
+        if isinstance(signature, str) and signature:
+            state = sealed(self._target.provider, self._target.model, {"thought_signature": signature})
+        found.has_input = found.has_input or bool(arguments.strip() and found.name)
+        self.answer.call(key, call_id, self._names.known(found.name) if found.has_input else "", state=state)
+        if arguments:
+            self.answer.arguments(key, arguments)
+        return found
+
+    def _found(
+        self, index: int | None, call_id: str, name: str, arguments: str, position: int, touched: list[_Fragments]
+    ) -> _Fragments | None:
+        """Return the call that a fragment goes on with, None for a new one. Some servers send no index or the same one
+        for each call, no id or a new one with each fragment, and a name in pieces or with each fragment."""
+        known = [each for each in self._calls if each.index == index]
+        if not known and (index is None or all(each.index is None for each in self._calls)):
+            known = self._calls
+        if not known:
+            return None
+        if call_id and (same := [each for each in known if call_id in each.ids]):
+            return same[-1]
+        last = known[-1]
+        if not name:
+            return known[min(position, len(known) - 1)] if index is None and position >= 0 and not call_id else last
+        if last in touched and (index is None or (call_id and last.ids)):
+            return None
+        if name == last.name:
+            begins = arguments.lstrip()[:1] in ("", "{")  # else there is no need to look at all of the input
+            if not (begins and last.has_input and self.answer.is_whole(id(last))):
+                return last
+            last.again = True
+            is_new = arguments.strip() or (call_id and len(last.ids) == 1)  # else each piece has a new id
+            return None if is_new else last
+        if last.has_input and not last.again:
+            return None
+        if call_id and last.ids and self._names.is_known(last.name) and self._names.is_known(name):
+            return None
+        return last if self._names.is_known(self._names.joined(last.name, name), begins=True) else None
+
+    def _flush_details(self) -> None:
+        """What OpenRouter has sent of its reasoning so far goes into the signature of the thinking before this."""
+        details = self._details.take()
+        if details:
+            state = {"reasoning_details": details}
+            self.answer.reasoning_state(sealed(self._target.provider, self._target.model, state))
+
+
+def _google(part: Json) -> Json:
+    extra = part.get("extra_content")
+    google = extra.get("google") if isinstance(extra, dict) else None
+    return google if isinstance(google, dict) else {}

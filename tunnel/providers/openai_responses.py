@@ -1,0 +1,319 @@
+"""OpenAI's Responses."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+from uuid import uuid4
+
+from .anthropic_events import WRONG, Answer, AnswerError, dump, read_usage
+from .api_errors import error_in_stream
+from .dialect import DialectCall, ModelTarget, ToolNames, hashed, object_schema, short_id
+from .request_content import (
+    RequestTurn,
+    blocks_of,
+    client_tools,
+    data_url,
+    file_name,
+    is_media,
+    left_out,
+    output_schema,
+    plain_text,
+    service_tier,
+    text_of,
+    tool_name_list,
+    turns,
+)
+from .thinking import clamped, opened, sealed, wanted_effort, wants_thinking
+
+Json = dict[str, Any]
+
+MAX_ID = 64
+
+
+class InputItems:
+    """Writes the input of one request."""
+
+    def __init__(self, target: ModelTarget, names: ToolNames) -> None:
+        self._target = target
+        self._names = names
+
+    def of(self, asked: Json) -> list[Json]:
+        """Return all items. Raise Untranslatable if the conversation cannot be translated."""
+        items: list[Json] = []
+        for turn in turns(asked):
+            if turn.role == "system":
+                part = {"type": "input_text", "text": text_of(turn.blocks)}
+                items.append({"type": "message", "role": "developer", "content": [part]})
+            else:
+                items.extend(self._user(turn) if turn.role == "user" else self._assistant(turn))
+        return items
+
+    def _user(self, turn: RequestTurn) -> Iterator[Json]:
+        for result in turn.of("tool_result"):
+            blocks = blocks_of(result.get("content"))
+            output: str | list[Json]
+            if any(is_media(block) for block in blocks):
+                output = [part for block in blocks for part in self._parts(block)]
+                if result.get("is_error"):
+                    output.insert(0, {"type": "input_text", "text": "Error:"})
+            else:
+                output = "\n\n".join(plain_text(block) for block in blocks)
+                if result.get("is_error"):
+                    output = f"Error: {output}"
+            call_id = short_id(str(result.get("tool_use_id") or ""), MAX_ID)
+            yield {"type": "function_call_output", "call_id": call_id, "output": output}
+        parts = [part for block in turn.blocks if block.get("type") != "tool_result" for part in self._parts(block)]
+        if parts:
+            yield {"type": "message", "role": "user", "content": parts}
+
+    def _parts(self, block: Json) -> list[Json]:
+        if not is_media(block):
+            return [{"type": "input_text", "text": plain_text(block)}]
+        url, traits = data_url(block), self._target.traits
+        if block.get("type") == "image" and traits.images and url:
+            return [{"type": "input_image", "detail": "auto", "image_url": url}]
+        if block.get("type") == "document" and traits.documents and url:
+            if not url.startswith("data:"):
+                return [{"type": "input_file", "file_url": url}]
+            return [{"type": "input_file", "filename": file_name(block), "file_data": url}]
+        return [{"type": "input_text", "text": left_out(block)}]
+
+    def _assistant(self, turn: RequestTurn) -> Iterator[Json]:
+        for block in turn.blocks:
+            kind = block.get("type")
+            if kind in ("thinking", "redacted_thinking"):
+                state = opened(block, self._target.provider, self._target.model) or {}
+                item = state.get("item")
+                if isinstance(item, dict) and item.get("type") == "reasoning":  # a host could write another one
+                    yield item
+            elif kind == "text" and block.get("text"):
+                part = {"type": "output_text", "text": block["text"], "annotations": []}
+                yield {"type": "message", "role": "assistant", "content": [part]}
+            elif kind == "tool_use":
+                yield {
+                    "type": "function_call",
+                    "call_id": short_id(str(block.get("id")), MAX_ID),
+                    "name": self._names.sent(str(block.get("name"))),
+                    "arguments": dump(block.get("input") or {}),
+                }
+
+
+PATH = "/responses"
+_LEAST_OUTPUT = 16
+_COUNTED = ("model", "input", "instructions", "tools", "tool_choice", "parallel_tool_calls", "reasoning", "text")
+
+
+class ResponsesDialect:
+    """See `Dialect`. Nothing is stored at the provider: its reasoning travels encrypted in the history."""
+
+    def call(self, asked: Json, target: ModelTarget) -> DialectCall:
+        """See Dialect."""
+        traits, names = target.traits, ToolNames(tool_name_list(asked))
+        body: Json = {"model": target.model}
+        if instructions := text_of(asked.get("system")):
+            body["instructions"] = instructions
+        body["input"] = InputItems(target, names).of(asked)
+        body |= _tools(asked, target, names)
+        if isinstance(asked.get("max_tokens"), int):
+            body["max_output_tokens"] = max(_LEAST_OUTPUT, asked["max_tokens"])
+        body |= {"stream": True, "store": False}
+        if traits.sampling:
+            body |= {name: asked[name] for name in ("temperature", "top_p") if asked.get(name) is not None}
+        if traits.thinking:
+            body["include"] = ["reasoning.encrypted_content"]
+            wanted = wanted_effort(asked)
+            reasoning: Json = {}
+            if level := clamped(wanted, traits.efforts):
+                reasoning["effort"] = level
+            if wanted != "none" and (wants_thinking(asked) or level):
+                reasoning["summary"] = "auto"
+            body |= {"reasoning": reasoning} if reasoning else {}
+        body |= _bookkeeping(asked) | _format(asked)
+        stops = tuple(each for each in asked.get("stop_sequences") or () if isinstance(each, str) and each)
+        return DialectCall(PATH, body, ResponsesReader(target, names, stops))
+
+
+class ResponsesCounter:
+    """See `TokenCounter`."""
+
+    path = "/responses/input_tokens"
+
+    def body(self, asked: Json, target: ModelTarget) -> Json:
+        """See TokenCounter."""
+        body = ResponsesDialect().call(asked, target).body
+        return {name: body[name] for name in _COUNTED if name in body}
+
+
+def _tools(asked: Json, target: ModelTarget, names: ToolNames) -> Json:
+    tools = client_tools(asked, target.provider)
+    if not tools:
+        return {}
+    declared = [
+        {
+            "type": "function",
+            "name": names.sent(str(each.get("name"))),
+            "description": str(each.get("description") or ""),
+            "parameters": object_schema(each.get("input_schema")),
+            "strict": False,
+        }
+        for each in tools
+    ]
+    made: Json = {"tools": declared}
+    choice = asked.get("tool_choice")
+    if isinstance(choice, dict):
+        kind = choice.get("type")
+        if kind == "tool":
+            made["tool_choice"] = {"type": "function", "name": names.sent(str(choice.get("name")))}
+        elif kind in ("any", "none", "auto"):
+            made["tool_choice"] = {"any": "required", "none": "none", "auto": "auto"}[kind]
+        if choice.get("disable_parallel_tool_use"):
+            made["parallel_tool_calls"] = False
+    return made
+
+
+def _bookkeeping(asked: Json) -> Json:
+    made: Json = {}
+    metadata = asked.get("metadata")
+    user = metadata.get("user_id") if isinstance(metadata, dict) else None
+    if isinstance(user, str) and user:
+        made |= {"prompt_cache_key": hashed(user), "safety_identifier": hashed(user)}
+    return made | service_tier(asked)
+
+
+def _format(asked: Json) -> Json:
+    schema = output_schema(asked)
+    return {"text": {"format": {"type": "json_schema", **schema, "strict": False}}} if schema is not None else {}
+
+
+_INCOMPLETE = {"max_output_tokens": "max_tokens", "content_filter": "refusal"}
+
+
+class ResponsesReader:
+    """Reads one answer."""
+
+    def __init__(
+        self, target: ModelTarget, names: ToolNames, stops: tuple[str, ...] = (), *, fallback_id: str = ""
+    ) -> None:
+        self.answer = Answer(target.shown, fallback_id or f"msg_{uuid4().hex}", stops)
+        self.answer.unsigned = sealed(target.provider, target.model, {})
+        self._target = target
+        self._names = names
+        self._parts: dict[object, int] = {}
+        self._spoken: set[object] = set()
+        self._handlers = {
+            "response.output_text.delta": self._text,
+            "response.refusal.delta": self._text,
+            "response.reasoning_summary_text.delta": self._thinking,
+            "response.reasoning_text.delta": self._thinking,
+            "response.reasoning_summary_part.added": self._part,
+            "response.function_call_arguments.delta": self._arguments,
+            "response.output_item.added": self._added,
+            "response.output_item.done": self._item_done,
+            "response.completed": self._completed,
+            "response.incomplete": self._incomplete,
+            "response.failed": self._failed,
+            "error": self._failed,
+        }
+
+    def feed(self, data: bytes) -> None:
+        """See StreamReader."""
+        if data == b"[DONE]":
+            return
+        try:
+            event = json.loads(data)
+        except (ValueError, RecursionError):
+            raise AnswerError(WRONG, f"{self._target.provider} sent an event that is not JSON") from None
+        if not isinstance(event, dict):
+            self._failed({"error": event})
+            return
+        kind = event.get("type")
+        if not isinstance(kind, str):
+            self._failed(event)
+            return
+        if not self.answer.begun and kind not in ("error", "response.failed"):
+            response = event.get("response")
+            self.answer.begin(response.get("id") if isinstance(response, dict) else "")
+        handler = self._handlers.get(kind)
+        if handler is not None:
+            handler(event)
+
+    def end(self) -> None:
+        """See StreamReader."""
+        self.answer.finish()
+
+    def _text(self, event: Json) -> None:
+        piece = event.get("delta")
+        if isinstance(piece, str):
+            self._spoken.add(event.get("output_index"))
+            self.answer.text(piece)
+
+    def _thinking(self, event: Json) -> None:
+        piece = event.get("delta")
+        if isinstance(piece, str):
+            self.answer.thinking(piece)
+
+    def _part(self, event: Json) -> None:
+        """A summary may have several parts: an empty line divides them."""
+        item = event.get("output_index")
+        self._parts[item] = self._parts.get(item, 0) + 1
+        if self._parts[item] > 1:
+            self.answer.thinking("\n\n")
+
+    def _arguments(self, event: Json) -> None:
+        piece = event.get("delta")
+        if isinstance(piece, str):
+            self.answer.arguments(event.get("output_index"), piece)
+
+    def _added(self, event: Json) -> None:
+        item = event.get("item")
+        if isinstance(item, dict) and item.get("type") == "function_call":
+            name = self._names.known(str(item.get("name") or ""))
+            self.answer.call(event.get("output_index"), str(item.get("call_id") or ""), name)
+
+    def _item_done(self, event: Json) -> None:
+        item = event.get("item")
+        if not isinstance(item, dict):
+            return
+        kind, key = item.get("type"), event.get("output_index")
+        if kind == "function_call":
+            if self.answer.knows_call(key) is None:
+                self._added(event)
+            arguments = item.get("arguments")
+            self.answer.call_done(key, arguments if isinstance(arguments, str) else None)
+        elif kind == "reasoning":
+            # The item is taken from here: its encrypted content is whole only now.
+            kept = {name: value for name, value in item.items() if name != "status"}
+            self.answer.reasoning_state(sealed(self._target.provider, self._target.model, {"item": kept}))
+        elif kind == "message" and key not in self._spoken:
+            for part in item.get("content") or ():
+                if isinstance(part, dict):
+                    self.answer.text(str(part.get("text") or part.get("refusal") or ""))
+
+    def _usage(self, response: Json) -> None:
+        usage = response.get("usage")
+        if isinstance(usage, dict):
+            self.answer.usage = read_usage(usage, self.answer.usage)
+
+    def _completed(self, event: Json) -> None:
+        response = event.get("response")
+        self._usage(response if isinstance(response, dict) else {})
+        self.answer.stop("end_turn")
+        self.answer.finish()
+
+    def _incomplete(self, event: Json) -> None:
+        response = event.get("response")
+        response = response if isinstance(response, dict) else {}
+        self._usage(response)
+        details = response.get("incomplete_details")
+        reason = details.get("reason") if isinstance(details, dict) else None
+        self.answer.stop(_INCOMPLETE.get(str(reason), "max_tokens"))
+        self.answer.finish()
+
+    def _failed(self, event: Json) -> None:
+        response = event.get("response")
+        if isinstance(response, dict):
+            self._usage(response)
+        failure = error_in_stream(event, self._target.provider)
+        raise AnswerError(failure.kind, failure.message)

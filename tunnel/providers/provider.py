@@ -1,0 +1,112 @@
+"""The one seam between the auth proxy and a model API.
+
+The worker speaks the Anthropic Messages API and nothing else. A provider takes one such request, calls its own API with
+its own credential, and returns the answer as an Anthropic response: status, headers, and a body of Anthropic events.
+The auth proxy checks the request before the provider sees it, and buffers the answer behind it, so resuming, cancelling
+and the limits are the same for every provider.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import field
+from typing import Protocol, Self
+
+from ..wire.dataclass import dataclass
+from .costs import ANSWERED, BilledRequest
+
+
+class ProviderError(Exception):
+    """The provider could not be reached, or broke off. `permanent`: the same call will fail again.
+
+    The text reaches the worker, so it contains neither a credential nor any part of the request.
+    """
+
+    def __init__(self, message: str, *, permanent: bool = False) -> None:
+        super().__init__(message)
+        self.permanent = permanent
+
+
+async def _allow(request: BilledRequest) -> None:
+    """Let a request pass, whatever it asks for."""
+
+
+@dataclass(frozen=True)
+class ProviderRequest:
+    """A request of the worker that the policy has allowed.
+
+    `path` is the raw request target with its query. `headers` have passed the closed list, with names in lower case,
+    and hold no credential. `body` can be read once; it raises when the worker breaks off or sends too much, and the
+    provider must let that error through or end its own request. `size` is the length of the body in bytes, None if
+    unknown. Who reads the body waits for `asks`, with what it says of its price, before anything goes out; that may
+    raise Refusal.
+    """
+
+    method: str
+    path: str
+    headers: Mapping[str, str] = field(repr=False)
+    body: AsyncIterator[bytes] = field(repr=False)
+    size: int | None
+    asks: Callable[[BilledRequest], Awaitable[None]] = field(default=_allow, repr=False)
+
+
+@dataclass(frozen=True)
+class ProviderResponse:
+    """The head of an answer and its body.
+
+    `headers` are what the provider sent; the proxy passes on those of its closed list. `chunks` gives the body as it
+    arrives and raises ProviderError when the provider breaks off.
+    """
+
+    status: int
+    headers: Sequence[tuple[str, str]]
+    chunks: AsyncIterator[bytes]
+
+
+class Provider(Protocol):
+    """One model API with its endpoint and its credential. A context: entering opens its connections, leaving closes
+    them.
+
+    The credential stays inside: neither the response nor an error nor a log line may show it.
+    """
+
+    @property
+    def name(self) -> str:
+        """The name under which the person knows the provider: its host."""
+
+    @property
+    def what_to_check(self) -> str:
+        """What a person should look at when the provider cannot be reached, for example "the network, HTTPS_PROXY"."""
+
+    @property
+    def routes(self) -> frozenset[tuple[str, str]]:
+        """The requests of the Messages API that this provider can answer, as method and path."""
+
+    async def __aenter__(self) -> Self: ...
+
+    async def __aexit__(self, *_: object) -> None: ...
+
+    def prepare(self) -> None:
+        """Load what the first call needs, and do not wait for it: a worker is about to ask."""
+
+    async def credential_name(self) -> str:
+        """Return the public name of where the credential comes from (`apiKeySource` in system/init).
+
+        Raise CredentialError or ConfigError if there is no credential.
+        """
+
+    def exchange(self, request: ProviderRequest) -> AbstractAsyncContextManager[ProviderResponse]:
+        """Send one request and yield its response as a context. Leaving the context early aborts the call.
+
+        Raise ProviderError when the provider cannot be reached, and CredentialError or ConfigError when there is no
+        credential to send. An answer 401 to a credential that may be replaced carries `x-should-retry: true`.
+        """
+
+
+MAX_BODY = 32 * 1024 * 1024
+"""Largest request body in bytes; the limit of the Messages API."""
+
+
+ROUTES = frozenset({("POST", ANSWERED), ("POST", "/v1/messages/count_tokens"), ("GET", "/v1/models")})
+"""The methods and paths of the Messages API that a worker may use."""

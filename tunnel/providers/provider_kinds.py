@@ -1,0 +1,210 @@
+"""The kinds of providers that ccb knows, by the name in front of a model: `--model NAME/MODEL`."""
+
+from __future__ import annotations
+
+from dataclasses import field, replace
+from typing import Literal
+
+from ..wire.dataclass import dataclass
+from .model_lists import ListCall
+from .model_traits import ModelTraits
+from .openai_chat import ChatRules
+
+DialectName = Literal["anthropic", "chat", "responses", "bedrock", "vertex"]
+
+ANTHROPIC = "anthropic"
+"""The provider of models without a provider in front of their names."""
+
+
+@dataclass(frozen=True)
+class ProviderKind:
+    """One kind. `base_url` is "" if each person has their own, or the place decides. `base_variable` may name another
+    one, and `key_variables` are those that may hold the key; `needs_key` is False for servers that often run without
+    one. `key_header` carries it; with `api_key` it is the x-api-key of the Messages API. `counts`: the provider counts
+    tokens. `traits` are those of a model of which nothing is known. `lists` says how to ask for the list of its models.
+    `small_model` answers small questions, "" for the model of the session."""
+
+    name: str
+    title: str
+    dialect: DialectName
+    base_url: str
+    key_variables: tuple[str, ...]
+    base_variable: str = ""
+    needs_key: bool = True
+    key_header: str = "authorization"
+    api_key: bool = False
+    counts: bool = False
+    rules: ChatRules = field(default_factory=ChatRules)
+    traits: ModelTraits = field(default_factory=ModelTraits)
+    lists: ListCall = field(default_factory=ListCall)
+    small_model: str = ""
+
+
+_OPENAI = ChatRules(
+    limit_field="max_completion_tokens",
+    reasoning="effort",
+    system_inside=True,
+    stop=True,
+    files=True,
+    openai_fields=True,
+)
+_LOCAL = ModelTraits(images=True, thinking=True)
+_CLAUDE = ModelTraits(documents=True, thinking=True)
+_ANTHROPIC_LIST = ListCall("/v1/models?limit=1000")
+_DEPLOYMENTS = ListCall("/api/projects/{project}/deployments?api-version=v1", of_project=True)
+_PROFILES = tuple(f"/inference-profiles?maxResults=1000&type={kind}" for kind in ("SYSTEM_DEFINED", "APPLICATION"))
+_KINDS = (
+    ProviderKind(
+        ANTHROPIC,
+        "Anthropic",
+        "anthropic",
+        "https://api.anthropic.com",
+        ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"),
+        "ANTHROPIC_BASE_URL",
+        api_key=True,
+        traits=_CLAUDE,
+        lists=_ANTHROPIC_LIST,
+        small_model="claude-haiku-4-5",
+    ),
+    ProviderKind(
+        "openai",
+        "OpenAI",
+        "responses",
+        "https://api.openai.com/v1",
+        ("OPENAI_API_KEY",),
+        "OPENAI_BASE_URL",
+        counts=True,
+        rules=_OPENAI,
+        traits=ModelTraits(documents=True),
+        small_model="gpt-5-mini",
+    ),
+    ProviderKind(
+        "azure",
+        "Azure OpenAI",
+        "responses",
+        "",
+        ("AZURE_OPENAI_API_KEY",),
+        "AZURE_OPENAI_BASE_URL",
+        key_header="api-key",
+        rules=_OPENAI,
+        traits=ModelTraits(documents=True),
+        lists=_DEPLOYMENTS,  # it lists models, too, but what is asked for are the names of deployments
+    ),
+    ProviderKind(
+        "gemini",
+        "Gemini",
+        "chat",
+        "https://generativelanguage.googleapis.com/v1beta/openai",
+        ("GEMINI_API_KEY", "GOOGLE_API_KEY"),
+        rules=ChatRules(reasoning="gemini", gemini=True, parallel=False),
+        lists=ListCall("/models?pageSize=1000", strips="/openai", key_header="x-goog-api-key"),
+        small_model="gemini-2.5-flash",
+    ),
+    ProviderKind(
+        "grok",
+        "Grok (xAI)",
+        "chat",
+        "https://api.x.ai/v1",
+        ("XAI_API_KEY",),
+        rules=ChatRules(reasoning="effort", stop=False, system_inside=True),
+    ),
+    ProviderKind(
+        "deepseek",
+        "DeepSeek",
+        "chat",
+        "https://api.deepseek.com",
+        ("DEEPSEEK_API_KEY",),
+        rules=ChatRules(
+            reasoning="deepseek",
+            thoughts_back="reasoning_content",
+            thoughts_always=True,
+            system_inside=True,
+            user_field="user_id",
+            parallel=False,
+        ),
+        traits=ModelTraits(images=False, thinking=True),
+        small_model="deepseek-chat",
+    ),
+    ProviderKind(
+        "openrouter",
+        "OpenRouter",
+        "chat",
+        "https://openrouter.ai/api/v1",
+        ("OPENROUTER_API_KEY",),
+        rules=ChatRules(reasoning="openrouter", details=True, system_inside=True, files=True),
+        traits=ModelTraits(thinking=True, efforts=("low", "medium", "high")),
+    ),
+    ProviderKind(
+        "ollama",
+        "Ollama",
+        "chat",
+        "http://127.0.0.1:11434/v1",
+        ("OLLAMA_API_KEY",),
+        needs_key=False,
+        rules=ChatRules(reasoning="effort", thoughts_back="reasoning", parallel=False, cuts_silently=True),
+        traits=_LOCAL,
+        lists=ListCall("/api/tags", strips="/v1", details="/api/show"),
+    ),
+    ProviderKind(
+        "vllm",
+        "vLLM",
+        "chat",
+        "http://127.0.0.1:8000/v1",
+        ("VLLM_API_KEY",),
+        needs_key=False,
+        rules=ChatRules(reasoning="effort", thoughts_back="reasoning"),
+        traits=_LOCAL,
+    ),
+    ProviderKind(
+        "llamacpp",
+        "llama.cpp",
+        "chat",
+        "http://127.0.0.1:8080/v1",
+        ("LLAMA_API_KEY",),
+        needs_key=False,
+        rules=ChatRules(reasoning="", thoughts_back="reasoning_content"),
+        traits=_LOCAL,
+    ),
+    ProviderKind(
+        "bedrock",
+        "Amazon Bedrock",
+        "bedrock",
+        "",
+        ("AWS_BEARER_TOKEN_BEDROCK",),
+        "ANTHROPIC_BEDROCK_BASE_URL",
+        traits=_CLAUDE,
+        lists=ListCall("/foundation-models?byProvider=anthropic", more=_PROFILES),
+    ),
+    ProviderKind(
+        "vertex",
+        "Google Vertex AI",
+        "vertex",
+        "",
+        (),
+        "ANTHROPIC_VERTEX_BASE_URL",
+        traits=_CLAUDE,
+        lists=ListCall("/v1beta1/publishers/anthropic/models?pageSize=300&listAllVersions=true", strips="/v1"),
+    ),
+    ProviderKind(
+        "foundry",
+        "Microsoft Foundry",
+        "anthropic",
+        "",
+        ("ANTHROPIC_FOUNDRY_API_KEY",),
+        "ANTHROPIC_FOUNDRY_BASE_URL",
+        api_key=True,
+        traits=_CLAUDE,
+        lists=replace(_DEPLOYMENTS, path=f"{_DEPLOYMENTS.path}&modelPublisher=Anthropic"),
+    ),
+    ProviderKind("compatible", "an OpenAI-compatible server", "chat", "", (), needs_key=False, traits=_LOCAL),
+    ProviderKind(
+        "anthropic-compatible",
+        "an Anthropic-compatible server",
+        "anthropic",
+        "",
+        (),
+        needs_key=False,
+        lists=_ANTHROPIC_LIST,
+    ),
+)
+KINDS: dict[str, ProviderKind] = {kind.name: kind for kind in _KINDS}

@@ -1,0 +1,116 @@
+"""Request bodies as values, read once.
+
+It takes less than a JSON parser does. What two parsers could read in two ways has no reading at all: a member that
+stands twice, or a second time in other letters (parsers in Go take `Model` for `model`), another encoding than UTF-8,
+numbers that are not JSON's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Mapping, Sequence
+from typing import Any, NoReturn, Self
+
+from ..wire.frames import FrameError
+from ..wire.ndjson import MAX_DEPTH, MAX_VALUES, count_values
+from .api_errors import Refusal
+
+Json = dict[str, Any]
+
+
+_LARGE = f"the request body has more than {MAX_VALUES:,} values, or {MAX_DEPTH} levels of them"
+
+
+class _Ambiguous(ValueError):
+    """The body can be read in two ways; the text says why."""
+
+
+def read_request(body: bytes) -> Json:
+    """Return the object in a whole request body. Raise Refusal if the body holds no object, if two parsers could read
+    it in two ways, or if it has more values than a conversation has: 32 MB of `[],` would take 800 MB of memory."""
+    try:
+        text = body.decode("utf-8")
+        if sum(map(text.count, "[{,")) > MAX_VALUES:  # in its texts, too: counting without them takes longer
+            count_values(text)
+        data = _DECODER.decode(text)
+    except FrameError:
+        raise Refusal(413, _LARGE) from None
+    except (ValueError, RecursionError) as error:
+        why = str(error) if isinstance(error, _Ambiguous) else "is not JSON"
+        raise _refusal(f"the request body {why}, so the laptop cannot check it") from None
+    if not isinstance(data, dict):
+        raise _refusal("the request body is not a JSON object")
+    if len({name.casefold() for name in data}) != len(data):
+        raise _refusal("the request body has a member in small and in large letters, so the laptop cannot check it")
+    return data
+
+
+def model_of(request: Mapping[str, Any]) -> str:
+    """Return the model that a request names, "" if it names none."""
+    model = request.get("model")
+    return model if isinstance(model, str) else ""
+
+
+def _members(pairs: Sequence[tuple[str, Any]]) -> Json:
+    members = dict(pairs)
+    if len(members) != len(pairs):
+        raise _Ambiguous("has a member twice")
+    return members
+
+
+def _constant(name: str) -> NoReturn:
+    raise _Ambiguous(f"has the number {name}")
+
+
+_DECODER = json.JSONDecoder(object_pairs_hook=_members, parse_constant=_constant)
+
+
+def _refusal(text: str) -> Refusal:
+    return Refusal(400, text, headers={"x-should-retry": "false"})
+
+
+_IN_THREAD = 64 * 1024  # bytes from which on a body is read in a thread: it takes a millisecond and more
+
+
+async def whole_body(body: AsyncIterator[bytes]) -> bytes:
+    """Return a body that arrives in pieces."""
+    return b"".join([piece async for piece in body])
+
+
+async def read_json(body: bytes) -> Json:
+    """Return the object in a body, as `read_request` reads it. Raise Refusal."""
+    return await asyncio.to_thread(read_request, body) if len(body) > _IN_THREAD else read_request(body)
+
+
+class WholeBody:
+    """A body that is all there. Reading it takes each piece out of the list `left`: who has read all of it may never
+    ask for more."""
+
+    def __init__(self, pieces: list[bytes]) -> None:
+        self.left = pieces
+        pieces.reverse()
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> bytes:
+        if not self.left:
+            raise StopAsyncIteration
+        return self.left.pop()
+
+    @property
+    def size(self) -> int:
+        """The bytes that are left."""
+        return sum(map(len, self.left))
+
+    def take(self) -> bytes:
+        """Return all that is left, at once."""
+        whole = b"".join(reversed(self.left))
+        self.left.clear()
+        return whole
+
+
+def as_body(data: bytes) -> WholeBody:
+    """Return a body in one piece."""
+    return WholeBody([data])

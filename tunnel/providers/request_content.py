@@ -1,0 +1,190 @@
+"""Turns and blocks of a request; its estimated size."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from ..wire.dataclass import dataclass
+from ..wire.model_facts import ESTIMATED
+from .anthropic_events import dump
+
+Json = dict[str, Any]
+
+
+MAX_TOOLS = 128
+
+
+class Untranslatable(Exception):
+    """The request asks for something that this provider or model cannot do."""
+
+
+@dataclass(frozen=True)
+class RequestTurn:
+    """Messages of one role that follow each other, as the Messages API reads them: one turn."""
+
+    role: str
+    blocks: list[Json]
+
+    def of(self, *kinds: str) -> list[Json]:
+        """Return the blocks of these types."""
+        return [block for block in self.blocks if block.get("type") in kinds]
+
+
+def turns(asked: Json) -> list[RequestTurn]:
+    """Return the conversation. Raise Untranslatable if it is not one."""
+    made: list[RequestTurn] = []
+    messages = asked.get("messages")
+    if not isinstance(messages, list) or not messages:
+        raise Untranslatable("messages: Field required")
+    for message in messages:
+        role = message.get("role") if isinstance(message, dict) else None
+        if role not in ("user", "assistant", "system"):
+            raise Untranslatable("messages: a message has no role")
+        blocks = blocks_of(message.get("content"))
+        if made and made[-1].role == role and role != "system":
+            made[-1].blocks.extend(blocks)
+        else:
+            made.append(RequestTurn(role, blocks))
+    if made[-1].role == "assistant":
+        raise Untranslatable("this provider does not go on with an answer that the request begins (prefill)")
+    return made
+
+
+def blocks_of(content: object) -> list[Json]:
+    """Return content as a list of blocks. A text is one block."""
+    if isinstance(content, str):
+        return [{"type": "text", "text": content}] if content else []
+    return [block for block in content if isinstance(block, dict)] if isinstance(content, list) else []
+
+
+def text_of(content: object) -> str:
+    """Return the text in content, block after block."""
+    return "\n\n".join(str(block.get("text") or "") for block in blocks_of(content) if block.get("type") == "text")
+
+
+def is_media(block: Json) -> bool:
+    """Return whether a block holds an image, or a document that is not text."""
+    return block.get("type") == "image" or (block.get("type") == "document" and document_text(block) is None)
+
+
+def data_url(block: Json) -> str | None:
+    """Return the URL of an image or a document; None if it names a file of Anthropic's, which nobody else has."""
+    source = block.get("source")
+    if not isinstance(source, dict):
+        return None
+    if source.get("type") == "base64":
+        return f"data:{source.get('media_type')};base64,{source.get('data')}"
+    return str(source["url"]) if source.get("type") == "url" and source.get("url") else None
+
+
+def file_name(block: Json) -> str:
+    """Return the name of a document, which OpenAI's APIs want."""
+    return str(block.get("title") or "document.pdf")
+
+
+def left_out(block: Json) -> str:
+    """Return what a model reads in the place of an image or a document that it does not take."""
+    kind = "an image" if block.get("type") == "image" else "a document"
+    return f"({kind} is left out here: this model does not take it)"
+
+
+def document_text(block: Json) -> str | None:
+    """Return the text of a text document, None for any other."""
+    source = block.get("source")
+    if isinstance(source, dict) and source.get("type") == "text":
+        return str(source.get("data") or "")
+    if isinstance(source, dict) and source.get("type") == "content":
+        return text_of(source.get("content"))
+    return None
+
+
+def plain_text(block: Json) -> str:
+    """Return what a block without media says, as text."""
+    kind = block.get("type")
+    if kind == "text":
+        return str(block.get("text") or "")
+    if kind == "document":
+        return document_text(block) or ""
+    return dump(block)
+
+
+def client_tools(asked: Json, provider: str) -> list[Json]:
+    """Return the tools of a request. Raise Untranslatable for one that Anthropic's servers would have to run, and for
+    more than OpenAI's APIs take."""
+    tools = asked.get("tools")
+    found = [each for each in tools if isinstance(each, dict)] if isinstance(tools, list) else []
+    for each in found:
+        if each.get("type") not in (None, "custom"):
+            raise Untranslatable(f"{provider} does not have the tool {each.get('type')} of Anthropic's servers")
+    if len(found) > MAX_TOOLS:
+        raise Untranslatable(f"{provider} takes {MAX_TOOLS} tools at most, and this session has {len(found)}")
+    return found
+
+
+def service_tier(asked: Json) -> Json:
+    """Return the tier that a request asks for, as OpenAI's APIs call it."""
+    tier = {"auto": "auto", "standard_only": "default"}.get(str(asked.get("service_tier")))
+    return {"service_tier": tier} if tier else {}
+
+
+def output_schema(asked: Json) -> Json | None:
+    """Return the fields that hold the schema of the answer that a request wants, None if it wants none."""
+    config = asked.get("output_config")
+    wanted = config.get("format") if isinstance(config, dict) else None
+    if not isinstance(wanted, dict) or wanted.get("type") != "json_schema":
+        return None
+    return {"name": "output", "schema": wanted.get("schema")}
+
+
+def tool_name_list(asked: Json) -> Iterator[str]:
+    """Yield the names of all tools of a request: those it declares, and those in its history."""
+    tools = asked.get("tools")
+    for each in tools if isinstance(tools, list) else ():
+        if isinstance(each, dict):
+            yield str(each.get("name") or "")
+    messages = asked.get("messages")
+    for message in messages if isinstance(messages, list) else ():
+        for block in blocks_of(message.get("content") if isinstance(message, dict) else None):
+            if block.get("type") == "tool_use":
+                yield str(block.get("name") or "")
+
+
+_BYTES_PER_TOKEN = 4
+_MEDIA = 2_000  # tokens of an image or a document
+
+
+def estimated_tokens(asked: Json) -> int:
+    """Return about how many input tokens a request has: system prompt, tools and messages."""
+    tokens = 0
+    for block in blocks_of(asked.get("system")):
+        tokens += _tokens(block)
+    tools = asked.get("tools")
+    for tool in tools if isinstance(tools, list) else ():
+        tokens += _size(dump(tool))
+    messages = asked.get("messages")
+    for message in messages if isinstance(messages, list) else ():
+        tokens += 4
+        for block in blocks_of(message.get("content") if isinstance(message, dict) else None):
+            tokens += _tokens(block)
+    return max(1, tokens)
+
+
+def estimated_count(asked: Json) -> Json:
+    """Return what a provider that does not count answers to who asks for the size of a request."""
+    return {"input_tokens": estimated_tokens(asked), ESTIMATED: True}
+
+
+def _tokens(block: Json) -> int:
+    kind = block.get("type")
+    if kind in ("image", "document"):
+        return _MEDIA
+    if kind == "tool_result":
+        return 10 + sum(_tokens(each) for each in blocks_of(block.get("content")))
+    if kind in ("text", "thinking"):
+        return _size(str(block.get(str(kind)) or ""))
+    return 0 if kind == "redacted_thinking" else _size(dump(block))
+
+
+def _size(text: str) -> int:
+    return -(-len(text.encode("utf-8", "replace")) // _BYTES_PER_TOKEN)

@@ -1,0 +1,101 @@
+"""Levels of effort; thoughts to give back unchanged.
+
+A signature of ccb names the provider and the model that it belongs to. With another model it is left out, and so is
+one that somebody else made: each provider refuses what it cannot read. Thinking as plain text goes back to any model of
+its provider, and to no other provider.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from ..wire.model_facts import SEALED
+from .anthropic_events import dump
+
+Json = dict[str, Any]
+
+LEVELS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
+_BUDGETS = ((1_024, "minimal"), (2_048, "low"), (4_096, "medium"), (8_192, "high"), (16_384, "xhigh"))
+
+
+def wanted_effort(asked: Json) -> str:
+    """Return the level that a request asks for; "" if it leaves that to the model."""
+    thinking, config = asked.get("thinking"), asked.get("output_config")
+    if isinstance(thinking, dict) and thinking.get("type") == "disabled":
+        return "none"
+    effort = config.get("effort") if isinstance(config, dict) else None
+    if effort in LEVELS:
+        return str(effort)
+    budget = thinking.get("budget_tokens") if isinstance(thinking, dict) else None
+    if isinstance(budget, int):
+        return next((level for most, level in _BUDGETS if budget < most), "max" if budget > 31_999 else "xhigh")
+    return ""
+
+
+def wants_thinking(asked: Json) -> bool:
+    """Return whether a request asks to see what the model thinks."""
+    thinking = asked.get("thinking")
+    return isinstance(thinking, dict) and thinking.get("type") in ("enabled", "adaptive")
+
+
+def clamped(level: str, known: Sequence[str]) -> str:
+    """Return the level of `known` that is nearest: the highest below, or the lowest of all. `known` is in rising
+    order."""
+    if not level or not known:
+        return ""
+    below = [each for each in known if LEVELS.index(each) <= LEVELS.index(level)]
+    return below[-1] if below else known[0]
+
+
+def sealed(provider: str, model: str, state: Json) -> str:
+    """Return the signature that carries `state`."""
+    data = dump({"p": provider, "m": model, "s": state}).encode("utf-8", "replace")
+    return SEALED + base64.urlsafe_b64encode(data).decode()
+
+
+def opened(block: Json, provider: str, model: str) -> Json | None:
+    """Return the state in a thinking or redacted_thinking block; None if it belongs to another model or provider."""
+    data = _sealed_in(block)
+    state = data.get("s") if data.get("p") == provider and data.get("m") == model else None
+    return state if isinstance(state, dict) else None
+
+
+def is_of(block: Json, provider: str) -> bool:
+    """Return whether a provider has made the thinking of a block, with whichever of its models."""
+    return _sealed_in(block).get("p") == provider
+
+
+def _sealed_in(block: Json) -> Json:
+    text = block.get("data") if block.get("type") == "redacted_thinking" else block.get("signature")
+    if not isinstance(text, str) or not text.startswith(SEALED):
+        return {}
+    try:
+        data = json.loads(base64.urlsafe_b64decode(text[len(SEALED) :]))
+    except (ValueError, RecursionError, binascii.Error):
+        return {}
+    return data if isinstance(data, dict) else {}
+
+
+def without_ours(messages: Sequence[Json]) -> list[Json]:
+    """Return the messages without the thinking that other providers made, for Anthropic's own API."""
+    kept = []
+    for message in messages:
+        content = message.get("content") if isinstance(message, dict) else None
+        if isinstance(content, list):
+            left = [block for block in content if not _is_ours(block)]
+            if not left:
+                continue
+            message = {**message, "content": left}
+        kept.append(message)
+    return kept
+
+
+def _is_ours(block: object) -> bool:
+    if not isinstance(block, dict) or block.get("type") not in ("thinking", "redacted_thinking"):
+        return False
+    text = block.get("data") if block["type"] == "redacted_thinking" else block.get("signature")
+    return isinstance(text, str) and text.startswith(SEALED)

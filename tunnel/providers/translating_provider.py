@@ -1,0 +1,333 @@
+"""A provider whose API a dialect translates."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager
+from functools import partial
+from typing import Any
+
+from ..wire.dataclass import dataclass
+from .anthropic_events import PING, WRONG, AnswerError, dump, whole_message
+from .api_errors import UpstreamError, read_error
+from .credential import Credential, CredentialSource, key_headers
+from .dialect import Dialect, ModelTarget, StreamReader, TokenCounter
+from .http_client import HttpProvider, ProviderClient
+from .model_traits import TraitsTable
+from .provider import ProviderError, ProviderRequest, ProviderResponse
+from .request_body import as_body, read_json, whole_body
+from .request_content import Untranslatable, estimated_count, estimated_tokens
+
+MAX_EVENT = 16 * 1024 * 1024
+"""Bytes of one event. A line that is longer ends the answer."""
+
+
+class EventTooLong(Exception):
+    """An event is over the limit."""
+
+
+class DataLines:
+    """Takes bytes as they arrive, split anywhere, and returns the data of each event.
+
+    Comments and names of events are left out: the data says what it is. Some servers send an event in one line without
+    the empty line behind it, so each line of data stands alone; a JSON text over several lines would not be JSON in
+    one of them, and no API of this kind sends that. An error in place of a stream may be printed over several lines.
+    """
+
+    def __init__(self) -> None:
+        self._rest = bytearray()
+        self._whole = bytearray()  # the lines so far of what is no stream
+
+    def feed(self, chunk: bytes) -> list[bytes]:
+        """Return the data of the events that are complete now."""
+        if b"\n" not in chunk:
+            self._rest += chunk
+            if len(self._rest) > MAX_EVENT:
+                raise EventTooLong
+            return []
+        lines = (bytes(self._rest) + chunk).split(b"\n")
+        self._rest = bytearray(lines.pop())
+        if len(self._rest) > MAX_EVENT:
+            raise EventTooLong
+        return [data for line in lines if (data := self._data(line))]
+
+    def end(self) -> list[bytes]:
+        """Return the data of a last line without an end."""
+        line, self._rest = bytes(self._rest), bytearray()
+        data = self._data(line) or bytes(self._whole)
+        return [data] if data else []
+
+    def _data(self, line: bytes) -> bytes:
+        if line.startswith(b"data:"):
+            return line[5:].strip()
+        if not (self._whole or line.lstrip()[:1] in (b"{", b"[")):
+            return b""
+        self._whole += line.strip() + b" "  # no stream at all, but an error or an answer in one piece
+        if len(self._whole) > MAX_EVENT:
+            raise EventTooLong
+        if line[:1].isspace() or line.rstrip()[-1:] not in (b"}", b"]"):
+            return b""
+        data, self._whole = bytes(self._whole), bytearray()
+        return data
+
+
+class StreamTranslator:
+    """Feeds the bytes of one answer to its reader. `provider` is the name for errors."""
+
+    def __init__(self, reader: StreamReader, provider: str) -> None:
+        self._reader = reader
+        self._answer = reader.answer
+        self._provider = provider
+        self._lines = DataLines()
+
+    @property
+    def begun(self) -> bool:
+        """Whether the worker knows that the answer has begun."""
+        return self._answer.begun
+
+    @property
+    def over(self) -> bool:
+        """Whether the answer has ended: what the provider sends behind it is nobody's."""
+        return self._answer.over
+
+    def feed(self, chunk: bytes) -> bytes:
+        """Take the next bytes and return the events that they complete."""
+        try:
+            for data in self._lines.feed(chunk):
+                self._reader.feed(data)
+        except AnswerError as error:
+            self._answer.fail(error.kind, error.message)
+        except EventTooLong:
+            self._answer.fail(WRONG, f"{self._provider} sent an event that is too long")
+        return self._answer.take()
+
+    def end(self) -> bytes:
+        """The stream has ended. Return the last events: the end of the answer, or an error."""
+        try:
+            for data in self._lines.end():
+                if _is_json(data):  # else it was cut, which another try may mend
+                    self._reader.feed(data)
+            self._reader.end()
+        except AnswerError as error:
+            self._answer.fail(error.kind, error.message)
+        return self._answer.take()
+
+
+def _is_json(data: bytes) -> bool:
+    try:
+        json.loads(data)
+    except (ValueError, RecursionError):
+        return data == b"[DONE]"
+    return True
+
+
+Json = dict[str, Any]
+
+COUNT_PATH = "/v1/messages/count_tokens"
+ROUTES = frozenset({("POST", "/v1/messages"), ("POST", COUNT_PATH)})
+
+PING_EVERY_S = 20.0
+"""Seconds of silence after which the worker gets a sign of life: a model may think for minutes without a word."""
+
+_OPTIONS = (b"stream_options", b"include_usage")
+_MAX_ERROR = 64 * 1024
+_MAX_WHOLE = 64 * 1024 * 1024
+_STREAM = [("content-type", "text/event-stream; charset=utf-8"), ("cache-control", "no-cache")]
+_JSON = [("content-type", "application/json")]
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """A request in the provider's language, what reads its answer, and whether the answer is to be streamed. `without`
+    makes the same request without `stream_options`, None if it has none."""
+
+    sent: ProviderRequest
+    reader: StreamReader
+    streams: bool
+    without: Callable[[], ProviderRequest] | None
+
+
+class TranslatedProvider(HttpProvider):
+    """See `Provider`. Models are asked for as `given_name/model`. `counter` is None for an API that does not count.
+    `key_header` carries the key."""
+
+    def __init__(
+        self,
+        given_name: str,
+        dialect: Dialect,
+        client: ProviderClient,
+        credential: CredentialSource | None,
+        traits: TraitsTable,
+        *,
+        counter: TokenCounter | None = None,
+        key_header: str = "authorization",
+    ) -> None:
+        super().__init__(credential, client, given_name)
+        self._dialect = dialect
+        self._traits = traits
+        self._counter = counter
+        self._key_header = key_header
+        self._plain = False  # the server refuses `stream_options`
+
+    @property
+    def routes(self) -> frozenset[tuple[str, str]]:
+        return ROUTES
+
+    @asynccontextmanager
+    async def exchange(self, request: ProviderRequest) -> AsyncIterator[ProviderResponse]:
+        credential = await self._credential.get() if self._credential is not None else None
+        try:
+            asked = await self._asked(request, credential)
+        except Untranslatable as refused:
+            yield _refused(UpstreamError(400, "invalid_request_error", str(refused), retry=False))
+            return
+        if isinstance(asked, ProviderResponse):
+            yield asked
+            return
+        reader, streams = asked.reader, asked.streams
+        async with AsyncExitStack() as stack:
+            response = await stack.enter_async_context(self._client.request(asked.sent))
+            body = await start_of(response) if response.status != 200 else b""
+            if asked.without is not None and response.status in (400, 422) and any(map(body.__contains__, _OPTIONS)):
+                self._plain = True
+                response = await stack.enter_async_context(self._client.request(asked.without()))
+                body = await start_of(response) if response.status != 200 else b""
+            del asked
+            if response.status != 200:
+                error = read_error(response.status, response.headers, body, self._given_name)
+                if response.status == 401 and credential is not None:
+                    again = await self._may_have_another(credential)
+                    error = UpstreamError(error.status, error.kind, error.message, retry=again or None)
+                yield _refused(error)
+                return
+            stream = self._events(response, reader)
+            if streams:
+                async with aclosing(stream):
+                    yield ProviderResponse(200, _STREAM, stream)
+            else:
+                yield await _whole(stream)
+
+    async def _asked(self, request: ProviderRequest, credential: Credential | None) -> _Asked | ProviderResponse:
+        """Return what the provider is sent, or the answer to a question that it is not asked. Nothing of the request is
+        held beside it while the answer streams. Raise Untranslatable."""
+        asked = await read_json(await whole_body(request.body))
+        target = self._target(asked)
+        if request.path.partition("?")[0] == COUNT_PATH:
+            tokens = await self._count(self._counter, asked, target, credential) if self._counter else 0
+            return json_answer(200, {"input_tokens": tokens} if tokens else estimated_count(asked))
+        call = self._dialect.call(asked, target)
+        call.reader.answer.prompt = estimated_tokens(asked)
+        plain = {name: value for name, value in call.body.items() if name != "stream_options"}
+        sent = self._request(call.path, plain if self._plain else call.body, credential)
+        has_options = len(plain) < len(call.body) and not self._plain
+        without = partial(self._request, call.path, plain, credential) if has_options else None
+        return _Asked(sent, call.reader, bool(asked.get("stream")), without)
+
+    def _target(self, asked: Json) -> ModelTarget:
+        shown = asked.get("model")
+        if not isinstance(shown, str) or not shown:
+            raise Untranslatable("model: Field required")
+        model = shown.removeprefix(f"{self._given_name}/")
+        return ModelTarget(self._given_name, model, shown, self._traits.of(model))
+
+    def _request(self, path: str, body: Json, credential: Credential | None) -> ProviderRequest:
+        data = dump(body).encode("utf-8", "replace")
+        headers = {
+            "content-type": "application/json",
+            "accept": "text/event-stream" if body.get("stream") else "application/json",
+            "accept-encoding": "identity",
+            "user-agent": "ccb",
+        }
+        headers |= key_headers(credential, self._key_header)
+        return ProviderRequest("POST", path, headers, as_body(data), len(data))
+
+    async def _count(
+        self, counter: TokenCounter, asked: Json, target: ModelTarget, credential: Credential | None
+    ) -> int:
+        """Return the tokens that the provider counts, 0 if it fails."""
+        sent = self._request(counter.path, counter.body(asked, target), credential)
+        try:
+            async with self._client.request(sent) as response:
+                text = await start_of(response)
+                data = json.loads(text) if response.status == 200 else {}
+        except (ProviderError, ValueError, RecursionError):
+            return 0
+        tokens = data.get("input_tokens") if isinstance(data, dict) else 0
+        return tokens if isinstance(tokens, int) else 0
+
+    async def _events(self, response: ProviderResponse, reader: StreamReader) -> AsyncGenerator[bytes]:
+        """Yield the Anthropic events of an answer."""
+        translator = StreamTranslator(reader, self._given_name)
+        async with aclosing(_with_pauses(response.chunks)) as arriving:
+            async for chunk in arriving:
+                made = translator.feed(chunk) if chunk is not None else PING if translator.begun else b""
+                if made:
+                    yield made
+                if translator.over:
+                    return
+        yield translator.end()
+
+
+async def _with_pauses(chunks: AsyncIterator[bytes]) -> AsyncGenerator[bytes | None]:
+    """Yield the chunks, and None for each pause of PING_EVERY_S."""
+    following: asyncio.Future[bytes] | None = None
+    try:
+        while True:
+            following = following or asyncio.ensure_future(anext(chunks))
+            await asyncio.wait((following,), timeout=PING_EVERY_S)
+            if not following.done():
+                yield None
+                continue
+            done, following = following, None
+            try:
+                chunk = done.result()
+            except StopAsyncIteration:
+                return
+            yield chunk
+    finally:
+        if following is not None:
+            following.cancel()
+            await asyncio.wait((following,))
+
+
+async def start_of(response: ProviderResponse) -> bytes:
+    """Return the beginning of a body: an error needs no more."""
+    body = b""
+    async for chunk in response.chunks:
+        body += chunk
+        if len(body) > _MAX_ERROR:
+            break
+    return body[:_MAX_ERROR]
+
+
+async def _whole(stream: AsyncIterator[bytes]) -> ProviderResponse:
+    """Return an answer in one piece. The provider streams all the same, so that a long answer does not look dead."""
+    pieces, size = [], 0
+    async for piece in stream:
+        pieces.append(piece)
+        size += len(piece)
+        if size > _MAX_WHOLE:
+            raise ProviderError("the answer is too long", permanent=True)
+    message, failed = whole_message(b"".join(pieces))
+    if message is not None:
+        return json_answer(200, message)
+    error = (failed or {}).get("error") or {}
+    kind = str(error.get("type") or "api_error")
+    status = {"invalid_request_error": 400, "overloaded_error": 529, "rate_limit_error": 429}.get(kind, 500)
+    return _refused(UpstreamError(status, kind, str(error.get("message") or "")))
+
+
+def json_answer(status: int, data: Json) -> ProviderResponse:
+    """Return an answer in one piece."""
+    return ProviderResponse(status, _JSON, as_body(dump(data).encode("utf-8", "replace")))
+
+
+def _refused(error: UpstreamError) -> ProviderResponse:
+    return ProviderResponse(error.status, error.headers(), as_body(error.body()))
+
+
+def refused_answer(status: int, kind: str, message: str) -> ProviderResponse:
+    """Return the answer of a provider that does not take a request."""
+    return _refused(UpstreamError(status, kind, message))

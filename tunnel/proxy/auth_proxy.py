@@ -1,0 +1,309 @@
+"""The auth proxy itself: check the request, hand it to the provider, and keep the response until the worker has it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import Self
+
+from ..errors import CcbError
+from ..providers.api_errors import Refusal
+from ..providers.costs import ANSWERED, BilledRequest
+from ..providers.provider import Provider, ProviderError, ProviderRequest
+from ..wire.model_facts import ModelTable
+from .answer_intake import AnswerIntake
+from .auditing import Auditor, NoAuditor
+from .body_store import RequestBodies
+from .metering import Accounts, CallMeter, NoAccounts, Reservation
+from .policy import MAX_WRONG, CallGrant, CallPace, NonceGuard, Policy, RequestHead, WrongNonce, request_headers
+from .proxied_call import (
+    BUFFER,
+    DIRECT_BUFFER,
+    HOLD,
+    Call,
+    CallRegistry,
+    CallState,
+    ProxiedResponse,
+    Reader,
+    own_answer,
+)
+from .request_upload import Upload
+
+log = logging.getLogger(__name__)
+
+_WARNED_EVERY_S = 60.0
+
+
+class AuthProxy:
+    """Owns the model calls of one session, over any number of connections, and the provider that answers them.
+
+    Use as a context; leaving it aborts the calls that are under way. Calls without a reader are kept for `hold`
+    seconds. `accounts` decide whether another call may be paid for, and are told what each has used; `auditor` is told
+    what it was about. `models` say what each costs.
+    """
+
+    def __init__(
+        self,
+        provider: Provider,
+        policy: Policy | None = None,
+        *,
+        accounts: Accounts | None = None,
+        auditor: Auditor | None = None,
+        models: ModelTable | None = None,
+        hold: float = HOLD,
+    ) -> None:
+        self._provider = provider
+        self._policy = policy or Policy()
+        self._accounts = accounts or NoAccounts()
+        self._auditor = auditor or NoAuditor()
+        self._models = models or ModelTable()
+        self._epoch = 0
+        self._calls = CallRegistry(self._abort, hold)
+        self._tasks: dict[Call, asyncio.Task[None]] = {}
+        self._reserved: dict[Call, Reservation | None] = {}  # None until it is, so for ever where it is refused
+        self._grant = CallGrant(self._policy.lasts_s)
+        self._pace = CallPace(self._policy.max_burst, self._policy.max_per_minute, time.monotonic())
+        self._warned_at = -_WARNED_EVERY_S
+        self.bodies = RequestBodies()
+        self.warn: Callable[[str], None] = lambda text: None
+        """Tells the person that the worker does more than it should."""
+
+    async def __aenter__(self) -> Self:
+        await self._provider.__aenter__()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self._calls.close()
+        tasks = list(self._tasks.values())
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await self._provider.__aexit__(None, None, None)
+
+    @property
+    def under_way(self) -> int:
+        """The number of calls that the provider has not finished."""
+        return len(self._tasks)
+
+    @property
+    def keeps_calls(self) -> bool:
+        """Whether there are responses that a worker may still read."""
+        return len(self._calls) > 0
+
+    @property
+    def grant(self) -> CallGrant:
+        """Whether calls may be made at all."""
+        return self._grant
+
+    def revoke(self) -> None:
+        """Let the worker call no models any more. Calls under way end with the next byte."""
+        self._grant.revoke()
+        refusal = self._grant.refusal()
+        assert refusal is not None
+        log.warning("the person has revoked the model calls of this session")
+        for call in {*self._tasks, *self._calls.all()}:
+            call.revoke(refusal)
+            self._abort(call)
+
+    @asynccontextmanager
+    async def call(
+        self, head: RequestHead, body: AsyncIterator[bytes], *, nonce: NonceGuard, offset: int = 0, keep: bool = False
+    ) -> AsyncIterator[ProxiedResponse]:
+        """Answer one request of the connection that `nonce` guards. A refusal is an answer, and so is an unreachable
+        provider.
+
+        A request with the `head.id` of an earlier one reads that response on at `offset`; nothing is sent again and
+        `body` is not touched. Leaving the context aborts the call, unless `keep` is set, the request has an id and its
+        body has been sent: then it goes on without a reader.
+        """
+        call: Call | None = None
+        try:
+            try:
+                self._check(head, nonce)
+                call, reader = self._find_or_start(head, body, offset, keep=keep)
+                response = ProxiedResponse(await reader.head(), reader)
+            except (Refusal, ProviderError) as failure:
+                response = own_answer(failure if isinstance(failure, Refusal) else self._unreachable(failure))
+            yield response
+        finally:
+            if call is not None:
+                self._leave(call, reader, keep)
+
+    def driven_at(self, epoch: int) -> None:
+        """Note the number of the client that drives the session from now on; it counts all of them."""
+        if self._epoch and epoch > self._epoch + 1:
+            self._auditor.others_drove()
+        self._epoch = epoch
+
+    def prepare(self) -> None:
+        """Load what sends and notes the calls, in threads: there is time for it now. Later calls do nothing."""
+        self._provider.prepare()
+        self._auditor.prepare()
+
+    def link_up(self) -> None:
+        """Note that a connection serves the worker. From now on the clocks of unread calls run."""
+        self.prepare()
+        self._calls.link_up()
+
+    def link_down(self) -> None:
+        """Note that no connection serves the worker. Its calls go on, and are kept until a connection does."""
+        self._calls.link_down()
+
+    def knows(self, call_id: str) -> bool:
+        """Return whether a request with `call_id` would read an earlier call on instead of starting a new one."""
+        call = self._calls.find(call_id)
+        return call is not None and call.uploaded
+
+    def discard(self, call_id: str) -> None:
+        """Abort and forget a call that the worker no longer wants."""
+        call = self._calls.find(call_id)
+        if call is not None:
+            self._calls.drop(call)
+
+    def _find_or_start(
+        self, head: RequestHead, body: AsyncIterator[bytes], offset: int, *, keep: bool
+    ) -> tuple[Call, Reader]:
+        call = self._calls.find(head.id) if head.id else None
+        if call is not None and not call.uploaded:
+            log.info("model call %s starts again: the provider did not get its whole request", head.id)
+            self._calls.drop(call)
+        elif call is not None:
+            reader = call.attach(offset)
+            self._calls.reader_came(call)
+            log.info("model call %s goes on at byte %d", head.id, offset)
+            return call, reader
+        if offset:
+            raise Refusal(410, "the laptop that read this answer is gone, and the answer cannot be resumed")
+        if (head.method, head.path.partition("?")[0]) not in self._provider.routes:
+            raise Refusal(404, f"the provider {self._provider.name} does not serve this request")
+        if len(self._tasks) >= self._policy.max_calls:
+            raise Refusal(529, f"more than {self._policy.max_calls} model calls at once", headers={"retry-after": "1"})
+        self._check_pace()
+        log.info("model call %s", head.id)
+        call = Call(head.id, BUFFER if keep else DIRECT_BUFFER)
+        reader = call.attach(0)
+        meter = CallMeter(head.id, head.path.partition("?")[0], self._models)
+        work = self._run(call, head, body, meter)
+        task = asyncio.get_running_loop().create_task(work, name=f"model call {head.id}")
+        self._tasks[call] = task
+        task.add_done_callback(lambda task: self._ended(call, meter, given_up=task.cancelled()))
+        if head.id:
+            self._calls.add(call)
+        return call, reader
+
+    def _check(self, head: RequestHead, nonce: NonceGuard) -> None:
+        """Raise Refusal unless the request is allowed. The person is told of a wrong nonce."""
+        try:
+            self._policy.check(head, nonce)
+        except WrongNonce:
+            log.warning("a request with a wrong nonce, number %d on its connection", nonce.wrong)
+            if nonce.wrong == 1:
+                self.warn("A request with a wrong nonce came from the host: a program there is not the worker.")
+            elif nonce.wrong == MAX_WRONG:
+                self.warn(f"{MAX_WRONG} requests with wrong nonces: this connection may make no model calls any more.")
+            raise
+        refusal = self._grant.refusal()
+        if refusal is not None:
+            raise refusal
+
+    def _check_pace(self) -> None:
+        """Raise Refusal if the worker starts calls too quickly. The person is told, once in a while."""
+        now = time.monotonic()
+        wait = self._pace.wait(now)
+        if not wait:
+            return
+        limit = f"more than {self._policy.max_per_minute:g} model calls in a minute"
+        log.warning("%s: held back", limit)
+        if now - self._warned_at >= _WARNED_EVERY_S:
+            self._warned_at = now
+            self.warn(f"The host makes {limit}; ccb holds them back. If this is not your agent's work, end it: /stop.")
+        after = {"retry-after": str(math.ceil(wait))}
+        raise Refusal(529, f"{limit}: the laptop holds them back", kind="laptop_rate_limit", headers=after)
+
+    def _leave(self, call: Call, reader: Reader, keep: bool) -> None:
+        if not reader.current:
+            return
+        if not (keep and call.id and call.uploaded):
+            log.info("model call %s is given up: uploaded %s, %s", call.id, call.uploaded, call.state.value)
+            self._calls.drop(call)
+            self._abort(call)
+        else:
+            self._calls.reader_left(call)
+
+    def _abort(self, call: Call) -> None:
+        # A task that has not started yet runs no handler when it is cancelled, so the call fails here.
+        call.fail(ProviderError("the call was aborted"))
+        task = self._tasks.get(call)
+        if task is not None:
+            task.cancel()
+
+    def _unreachable(self, error: ProviderError) -> Refusal:
+        text, kind = f"this laptop cannot reach {self._provider.name}: {error}", "laptop_unreachable"
+        if error.permanent:
+            return Refusal(502, text, kind=kind, headers={"x-should-retry": "false"})
+        return Refusal(503, f"{text}; check {self._provider.what_to_check}", kind=kind)
+
+    def _ended(self, call: Call, meter: CallMeter, *, given_up: bool) -> None:
+        self._tasks.pop(call, None)
+        reserved = self._reserved.pop(call, Reservation())
+        if reserved is not None:
+            self._accounts.ended(meter.report(complete=call.state is CallState.DONE, given_up=given_up), reserved)
+
+    async def _run(self, call: Call, head: RequestHead, body: AsyncIterator[bytes], meter: CallMeter) -> None:
+        """Send the call to the provider and fill `call` with the response."""
+        upload = Upload(call, body, head, self._policy, self._auditor.max_body)
+        try:
+            await self._exchange(call, head, upload, meter)
+            call.finish()
+        except Refusal as refusal:
+            call.fail(refusal)
+        except ProviderError as error:
+            call.fail(upload.failure or error)
+        except CcbError as error:
+            log.warning("no model call: %s", error.what)
+            message = f"The laptop has no usable model credential: {error.what}. {error.do}".strip()
+            call.fail(Refusal(401, message, headers={"x-should-retry": "false"}))
+        except Exception:
+            log.exception("the auth proxy failed on a call")
+            text = "the auth proxy on the laptop failed; its log says why"
+            call.fail(Refusal(500, text, kind="laptop_failed"))
+        finally:
+            if self._reserved.get(call) is not None:  # it has gone out, also if nobody has waited for its answer
+                self._look_at(upload, head.id, answers=True)
+            meter.uploaded(upload.sent, upload.digest)
+
+    async def _exchange(self, call: Call, head: RequestHead, upload: Upload, meter: CallMeter) -> None:
+        answers = head.path.partition("?")[0] == ANSWERED
+
+        async def asks(asked: BilledRequest) -> None:
+            meter.asked(asked)
+            if answers:
+                self._reserved[call] = None
+                self._reserved[call] = await self._accounts.reserve(asked)
+
+        look = partial(self._look_at, upload, head.id, answers=answers)
+        headers, limit = request_headers(head.headers), self._policy.max_answer
+        intake = AnswerIntake(call, meter, self._auditor, limit, look)
+        pieces = upload.pieces()
+        request = ProviderRequest(head.method, head.path, headers, pieces, head.size, asks)
+        try:
+            async with self._provider.exchange(request) as response:
+                intake.begin(response.status, response.headers)
+                async for chunk in response.chunks:
+                    await intake.take(chunk)
+        finally:
+            intake.close()
+
+    def _look_at(self, upload: Upload, call_id: str, *, answers: bool) -> None:
+        """Let the auditor have a request that has been sent, and free its memory: what streams for minutes needs none.
+        Later calls do nothing."""
+        if not upload.keeps_body:
+            return
+        if upload.digest and answers:
+            self._auditor.sent(call_id, upload.kept_body(), upload.digest)
+        upload.forget_body()

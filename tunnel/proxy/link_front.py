@@ -1,0 +1,319 @@
+"""The front for frames of the link: HTTP-shaped streams with credit in both directions.
+
+One `InbandCalls` serves one connection. When the connection ends its calls go on in the auth proxy, and the next
+connection may ask for them by their ids.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+import logging
+import re
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack
+from typing import Self
+
+from ..errors import CcbError
+from ..providers.api_errors import Refusal
+from ..providers.provider import ProviderError
+from ..secret import Secret
+from ..wire.body_deltas import MAX_PARTS, pack
+from ..wire.frames import CHUNK, INITIAL_CREDIT, Cancel, Credit, Data, End, Frame, Head, Open, Packed
+from .auth_proxy import AuthProxy
+from .body_store import CannotRebuild
+from .policy import NonceGuard, RequestHead
+from .proxied_call import ProxiedResponse, Superseded
+from .request_upload import BodyLost
+
+log = logging.getLogger(__name__)
+
+MAX_STREAMS = 128
+"""How many streams one connection may have. A stream counts until its last bytes are acknowledged."""
+
+_MAX_ANSWERS = 1024
+_MAX_HEAD = 64 * 1024  # characters of a request head: it is kept as long as its stream
+_READ_ELSEWHERE = "the call is read by a newer stream"
+_ID = re.compile(r"[!-~]{0,128}")
+"""What names a call. It stands in every row of the ledger and the audit, and in the log."""
+
+Send = Callable[[Frame], Awaitable[None]]
+
+
+class _Stream:
+    """One stream: request bytes the provider has not taken yet, and how much of the response the worker can take."""
+
+    def __init__(self, opened: Open, grant: Callable[[int, int], Awaitable[None]], *, resumed: bool) -> None:
+        self.opened = opened
+        self.task: asyncio.Task[None] | None = None
+        self.response: ProxiedResponse | None = None
+        self.finished = False
+        self.credit = INITIAL_CREDIT
+        self._taken = opened.offset
+        self._grant = grant
+        self.resumed = resumed
+        self._chunks: deque[bytes] = deque()
+        self._received = 0
+        self._allowed = INITIAL_CREDIT
+        self._ended = False
+        self._lost = False
+        self._news = asyncio.Event()
+        self._credit_news = asyncio.Event()
+
+    async def feed(self, data: Data) -> None:
+        """Take request bytes. Raise ValueError if they are not at the next offset or exceed the credit."""
+        chunk = base64.b64decode(data.b64, validate=True)
+        if data.off != self._received:
+            raise ValueError(f"data at offset {data.off}, expected {self._received}")
+        self._received += len(chunk)
+        if len(chunk) > CHUNK or self._received > self._allowed:
+            raise ValueError("more data than the credit allows")
+        if self.resumed or self.finished:
+            self._allowed += len(chunk)
+            await self._grant(self.opened.stream, len(chunk))
+            return
+        self._chunks.append(chunk)
+        self._news.set()
+
+    def end(self, *, lost: bool = False) -> None:
+        """No more request bytes will come. `lost`: the body is not complete."""
+        self._ended = True
+        self._lost = self._lost or lost
+        self._news.set()
+
+    async def body(self) -> AsyncIterator[bytes]:
+        """The request body. The worker gets credit for a piece once the provider has taken it."""
+        size = self.opened.sent if self.opened.parts else self.opened.size
+        while True:
+            while not self._chunks:
+                if self._lost:
+                    raise BodyLost
+                if self._ended:
+                    return
+                self._news.clear()
+                await self._news.wait()
+            chunk = self._chunks.popleft()
+            yield chunk
+            self._allowed += len(chunk)
+            if not self._ended and self._allowed - INITIAL_CREDIT < size:
+                await self._grant(self.opened.stream, len(chunk))
+
+    def take(self, count: int) -> None:
+        """Note that the worker has taken `count` more bytes of the response."""
+        self.credit += count
+        self._taken += count
+        self.acknowledge()
+        self._credit_news.set()
+
+    def acknowledge(self) -> None:
+        """Release the bytes of the response that the worker has taken."""
+        if self.response is not None:
+            self.response.ack(self._taken)
+
+    async def next_credit(self) -> int:
+        """Wait until the worker can take bytes and return how many."""
+        while self.credit <= 0:
+            self._credit_news.clear()
+            await self._credit_news.wait()
+        return self.credit
+
+    def acknowledged(self) -> bool:
+        """Return whether the response is over and the worker has taken all of it."""
+        return self.finished and (self.response is None or self._taken >= self.response.offset)
+
+
+class InbandCalls:
+    """Serves the model calls of one connection whose `attach` carried `nonce`. `send` must wait while the link is full.
+
+    `packs` says that the worker takes compressed pieces of answers.
+
+    Use as a context. On leaving, the streams end without a frame and their calls go on in the auth proxy.
+    """
+
+    def __init__(self, proxy: AuthProxy, send: Send, nonce: Secret, *, epoch: int = 0) -> None:
+        self._proxy = proxy
+        self._send = send
+        self._nonce = NonceGuard(nonce)
+        self._epoch = epoch
+        self.packs = False
+        self._streams: dict[int, _Stream] = {}
+        self._idle = asyncio.Event()
+        self._idle.set()
+        self._answers: asyncio.Queue[Frame] = asyncio.Queue(_MAX_ANSWERS)
+        self._answering: asyncio.Task[None] | None = None
+
+    async def __aenter__(self) -> Self:
+        self._proxy.link_up()
+        self._answering = asyncio.create_task(self._send_answers(), name="answers to model streams")
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self._proxy.link_down()
+        streams = list(self._streams.values())
+        self._streams.clear()
+        self._idle.set()
+        tasks = [stream.task for stream in streams if stream.task is not None]
+        if self._answering is not None:
+            tasks.append(self._answering)
+        for stream in streams:
+            stream.end(lost=True)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    @property
+    def open_streams(self) -> int:
+        """The number of streams whose response the worker has not completely taken."""
+        return len(self._streams)
+
+    async def read_out(self) -> None:
+        """Wait until no stream is open or the context is left."""
+        await self._idle.wait()
+
+    async def handle(self, frame: Open | Data | End | Credit | Cancel) -> None:
+        """Take one frame of the connection. Never wait for the provider. Ignore frames of unknown streams."""
+        if isinstance(frame, Open):
+            await self._open(frame)
+            return
+        stream = self._streams.get(frame.stream)
+        if stream is None:
+            return
+        match frame:
+            case Data():
+                try:
+                    await stream.feed(frame)
+                except (ValueError, binascii.Error) as error:
+                    await self._break(stream, f"bad data frame: {error}")
+            case End():
+                stream.end(lost=bool(frame.error))
+            case Credit():
+                stream.take(frame.bytes)
+                if stream.acknowledged():
+                    self._forget(stream)
+            case Cancel():
+                await self._cancel(stream)
+
+    async def _open(self, opened: Open) -> None:
+        if refused := self._refused(opened):
+            await self._answers.put(End(self._epoch, opened.stream, refused))
+            return
+        for earlier in [each for each in self._streams.values() if opened.id and each.opened.id == opened.id]:
+            await self._end_stream(earlier)
+            await self._answers.put(End(self._epoch, earlier.opened.stream, _READ_ELSEWHERE))
+        resumed = bool(opened.id) and self._proxy.knows(opened.id)
+
+        stream = _Stream(opened, self._grant, resumed=resumed)
+        self._streams[opened.stream] = stream
+        self._idle.clear()
+        stream.task = asyncio.create_task(self._serve(stream), name=f"model stream {opened.stream}")
+
+    def _refused(self, opened: Open) -> str:
+        """Return why there will be no such stream, "" if there will."""
+        if opened.stream in self._streams:
+            return "the stream number is in use"
+        if len(self._streams) >= MAX_STREAMS:
+            return "too many streams"
+        if not _ID.fullmatch(opened.id):
+            return "the id of the call is too long, or no plain text"
+        texts = (opened.nonce, opened.method, opened.path, opened.digest, opened.base)
+        size = sum(map(len, texts)) + sum(len(name) + len(value) for name, value in opened.headers.items())
+        return "the request head is too long" if size > _MAX_HEAD or len(opened.parts) > MAX_PARTS else ""
+
+    def _forget(self, stream: _Stream) -> None:
+        self._streams.pop(stream.opened.stream, None)
+        if not self._streams:
+            self._idle.set()
+
+    async def _grant(self, stream: int, count: int) -> None:
+        await self._answers.put(Credit(self._epoch, stream, count))
+
+    async def _send_answers(self) -> None:
+        """Send credit and errors.
+
+        `handle` only queues them: it must go on reading frames while the link cannot send.
+        """
+        try:
+            while True:
+                await self._send(await self._answers.get())
+        except CcbError as error:
+            log.debug("answers to model streams ended with their connection: %s", error.what)
+
+    async def _cancel(self, stream: _Stream) -> None:
+        """Abort the call and do not keep it: the worker no longer wants the response."""
+        if stream.opened.id:
+            self._proxy.discard(stream.opened.id)
+        await self._end_stream(stream)
+
+    async def _end_stream(self, stream: _Stream) -> None:
+        self._forget(stream)
+        stream.end(lost=True)
+        if stream.task is not None:
+            stream.task.cancel()
+            await asyncio.gather(stream.task, return_exceptions=True)
+
+    async def _break(self, stream: _Stream, reason: str) -> None:
+        await self._cancel(stream)
+        await self._answers.put(End(self._epoch, stream.opened.stream, reason))
+
+    async def _serve(self, stream: _Stream) -> None:
+        try:
+            await self._send(await self._outcome(stream))
+        except CcbError as error:
+            log.debug("stream %d ended with its connection: %s", stream.opened.stream, error.what)
+        finally:
+            stream.finished = True
+            if stream.acknowledged():
+                self._forget(stream)
+
+    async def _outcome(self, stream: _Stream) -> End:
+        """Answer a call and return the end of its stream, with what was wrong.
+
+        Raise CcbError when the connection is gone.
+        """
+        wrong, again = "", False
+        try:
+            await self._respond(stream)
+        except (ProviderError, Refusal) as error:
+            wrong = str(error) or "the call failed"
+        except CannotRebuild:
+            wrong, again = "the laptop needs the whole request body", True
+        except BodyLost:
+            wrong = "the request body did not arrive whole"
+        except Superseded:
+            wrong = _READ_ELSEWHERE
+        except CcbError:
+            raise
+        except Exception:
+            log.exception("stream %d failed", stream.opened.stream)
+            wrong = "the auth proxy on the laptop failed"
+        return End(self._epoch, stream.opened.stream, wrong, again)
+
+    async def _respond(self, stream: _Stream) -> None:
+        opened, body = stream.opened, stream.body()
+        head = RequestHead(opened.id, opened.nonce, opened.method, opened.path, opened.headers, opened.size)
+        async with AsyncExitStack() as stack:
+            if opened.digest and not stream.resumed and self._nonce.matches(opened.nonce):
+                body = await stack.enter_async_context(self._proxy.bodies.receive(opened, body))
+            call = self._proxy.call(head, body, nonce=self._nonce, offset=opened.offset, keep=True)
+            response = await stack.enter_async_context(call)
+            if response.refusal is not None and opened.offset:
+                raise response.refusal
+            stream.response = response
+            await self._send(Head(self._epoch, opened.stream, response.status, dict(response.headers)))
+            while True:
+                credit = await stream.next_credit()
+                offset = response.offset
+                chunk = await response.read(min(CHUNK, credit))
+                if not chunk:
+                    return
+                stream.credit -= len(chunk)
+                stream.acknowledge()
+                await self._send(self._piece(opened.stream, offset, chunk))
+
+    def _piece(self, stream: int, offset: int, chunk: bytes) -> Data:
+        """Return the frame for a piece of an answer: compressed, if it gets shorter."""
+        if self.packs and len(packed := pack(chunk)) < len(chunk):
+            return Packed(self._epoch, stream, offset, base64.b64encode(packed).decode("ascii"))
+        return Data(self._epoch, stream, offset, base64.b64encode(chunk).decode("ascii"))

@@ -1,1 +1,0 @@
-"""The upstream model APIs that the auth proxy can call, each behind the protocol `provider.Provider`."""

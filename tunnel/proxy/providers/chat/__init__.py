@@ -1,1 +1,0 @@
-"""OpenAI's Chat Completions, and what servers that are compatible with it do differently."""

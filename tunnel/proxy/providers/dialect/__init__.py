@@ -1,1 +1,0 @@
-"""What all dialects share about requests: content, ids, names, schemas, effort, kept reasoning, errors."""

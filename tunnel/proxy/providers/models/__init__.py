@@ -1,1 +1,0 @@
-"""Models: what each can do, and how each provider lists its own."""

@@ -1,1 +1,0 @@
-"""HTTP to a provider: its address, the way to it, and the one pooled client."""

@@ -1,0 +1,417 @@
+"""One call until the worker has its answer; calls by id.
+
+A task of the auth proxy appends what the provider sends. One reader at a time takes bytes out by offset and
+acknowledges them. Bytes that are not acknowledged stay, so after a lost connection another reader can go on at any of
+them. When the buffer is full the provider waits, whether or not there is a reader.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping
+from enum import Enum
+
+from ..providers.api_errors import Refusal
+from ..providers.provider import ProviderError
+from ..providers.request_body import as_body
+from ..wire.dataclass import dataclass
+
+BUFFER = 4 * 1024 * 1024
+"""Bytes of a response that are kept ahead of its reader."""
+
+DIRECT_BUFFER = 1024 * 1024
+"""The same for a call that nobody can resume. With less the provider would stand still while its reader writes."""
+
+_HANDED_ON = 128 * 1024
+"""Bytes that a reader gets at a time: what a socket takes at once."""
+
+_PIECE = 4 * 1024
+"""Bytes up to which chunks that nobody has read are joined: an event alone is small for an object of its own."""
+
+
+class CallState(Enum):
+    """How far a call is."""
+
+    WAITING = "waiting for the response head"
+    STREAMING = "response body arrives"
+    DONE = "response complete"
+    FAILED = "over without a complete response"
+
+
+class Superseded(Exception):
+    """Another reader asked for the same call; this one gets no more."""
+
+
+@dataclass(frozen=True)
+class ResponseHead:
+    """What the worker may see of a response head. Names are in lower case."""
+
+    status: int
+    headers: Mapping[str, str]
+
+
+class Call:
+    """The response of one call. One task fills it; at most one `Reader` reads it.
+
+    `uploaded` says that the provider has the whole request: from then on the call must not be sent again.
+    """
+
+    def __init__(self, call_id: str, limit: int = BUFFER) -> None:
+        self.id = call_id
+        self.state = CallState.WAITING
+        self.uploaded = False
+        self._limit = limit
+        self.head: ResponseHead | None = None
+        """The response head, None until it has arrived."""
+
+        self.over = False
+        """Whether nothing more will arrive."""
+
+        self.failure: Refusal | ProviderError | None = None
+        """Why the call failed, or None."""
+
+        self._chunks: dict[int, bytes] = {}  # by their offset, in order
+        self._base = self._end = 0  # the offsets of the first byte that is not acknowledged, and of the next to arrive
+        self._reader: Reader | None = None
+        self._waiting: asyncio.Future[None] | None = None  # the reader, for news
+        self._full: asyncio.Future[None] | None = None  # the provider, for room
+
+    @property
+    def limit(self) -> int:
+        """Bytes to keep ahead of the reader before the provider has to wait."""
+        return self._limit
+
+    @limit.setter
+    def limit(self, limit: int) -> None:
+        self._limit = limit
+        self._make_room()
+
+    @property
+    def held(self) -> int:
+        """Bytes kept in memory."""
+        return self._end - self._base
+
+    def start(self, head: ResponseHead) -> None:
+        """Note the response head."""
+        self.head = head
+        self.state = CallState.STREAMING
+        self._wake()
+
+    def put(self, chunk: bytes) -> bool:
+        """Append bytes of the body, and return whether there is room for more. A call that is over takes none."""
+        if chunk and not self.over:
+            self._append(chunk)
+            self._wake()
+        return self._end - self._base < self._limit
+
+    async def room(self) -> None:
+        """Wait while the buffer is full."""
+        while self._end - self._base >= self._limit:
+            self._full = asyncio.get_running_loop().create_future()
+            await self._full
+
+    def finish(self) -> None:
+        """Note that the body is complete."""
+        self._end_as(CallState.DONE)
+        self._wake()
+
+    def fail(self, error: Refusal | ProviderError) -> None:
+        """End the call without a complete response. Bytes that have arrived can still be read."""
+        if not self.over:
+            self.failure = error
+            self._end_as(CallState.FAILED)
+        self._wake()
+
+    def revoke(self, refusal: Refusal) -> None:
+        """End the call at once: not even bytes that have arrived can be read any more."""
+        self.failure = refusal
+        self._end_as(CallState.FAILED)
+        self._base = self._end
+        self._chunks.clear()
+        self._wake()
+        self._make_room()
+
+    def attach(self, offset: int) -> Reader:
+        """Return a reader that starts at byte `offset` and acknowledges everything before it.
+
+        An earlier reader gets `Superseded`. Raise Refusal (410) if the buffer does not reach from or to `offset`.
+        """
+        if not self._base <= offset <= self._end:
+            raise Refusal(410, f"byte {offset} of this response is not held any more")
+        earlier, self._reader = self._reader, Reader(self, offset)
+        if earlier is not None:
+            self._wake()
+        if offset:
+            self._reader.ack(offset)
+        return self._reader
+
+    def _end_as(self, state: CallState) -> None:
+        self.state, self.over = state, True
+
+    def _trim(self, reader: Reader, offset: int) -> None:
+        if reader is not self._reader or offset <= self._base:
+            return
+        if offset >= self._end:
+            self._base = self._end
+            self._chunks.clear()
+        else:
+            self._base = offset
+            while self._chunks:
+                start = next(iter(self._chunks))
+                if start + len(self._chunks[start]) > offset:
+                    break
+                del self._chunks[start]
+        if self._full is not None:
+            self._make_room()
+
+    def _make_room(self) -> None:
+        full, self._full = self._full, None
+        if full is not None and not full.done():
+            full.set_result(None)
+
+    def _wake(self) -> None:
+        waiting, self._waiting = self._waiting, None
+        if waiting is not None and not waiting.done():
+            waiting.set_result(None)
+
+    def _append(self, chunk: bytes) -> None:
+        end, reader = self._end, self._reader
+        self._end += len(chunk)
+        last = next(reversed(self._chunks), end)
+        if last < end and self._end - last <= _PIECE and (reader is None or reader.offset <= last):
+            self._chunks[last] += chunk
+        else:
+            self._chunks[end] = chunk
+
+    def _start_of(self, offset: int) -> int:
+        """Return where the chunk begins that has this byte, or the next one to arrive."""
+        return next((at for at, chunk in self._chunks.items() if offset < at + len(chunk)), self._end)
+
+
+class Reader:
+    """Reads one call. `offset` is the position of the next byte in the response."""
+
+    def __init__(self, call: Call, offset: int) -> None:
+        self._call = call
+        self.offset = offset
+        self._chunk = call._start_of(offset) if offset else 0  # where the chunk begins that is read next
+
+    @property
+    def current(self) -> bool:
+        """Whether no later reader has taken over."""
+        return self._call._reader is self
+
+    async def head(self) -> ResponseHead:
+        """Wait for the response head. Raise Refusal or ProviderError if the call fails before it arrives."""
+        call = self._call
+        while call.head is None:
+            if call.failure is not None:
+                raise call.failure
+            await self._wait()
+        return call.head
+
+    async def read(self, limit: int) -> bytes:
+        """Return the next bytes, at most `limit`; b"" at the end of the response.
+
+        Raise Superseded, or when everything that arrived has been read and the call failed, Refusal or ProviderError.
+        """
+        call = self._call
+        while call._reader is self:
+            chunk = call._chunks.get(self._chunk)
+            if chunk is not None:
+                return self._piece(chunk, limit)
+            if call.over:
+                if call.failure is not None:
+                    raise call.failure
+                return b""
+            waiting = call._waiting = asyncio.get_running_loop().create_future()
+            await waiting
+        raise Superseded
+
+    async def pieces(self) -> AsyncIterator[bytes]:
+        """Yield what arrives, like `read`. Asking for the next piece acknowledges the one before."""
+        while piece := await self.read(_HANDED_ON):
+            yield piece
+            self.ack(self.offset)
+
+    def ack(self, offset: int) -> None:
+        """Release the bytes before `offset`: the worker has them."""
+        self._call._trim(self, min(offset, self.offset))
+
+    def _piece(self, chunk: bytes, limit: int) -> bytes:
+        """Return the next bytes of a chunk, at most `limit`."""
+        skipped, size = self.offset - self._chunk, len(chunk)
+        if not skipped and size <= limit:
+            self.offset = self._chunk = self._chunk + size
+            return chunk
+        piece = chunk[skipped : skipped + limit]
+        self.offset += len(piece)
+        if self.offset == self._chunk + size:
+            self._chunk = self.offset
+        return piece
+
+    async def _wait(self) -> None:
+        """Wait for news of the call. Raise Superseded."""
+        if not self.current:
+            raise Superseded
+        waiting = self._call._waiting = asyncio.get_running_loop().create_future()
+        await waiting
+        if not self.current:
+            raise Superseded
+
+
+HOLD = 600.0
+"""Seconds a call without a reader is kept. Only time with a link counts: without one nobody can ask for the call."""
+
+READ_AHEAD = 64 * 1024 * 1024
+"""Bytes that all calls without a reader may hold together. Each has an equal share; at its share its provider waits."""
+
+MAX_HELD = 256
+"""How many finished calls without a reader are kept. Beyond it the oldest is forgotten."""
+
+MAX_HELD_BYTES = 8 * 1024 * 1024
+"""How many bytes the finished calls without a reader may hold. Beyond it the oldest is forgotten."""
+
+
+class CallRegistry:
+    """Finds calls by id. An id stands for one call and one outcome until it is forgotten.
+
+    While the link is down nothing is forgotten: a response that was paid for is there when the worker comes back,
+    however late. `abort` is called for every call that is forgotten; it ends one that is under way.
+    """
+
+    def __init__(self, abort: Callable[[Call], None], hold: float = HOLD) -> None:
+        self._abort = abort
+        self._hold = hold
+        self._calls: dict[str, Call] = {}
+        self._unread: dict[str, Call] = {}
+        self._expiries: dict[str, asyncio.TimerHandle] = {}
+        self._link_down = False
+
+    def __len__(self) -> int:
+        return len(self._calls)
+
+    def find(self, call_id: str) -> Call | None:
+        """Return the call with this id, or None."""
+        return self._calls.get(call_id)
+
+    def all(self) -> list[Call]:
+        """Return every call."""
+        return list(self._calls.values())
+
+    def add(self, call: Call) -> None:
+        """Register a new call."""
+        self._calls[call.id] = call
+
+    def reader_came(self, call: Call) -> None:
+        """Stop the clock of `call`: it has a reader again."""
+        self._stop_clock(call.id)
+        self._unread.pop(call.id, None)
+        call.limit = BUFFER
+        self._share()
+
+    def reader_left(self, call: Call) -> None:
+        """Start the clock of `call`, which has no reader now: keep it for HOLD seconds, counted while the link is
+        up."""
+        if self._calls.get(call.id) is not call:
+            return
+        self._unread[call.id] = call
+        self._share()
+        if not self._link_down:
+            self._start_clock(call)
+            self._evict()
+
+    def link_down(self) -> None:
+        """Stop the clocks: no worker is connected."""
+        self._link_down = True
+        for call_id in list(self._expiries):
+            self._stop_clock(call_id)
+
+    def link_up(self) -> None:
+        """Start the clocks: a worker is connected and can ask for its calls."""
+        self._link_down = False
+        for call in self._unread.values():
+            self._start_clock(call)
+
+    def drop(self, call: Call) -> None:
+        """Forget `call`, and abort it if it is under way."""
+        if self._calls.get(call.id) is call:
+            self._stop_clock(call.id)
+            self._unread.pop(call.id, None)
+            del self._calls[call.id]
+            self._abort(call)
+
+    def close(self) -> None:
+        """Forget and abort every call."""
+        for call in list(self._calls.values()):
+            self.drop(call)
+
+    def _share(self) -> None:
+        for call in self._unread.values():
+            call.limit = max(BUFFER, READ_AHEAD // len(self._unread))
+
+    def _start_clock(self, call: Call) -> None:
+        self._stop_clock(call.id)
+        self._expiries[call.id] = asyncio.get_running_loop().call_later(self._hold, self.drop, call)
+
+    def _stop_clock(self, call_id: str) -> None:
+        handle = self._expiries.pop(call_id, None)
+        if handle is not None:
+            handle.cancel()
+
+    def _evict(self) -> None:
+        kept = [call for call in self._unread.values() if call.over]
+        size = sum(call.held for call in kept)
+        while kept and (len(kept) > MAX_HELD or size > MAX_HELD_BYTES):
+            oldest = kept.pop(0)
+            size -= oldest.held
+            self.drop(oldest)
+
+
+_RESPONSE_PIECE = 64 * 1024
+
+
+class ProxiedResponse:
+    """The answer to one call, from the provider or, with `refusal` set, from the proxy itself.
+
+    `offset` is the position of the next byte that `read` returns. Bytes stay in memory until `ack`, or until `body` is
+    asked for the next piece.
+    """
+
+    def __init__(self, head: ResponseHead, source: Reader | bytes, refusal: Refusal | None = None) -> None:
+        self.status = head.status
+        self.headers: Mapping[str, str] = head.headers
+        self.refusal = refusal
+        self._source = source
+        self._offset = 0
+
+    @property
+    def offset(self) -> int:
+        return self._source.offset if isinstance(self._source, Reader) else self._offset
+
+    async def read(self, limit: int = _RESPONSE_PIECE) -> bytes:
+        """Return at most `limit` bytes; b"" at the end.
+
+        Raise ProviderError when the provider broke off, and Superseded when another reader asked for the same call.
+        """
+        if isinstance(self._source, Reader):
+            return await self._source.read(limit)
+        piece = self._source[self._offset : self._offset + limit]
+        self._offset += len(piece)
+        return piece
+
+    def ack(self, offset: int) -> None:
+        """Release the bytes before `offset`: the worker has them."""
+        if isinstance(self._source, Reader):
+            self._source.ack(offset)
+
+    def body(self) -> AsyncIterator[bytes]:
+        """Return the bytes as they arrive. Asking for the next piece acknowledges the one before."""
+        return self._source.pieces() if isinstance(self._source, Reader) else as_body(self._source)
+
+
+def own_answer(refusal: Refusal) -> ProxiedResponse:
+    """Return the answer of the proxy itself to a call that it refuses."""
+    body = refusal.body()
+    headers = {"content-type": "application/json", "content-length": str(len(body)), **refusal.headers}
+    return ProxiedResponse(ResponseHead(refusal.status, headers), body, refusal)

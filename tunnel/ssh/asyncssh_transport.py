@@ -1,0 +1,436 @@
+"""Transport on asyncssh, and what it shows of the server."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+import asyncssh
+from asyncssh.constants import OPEN_ADMINISTRATIVELY_PROHIBITED, OPEN_CONNECT_FAILED
+
+from ..errors import CcbError, Unreachable
+from ..heavy_imports import collection_paused, load_asyncssh
+from ..openssh.shared_master import find_master
+from ..plain_text import neutralise
+from ..ssh_config.ssh_target import SshTarget, of_consequence, only_openssh
+from ..transports.login_prompts import Prompts, tell_once
+from ..transports.pipe import DEFAULT_SHARING, Sharing, Transport
+from ..wire.dataclass import dataclass
+from .carrier import Carrier, FirstStream, Hop, route
+from .exec_channel import SshPipe, lost
+from .login_client import LoginClient
+from .past_logins import PastLogins
+from .pipelined_connection import start_waiting
+from .pipelined_login import Pipelining
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from ..ssh_config.host_config import HostConfig
+
+
+_DEADLINE_S = 10.0
+_WINDOW = 64 << 10  # bytes of a command whose output nobody reads
+
+
+@dataclass(frozen=True)
+class LoginFacts:
+    """Facts about a connection, neutralised.
+
+    `tried` is what was offered to log in; the last of it was accepted. `pipelined` says whether that was sent at once.
+    """
+
+    user: str
+    server: str
+    host_key: str
+    cipher: str
+    compression: str
+    tried: str
+    pipelined: str
+
+
+def login_facts(transport: SshTransport) -> LoginFacts:
+    """Return the facts about an open connection."""
+    connection = transport.connection
+    key = connection.get_server_host_key()
+    owner = connection.get_owner()
+
+    def said(name: str) -> str:
+        return neutralise(str(connection.get_extra_info(name) or ""))
+
+    return LoginFacts(
+        user=said("username"),
+        server=said("server_version"),
+        host_key=f"{key.get_algorithm()} {key.get_fingerprint()}" if key is not None else "",
+        cipher=said("send_cipher"),
+        compression=said("send_compression"),
+        tried=owner.tried() if isinstance(owner, LoginClient) else "",
+        pipelined=neutralise(transport.pipelining.report()),
+    )
+
+
+async def may_forward_ports(transport: SshTransport) -> bool | None:
+    """Return whether the server forwards to TCP ports, None if it does not say.
+
+    Tried with a port where nothing listens: "not allowed" and "cannot connect" are different answers.
+    """
+    return await _may(lambda: transport.connection.open_connection("127.0.0.1", 1), when_unconnected=True)
+
+
+async def may_forward_sockets(transport: SshTransport, path: str) -> bool | None:
+    """Return whether the server forwards to Unix sockets. Tried with the socket at `path`, where a process listens."""
+    return await _may(lambda: transport.connection.open_unix_connection(path), when_unconnected=False)
+
+
+async def _may(
+    attempt: Callable[[], Awaitable[tuple[object, asyncssh.SSHWriter[bytes]]]], *, when_unconnected: bool
+) -> bool | None:
+    try:
+        async with asyncio.timeout(_DEADLINE_S):
+            _, writer = await attempt()
+    except asyncssh.ChannelOpenError as error:
+        return {OPEN_ADMINISTRATIVELY_PROHIBITED: False, OPEN_CONNECT_FAILED: when_unconnected}.get(error.code)
+    except (asyncssh.Error, OSError, TimeoutError):
+        return None
+    writer.close()
+    return True
+
+
+async def more_sessions(transport: SshTransport, limit: int) -> int:
+    """Return how many more commands, at most `limit`, the server runs at the same time on this connection."""
+    opened = await asyncio.gather(*(_one_more(transport) for _ in range(limit)), return_exceptions=True)
+    running = [each for each in opened if isinstance(each, asyncssh.SSHClientProcess)]
+    for process in running:
+        process.close()
+    await asyncio.gather(*(_closed(process) for process in running))
+    return len(running)
+
+
+async def _one_more(transport: SshTransport) -> asyncssh.SSHClientProcess[bytes]:
+    async with asyncio.timeout(_DEADLINE_S):
+        return await start_waiting(transport.connection, "exec cat", _WINDOW)
+
+
+async def _closed(process: asyncssh.SSHClientProcess[bytes]) -> None:
+    try:
+        async with asyncio.timeout(_DEADLINE_S):
+            await process.wait_closed()
+    except (TimeoutError, asyncssh.Error, OSError):
+        return
+
+
+log = logging.getLogger(__name__)
+
+_CLOSE_S = 5.0
+_OPEN_S = 30.0
+_LATER_WINDOW = 16 << 20
+"""Bytes that a later command, such as a copy, may send ahead. The network has to be what it waits for: only then does
+sshd send packets of more than 32 KB. How much is really under way is for the copy to say (see `Window` there)."""
+_STARTED_S = 0.005
+"""Longer than it takes to start `ssh -G`. This machine has time for other work while that runs."""
+
+
+async def connect(
+    target: SshTarget,
+    prompts: Prompts,
+    on_wait: Callable[[], None] = lambda: None,
+    past: PastLogins | None = None,
+) -> SshTransport:
+    """Log in to `target` and return the connection. The options are those that `ssh -G` prints for it.
+
+    `on_wait` is called when `ssh -G`, or the network, leaves time for other work. With `past`, logins are
+    pipelined where the last one allows it; the transport may then be returned before the end of the login (see
+    `logged_in`). Raise Unreachable, AuthFailed, HostKeyError, ConfigError.
+    """
+    return await _log_in_over(await _route(target, on_wait), prompts, on_wait, past)
+
+
+async def share_or_connect(
+    target: SshTarget,
+    prompts: Prompts,
+    on_wait: Callable[[], None] = lambda: None,
+    past: PastLogins | None = None,
+    sharing: Sharing = DEFAULT_SHARING,
+) -> Transport:
+    """Return a transport over a connection that `sharing` allows to share, or else what `connect` returns.
+
+    If the master of the person does not answer the first command, the transport logs in as `connect` does.
+    """
+    hops = await _route(target, on_wait)
+    config = hops[-1].config
+    master = _usable_master(config, target, prompts) if sharing.own_master else None
+
+    def log_in() -> Awaitable[SshTransport]:
+        return _log_in_over(hops, prompts, on_wait, past)
+
+    if master is None and not sharing.keep_s:
+        return await log_in()
+    on_wait()
+    if master is not None:
+        from ..openssh.shared_master import over_master
+
+        return over_master(master, config, target, prompts, log_in)
+    from ..openssh.kept_connections import KeptRoute, share_kept
+
+    return await share_kept(KeptRoute([hop.config for hop in hops], target, sharing.keep_s, log_in), prompts)
+
+
+def _usable_master(config: HostConfig, target: SshTarget, prompts: Prompts) -> Path | None:
+    """Return the socket of the person's master, as `usable_master` does. What judges it is loaded where there is
+    one."""
+    if find_master(config, target) is None:
+        return None
+    from ..openssh.shared_master import usable_master
+
+    return usable_master(config, target, prompts)
+
+
+async def _log_in_over(
+    hops: Sequence[Hop],
+    prompts: Prompts,
+    on_wait: Callable[[], None],
+    past: PastLogins | None,
+    failed: Pipelining | None = None,
+) -> SshTransport:
+    """Log in to the last of `hops`, each through the one before it, and check the host key of each.
+
+    Imports compete for one interpreter: asyncssh goes first, because the handshake waits for it, then `on_wait` is
+    called. `failed` is a pipelined login to the same host that this one takes the place of.
+    """
+    target = hops[-1].target
+    pipelining = failed or Pipelining(hops[-1].config, past)
+    stream = FirstStream(hops[0].config, prompts)
+    carrier = Carrier(stream=stream)
+    connections: list[asyncssh.SSHClientConnection] = []
+    try:
+        loading = asyncio.create_task(asyncio.to_thread(_load))
+        loading.add_done_callback(lambda _: on_wait())
+        try:
+            for hop in hops:
+                _warn_of_options_without_effect(hop, prompts, last=hop.target is target)
+            with _naming_jump_host(hops[0], target):
+                await carrier.reopen()
+        finally:
+            await loading
+        from .ssh_login import log_in
+
+        for hop in hops:
+            with _naming_jump_host(hop, target):
+                last = hop.target is target
+                its = pipelining if last else Pipelining(hop.config, past)
+                connections.append(await log_in(hop, prompts, carrier, its, ahead=last))
+            carrier = Carrier(tunnel=connections[-1], through=hop.target)
+    except BaseException:
+        carrier.abandon()
+        try:
+            await close_all(connections[::-1])
+        finally:
+            await stream.close()
+        raise
+
+    async def again(failed: Pipelining | None) -> SshTransport:
+        fresh = await _route(target, lambda: None)
+        return await _log_in_over(fresh, prompts, lambda: None, past if failed else None, failed)
+
+    return SshTransport(target.shown, connections, stream, pipelining, again)
+
+
+async def _route(target: SshTarget, on_wait: Callable[[], None]) -> list[Hop]:
+    waiting = asyncio.get_running_loop().call_later(_STARTED_S, on_wait)
+    try:
+        return await route(target)
+    finally:
+        waiting.cancel()
+
+
+@contextlib.contextmanager
+def _naming_jump_host(hop: Hop, target: SshTarget) -> Iterator[None]:
+    """Let an error at a jump host name it as the person wrote it.
+
+    Its address alone would not tell them which one it is.
+    """
+    name, config = hop
+    try:
+        yield
+    except CcbError as error:
+        if name is not target:
+            address = f" ({config.hostname})" if config.hostname != name.host else ""
+            error.what = f"jump host {name.shown}{address}: {error.what}"
+        raise
+
+
+def _warn_of_options_without_effect(hop: Hop, prompts: Prompts, *, last: bool) -> None:
+    """Tell the person which of their ssh options ccb's own SSH does not honour.
+
+    For a jump host (not the `last` hop), name only options that ssh itself would honour there: on a jump host, ssh
+    forwards and runs nothing.
+    """
+    options = hop.config.no_effect if last else only_openssh(hop.config.no_effect)
+    if options:
+        log.info("without effect on %s: %s", hop.target.shown, ", ".join(options))
+    options = of_consequence(options)
+    if not options:
+        return
+    honoured = only_openssh(options)
+    instead = f" (`--transport ssh` honours {', '.join(honoured)})" if honoured else ""
+    tell_once(prompts, f"Without effect on {hop.target.shown}: {', '.join(options)}{instead}.")
+
+
+def _load() -> None:
+    """Import asyncssh and what uses it, while the network is busy."""
+    load_asyncssh()
+    with collection_paused():
+        from . import ssh_login
+
+    assert ssh_login
+
+
+class SshTransport:
+    """An authenticated connection, and those to the jump hosts that carry it."""
+
+    def __init__(
+        self,
+        name: str,
+        connections: list[asyncssh.SSHClientConnection],
+        stream: FirstStream,
+        pipelining: Pipelining,
+        again: Callable[[Pipelining | None], Awaitable[SshTransport]],
+    ) -> None:
+        self._name = name
+        self._stream = stream
+        self._connection = connections[-1]
+        self._hops = connections[:-1]
+        self._again = again
+        self._first = True
+        self._again_logged_in = False
+        self.pipelining = pipelining
+        """How the login to the host itself was pipelined."""
+
+    @property
+    def name(self) -> str:
+        return self._name
+
+    @property
+    def connection(self) -> asyncssh.SSHClientConnection:
+        """The connection to the host itself, for the doctor."""
+        return self._connection
+
+    async def execute(self, command: str) -> SshPipe:
+        import asyncssh
+
+        try:
+            async with asyncio.timeout(_OPEN_S):
+                process = await self._start(command)
+        except asyncssh.ChannelOpenError as error:
+            from .pipelined_connection import ChannelRefusedError
+
+            if not self.alive and not isinstance(error, ChannelRefusedError):
+                raise lost(self._name, error) from error
+            raise Unreachable(
+                f"{self._name} refused to run a command",
+                evidence=error.reason,
+                do="Raise MaxSessions in its sshd_config: it allows no session, or all of them are in use.",
+            ) from error
+        except (asyncssh.Error, OSError) as error:
+            raise lost(self._name, error) from error
+        return SshPipe(self._name, process)
+
+    async def logged_in(self) -> None:
+        """Wait for the end of a login that goes on behind the first command. If it fails, log in again step by step.
+        Raise what `connect` raises."""
+        if not await self.pipelining.ended() and not self._again_logged_in:
+            await self._log_in_again(self.pipelining)
+
+    async def _start(self, command: str) -> asyncssh.SSHClientProcess[bytes]:
+        """Start `command`. The first one waits neither for the end of the login nor for its channel if the last login
+        allows that.
+
+        If the server does otherwise than the last time, log in again and wait.
+        """
+        import asyncssh
+
+        from .pipelined_connection import (
+            ChannelRefusedError,
+            GuessedWrongError,
+            number_of,
+            start_command,
+            start_waiting,
+        )
+
+        first, self._first = self._first, False
+        if not first:
+            await self.logged_in()
+            return await start_waiting(self._connection, command, _LATER_WINDOW)
+
+        guess = self.pipelining.guess
+        if guess is not None:
+            try:
+                process = await start_command(self._connection, command, guess)
+            except GuessedWrongError as error:
+                if await self.pipelining.ended():
+                    await self.pipelining.guessed_wrong(str(error))
+                    await self._log_in_again(None)
+                    return await start_waiting(self._connection, command)
+            except asyncssh.ChannelOpenError as error:
+                if isinstance(error, ChannelRefusedError) or await self.pipelining.ended():
+                    raise
+            else:
+                await self.pipelining.ended()
+                await self.pipelining.first_channel(guess, ahead=True)
+                return process
+        await self.logged_in()  # a login may have failed before the command was on its way
+        process = await start_waiting(self._connection, command)
+        await self.pipelining.first_channel(number_of(process), ahead=False)
+        return process
+
+    async def _log_in_again(self, failed: Pipelining | None) -> None:
+        """Replace the connections by new ones. Their login is plain, or takes the place of the one that `failed`."""
+        self._again_logged_in = True
+        fresh = await self._again(failed)
+        self._connection, fresh._connection = fresh._connection, self._connection
+        self._hops, fresh._hops = fresh._hops, self._hops
+        self._stream, fresh._stream = fresh._stream, self._stream
+        await fresh.close()
+
+    async def output_without_input(self, command: str, limit: int) -> bytes:
+        pipe = await self.execute(command)
+        try:
+            pipe.end_input()
+            said = b""
+            while len(said) < limit and (data := await pipe.read(limit - len(said))):
+                said += data
+            return said
+        finally:
+            await pipe.close()
+
+    @property
+    def alive(self) -> bool:
+        return not self._connection.is_closed()
+
+    @property
+    def warm(self) -> bool:
+        return True
+
+    def abort(self) -> None:
+        for connection in (self._connection, *reversed(self._hops)):
+            connection.abort()
+
+    async def close(self) -> None:
+        await self.pipelining.close()
+        try:
+            await close_all([self._connection, *reversed(self._hops)])
+        finally:
+            await self._stream.close()
+
+
+async def close_all(connections: list[asyncssh.SSHClientConnection]) -> None:
+    for connection in connections:
+        connection.close()
+        try:
+            async with asyncio.timeout(_CLOSE_S):
+                await connection.wait_closed()
+        except TimeoutError:
+            connection.abort()

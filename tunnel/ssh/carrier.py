@@ -1,0 +1,341 @@
+"""TCP, ProxyCommand or a jump host.
+
+A ProxyCommand is a child of the person's shell. Its stdin and stdout are the connection, or it hands over an open one.
+asyncssh could run one itself, but it treats the command's stderr as bytes from the server.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import dataclasses
+import errno
+import fcntl
+import ipaddress
+import os
+import shutil
+import signal
+import socket
+import struct
+import sys
+from collections.abc import Sequence
+from contextlib import AsyncExitStack, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ..errors import ConfigError, Unreachable, UsageError
+from ..plain_text import neutralise
+from ..secret import without_secrets
+from ..ssh_config.config_files import resolve
+from ..ssh_config.host_config import HostConfig, Route
+from ..ssh_config.ssh_target import SshTarget, flags_of
+from ..transports.command_transport import StderrTail, TransportProcess, start
+from ..transports.login_failures import Overheard
+from ..transports.login_prompts import Prompts
+
+if TYPE_CHECKING:
+    import asyncssh
+
+
+MAX_JUMP_HOSTS = 8
+
+
+class Hop(NamedTuple):
+    """A jump host or the destination, and the options that apply to it."""
+
+    target: SshTarget
+    config: HostConfig
+
+
+async def route(target: SshTarget, ssh: Sequence[str] = ("ssh",)) -> list[Hop]:
+    """Return the hosts to log in to, each through the one before it; `target` is the last. Raise ConfigError,
+    UsageError.
+
+    `ssh` are the words that start ssh: flags among them count, as on the command line.
+    """
+    hops = [Hop(target, await resolve(target, ssh))]
+    while jump := hops[0].config.route.proxy_jump:
+        targets = [SshTarget.of_jump_host(spec) for spec in jump.split(",")]
+        if len(hops) + len(targets) > MAX_JUMP_HOSTS + 1:
+            raise ConfigError(
+                f"there are more than {MAX_JUMP_HOSTS} jump hosts on the way to {target.shown}",
+                evidence=f"ProxyJump of {hops[0].target.shown}: {jump}",
+                do="If a jump host is its own jump host, add `ProxyJump none` for it to your ssh_config.",
+            )
+        configs = await asyncio.gather(*(resolve(each, ssh_of_jump_hosts(ssh)) for each in targets))
+        found = [Hop(each, config) for each, config in zip(targets, configs, strict=True)]
+        hops = [found[0], *(_through_the_last(hop) for hop in (*found[1:], *hops))]
+    return hops
+
+
+def ssh_of_jump_hosts(ssh: Sequence[str]) -> list[str]:
+    """Return the words by which ssh starts another ssh for a jump host: of its flags only -F is passed on."""
+    return [ssh[0], *(each for flag in flags_of(ssh) if flag[0] == "-F" for each in flag)]
+
+
+def _through_the_last(hop: Hop) -> Hop:
+    """Return `hop` without its own ProxyJump and ProxyCommand, because it is reached through the hop before it."""
+    route = dataclasses.replace(hop.config.route, proxy_jump=None, proxy_command=None)
+    return hop._replace(config=dataclasses.replace(hop.config, route=route))
+
+
+_EXIT_S = 2.0
+"""Seconds for the command to end after its stream has."""
+
+_HAND_OVER_S = 300.0
+"""Seconds for the command to hand over a connection. It may have to ask the person first."""
+
+
+class FirstStream:
+    """The byte stream to the first host on the way: TCP, or a ProxyCommand, which `close` ends.
+
+    `prompts` shows what the command says; an ssh in the command asks its questions through it.
+    """
+
+    def __init__(self, config: HostConfig, prompts: Prompts) -> None:
+        self._config = config
+        self._prompts = prompts
+        self._child: TransportProcess | None = None
+        self._tail = StderrTail()
+        self._listening: asyncio.Task[None] | None = None
+        self._askpass = AsyncExitStack()
+
+    async def open(self) -> Overheard:
+        """Close the stream before, if any, and return a new one. Raise Unreachable."""
+        await self.close()
+        route = self._config.route
+        if route.proxy_command is None:
+            return Overheard(await open_socket(self._config))
+        from ..transports.askpass import Askpass, private_directory
+
+        env = without_secrets(os.environ)
+        directory = private_directory(env)
+        self._askpass.callback(shutil.rmtree, directory, ignore_errors=True)
+        askpass = await self._askpass.enter_async_context(Askpass(directory, self._prompts))
+        ours, its = socket.socketpair()
+        try:
+            with its:
+                await self._start(route.proxy_command, its, {**env, **askpass.variables})
+            return Overheard(await self._handed_over(ours) if route.passes_socket else ours)
+        except BaseException:
+            ours.close()
+            raise
+
+    async def _start(self, command: str, stream: socket.socket, env: dict[str, str]) -> None:
+        argv = (env.get("SHELL") or "/bin/sh", "-c", command)  # as ssh does
+        try:
+            child = await start(argv, command, stdin=stream.fileno(), stdout=stream.fileno(), env=env)
+        except UsageError as error:
+            raise Unreachable(
+                "the ProxyCommand cannot be started", evidence=error.evidence or error.what, do=f"Check {argv[0]}."
+            ) from error
+        assert child.process.stderr is not None
+        self._child, self._tail = child, StderrTail()
+        listening = self._tail.drain(child.process.stderr.read, self._prompts.banner)
+        self._listening = asyncio.create_task(listening, name="stderr of a ProxyCommand")
+
+    async def _handed_over(self, ours: socket.socket) -> socket.socket:
+        """Return the connection that the command sends over `ours` (ProxyUseFdpass)."""
+        ours.setblocking(False)
+        loop, sent = asyncio.get_running_loop(), asyncio.Event()
+        loop.add_reader(ours, sent.set)
+        try:
+            async with asyncio.timeout(_HAND_OVER_S):
+                await sent.wait()
+            descriptors = socket.recv_fds(ours, 1, 1)[1]
+        except TimeoutError:
+            descriptors = []
+        finally:
+            loop.remove_reader(ours)
+        if not descriptors:
+            await self.command_failed()
+            raise Unreachable(
+                "the ProxyCommand did not hand over a connection (ProxyUseFdpass)",
+                evidence=self.command_output(),
+                do="Correct the ProxyCommand until it connects.",
+            )
+        ours.close()
+        return socket.socket(fileno=descriptors[0])
+
+    async def command_failed(self) -> bool:
+        """After the end of the stream: wait a moment for the command to end. Return whether it failed."""
+        if self._child is None or self._listening is None:
+            return False
+        await asyncio.wait((self._listening,), timeout=_EXIT_S)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_EXIT_S):
+                await self._child.exited()
+        return self._child.process.returncode not in (None, 0)
+
+    @property
+    def runs_command(self) -> bool:
+        """Whether a ProxyCommand carries the stream."""
+        return self._child is not None
+
+    def command_output(self) -> str:
+        """Return the last lines that the command wrote to stderr, neutralised; "" if none."""
+        return neutralise(self._tail.text().strip())
+
+    async def close(self) -> None:
+        """End the command and what it has started."""
+        child, self._child = self._child, None
+        listening, self._listening = self._listening, None
+        try:
+            if child is not None:
+                with contextlib.suppress(ProcessLookupError, PermissionError):
+                    os.killpg(child.process.pid, signal.SIGHUP)
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(_EXIT_S):
+                        await child.exited()
+        finally:
+            if child is not None:
+                await child.end()
+            if listening is not None:
+                listening.cancel()
+                await asyncio.gather(listening, return_exceptions=True)
+            await self._askpass.aclose()
+
+
+class Carrier:
+    """What carries one login:
+
+    `sock`, which `stream` has opened, or `tunnel`, the connection to the jump host `through`.
+    """
+
+    def __init__(
+        self,
+        *,
+        stream: FirstStream | None = None,
+        sock: Overheard | None = None,
+        tunnel: asyncssh.SSHClientConnection | None = None,
+        through: SshTarget | None = None,
+    ) -> None:
+        self.sock = sock
+        self.tunnel = tunnel
+        self.through = through
+        self._stream = stream
+
+    async def reopen(self) -> None:
+        """Open a new stream for another attempt. A tunnel can be used again as it is. Raise Unreachable."""
+        if self._stream is not None:
+            self.sock = await self._stream.open()
+
+    def abandon(self) -> None:
+        """Close the socket after a login that failed."""
+        if self.sock is not None:
+            self.sock.close()
+
+    async def command_failed(self) -> bool:
+        """Return whether the ProxyCommand failed; False without one."""
+        return self._stream is not None and await self._stream.command_failed()
+
+    @property
+    def runs_command(self) -> bool:
+        return self._stream is not None and self._stream.runs_command
+
+    def command_output(self) -> str:
+        return self._stream.command_output() if self._stream is not None else ""
+
+
+_BETWEEN_ATTEMPTS_S = 1.0
+_SIOCGIFADDR = 0xC0206921 if sys.platform == "darwin" else 0x8915
+_IPV6_BOUND_IF = 125  # macOS only
+
+
+async def open_socket(config: HostConfig) -> socket.socket:
+    """Return a connected socket. Raise Unreachable."""
+    route = config.route
+    where = f"{config.hostname} port {config.port}"
+    addresses = await _addresses(config)
+    last: OSError | TimeoutError = OSError("no address")
+    for attempt in range(route.attempts):
+        if attempt:
+            await asyncio.sleep(_BETWEEN_ATTEMPTS_S)
+        for family, _, proto, _, address in addresses:
+            try:
+                return await _connected(route, family, proto, address)
+            except (OSError, TimeoutError) as error:
+                last = error
+    if isinstance(last, TimeoutError):
+        raise Unreachable(
+            f"{where} did not answer in {route.connect_timeout_s:.0f} s",
+            evidence="Neither accepted nor refused: a firewall, a wrong address or a host that is down.",
+            do="Check host and port. `-o ConnectTimeout=30` waits longer.",
+        ) from last
+    raise Unreachable(
+        f"cannot reach {where}",
+        evidence=_reason(last),
+        do="Check that the host is up and its SSH server listens on that port.",
+    ) from last
+
+
+async def _addresses(config: HostConfig) -> list[tuple[Any, ...]]:
+    family = {"inet": socket.AF_INET, "inet6": socket.AF_INET6}.get(config.route.family, socket.AF_UNSPEC)
+    # A number needs no thread. One would run beside the import of asyncssh, and the first packet would wait for both.
+    with suppress(socket.gaierror, UnicodeError):
+        number = config.hostname.encode("ascii")  # as bytes: a text would load the codec for names
+        return socket.getaddrinfo(number, config.port, family, socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)
+    try:
+        async with asyncio.timeout(config.route.connect_timeout_s):
+            return await asyncio.get_running_loop().getaddrinfo(
+                config.hostname, config.port, family=family, type=socket.SOCK_STREAM
+            )
+    except (socket.gaierror, UnicodeError) as error:
+        raise Unreachable(
+            f"the name {config.hostname} does not resolve",
+            evidence=(error.strerror if isinstance(error, OSError) else "") or str(error),
+            do="Check the spelling, or the network.",
+        ) from error
+    except TimeoutError:
+        raise Unreachable(f"the name {config.hostname} did not resolve in time", do="Check the network.") from None
+
+
+def _reason(error: OSError) -> str:
+    """Return the system's text for `error`. asyncio replaces it when a connection fails."""
+    text = error.strerror or str(error)
+    return os.strerror(error.errno) if error.errno and text.startswith("Connect call failed") else text
+
+
+async def _connected(route: Route, family: int, proto: int, address: Any) -> socket.socket:
+    sock = socket.socket(family, socket.SOCK_STREAM, proto)
+    try:
+        sock.setblocking(False)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        if route.bind_address:
+            sock.bind((route.bind_address, 0))
+        elif route.bind_interface:
+            _bind_to_interface(sock, route.bind_interface)
+        async with asyncio.timeout(route.connect_timeout_s):
+            await asyncio.get_running_loop().sock_connect(sock, address)
+    except BaseException:
+        sock.close()
+        raise
+    return sock
+
+
+def _bind_to_interface(sock: socket.socket, name: str) -> None:
+    """Bind `sock` to an address of the network interface `name` (BindInterface). Raise OSError.
+
+    Like ssh, bind to the address and not to the device, so that routing stays the same.
+    """
+    try:
+        if sock.family == socket.AF_INET:
+            request = fcntl.ioctl(sock.fileno(), _SIOCGIFADDR, struct.pack("256s", os.fsencode(name)))
+            sock.bind((socket.inet_ntoa(request[20:24]), 0))
+        elif sys.platform == "darwin":  # this system has no list of addresses to read
+            sock.setsockopt(socket.IPPROTO_IPV6, _IPV6_BOUND_IF, socket.if_nametoindex(name))
+        else:
+            sock.bind((_ipv6_address(name), 0))
+    except OSError as error:
+        raise OSError(error.errno, f"BindInterface {name}: {error.strerror}") from error
+
+
+def _ipv6_address(interface: str) -> str:
+    """Return an IPv6 address of `interface`. Skip link-local addresses."""
+    for line in Path("/proc/net/if_inet6").read_text(encoding="ascii").splitlines():
+        digits, *_, name = line.split()
+        address = ipaddress.IPv6Address(int(digits, 16))
+        if name == interface and not address.is_link_local:
+            return str(address)
+    raise OSError(errno.EADDRNOTAVAIL, os.strerror(errno.EADDRNOTAVAIL))

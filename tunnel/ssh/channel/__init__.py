@@ -1,1 +1,0 @@
-"""What arrives on a connection, and the pipe of one command on it."""

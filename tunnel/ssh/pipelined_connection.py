@@ -1,0 +1,623 @@
+"""Asyncssh's connection that can do so.
+
+asyncssh opens the whole window again when it hands over one packet of what it holds. While a reader is slow, each of
+its reads then lets the server send another window, and what nobody has read grows without end.
+
+Its tests run against the oldest and the newest asyncssh that ccb supports. Where a name or a parameter is not there,
+ccb does not use its own SSH: no flood would have a limit.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import socket
+import zlib
+from collections.abc import Callable, Sequence
+from typing import Any, cast
+
+import asyncssh
+from asyncssh.auth import ClientAuth
+from asyncssh.channel import SSHChannel, SSHClientChannel
+from asyncssh.compression import Decompressor
+from asyncssh.constants import (
+    MSG_CHANNEL_FAILURE,
+    MSG_CHANNEL_OPEN_FAILURE,
+    MSG_CHANNEL_SUCCESS,
+    MSG_CHANNEL_WINDOW_ADJUST,
+    MSG_REQUEST_FAILURE,
+    MSG_REQUEST_SUCCESS,
+    MSG_UNIMPLEMENTED,
+    MSG_USERAUTH_LAST,
+)
+from asyncssh.packet import Boolean, SSHPacket, SSHPacketLogger, String, UInt32
+from asyncssh.public_key import SigningKey
+
+from ..wire.dataclass import dataclass
+from .exec_channel import InputBuffer
+from .past_logins import PastLogin, fingerprint, standing_for
+
+_JOINED = 4096
+"""Bytes up to which small packets are kept as one. Each object costs some hundred bytes, and a packet may hold a
+single byte."""
+
+
+class CommandProcess(asyncssh.SSHClientProcess[bytes]):
+    """A command whose unread output stays in the channel, but for a quarter of the window."""
+
+    def connection_made(self, chan: SSHChannel[bytes]) -> None:
+        super().connection_made(chan)
+        self._limit = chan.get_recv_window() // 4
+
+    @property
+    def unread(self) -> int:
+        """How many bytes wait for a reader."""
+        return self._recv_buf_len
+
+    def data_received(self, data: bytes, datatype: asyncssh.DataType) -> None:
+        super().data_received(data, datatype)
+        held = self._recv_buf[datatype]
+        if len(held) > 1:
+            before, last = held[-2:]
+            if isinstance(before, bytes) and isinstance(last, bytes) and len(before) + len(last) <= _JOINED:
+                held[-2:] = [before + last]
+
+
+class CommandChannel(SSHClientChannel[bytes]):
+    """A channel that holds at most its window.
+
+    The process buffers at most a quarter of the window. The channel grants new window when half of it has been read.
+    """
+
+    def __init__(self, connection: PipelinedConnection, window: int) -> None:
+        options = connection.options
+        super().__init__(
+            connection,
+            asyncio.get_running_loop(),
+            options.utf8_decode_errors,
+            None,
+            "strict",
+            window,
+            options.max_pktsize,
+        )
+        if hasattr(connection, "_update_recv_pktlen"):  # older versions of asyncssh take packets of any length
+            connection._update_recv_pktlen(options.max_pktsize)
+        self._ssh = connection
+        self._granted = window
+        self._received = 0
+        self._delivered = 0
+
+    async def run(self, command: str) -> CommandProcess:
+        """Open the channel and run `command` on it. Raise what `create_process` of asyncssh raises."""
+        variables = cast(dict[str, str], self._ssh.options.env or {})
+        env = {name.encode(): value.encode() for name, value in variables.items()}
+        process = await self.create(
+            CommandProcess, command, None, env, False, None, None, {}, False, None, None, False, False
+        )
+        assert isinstance(process, CommandProcess)
+        await process.redirect(asyncssh.PIPE, asyncssh.PIPE, asyncssh.PIPE)
+        return process
+
+    def _accept_data(self, data: bytes, datatype: asyncssh.DataType = None) -> None:
+        """Take a packet. Join small ones that are held, of each of the two streams."""
+        self._received += len(data)
+        before = len(self._recv_buf)
+        super()._accept_data(data, datatype)
+        self._recv_window = self._granted - self._received  # asyncssh 2.24.0 counts only what it has handed over
+        held = self._recv_buf
+        if len(held) <= before:
+            return
+        for at in range(len(held) - 2, max(len(held) - 4, -1), -1):
+            if held[at][1] == datatype:
+                if len(held[at][0]) + len(data) <= _JOINED:
+                    held[at] = (held[at][0] + data, datatype)
+                    held.pop()
+                return
+
+    def _deliver_data(self, data: bytes, datatype: asyncssh.DataType) -> None:
+        self._delivered += len(data)
+        if self._session is not None:
+            self._session.data_received(data, datatype)
+        self._grant()
+
+    def _flush_recv_buf(self, exc: Exception | None = None) -> None:
+        super()._flush_recv_buf(exc)
+        self._grant()
+
+    def _grant(self) -> None:
+        """Open the window for what was read, once that is half of it."""
+        unread = self._session.unread if isinstance(self._session, CommandProcess) else 0
+        room = self._init_recv_window + self._delivered - unread - self._granted
+        if room >= self._init_recv_window // 2 and self._recv_state == "open":
+            self._granted += room
+            self._recv_window = self._granted - self._received
+            self.send_packet(MSG_CHANNEL_WINDOW_ADJUST, UInt32(room))
+
+    def _flush_send_buf(self) -> None:
+        """Send what the window allows, unless the connection cannot take it. It calls this again when it can."""
+        if self._send_buf and self._ssh.congested:
+            self._pause_resume_writing()
+        else:
+            super()._flush_send_buf()
+
+
+OPEN_S = 10.0
+"""Seconds for the server to open the channel."""
+
+
+class GuessedWrongError(Exception):
+    """The server gave the channel another number, ended the connection, or was silent."""
+
+
+class ChannelRefusedError(asyncssh.ChannelOpenError):
+    """The server opens no channel. It may have closed the connection because of the command that came behind."""
+
+
+async def start_command(
+    connection: asyncssh.SSHClientConnection, command: str, guess: int
+) -> asyncssh.SSHClientProcess[bytes]:
+    """Run `command` on a channel to which the server will give the number `guess`.
+
+    Raise GuessedWrongError, ChannelRefusedError, and what `create_process` of asyncssh raises.
+    """
+    assert isinstance(connection, PipelinedConnection)
+    channel = _AheadChannel(connection, guess)
+    limit = asyncio.get_running_loop().call_later(OPEN_S, channel.give_up)
+    try:
+        return await channel.run(command)
+    except (asyncssh.Error, OSError) as error:
+        if channel.refusal is not None:
+            raise channel.refusal from error
+        if not channel.opened:
+            raise GuessedWrongError(str(error)) from error
+        raise
+    finally:
+        limit.cancel()
+        await channel.end_opening()
+
+
+async def start_waiting(
+    connection: asyncssh.SSHClientConnection, command: str, window: int | None = None
+) -> asyncssh.SSHClientProcess[bytes]:
+    """Run `command` on a channel, once the server has opened it. Raise what `create_process` of asyncssh raises."""
+    assert isinstance(connection, PipelinedConnection)
+    return await CommandChannel(connection, window or connection.options.window).run(command)
+
+
+def number_of(process: asyncssh.SSHClientProcess[bytes]) -> int | None:
+    """Return the number that the server gave to the channel of `process`, None if asyncssh does not tell."""
+    number = getattr(process.channel, "_send_chan", None)
+    return number if isinstance(number, int) else None
+
+
+class _AheadChannel(CommandChannel):
+    """A channel whose requests do not wait for its number.
+
+    `opened`: the server gave it the number that was guessed. `refusal`: the server did not open it.
+    """
+
+    def __init__(self, connection: PipelinedConnection, guess: int) -> None:
+        super().__init__(connection, connection.options.window)
+        self.opened = False
+        self.refusal: ChannelRefusedError | None = None
+        self._guess = guess
+        self._opening: asyncio.Task[SSHPacket] | None = None
+
+    async def _open(self, chantype: bytes, *args: bytes) -> SSHPacket:
+        """Ask for the channel. Return before the answer what a session's answer contains: nothing."""
+        self._opening = asyncio.create_task(super()._open(chantype, *args), name="open a channel")
+        await asyncio.sleep(0)  # the request is sent in the first step of the task
+        self._send_chan = self._guess
+        return SSHPacket(b"")
+
+    def process_open_confirmation(self, send_chan: int, send_window: int, send_pktsize: int, packet: SSHPacket) -> None:
+        if send_chan != self._guess:
+            raise asyncssh.ProtocolError(f"The server gave the first channel the number {send_chan}.")
+        self.opened = True
+        super().process_open_confirmation(send_chan, send_window, send_pktsize, packet)
+
+    def process_open_failure(self, code: int, reason: str, lang: str) -> None:
+        self.refusal = ChannelRefusedError(code, reason, lang)
+        super().process_open_failure(code, reason, lang)
+
+    def give_up(self) -> None:
+        """End the connection if the server has not answered."""
+        if not self.opened and self.refusal is None:
+            self.get_connection().abort()
+
+    async def end_opening(self) -> None:
+        """End the task that waits for the answer."""
+        if self._opening is not None:
+            self._opening.cancel()
+            await asyncio.gather(self._opening, return_exceptions=True)
+
+
+_MAX_ANSWERS = 4096
+"""Answers that may wait while the server reads nothing, before no further request of it is answered."""
+
+_MAX_UNPROCESSED = 16 << 20
+"""Bytes of the server that may wait while one packet of it is handled."""
+
+_MAX_UNPACKED = 256 << 10
+"""Bytes of a packet without its compression. The largest that a server may send has half of that."""
+
+_MAX_REQUESTS = 1024
+"""Requests of the server that may wait while one of them is handled."""
+
+_ANSWERS = frozenset(
+    {
+        MSG_UNIMPLEMENTED,
+        MSG_REQUEST_SUCCESS,
+        MSG_REQUEST_FAILURE,
+        MSG_CHANNEL_OPEN_FAILURE,
+        MSG_CHANNEL_SUCCESS,
+        MSG_CHANNEL_FAILURE,
+    }
+)
+
+AT_ONCE_S = 1.0
+"""A signature that took longer was confirmed by a person, or needed a touch."""
+
+
+@dataclass(frozen=True)
+class Proof:
+    """One proof of identity that the server was sent: by which method, with which key, and how long it took to sign."""
+
+    method: bytes
+    key: SigningKey | None
+    seconds: float
+
+
+class PipelinedConnection(asyncssh.SSHClientConnection):
+    """A connection to a server, logged in to by what is remembered of the last login, or else step by step.
+
+    `signed_at_once`: the signed request was sent without waiting. `proofs` are all that the server was sent.
+    `logged_in` is done when the login has ended, `signed` is set when the signed request is on its way. With `ahead`,
+    commands do not wait for the end of the login.
+    """
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        options: asyncssh.SSHClientConnectionOptions,
+        last: PastLogin | None,
+        pair: asyncssh.SSHKeyPair | None,
+    ) -> None:
+        super().__init__(loop, options, wait="auth")
+        self.options = options
+        self.signed_at_once = False
+        assert options.waiter is not None
+        self.logged_in: asyncio.Future[None] = options.waiter
+        self.signed = asyncio.Event()
+        self.ahead = False
+        self._writing_paused = False
+        self._unsent = 0
+        self._carrier: PipelinedConnection | None = None
+        self._carried: set[PipelinedConnection] = set()
+        self.why_not = ""
+        self.proofs: list[Proof] = []
+        self._last = last
+        self._pair = pair
+
+    def data_received(self, data: bytes, datatype: asyncssh.DataType = None) -> None:
+        """Take bytes of the server. The buffer is replaced only while asyncssh has its own, which is empty at first."""
+        if isinstance(self._inpbuf, bytes):
+            self._inpbuf = cast(bytes, InputBuffer(self._inpbuf))
+        super().data_received(data, datatype)
+        if len(self._inpbuf) > _MAX_UNPROCESSED or len(self._global_request_queue) > _MAX_REQUESTS:
+            self._force_close(asyncssh.ProtocolError("The server sends on without waiting for an answer."))
+
+    @property
+    def congested(self) -> bool:
+        """Whether this server, or the jump host on the way, does not read, or a key exchange is under way. The input of
+        commands waits then."""
+        if self._writing_paused or not self._kex_complete:
+            return True
+        return self._carrier is not None and self._carrier.congested
+
+    def carried_by(self, jump_host: asyncssh.SSHClientConnection) -> None:
+        """Note the connection that carries this one."""
+        if isinstance(jump_host, PipelinedConnection):
+            self._carrier = jump_host
+            jump_host._carried.add(self)
+
+    def pause_writing(self) -> None:
+        """Let channels wait. asyncio calls this while the server does not read."""
+        self._writing_paused = True
+
+    def resume_writing(self) -> None:
+        """Let channels go on. asyncio calls this when the server reads again."""
+        self._writing_paused = False
+        self._go_on()
+
+    def send_newkeys(self, k: bytes, h: bytes) -> None:
+        """Take new keys, and with them a decompressor. That of asyncssh makes 128 MB of one packet."""
+        super().send_newkeys(k, h)
+        if self._next_decompressor is not None:
+            self._next_decompressor = _LimitedDecompressor()
+
+    def _send_deferred_packets(self) -> None:
+        """Send what a key exchange, or the login, has held back."""
+        super()._send_deferred_packets()
+        self._go_on()
+
+    def _go_on(self) -> None:
+        if self.congested:
+            return
+        self._unsent = 0
+        for channel in list(self._channels.values()):
+            if isinstance(channel, CommandChannel):
+                channel._flush_send_buf()
+        for carried in list(self._carried):
+            carried._go_on()
+
+    def _cleanup(self, exc: Exception | None) -> None:
+        """asyncssh calls this once the connection has ended, whatever ended it."""
+        if self._carrier is not None:
+            self._carrier._carried.discard(self)
+        super()._cleanup(exc)
+
+    @property
+    def host_key(self) -> str:
+        """The fingerprint of the verified host key, "" without one."""
+        key = self.get_server_host_key()
+        return fingerprint(key.public_data) if key is not None else ""
+
+    @property
+    def server(self) -> str:
+        """The version that the server sent."""
+        return str(self.get_extra_info("server_version", ""))
+
+    def send_service_request(self, service: bytes) -> None:
+        """Ask for a service. asyncssh calls this when the key exchange has ended and the host key is verified."""
+        super().send_service_request(service)
+        if service != b"ssh-userauth" or self._last is None or self._pair is None:
+            return
+        if not self.host_key or self.host_key != self._last.host_key:
+            self.why_not = "the host shows another key than the last time"
+        elif self.server != self._last.server:
+            self.why_not = "the server has another version than the last time"
+        else:
+            self.signed_at_once = True
+            self._auth = _SignedAtOnce(self, self._pair)
+
+    def send_packet(self, pkttype: int, *args: bytes, handler: SSHPacketLogger | None = None) -> None:
+        """Send a packet. asyncssh holds those of channels back until the login has ended.
+
+        Raise ProtocolError, which ends the connection, for one more answer to a server that does not read them.
+        """
+        if pkttype in _ANSWERS and self.congested:
+            self._unsent += 1
+            if self._unsent > _MAX_ANSWERS:
+                raise asyncssh.ProtocolError("The server does not read the answers to its requests.")
+        if not self.ahead or self.logged_in.done() or pkttype <= MSG_USERAUTH_LAST:
+            super().send_packet(pkttype, *args, handler=handler)
+            return
+        self._auth_complete = True
+        try:
+            super().send_packet(pkttype, *args, handler=handler)
+        finally:
+            self._auth_complete = False
+
+    def try_next_auth(self, *, next_method: bool = False) -> None:
+        """Go on with the login. asyncssh calls this when the server accepts the service or refuses a proof."""
+        ahead = self._auth
+        if not isinstance(ahead, _SignedAtOnce):
+            super().try_next_auth(next_method=next_method)
+        elif ahead.answered:
+            raise asyncssh.PermissionDenied("The key alone, which was enough the last time, is not enough now.")
+
+    async def send_userauth_request(
+        self, method: bytes, *args: bytes, key: SigningKey | None = None, trivial: bool = True
+    ) -> None:
+        """Send a request of the login, and note it if it proves something."""
+        clock = asyncio.get_running_loop().time
+        began = clock()
+        await super().send_userauth_request(method, *args, key=key, trivial=trivial)
+        asks_only = method == b"none" or (method == b"publickey" and key is None)
+        if not asks_only:
+            self.proofs.append(Proof(method, key, clock() - began))
+
+    def to_remember(self, offered: Sequence[bytes]) -> PastLogin | str:
+        """Return what to remember of a login that succeeded, or why the next one cannot be pipelined.
+
+        `offered` are the public halves of the keys in the order in which they are offered.
+        """
+        if len(self.proofs) != 1 or self.proofs[0].method != b"publickey":
+            return "this login took more than one key alone"
+        proof = self.proofs[0]
+        if not isinstance(proof.key, asyncssh.SSHKeyPair) or not self.host_key:
+            return "the host has no key"
+        algorithm = proof.key.algorithm.decode("ascii")
+        if algorithm.startswith(("sk-", "webauthn-")):
+            return "the key is a security key, which may want to be touched"
+        if proof.seconds > AT_ONCE_S:
+            return f"the key took {proof.seconds:.1f} s to sign: somebody may have to confirm that"
+        if proof.key.public_data not in offered:
+            return "the key is not among those that are offered by themselves"
+        return PastLogin(
+            host_key=self.host_key,
+            server=self.server,
+            key=fingerprint(proof.key.key_public_data),
+            algorithm=algorithm,
+            signature=proof.key.sig_algorithm.decode("ascii"),
+            before=standing_for(offered[: offered.index(proof.key.public_data)]),
+        )
+
+
+class _LimitedDecompressor(Decompressor):
+    """The zlib of asyncssh, which takes no packet of more than _MAX_UNPACKED bytes."""
+
+    def __init__(self) -> None:
+        self._zlib = zlib.decompressobj()
+
+    def decompress(self, data: bytes) -> bytes | None:
+        """Return a packet, or None, which ends the connection."""
+        try:
+            unpacked = self._zlib.decompress(data, _MAX_UNPACKED)
+        except zlib.error:
+            return None
+        return unpacked if len(unpacked) < _MAX_UNPACKED else None
+
+
+class _SignedAtOnce(ClientAuth):
+    """The signed request that no question precedes. `answered`: the server did not accept it as the whole login."""
+
+    def __init__(self, conn: PipelinedConnection, pair: asyncssh.SSHKeyPair) -> None:
+        self.answered = False
+        self._signed = conn.signed
+        self._pair = pair
+        super().__init__(conn, b"publickey")
+
+    async def _start(self) -> None:
+        pair = self._pair
+        try:
+            await self.send_request(
+                Boolean(True), String(pair.algorithm), String(pair.public_data), key=pair, trivial=False
+            )
+        except (ValueError, OSError) as error:  # of an agent
+            raise asyncssh.PermissionDenied(f"The key does not sign: {error}") from error
+        self._signed.set()
+
+    def auth_succeeded(self) -> None:
+        """asyncssh calls this also when the server wants more than the key."""
+        self.answered = True
+
+    def auth_failed(self) -> None:
+        self.answered = True
+
+
+async def open_connection(
+    client_factory: Callable[[], asyncssh.SSHClient],
+    host: str,
+    port: int,
+    options: asyncssh.SSHClientConnectionOptions,
+    stream: socket.socket | asyncssh.SSHClientConnection,
+    remembered: tuple[PastLogin, asyncssh.SSHKeyPair] | None,
+    *,
+    ahead: bool = False,
+) -> PipelinedConnection:
+    """Do what `asyncssh.create_connection` does with a connection of our own class. Raise what it raises.
+
+    `stream` is an open socket, or the connection to a jump host. `remembered` is what to sign at once with, and when.
+    With `ahead`, return once the signed request is on its way: `logged_in` of the connection tells the rest.
+    """
+    loop = asyncio.get_running_loop()
+    options = await asyncssh.SSHClientConnectionOptions.construct(
+        options, config=None, host=host, port=port, client_factory=client_factory
+    )
+    logged_in = options.waiter = loop.create_future()
+
+    def make() -> PipelinedConnection:
+        return PipelinedConnection(loop, options, *(remembered or (None, None)))
+
+    try:
+        if isinstance(stream, socket.socket):
+            _, connection = await loop.create_connection(make, sock=stream)
+        else:
+            _, session = await stream.create_connection(
+                cast(Any, make), host, port, window=options.window, max_pktsize=options.max_pktsize
+            )
+            connection = cast(PipelinedConnection, session)
+            connection.carried_by(stream)
+    except asyncio.CancelledError:
+        logged_in.cancel()
+        raise
+    connection.set_extra_info(host=host, port=port)
+    try:
+        if not ahead or not await _signs(connection) or logged_in.done():
+            await logged_in
+    except BaseException:
+        logged_in.cancel()
+        connection.abort()
+        await connection.wait_closed()
+        raise
+    connection.ahead = not logged_in.done()
+    return connection
+
+
+async def _signs(connection: PipelinedConnection) -> bool:
+    """Wait until the signed request is on its way, and return True; return False if the login ends without one."""
+    signed = asyncio.create_task(connection.signed.wait())
+    try:
+        await asyncio.wait((signed, connection.logged_in), return_when=asyncio.FIRST_COMPLETED)
+        return connection.signed.is_set()
+    finally:
+        signed.cancel()
+
+
+_PARAMETERS: tuple[tuple[type, str, str], ...] = (
+    (asyncssh.SSHClientConnection, "__init__", "loop options acceptor error_handler wait"),
+    (asyncssh.SSHClientConnection, "send_service_request", "service"),
+    (asyncssh.SSHClientConnection, "send_packet", "pkttype args handler"),
+    (asyncssh.SSHClientConnection, "try_next_auth", "next_method"),
+    (asyncssh.SSHClientConnection, "send_userauth_request", "method args key trivial"),
+    (asyncssh.SSHClientConnection, "get_server_host_key", ""),
+    (asyncssh.SSHClientConnection, "set_extra_info", "kwargs"),
+    (asyncssh.SSHClientConnectionOptions, "construct", "options kwargs"),
+    (ClientAuth, "__init__", "conn method"),
+    (ClientAuth, "_start", ""),
+    (ClientAuth, "send_request", "args key trivial"),
+    (ClientAuth, "auth_succeeded", ""),
+    (ClientAuth, "auth_failed", ""),
+    (SSHClientChannel, "__init__", "conn loop utf8_decode_errors encoding errors window max_pktsize"),
+    (
+        SSHClientChannel,
+        "create",
+        "session_factory command subsystem env request_pty term_type term_size term_modes x11_forwarding x11_display"
+        " x11_auth_path x11_single_connection agent_forwarding",
+    ),
+    (SSHClientChannel, "_open", "chantype args"),
+    (SSHClientChannel, "process_open_confirmation", "send_chan send_window send_pktsize packet"),
+    (SSHClientChannel, "_accept_data", "data datatype"),
+    (SSHClientChannel, "_deliver_data", "data datatype"),
+    (SSHClientChannel, "_flush_recv_buf", "exc"),
+    (SSHClientChannel, "_flush_send_buf", ""),
+    (SSHClientChannel, "_pause_resume_writing", ""),
+    (asyncssh.SSHClientConnection, "pause_writing", ""),
+    (asyncssh.SSHClientConnection, "resume_writing", ""),
+    (asyncssh.SSHClientConnection, "_send_deferred_packets", ""),
+    (asyncssh.SSHClientConnection, "_force_close", "exc"),
+    (asyncssh.SSHClientConnection, "send_newkeys", "k h"),
+    (asyncssh.SSHClientProcess, "connection_made", "chan"),
+    (asyncssh.SSHClientProcess, "data_received", "data datatype"),
+)
+
+_ATTRIBUTES: tuple[tuple[type, str, str], ...] = (
+    (asyncssh.SSHClientConnection, "_auth", "try_next_auth"),
+    (asyncssh.SSHClientConnection, "_auth_complete", "send_packet"),
+    (asyncssh.SSHClientConnection, "_kex_complete", "send_packet"),
+    (asyncssh.SSHClientConnection, "_channels", "add_channel"),
+    (asyncssh.SSHClientConnection, "_next_decompressor", "send_newkeys"),
+    (asyncssh.SSHClientConnection, "_global_request_queue", "_process_global_request"),
+    (SSHClientChannel, "_send_chan", "process_open_confirmation"),
+    (SSHClientChannel, "_send_buf", "_flush_send_buf"),
+    (SSHClientChannel, "_recv_buf", "_accept_data"),
+    (SSHClientChannel, "_recv_window", "_process_data"),
+    (SSHClientChannel, "_recv_state", "_process_data"),
+    (SSHClientChannel, "_init_recv_window", "get_recv_window"),
+    (SSHClientChannel, "_session", "_deliver_data"),
+    (asyncssh.SSHClientProcess, "_limit", "connection_made"),
+    (asyncssh.SSHClientProcess, "_recv_buf", "feed_recv_buf"),
+    (asyncssh.SSHClientProcess, "_recv_buf_len", "feed_recv_buf"),
+)
+"""Attributes of instances, each with the method that sets it."""
+
+
+def unexpected() -> str:
+    """Return what is not as ccb needs it, "" if everything is."""
+    for owner, name, parameters in _PARAMETERS:
+        method = getattr(owner, name, None)
+        if method is None or _parameters(method) != parameters.split():
+            return f"{owner.__name__}.{name}"
+    for owner, name, setter in _ATTRIBUTES:
+        code = inspect.unwrap(getattr(owner, setter)).__code__
+        if name not in code.co_names:
+            return f"{owner.__name__}.{name}"
+    if "waiter" not in inspect.get_annotations(asyncssh.SSHClientConnectionOptions.__mro__[1]):
+        return "SSHConnectionOptions.waiter"
+    return ""
+
+
+def _parameters(method: Callable[..., object]) -> list[str]:
+    return [name for name in inspect.signature(method).parameters if name != "self"]

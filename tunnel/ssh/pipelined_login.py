@@ -1,0 +1,182 @@
+"""The pipelined login of one host: what is remembered, whether it was used, and why not."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING
+
+from .past_logins import ALWAYS_WAIT, PastLogin, PastLogins
+
+if TYPE_CHECKING:
+    from ..ssh_config.host_config import HostConfig
+    from .pipelined_connection import PipelinedConnection
+
+
+log = logging.getLogger(__name__)
+
+SWITCHED_OFF = "it is switched off (pipelinedLogin in the settings, or --no-pipelined-login)"
+_NOTHING_REMEMBERED = "no login with one key alone is remembered for this host"
+_NOT_BORNE = "the server did not bear a command that came before it had opened a channel"
+_FAILED = "the pipelined login failed, and a plain one followed"
+
+
+class Pipelining:
+    """What one login to the host of `config` takes from the last one, and leaves to the next one.
+
+    `past` is None if logins are to be plain. `last` is what this login may use, and `why_not` says why it does not.
+    `tried`: the key signed at once, whatever became of it. `banner` is what the server said then.
+    """
+
+    def __init__(self, config: HostConfig, past: PastLogins | None) -> None:
+        self.last: PastLogin | None = None
+        self.tried = False
+        self.banner = ""
+        self.why_not = SWITCHED_OFF if past is None else _NOTHING_REMEMBERED
+        self._why_never = ""
+        self._signed_at_once = False
+        self._sent_ahead = False
+        self._config = config
+        self._past = past
+        self._stored: PastLogin | None = None
+        self._ending: asyncio.Task[bool] | None = None
+        self._failed_ahead: PastLogin | None = None
+
+    @property
+    def off(self) -> bool:
+        """Whether this login and the next ones are plain."""
+        return self._past is None
+
+    def switch_off(self, why: str) -> None:
+        """Let this login be plain, and remember nothing of it."""
+        self._past, self.last, self.why_not = None, None, why
+
+    async def recall(self) -> None:
+        """Read what is remembered."""
+        if self._past is not None:
+            self.last = self._stored = await asyncio.to_thread(self._past.last, self._config)
+
+    def under_way(
+        self, connection: PipelinedConnection, succeeded: Callable[[], Awaitable[None]], banner: Callable[[], str]
+    ) -> None:
+        """Note a login that goes on behind the first command. `succeeded` is awaited when it has succeeded, `banner`
+        returns what the server has said."""
+        self._signed_at_once = True
+        self._ending = asyncio.create_task(self._end(connection, succeeded, banner), name="the end of a login")
+
+    async def _end(
+        self, connection: PipelinedConnection, succeeded: Callable[[], Awaitable[None]], banner: Callable[[], str]
+    ) -> bool:
+        import asyncssh
+
+        try:
+            await connection.logged_in  # to cancel this is to cancel that: nobody waits for it any more
+        except (asyncssh.Error, OSError) as error:
+            self._failed_ahead = self._stored
+            await self.forget(str(error))
+            return False
+        finally:
+            self.banner = banner()
+        await succeeded()
+        return True
+
+    async def ended(self) -> bool:
+        """Wait for the end of the login. Return whether it has succeeded."""
+        return self._ending is None or await asyncio.shield(self._ending)
+
+    async def close(self) -> None:
+        """Wait for the end of the login no longer."""
+        if self._ending is not None:
+            self._ending.cancel()
+            await asyncio.gather(self._ending, return_exceptions=True)
+
+    async def forget(self, why: str) -> None:
+        """Remember nothing more, because a pipelined login failed."""
+        log.info("the pipelined login to %s failed: %s", self._config.hostname, why)
+        self.last, self.why_not = None, _FAILED
+        self._signed_at_once = self._sent_ahead = False
+        await self._store(None)
+
+    async def succeeded(self, connection: PipelinedConnection, offered: Sequence[bytes], *, asked: bool) -> None:
+        """Note a login that succeeded. `offered` are the public halves of the keys, in order. `asked`: the person was
+        asked for something."""
+        found = "this login asked for something" if asked else connection.to_remember(offered)
+        self._signed_at_once = connection.signed_at_once
+        self.why_not = connection.why_not or self.why_not
+        if isinstance(found, str):
+            self._why_never = found
+            await self._store(None)
+            return
+        last = self._stored
+        if last is not None and (last.host_key, last.server) == (found.host_key, found.server):
+            found = dataclasses.replace(found, channel=last.channel)
+        if self._is_the_command_at_fault(found):
+            self.why_not = _NOT_BORNE
+            found = dataclasses.replace(found, channel=ALWAYS_WAIT)
+        await self._store(found)
+
+    @property
+    def guess(self) -> int | None:
+        """The number that the server will give to the first channel, None if a command must wait for it.
+
+        Only OpenSSH is asked to read a number that it has not sent yet: other servers may count in other ways.
+        """
+        return self._guess() if self._signed_at_once else None
+
+    @property
+    def ahead(self) -> bool:
+        """Whether the first command need not even wait for the end of the login. The server must have numbered its
+        first channel as guessed. Compression begins only with the end of the login."""
+        return self._guess() is not None and not self._config.stream.compression
+
+    def _guess(self) -> int | None:
+        login = self._stored
+        return 0 if login is not None and login.channel == 0 and _is_openssh(login.server) else None
+
+    async def first_channel(self, number: int | None, *, ahead: bool) -> None:
+        """Note the number of the first channel, and whether its command did not wait for it."""
+        self._sent_ahead = ahead
+        if number is not None and self._stored is not None and self._stored.channel != ALWAYS_WAIT:
+            await self._store(dataclasses.replace(self._stored, channel=number))
+
+    async def guessed_wrong(self, why: str) -> None:
+        """Let the commands to this server wait from now on: it did not bear one ahead of its channel."""
+        login = self._stored
+        await self.forget(why)
+        self.why_not = _NOT_BORNE
+        if login is not None:
+            await self._store(dataclasses.replace(login, channel=ALWAYS_WAIT))
+
+    def _is_the_command_at_fault(self, found: PastLogin) -> bool:
+        """Return whether a login failed with a command behind it, and `found` without one, but by the same key."""
+        ahead = self._failed_ahead
+        return ahead is not None and (ahead.host_key, ahead.server, ahead.key) == (
+            found.host_key,
+            found.server,
+            found.key,
+        )
+
+    def report(self) -> str:
+        """Return whether this login was pipelined and what the next one will be, for the doctor."""
+        if self._signed_at_once:
+            return "yes, the key signed at once" + (" and the command did not wait" if self._sent_ahead else "")
+        if self.off:
+            return f"no: {self.why_not}"
+        will_not = f"the next login will not be either: {self._why_never}"
+        then = will_not if self._why_never else "the next login will be"
+        return f"no: {self.why_not}; {then}"
+
+    async def _store(self, login: PastLogin | None) -> None:
+        if self._past is None or login == self._stored:
+            return
+        self._stored = login
+        if login is None:
+            await asyncio.to_thread(self._past.forget, self._config)
+        else:
+            await asyncio.to_thread(self._past.remember, self._config, login)
+
+
+def _is_openssh(server: str) -> bool:
+    return server.startswith("SSH-2.0-OpenSSH_")

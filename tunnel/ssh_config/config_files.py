@@ -1,0 +1,459 @@
+"""Read them: from ssh -G or from the files.
+
+The first value of an option counts, and `Match final` asks for a second pass. A condition or an option that may apply
+to the host and that this reader does not understand is an error: the connection could take another way than ssh's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import fnmatch
+import glob
+import os
+import pwd
+import re
+import shlex
+import shutil
+import signal
+import subprocess
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from ..errors import ConfigError
+from ..secret import without_secrets
+from ..transports.command_transport import said_by
+from .host_config import HostConfig, host_config, local_user, tokens_of, with_tokens
+from .ssh_target import SshTarget
+
+SYSTEM_CONFIG = Path("/etc/ssh/ssh_config")
+OLD_NAMES = {
+    "pubkeyacceptedkeytypes": "pubkeyacceptedalgorithms",
+    "hostbasedkeytypes": "hostbasedacceptedalgorithms",
+    "hostbasedacceptedkeytypes": "hostbasedacceptedalgorithms",
+    "challengeresponseauthentication": "kbdinteractiveauthentication",
+    "skeyauthentication": "kbdinteractiveauthentication",
+    "tisauthentication": "kbdinteractiveauthentication",
+    "dsaauthentication": "pubkeyauthentication",
+    "identityfile2": "identityfile",
+    "keepalive": "tcpkeepalive",
+    "smartcarddevice": "pkcs11provider",
+}
+
+_INSTALL = "Correct that line, or install the OpenSSH client: ccb then asks it what the configuration means."
+_MAX_DEPTH = 16
+_EXEC_DEADLINE_S = 10.0
+_LINE = re.compile(r'\s*"?([^\s="]+)"?(?:\s*=\s*|\s+|$)(.*)', re.DOTALL)
+_TIME = re.compile(r"(\d+)([smhdw]?)", re.IGNORECASE)
+_SECONDS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
+
+_REST_OF_LINE = {"proxycommand", "remotecommand", "localcommand", "knownhostscommand"}
+_EVERY_LINE = {"identityfile", "certificatefile", "sendenv", "localforward", "remoteforward", "dynamicforward"}
+_LISTS = {"setenv", "userknownhostsfile", "globalknownhostsfile"}
+"""Options with several values, of which the first line counts."""
+_SEVERAL_WORDS = {*_LISTS, "sendenv", "localforward", "remoteforward", "rekeylimit", "addkeystoagent"}
+_FLAG = ("yes", "no", "true", "false")
+_VALUES = {
+    **dict.fromkeys(
+        ("batchmode", "checkhostip", "compression", "forwardx11", "hashknownhosts", "hostbasedauthentication",
+         "identitiesonly", "kbdinteractiveauthentication", "nohostauthenticationforlocalhost", "passwordauthentication",
+         "permitlocalcommand", "proxyusefdpass"),
+        _FLAG,
+    ),
+    "addressfamily": ("any", "inet", "inet6"),
+    "pubkeyauthentication": (*_FLAG, "unbound", "host-bound"),
+    "stricthostkeychecking": (*_FLAG, "off", "ask", "accept-new"),
+}  # fmt: skip
+_NUMBERS = {"port", "connectionattempts", "numberofpasswordprompts", "requiredrsasize", "serveralivecountmax"}
+_TIMES = {"addkeystoagent": 0, "connecttimeout": 0, "rekeylimit": 1, "serveraliveinterval": 0}
+"""Options with times, and the first word that may be one."""
+_OPTIONS = {
+    *_REST_OF_LINE, *_EVERY_LINE, *_LISTS, *_VALUES, *_NUMBERS, *_TIMES,
+    "addkeystoagent", "bindaddress", "bindinterface", "canonicalizehostname", "casignaturealgorithms", "ciphers",
+    "forwardagent", "gssapidelegatecredentials", "hostkeyalgorithms", "hostkeyalias", "hostname", "identityagent",
+    "ignoreunknown", "kexalgorithms", "macs", "pkcs11provider", "preferredauthentications", "proxyjump",
+    "pubkeyacceptedalgorithms", "rekeylimit", "revokedhostkeys", "securitykeyprovider", "tag", "tunnel", "user",
+    "verifyhostkeydns",
+}  # fmt: skip
+_WITHOUT_MEANING = {
+    "canonicaldomains", "canonicalizefallbacklocal", "canonicalizemaxdots", "canonicalizepermittedcnames",
+    "channeltimeout", "cipher", "clearallforwardings", "compressionlevel", "controlmaster", "controlpath",
+    "controlpersist", "enableescapecommandline", "enablesshkeysign", "escapechar", "exitonforwardfailure",
+    "fallbacktorsh", "fingerprinthash", "forkafterauthentication", "forwardx11timeout", "forwardx11trusted",
+    "gatewayports", "globalknownhostsfile2", "gssapiauthentication", "gssapiclientidentity", "gssapikexalgorithms",
+    "gssapikeyexchange", "gssapirenewalforcesrekey", "gssapiserveridentity", "gssapitrustdns",
+    "hostbasedacceptedalgorithms", "ipqos", "kbdinteractivedevices", "loglevel", "logverbose",
+    "obscurekeystroketiming", "permitremoteopen", "protocol", "protocolkeepalives", "requesttty",
+    "rhostsrsaauthentication", "rsaauthentication", "sessiontype", "setuptimeout", "stdinnull", "streamlocalbindmask",
+    "streamlocalbindunlink", "syslogfacility", "tcpkeepalive", "tunneldevice", "updatehostkeys", "useprivilegedport",
+    "userknownhostsfile2", "useroaming", "usersh", "versionaddendum", "visualhostkey", "warnweakcrypto",
+    "xauthlocation",
+}  # fmt: skip
+"""Options of ssh that change nothing about a connection of ccb."""
+
+
+def read_config(target: SshTarget, files: Sequence[Path] | None = None) -> dict[str, list[str]]:
+    """Return the options of `target` by lower-case name, in the form of `ssh -G`: several values as a list, times in
+    seconds.
+
+    The command line counts first, then `files` (default: the user's and the system's). Blocking: `Match exec` commands
+    run. Raise ConfigError.
+    """
+    if files is None:
+        files = (Path("~/.ssh/config").expanduser(), SYSTEM_CONFIG)
+    first = _Pass(target, target.host, {}, final=False)
+    first.read_flags()
+    first.read_files(files)
+    options = first.options
+    if options.get("canonicalizehostname", ["no"])[0].lower() not in ("no", "false"):
+        raise ConfigError(
+            "CanonicalizeHostname cannot be applied without OpenSSH",
+            evidence="The name that it gives the host decides which blocks of the ssh configuration count.",
+            do="Install the OpenSSH client, or add -o CanonicalizeHostname=no.",
+        )
+    if first.wants_final:
+        host = options.get("hostname", [target.host])[0].lower()
+        options["hostname"] = [host]  # another one in a later block does not count
+        _Pass(target, host, options, final=True).read_files(files)
+    return options
+
+
+class _Pass:
+    """One pass over the files, which adds to `options`. `host` is what the patterns of Host lines are compared with.
+    `wants_final` is set if a line asks for a final pass."""
+
+    def __init__(self, target: SshTarget, host: str, options: dict[str, list[str]], *, final: bool) -> None:
+        self.options = options
+        self.wants_final = False
+        self._target = target
+        self._host = host
+        self._final = final
+
+    def read_flags(self) -> None:
+        """Read the options of the command line. A user or a port beside them counts only if they name none."""
+        for option in self._target.options:
+            keyword, rest = _keyword(option)
+            if keyword in ("host", "match", "include"):
+                raise _error(f"-o {option}", "not allowed on the command line")
+            self._option(keyword, rest, f"-o {option}")
+        if self._target.user is not None:
+            self.options.setdefault("user", [self._target.user])
+        if self._target.port:
+            self.options.setdefault("port", [str(self._target.port)])
+
+    def read_files(self, files: Sequence[Path]) -> None:
+        """Read the files that exist."""
+        for path in files:
+            if path.exists():
+                self._read(path, path.parent if path == SYSTEM_CONFIG else None, 0, applies=True)
+
+    def _read(self, path: Path, system: Path | None, depth: int, *, applies: bool) -> None:
+        """Read a file. `system` is the directory of the system's configuration, if the file is a part of that.
+
+        Where the file does not apply, only `Match final` counts in it.
+        """
+        try:
+            text = path.read_text(encoding="utf-8", errors="replace")
+            state = path.stat()
+        except OSError as error:
+            if not applies:
+                return
+            raise _error(str(path), str(error.strerror)) from error
+        if system is None and (state.st_uid not in (0, os.getuid()) or state.st_mode & 0o022):
+            raise _error(str(path), "bad owner or permissions: others may change it")
+        block = applies
+        for number, line in enumerate(text.split("\n"), 1):
+            where = f"{path} line {number}"
+            keyword, rest = _keyword(line)
+            if keyword == "host":
+                block = self._host_matches(_words(rest, where)) and applies
+            elif keyword == "match":
+                block = self._match(_words(rest, where), where, applies=applies)
+            elif keyword == "include":
+                if depth >= _MAX_DEPTH:
+                    raise _error(where, f"Include is nested deeper than {_MAX_DEPTH} files")
+                for included in _included(_words(rest, where), system):
+                    self._read(included, system, depth + 1, applies=block)
+            elif keyword and block:
+                self._option(keyword, rest, where)
+
+    def _host_matches(self, patterns: Sequence[str]) -> bool:
+        """Return whether a Host line applies. Unlike in Match, case counts here."""
+        found = [pattern for pattern in patterns if _fits(self._host, pattern.removeprefix("!"))]
+        return bool(found) and not any(pattern.startswith("!") for pattern in found)
+
+    def _match(self, words: Sequence[str], where: str, *, applies: bool) -> bool:
+        """Return whether a Match line applies. Raise ConfigError if that hangs on a condition that is not understood.
+        Commands run only if all conditions before them hold."""
+        unknown = []
+        for negated, name, argument in _conditions(words, where):
+            if name == "final":
+                self.wants_final = True
+            if not applies:
+                continue
+            holds = self._holds(name, argument, where)
+            if holds is None:
+                unknown.append(name)
+            else:
+                applies = holds != negated
+        if applies and unknown:
+            raise _error(where, f"the condition {unknown[0]!r} is not known")
+        return applies
+
+    def _holds(self, name: str, argument: str, where: str) -> bool | None:
+        """Return whether a condition holds, None for one that is not known."""
+        match name:
+            case "all":
+                return True
+            case "final" | "canonical":
+                return self._final
+            case "host":
+                return _in_list(self._hostname.lower(), argument.lower())
+            case "originalhost":
+                return _in_list(self._target.host.lower(), argument.lower())
+            case "user":
+                return _in_list(self._one("user", local_user()), argument)
+            case "localuser":
+                return _in_list(local_user(), argument)
+            case "tagged":
+                return _in_list(self._one("tag", ""), argument)
+            case "sessiontype":
+                return _in_list("exec", argument)
+            case "exec":
+                tokens = {**tokens_of(self.options, self._target), "h": self._hostname}
+                return _succeeds(with_tokens(argument, tokens), where)
+        return None
+
+    @property
+    def _hostname(self) -> str:
+        return self._one("hostname", self._target.host)
+
+    def _one(self, name: str, default: str) -> str:
+        return self.options[name][0] if name in self.options else default
+
+    def _option(self, keyword: str, rest: str, where: str) -> None:
+        """Add the option of a line that applies."""
+        name = OLD_NAMES.get(keyword, keyword)
+        if name in _WITHOUT_MEANING:
+            return
+        if name == "refuseconnection":
+            raise ConfigError(
+                "the ssh configuration refuses this connection",
+                evidence=f"{where}: {rest}",
+                do="Remove RefuseConnection for this host.",
+            )
+        if name not in _OPTIONS:
+            if _in_list(name, self._one("ignoreunknown", "").lower()):
+                return
+            raise _error(where, f"the option {keyword!r} is not known")
+        words = [rest.strip()] if name in _REST_OF_LINE else _words(rest, where)
+        values = words if name in _SEVERAL_WORDS else [_value(name, words, where)]
+        if name == "hostkeyalias":
+            values = [values[0].lower()]
+        elif name == "hostname":
+            values = [with_tokens(values[0], {"h": self._target.host, "%": "%"})]
+        if name in _EVERY_LINE:
+            kept = self.options.setdefault(name, [])
+            for value in values if name == "sendenv" else [" ".join(values)]:
+                if value not in kept:
+                    kept.append(value)
+        elif name not in self.options and not (name in ("proxycommand", "proxyjump") and self._has_a_way()):
+            self.options[name] = values if name in _LISTS else [" ".join(_in_seconds(name, values))]
+
+    def _has_a_way(self) -> bool:
+        """Return whether a line before has chosen the way to the host. `ProxyCommand none` does, `ProxyJump none` does
+        not."""
+        return "proxycommand" in self.options or self._one("proxyjump", "none").lower() != "none"
+
+
+def _keyword(line: str) -> tuple[str, str]:
+    """Return the lower-case option of a line and the rest of it, two empty strings for an empty line or a comment."""
+    found = _LINE.match(line)
+    return (found[1].lower(), found[2]) if found and not found[1].startswith("#") else ("", "")
+
+
+def _words(text: str, where: str) -> list[str]:
+    """Split `text` into one or more words, up to a comment. Quotes may be single or double, and a backslash stands
+    before a quote, a backslash or a space."""
+    words: list[str] = []
+    quote = ""
+    fresh = True
+    characters: Iterator[tuple[int, str]] = iter(enumerate(text.rstrip()))
+    for at, character in characters:
+        after = text[at + 1 : at + 2]
+        if not quote and character in " \t\r\f":
+            fresh = True
+            continue
+        if fresh and character == "#":
+            break
+        if fresh:
+            words.append("")
+            fresh = False
+        if character == "\\" and after and (after in "'\"\\" or (after == " " and not quote)):
+            words[-1] += after
+            next(characters)
+        elif not quote and character in "'\"":
+            quote = character
+        elif character == quote:
+            quote = ""
+        else:
+            words[-1] += character
+    if quote:
+        raise _error(where, "a quote is not closed")
+    if not words:
+        raise _error(where, "no value")
+    return words
+
+
+def _value(name: str, words: Sequence[str], where: str) -> str:
+    """Return the one value of an option. Raise ConfigError if ssh would not take it."""
+    value = words[0]
+    allowed = _VALUES.get(name)
+    if len(words) > 1:
+        raise _error(where, f"more than one value: {' '.join(words)}")
+    if name in _NUMBERS and not value.isdigit():
+        raise _error(where, f"not a number: {value}")
+    if name in ("connecttimeout", "serveraliveinterval") and value.lower() != "none" and not _seconds(value).isdigit():
+        raise _error(where, f"not a time: {value}")
+    if allowed and value.lower() not in allowed:
+        raise _error(where, f"not one of {', '.join(allowed)}: {value}")
+    return value
+
+
+def _conditions(words: Sequence[str], where: str) -> Iterator[tuple[bool, str, str]]:
+    """Yield the conditions of a Match line: negated, name, argument. `name=argument` is one word or two."""
+    rest = iter(words)
+    for word in rest:
+        name, equals, argument = word.removeprefix("!").partition("=")
+        name = name.lower()
+        if name not in ("all", "canonical", "final") and not argument:
+            argument = next(rest, "")
+            if argument == "=" and not equals:
+                argument = next(rest, "")
+            if not argument:
+                raise _error(where, f"the condition {name!r} has no argument")
+        yield word.startswith("!"), name, argument
+
+
+def _fits(text: str, pattern: str) -> bool:
+    """Return whether a pattern of ssh matches: only `*` and `?` mean something."""
+    return fnmatch.fnmatchcase(text, pattern.replace("[", "[[]"))
+
+
+def _in_list(text: str, patterns: str) -> bool:
+    """Return whether `text` matches a comma-separated list of patterns and none of the negated ones."""
+    found = [pattern for pattern in patterns.split(",") if _fits(text, pattern.removeprefix("!"))]
+    return bool(found) and not any(pattern.startswith("!") for pattern in found)
+
+
+def _included(patterns: Sequence[str], system: Path | None) -> list[Path]:
+    below = system or Path("~/.ssh").expanduser()
+    found: list[Path] = []
+    for pattern in patterns:
+        path = below / (pattern if system else os.path.expanduser(pattern))  # noqa: PTH111 - keeps an unknown ~user
+        found += map(Path, sorted(glob.glob(str(path))))  # noqa: PTH207 - the pattern is a whole path
+    return found
+
+
+def _succeeds(command: str, where: str) -> bool:
+    """Run the command of a `Match exec` in the person's shell, without input. Return whether it succeeds."""
+    shell = os.environ.get("SHELL") or "/bin/sh"
+    none = subprocess.DEVNULL
+    with subprocess.Popen(
+        [shell, "-c", command],
+        stdin=none,
+        stdout=none,
+        stderr=none,
+        env=without_secrets(os.environ),
+        start_new_session=True,
+    ) as process:
+        try:
+            return process.wait(_EXEC_DEADLINE_S) == 0
+        except subprocess.TimeoutExpired:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            raise _error(where, f"the command did not end in {_EXEC_DEADLINE_S:g} s: {command}") from None
+
+
+def _in_seconds(name: str, values: Sequence[str]) -> list[str]:
+    """Return the values of an option with its times in seconds."""
+    first = _TIMES.get(name, len(values))
+    return [*values[:first], *map(_seconds, values[first:])]
+
+
+def _seconds(text: str) -> str:
+    """Return an ssh_config time such as `1h30m` in seconds, any other text as it is."""
+    parts = _TIME.findall(text)
+    if not parts or "".join(number + unit for number, unit in parts) != text:
+        return text
+    return str(sum(int(number) * _SECONDS[unit.lower()] for number, unit in parts))
+
+
+def _error(where: str, what: str) -> ConfigError:
+    return ConfigError("the ssh configuration cannot be read", evidence=f"{where}: {what}", do=_INSTALL)
+
+
+DEFAULT_KEYS = ("id_ed25519", "id_ecdsa", "id_rsa", "id_ed25519_sk", "id_ecdsa_sk")
+
+_RESOLVE_DEADLINE_S = 10.0
+_SEVERAL_FILES = ("userknownhostsfile", "globalknownhostsfile")
+_PATH = re.compile(r"\s+(?=[/~]|none$)")
+"""Where one path ends and the next begins: `ssh -G` prints several in one line and does not quote spaces in them."""
+
+
+async def resolve(target: SshTarget, ssh: Sequence[str] = ("ssh",)) -> HostConfig:
+    """Return the configuration of `target` for the ssh that the words `ssh` start.
+
+    Raise ConfigError when ssh rejects its configuration or an option.
+    """
+    program = shutil.which(ssh[0])
+    if program is None:
+        return host_config(with_identities(await asyncio.to_thread(read_config, target), target), {}, target)
+    env = without_secrets(os.environ)
+    plain = asyncio.create_task(ssh_says([program, "-G", "-F", "none"], target.host, env))
+    try:
+        given = await ssh_says(config_command(program, target, ssh[1:]), target.host, env)
+        files = given.setdefault("identityfile", [])
+        files += (file for file in target.identities if file not in files)  # ssh leaves missing files out
+        return host_config(given, await plain, target, pwd.getpwuid(os.getuid()).pw_dir)
+    finally:
+        plain.cancel()
+        await asyncio.gather(plain, return_exceptions=True)
+
+
+async def ssh_says(argv: Sequence[str], host: str, env: Mapping[str, str]) -> dict[str, list[str]]:
+    """Run `argv` (an `ssh -G`) for `host` and return its output: values by lower-case option name.
+
+    Raise ConfigError when ssh rejects its configuration or takes 10 s, and UsageError when there is no such program.
+    """
+    try:
+        status, out, err = await said_by([*argv, "--", host], env=env, deadline_s=_RESOLVE_DEADLINE_S)
+    except TimeoutError:
+        raise ConfigError(
+            f"`ssh -G` did not answer in {_RESOLVE_DEADLINE_S:g} s",
+            do="Look for a slow `Match exec` in your ssh_config.",
+        ) from None
+    if status:
+        raise ConfigError(
+            "ssh does not accept its configuration",
+            evidence=err.strip(),
+            do="Correct the -o option."
+            if err.startswith("command-line")
+            else f"Correct it until `{shlex.join([*argv, host])}` answers.",
+        )
+    lines: dict[str, list[str]] = {}
+    for line in out.splitlines():
+        key, _, value = line.partition(" ")
+        lines.setdefault(key.lower(), []).extend(_PATH.split(value) if key in _SEVERAL_FILES else [value])
+    return lines
+
+
+def config_command(program: str, target: SshTarget, more: Sequence[str] = ()) -> list[str]:
+    """Return `ssh -G` with the flags `more` and those of `target`. The caller appends `--` and the host."""
+    return [program, *more, "-G", *target.flags()]
+
+
+def with_identities(lines: Mapping[str, list[str]], target: SshTarget) -> dict[str, list[str]]:
+    """Add the identity files that ssh adds to those of its files: of the command line, and by default ~/.ssh/id_*."""
+    keys = [*target.identities, *lines.get("identityfile", ())]
+    return {**lines, "identityfile": keys or [f"~/.ssh/{name}" for name in DEFAULT_KEYS]}

@@ -1,0 +1,241 @@
+"""Questions of ssh and wrappers reach the person."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import logging
+import os
+import re
+import shlex
+import shutil
+import socket
+import stat
+import sys
+import tempfile
+from collections.abc import Mapping
+from contextlib import AsyncExitStack
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from ..errors import ConfigError
+from ..plain_text import neutralise
+from ..wire.dataclass import dataclass
+from .command_transport import CommandPipe, CommandTransport, PipeCommand
+from .login_prompts import NobodyToAsk, Prompts
+
+
+class AskingTransport:
+    """A `CommandTransport` with an askpass program. What the command says while it connects is shown to the person."""
+
+    def __init__(self, commands: CommandTransport, stack: AsyncExitStack) -> None:
+        self._commands = commands
+        self._stack = stack
+
+    @classmethod
+    async def open(cls, command: PipeCommand, prompts: Prompts, env: Mapping[str, str]) -> Self:
+        """Return a transport that is ready to start `command`; nothing is started yet. Raise ConfigError."""
+        async with AsyncExitStack() as stack:
+            directory = private_directory(env)
+            stack.callback(shutil.rmtree, directory, ignore_errors=True)
+            askpass = await stack.enter_async_context(Askpass(directory, prompts))
+            variables = {**env, **askpass.variables}
+            commands = CommandTransport(command, env=variables, notice=prompts.banner)
+            return cls(commands, stack.pop_all())
+
+    @property
+    def name(self) -> str:
+        return self._commands.name
+
+    async def execute(self, command: str) -> CommandPipe:
+        return await self._commands.execute(command)
+
+    @property
+    def alive(self) -> bool:
+        return self._commands.alive
+
+    @property
+    def warm(self) -> bool:
+        return False
+
+    def abort(self) -> None:
+        self._commands.abort()
+
+    async def close(self) -> None:
+        await self._commands.close()
+        await self._stack.aclose()
+
+
+log = logging.getLogger(__name__)
+
+_MAX_LINE = 64 * 1024
+_YES_NO = "yes/no"
+_UNKNOWN_KEY = re.compile(r"authenticity of host '([^' ]+)")
+_PREFIX = "ccb-ssh-"
+_MAX_DIRECTORY = 59
+"""Bytes. The path of a socket has 104: 26 for our name, 2 for the socket, and ssh adds 17 while it makes it."""
+
+_ASK = (
+    "import json,os,socket,sys;"
+    "sys.excepthook=lambda*_:None;"  # the person would see a traceback in the middle of the login
+    "s=socket.socket(socket.AF_UNIX);s.connect(sys.argv[1]);"
+    "q={'text':' '.join(sys.argv[2:]),'hint':os.environ.get('SSH_ASKPASS_PROMPT',''),'asker':os.getppid()};"
+    "s.sendall(json.dumps(q).encode()+b'\\n');"
+    "d=b''.join(iter(lambda:s.recv(65536),b''));"
+    "d or sys.exit(1);"
+    "sys.stdout.buffer.write(d)"
+)
+
+
+def private_directory(env: Mapping[str, str]) -> Path:
+    """Make a directory that only this user may enter, with a path short enough for a socket. Raise ConfigError.
+
+    Remove such directories of ccbs that were killed.
+    """
+    runtime = env.get("XDG_RUNTIME_DIR", "")
+    for top in (runtime, env.get("TMPDIR", ""), "/tmp"):  # noqa: S108 - mkdtemp makes it private
+        if top.startswith("/") and len(os.fsencode(top)) <= _MAX_DIRECTORY:
+            with contextlib.suppress(OSError):
+                _remove_stale(Path(top))
+            with contextlib.suppress(OSError):
+                return Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getpid()}-", dir=top))
+    raise ConfigError("there is no directory for the sockets of ssh", do="Make /tmp or XDG_RUNTIME_DIR writable.")
+
+
+def _remove_stale(top: Path) -> None:
+    for directory in top.glob(f"{_PREFIX}*"):
+        pid = directory.name.removeprefix(_PREFIX).partition("-")[0]
+        try:
+            info = directory.lstat()
+        except FileNotFoundError:
+            continue  # another ccb ended just now
+        if not pid.isdigit() or not stat.S_ISDIR(info.st_mode) or info.st_uid != os.getuid():
+            continue
+        try:
+            os.kill(int(pid), 0)
+        except ProcessLookupError:
+            if not any(listens(path) for path in directory.iterdir()):
+                shutil.rmtree(directory, ignore_errors=True)
+        except OSError:
+            continue
+
+
+def listens(path: Path) -> bool:
+    """Return whether a process accepts connections at the socket `path`."""
+    with socket.socket(socket.AF_UNIX) as probe:
+        probe.settimeout(1.0)
+        try:
+            probe.connect(str(path))
+        except OSError:
+            return False
+    return True
+
+
+def variables_without_asking() -> dict[str, str]:
+    """Return the variables for a command that must not ask anything: they name no askpass program."""
+    return {"SSH_ASKPASS": "/bin/false", "SSH_ASKPASS_REQUIRE": "never"}
+
+
+@dataclass(frozen=True)
+class Stored:
+    """The file in which ssh would store the key of `host`, the name that ssh uses in its question."""
+
+    host: str
+    file: str
+
+
+class Askpass:
+    """Answers the questions of ssh with `prompts`. A context; program and socket are in `directory`, which must be
+    private.
+
+    `gave_up` is set when the person does not answer. ssh would then try an empty password and ask again; the second
+    question gets no answer. (Without a passphrase ssh goes on with the next key, so that is no giving up.) A question
+    about the host key of `stored` names the file it would be stored in.
+    """
+
+    def __init__(self, directory: Path, prompts: Prompts, stored: Stored | None = None) -> None:
+        self.gave_up = asyncio.Event()
+        self._stored = stored
+        self._unanswered: set[int] = set()
+        self._socket = directory / "ask"
+        self._program = directory / "askpass"
+        self._prompts = prompts
+        self._server: asyncio.Server | None = None
+        self._asking: set[asyncio.Task[None]] = set()
+        self._turn = asyncio.Lock()
+
+    @property
+    def variables(self) -> dict[str, str]:
+        """The variables for the environment of ssh. Old versions need DISPLAY, new ones SSH_ASKPASS_REQUIRE."""
+        if isinstance(self._prompts, NobodyToAsk):
+            return variables_without_asking()
+        return {
+            "SSH_ASKPASS": str(self._program),
+            "SSH_ASKPASS_REQUIRE": "force",
+            "DISPLAY": os.environ.get("DISPLAY", ":0"),
+        }
+
+    async def __aenter__(self) -> Self:
+        if not isinstance(self._prompts, NobodyToAsk):
+            words = [sys.executable, "-I", "-S", "-c", _ASK, str(self._socket)]
+            self._program.write_text(f'#!/bin/sh\nexec {shlex.join(words)} "$@"\n', encoding="utf-8")
+            self._program.chmod(0o700)
+            self._server = await asyncio.start_unix_server(self._serve, self._socket, limit=_MAX_LINE)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._server is not None:
+            self._server.close()
+        for task in self._asking:
+            task.cancel()
+        await asyncio.gather(*self._asking, return_exceptions=True)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._asking.add(task)
+        try:
+            question = json.loads(await reader.readline())
+            text, hint = neutralise(str(question["text"])), str(question["hint"])
+            if hint == "none":  # a notice such as "touch your key"; ssh ends the program when it is over
+                self._prompts.banner(text)
+                await reader.read()
+                return
+            asker = int(question["asker"])
+            async with self._turn:
+                gone = asyncio.create_task(reader.read(), name="askpass gone")
+                answer = None if asker in self._unanswered else await self._answer(text, gone)
+                gone.cancel()
+            if answer is None and "passphrase" not in text.lower():
+                self._unanswered.add(asker)
+            if answer is not None:
+                writer.write(answer.encode() + b"\n")
+                await writer.drain()
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            log.warning("a question of ssh was not answered: %s", error)
+        finally:
+            self._asking.discard(task)
+            writer.close()
+
+    async def _answer(self, text: str, gone: asyncio.Task[bytes]) -> str | None:
+        """Return the person's answer, None if they gave up or the program that asked has ended."""
+        *before, last = text.rstrip("\n").split("\n")
+        echo = _YES_NO in last
+        asked = _UNKNOWN_KEY.search(text)
+        if asked and self._stored is not None and asked[1].lower() == self._stored.host.lower():
+            before.append(f"It would be stored in {neutralise(self._stored.file)}.")
+        asking = asyncio.create_task(self._prompts.challenge("", "\n".join(before), [(last, echo)]), name="askpass")
+        try:
+            await asyncio.wait({asking, gone}, return_when=asyncio.FIRST_COMPLETED)
+            answers = asking.result() if asking.done() else None
+            if asking.done() and not answers and not echo and "passphrase" not in last.lower():
+                self.gave_up.set()
+        finally:
+            for task in (asking, gone):
+                task.cancel()
+            await asyncio.gather(asking, gone, return_exceptions=True)
+        return answers[0] if answers else None

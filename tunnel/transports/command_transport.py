@@ -1,0 +1,419 @@
+"""Any local command that leads to a shell; this machine."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import re
+import shlex
+import signal
+from asyncio.subprocess import Process, SubprocessStreamProtocol
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from pathlib import PurePath
+
+from ..errors import CcbError, ConnectionLost, UsageError
+from ..plain_text import neutralise
+from ..wire.dataclass import dataclass
+
+_READ_LIMIT = 1024 * 1024
+_CLOSE_S = 5.0
+
+Failure = Callable[[int | None, str], CcbError | None]
+"""Takes the exit code (None: killed by a signal) and stderr of a command that ended without any output. Returns the
+error that this means, or None if the caller has to decide."""
+
+
+@dataclass(frozen=True)
+class PipeCommand:
+    """A local command that leads to a shell on a host.
+
+    `name` is how messages name the host, `shown` how they name the command. `argv` returns the words that run a command
+    line there. `lost_status` is the exit code by which the command says that its connection was cut off.
+    """
+
+    name: str
+    shown: str
+    argv: Callable[[str], Sequence[str]]
+    failure: Failure
+    lost_status: int | None = None
+
+
+class _Protocol(SubprocessStreamProtocol):
+    def __init__(self) -> None:
+        super().__init__(limit=_READ_LIMIT, loop=asyncio.get_running_loop())
+        self.exited = asyncio.Event()
+
+    def process_exited(self) -> None:
+        super().process_exited()
+        self.exited.set()
+
+
+class TransportProcess:
+    """A process with a process group of its own.
+
+    Its pipes may stay open in other processes after its end (an ssh master, something it started). asyncio would wait
+    for those, so `exited` does not look at the pipes and `end` closes them.
+    """
+
+    def __init__(self, process: Process, transport: asyncio.SubprocessTransport, protocol: _Protocol) -> None:
+        self.process = process
+        self._transport = transport
+        self._protocol = protocol
+
+    async def exited(self) -> int:
+        """Wait for the end of the process, not of its pipes. Return its exit code, negative for a signal."""
+        await self._protocol.exited.wait()
+        status = self._transport.get_returncode()
+        assert status is not None
+        return status
+
+    def kill(self) -> None:
+        """Kill its process group, without waiting."""
+        if self.process.returncode is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self.process.pid, signal.SIGKILL)
+
+    async def end(self) -> None:
+        """Kill it if it still runs, and close its pipes."""
+        self.kill()
+        self._transport.close()
+        await self.process.wait()
+
+
+class CommandPipe:
+    """stdin and stdout of one started command. `notice` shows the person what it says while it connects."""
+
+    def __init__(self, command: PipeCommand, child: TransportProcess, notice: Notice | None = None) -> None:
+        process = child.process
+        assert process.stdin is not None and process.stdout is not None and process.stderr is not None
+        self._command = command
+        self._child = child
+        self._stdin = process.stdin
+        self._stdout = process.stdout
+        self._notice = notice
+        self._heard = False
+        self._first = b""
+        self._closing = False
+        self._killed = False
+        self._failed = False
+        self._tail = StderrTail()
+        draining = self._tail.drain(process.stderr.read, self._say if notice is not None else None)
+        self._stderr_task = asyncio.create_task(draining, name="stderr of a command")
+
+    @property
+    def failed(self) -> bool:
+        """Whether it ended by itself with an error."""
+        return self._failed or (not self._closing and self._child.process.returncode not in (None, 0))
+
+    @property
+    def closed(self) -> bool:
+        """Whether `close` was called."""
+        return self._closing
+
+    @property
+    def answered(self) -> bool:
+        """Whether the command has written anything to stdout."""
+        return self._heard
+
+    async def answers(self) -> bool:
+        """Wait for the first output, and leave it to `read`. Return False at the end of the stream. Raise as `read`."""
+        self._first = await self.read()
+        return bool(self._first)
+
+    async def read(self, n: int = 65536) -> bytes:
+        """See `Pipe.read`. Raise what `PipeCommand.failure` returns if the command ends without any output."""
+        if self._first:
+            data, self._first = self._first[:n], self._first[n:]
+            return data
+        data = await self._stdout.read(n)
+        if data:
+            self._heard = True
+        elif not self._heard and not self._closing:
+            error = self._command.failure(await self._status_soon(), neutralise(self.stderr_tail().strip()))
+            if error is not None:
+                raise error
+        return data
+
+    async def write(self, data: bytes) -> None:
+        try:
+            self._stdin.write(data)
+            await self._stdin.drain()
+        except (BrokenPipeError, ConnectionResetError) as error:
+            raise ConnectionLost(
+                f"the connection to {self._command.name} was lost", evidence=self.stderr_tail().strip()
+            ) from error
+
+    async def close(self) -> None:
+        self._failed = self.failed
+        if not self._killed:
+            self._closing = True
+            self._stdin.close()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_CLOSE_S):
+                    await self._child.exited()
+        self.kill()
+        if self._stdin.transport.get_write_buffer_size():
+            self._stdin.transport.abort()  # closing it would wait for a reader that has ended
+        await self._child.end()
+        self._stderr_task.cancel()
+        await asyncio.gather(self._stderr_task, return_exceptions=True)
+
+    def kill(self) -> None:
+        """Kill the child and what it started."""
+        self._closing = self._killed = True
+        self._child.kill()
+
+    async def exit_status(self) -> int | None:
+        status = await self._child.exited()
+        await asyncio.wait({self._stderr_task}, timeout=LAST_WORDS_S)
+        return None if status < 0 or status == self._command.lost_status else status
+
+    def stderr_tail(self) -> str:
+        return self._tail.text()
+
+    async def _status_soon(self) -> int | None:
+        """Return the exit code, once stderr was read to its end or LAST_WORDS_S have passed."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(LAST_WORDS_S):
+                await asyncio.shield(self._stderr_task)
+        try:
+            async with asyncio.timeout(LAST_WORDS_S):
+                status = await self._child.exited()
+        except TimeoutError:
+            return None
+        return status if status >= 0 else None
+
+    def _say(self, line: str) -> None:
+        """Show a line that the command says before it is connected."""
+        if self._notice is not None and not self._heard:
+            self._notice(line)
+
+
+class CommandTransport:
+    """Starts `command` once for each command line on the host.
+
+    Each child has a session of its own: it can neither take the terminal nor be ended by the person's Ctrl+C. `notice`
+    shows the person what a child says while it connects.
+    """
+
+    def __init__(self, command: PipeCommand, *, env: Mapping[str, str], notice: Notice | None = None) -> None:
+        self._command = command
+        self._env = dict(env)
+        self._notice = notice
+        self._pipes: list[CommandPipe] = []
+        self._given_up = False
+
+    @property
+    def name(self) -> str:
+        return self._command.name
+
+    async def execute(self, command: str) -> CommandPipe:
+        pipe = asyncio.subprocess.PIPE
+        argv = self._command.argv(command)
+        child = await start(argv, self._command.shown, stdin=pipe, stdout=pipe, env=self._env)
+        started = CommandPipe(self._command, child, self._notice)
+        self._pipes = [each for each in self._pipes if not each.closed or each.failed] + [started]
+        return started
+
+    @property
+    def alive(self) -> bool:
+        return not self._given_up and not any(pipe.failed for pipe in self._pipes)
+
+    @property
+    def warm(self) -> bool:
+        """False, because the command may log in before it gives a shell."""
+        return False
+
+    def abort(self) -> None:
+        self._given_up = True
+        for pipe in self._pipes:
+            pipe.kill()
+
+    async def close(self) -> None:
+        self._given_up = True
+        for pipe in self._pipes:
+            await pipe.close()
+        self._pipes.clear()
+
+
+async def start(
+    argv: Sequence[str], shown: str, *, stdin: int, stdout: int, env: Mapping[str, str]
+) -> TransportProcess:
+    """Start a child without the terminal, with a pipe for stderr. Raise UsageError if it cannot be started."""
+    loop = asyncio.get_running_loop()
+    try:
+        transport, protocol = await loop.subprocess_exec(
+            _Protocol,
+            *argv,
+            stdin=stdin,
+            stdout=stdout,
+            stderr=asyncio.subprocess.PIPE,
+            env=dict(env),
+            start_new_session=True,
+        )
+    except FileNotFoundError:
+        raise UsageError(
+            f"this machine has no command {argv[0][:80]!r}",
+            evidence=f"It is needed to run: {shown}",
+            do="Install it, put it on the PATH, or choose another transport.",
+        ) from None
+    except (OSError, ValueError) as error:
+        raise UsageError(
+            f"the command {argv[0][:80]!r} cannot be started",
+            evidence=str(error),
+            do=f"Make this work in a terminal first: {shown}",
+        ) from error
+    return TransportProcess(Process(transport, protocol, loop), transport, protocol)
+
+
+async def said_by(argv: Sequence[str], *, env: Mapping[str, str], deadline_s: float) -> tuple[int, str, str]:
+    """Run a command without input and return its exit code, stdout and stderr.
+
+    Raise UsageError if it cannot be started, and TimeoutError after `deadline_s`; then it was killed with its children.
+    """
+    pipe = asyncio.subprocess.PIPE
+    child = await start(argv, " ".join(argv), stdin=asyncio.subprocess.DEVNULL, stdout=pipe, env=env)
+    try:
+        async with asyncio.timeout(deadline_s):
+            out, err = await child.process.communicate()
+    finally:
+        await child.end()
+    return child.process.returncode or 0, out.decode("utf-8", "replace"), err.decode("utf-8", "replace")
+
+
+HOST = "{host}"
+COMMAND = "{command}"
+
+_SHELLS = ("sh", "bash", "dash", "ash", "zsh", "ksh", "mksh")
+_TAKES_A_LINE = re.compile(r"-[il]{0,2}c|--command")
+
+
+def words_of(text: str, option: str) -> tuple[str, ...]:
+    """Split `text` into words as a shell does, without expanding anything. Raise UsageError naming `option`."""
+    if "\0" in text or "\n" in text:
+        raise UsageError(f"{option} must be one line", do=f"Write {option} 'COMMAND ARGUMENTS…'.")
+    try:
+        words = shlex.split(text)
+    except ValueError as error:
+        raise UsageError(f"{option} cannot be read: {error}", evidence=text[:200], do="Close the quotes.") from None
+    if not words or not words[0]:
+        raise UsageError(f"{option} names no command", do=f"Write {option} 'COMMAND ARGUMENTS…'.")
+    return tuple(words)
+
+
+def shell_argv(words: Sequence[str], line: str) -> list[str]:
+    """Return `words` with the command line `line` added, so that a shell runs it.
+
+    It replaces `{command}`, follows a shell's `-c`, follows a shell as `-c LINE`, or else as `sh -c LINE`.
+    """
+    if any(COMMAND in word for word in words):
+        return [word.replace(COMMAND, line) for word in words]
+    if len(words) > 1 and _TAKES_A_LINE.fullmatch(words[-1]):
+        return [*words, line]
+    if PurePath(words[0]).name == "ssh":
+        return [*words, line]
+    if PurePath(words[-1]).name in _SHELLS:
+        return [*words, "-c", line]
+    return [*words, "sh", "-c", line]
+
+
+def wrapper_argv(words: Sequence[str], login: str, line: str) -> list[str]:
+    """Return the words of a wrapper of ssh that run `line` on `login` (`[user@]host`).
+
+    They replace `{host}` and `{command}`, or stand at the end.
+    """
+    if tuple(words[:1]) == ("gcloud",) and words[-1] == "ssh":
+        return [*words, login, "--command", line]
+    argv = [word.replace(HOST, login).replace(COMMAND, line) for word in words]
+    if not any(HOST in word for word in words):
+        argv.append(login)
+    if not any(COMMAND in word for word in words):
+        argv.append(line)
+    return argv
+
+
+def is_openssh(words: Sequence[str]) -> bool:
+    """Return whether `words` start the ssh of OpenSSH, so that its options may be added."""
+    return PurePath(words[0]).name == "ssh" and not any(mark in word for word in words for mark in (HOST, COMMAND))
+
+
+class LocalTransport(CommandTransport):
+    """Runs commands with /bin/sh on this machine, with the environment `env` (default: that of ccb).
+
+    `python` is the interpreter for the worker. Without one, the PATH is searched as on any host, which takes 200 ms
+    where `python3` is a shim of a version manager.
+    """
+
+    def __init__(self, env: Mapping[str, str] | None = None, python: str = "") -> None:
+        self.python = python
+        shell = PipeCommand("local", "sh", lambda line: ("/bin/sh", "-c", line), lambda status, said: None)
+        super().__init__(shell, env=os.environ if env is None else env)
+
+    @property
+    def warm(self) -> bool:
+        return True
+
+
+log = logging.getLogger(__name__)
+
+LIMIT = 8 * 1024
+LAST_WORDS_S = 2.0
+"""Seconds to wait for the end of stderr after the command has ended."""
+
+_MAX_LINE = 2000
+_QUIET_S = 1.0
+_TRACEBACK = re.compile(r"^Traceback \(most recent call last\):\r?\n(?:[ \t].*\n)+", re.MULTILINE)
+
+Notice = Callable[[str], None]
+"""Shows the person a line that a command wrote to stderr. It is neutralised already."""
+
+
+class StderrTail:
+    """Keeps the last LIMIT bytes of stderr."""
+
+    def __init__(self) -> None:
+        self._data = b""
+        self._shown = False  # whether `notice` has already received the unfinished line
+
+    async def drain(self, read: Callable[[int], Awaitable[bytes]], notice: Notice | None = None) -> None:
+        """Read stderr to its end, in a task of the pipe that owns it. Give every line to `notice`.
+
+        A line without a newline is given to it too after a moment: it may be a question.
+        """
+        line = ""
+        while data := await self._read(read, line, notice):
+            self.feed(data)
+            if notice is not None:
+                if self._shown:
+                    line, self._shown = "", False
+                *lines, line = (line + data.decode("utf-8", "replace")).split("\n")
+                for each in lines:
+                    notice(neutralise(each[:_MAX_LINE].rstrip("\r")))
+                line = line[:_MAX_LINE]
+        if line and notice is not None and not self._shown:
+            notice(neutralise(line))
+
+    async def _read(self, read: Callable[[int], Awaitable[bytes]], line: str, notice: Notice | None) -> bytes:
+        reading = asyncio.ensure_future(read(4096))
+        try:
+            if line and notice is not None and not self._shown:
+                done, _ = await asyncio.wait({reading}, timeout=_QUIET_S)
+                if not done:
+                    notice(neutralise(line))
+                    self._shown = True
+            return await reading
+        finally:
+            reading.cancel()
+
+    def feed(self, data: bytes) -> None:
+        self._data = (self._data + data)[-LIMIT:]
+
+    def text(self) -> str:
+        """Return the end of stderr. Of a Python traceback only its last line is left; the log has all of it."""
+        text = self._data.decode("utf-8", "replace")
+        short = _TRACEBACK.sub("", text)
+        if short != text:
+            log.info("stderr of a command: %s", neutralise(text))
+        return short

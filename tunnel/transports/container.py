@@ -1,0 +1,131 @@
+"""A container on a host: the commands of another transport, run in the container by docker or podman of that host."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+
+from ..errors import CcbError, DeployError, UsageError
+from ..plain_text import neutralise
+from .login_failures import command_failure
+from .pipe import OnTrial, Pipe, Transport
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,250}")
+_SEALED = re.compile(r"exec /bin/sh -c '([^'\n]*)'")
+_UNSAFE = re.compile(r'\\(["$`\\]|$)')  # needs a doubled backslash, which fish reads as a single one
+_NO_ENGINE = 93
+_LAST_WORDS_S = 5.0
+
+
+def container_name(text: str) -> str:
+    """Return `text` if it is a valid name or ID of a container. Raise UsageError."""
+    if not _NAME.fullmatch(text):
+        raise UsageError(
+            f"{text[:80]!r} is not a name of a container",
+            do="`docker ps` on the host lists them: --container NAME.",
+        )
+    return text
+
+
+def container_command(name: str, command: str) -> str:
+    """Return the line for the host's login shell that runs `command` in container `name`.
+
+    `command` has the form `exec /bin/sh -c '…'`, and so has the result, so that every login shell reads it alike. The
+    script stands in double quotes inside, with `"`, `$` and backquotes escaped. Raise ValueError if that is not
+    possible.
+    """
+    sealed = _SEALED.fullmatch(command)
+    if sealed is None or _UNSAFE.search(sealed[1]):
+        raise ValueError("this line cannot be passed on unchanged")
+    script = re.sub(r'(["$`])', r"\\\1", sealed[1])
+    return (
+        "exec /bin/sh -c 'if test -t 0; then stty raw -echo || exit 94; fi; "
+        "PATH=$PATH:/usr/local/bin:/usr/bin:/bin; E=; "
+        "for D in docker podman; do command -v $D >/dev/null 2>&1 || continue; E=${E:-$D}; "
+        f"$D container inspect {name} </dev/null >/dev/null 2>&1 && E=$D && break; done; "
+        f'test "$E" || exit {_NO_ENGINE}; exec $E exec -i {name} sh -c "{script}"\''
+    )
+
+
+class ContainerTransport:
+    """Runs commands in the container `container` on the machine behind `host`. Closing it closes `host`."""
+
+    def __init__(self, host: Transport, container: str) -> None:
+        self._host = host
+        self._container = container
+
+    @property
+    def name(self) -> str:
+        return f"{self._container} on {self._host.name}"
+
+    async def execute(self, command: str) -> ContainerPipe:
+        pipe = await self._host.execute(container_command(self._container, command))
+        return ContainerPipe(pipe, self._container, self._host.name)
+
+    @property
+    def on_trial(self) -> bool:
+        return isinstance(self._host, OnTrial) and self._host.on_trial
+
+    @property
+    def alive(self) -> bool:
+        return self._host.alive
+
+    @property
+    def warm(self) -> bool:
+        return self._host.warm
+
+    def abort(self) -> None:
+        self._host.abort()
+
+    async def close(self) -> None:
+        await self._host.close()
+
+
+class ContainerPipe:
+    """The pipe of a command in a container. If docker fails before the command has output, `read` raises the reason."""
+
+    def __init__(self, pipe: Pipe, container: str, host: str) -> None:
+        self._pipe = pipe
+        self._container = container
+        self._host = host
+        self._heard = False
+        self._closing = False
+
+    async def read(self, n: int = 65536) -> bytes:
+        data = await self._pipe.read(n)
+        if data:
+            self._heard = True
+        elif not self._heard and not self._closing:
+            error = await self._failure()
+            if error is not None:
+                raise error
+        return data
+
+    async def write(self, data: bytes) -> None:
+        await self._pipe.write(data)
+
+    async def close(self) -> None:
+        self._closing = True
+        await self._pipe.close()
+
+    async def exit_status(self) -> int | None:
+        return await self._pipe.exit_status()
+
+    def stderr_tail(self) -> str:
+        return self._pipe.stderr_tail()
+
+    async def _failure(self) -> CcbError | None:
+        try:
+            async with asyncio.timeout(_LAST_WORDS_S):
+                status = await self._pipe.exit_status()
+        except TimeoutError:
+            return None
+        said = neutralise(self._pipe.stderr_tail().strip())
+        if status == _NO_ENGINE:
+            return DeployError(
+                f"{self._host} has neither docker nor podman on its PATH",
+                evidence=said,
+                do="Install one of them there, or leave out --container.",
+            )
+        shown = f"docker exec -i {self._container} sh  (on {self._host})"
+        return command_failure(f"the container {self._container} on {self._host}", shown, status, said)

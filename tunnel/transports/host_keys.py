@@ -1,0 +1,233 @@
+"""Read known_hosts as ssh does, and judge the key that a host shows.
+
+asyncssh only gets the keys that are trusted for a host. If the server shows another one, `judge` tells an unknown key
+from a changed one; asyncssh does not.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import hmac
+import logging
+import os
+import secrets
+import shlex
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ..errors import HostKeyError
+from ..wire.dataclass import dataclass
+
+if TYPE_CHECKING:
+    import asyncssh
+
+
+log = logging.getLogger(__name__)
+
+_MARKERS = ("", "@revoked", "@cert-authority")
+_KRL = b"SSHKRL\n\0"
+
+
+@dataclass(frozen=True)
+class HostKeyInfo:
+    """An unknown host key. `fingerprint` is `SHA256:…`; `store` is the file it would be written to.
+
+    `others` are the places (file:line) of keys of other kinds that are known for this host.
+    """
+
+    host: str
+    port: int
+    algorithm: str
+    fingerprint: str
+    store: Path
+    others: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class KnownKeys:
+    """What the known_hosts files say about one host.
+
+    `places` (file:line) and `kinds` describe the keys stored for exactly this host and port. A key stored for the host
+    without a port is trusted on other ports too, unless those have a key of its kind; but a different key there does
+    not count as changed. `unread` has a sentence for each file that exists and cannot be read.
+    """
+
+    trusted: tuple[asyncssh.SSHKey, ...]
+    authorities: tuple[asyncssh.SSHKey, ...]
+    revoked: tuple[asyncssh.SSHKey, ...]
+    places: tuple[str, ...]
+    kinds: tuple[str, ...]
+    unread: tuple[str, ...] = ()
+
+
+def pattern_for(host: str, port: int) -> str:
+    """Return a host as known_hosts writes it: `host`, or `[host]:port`."""
+    return host if port == 22 else f"[{host}]:{port}"
+
+
+def look_up(files: Sequence[Path], host: str, port: int) -> KnownKeys:
+    """Return what `files` say about a host. Skip files and lines that cannot be read, as ssh does."""
+    names = [pattern_for(host, port)] if port == 22 else [pattern_for(host, port), host]
+    trusted: list[asyncssh.SSHKey] = []
+    without_port: list[asyncssh.SSHKey] = []
+    authorities: list[asyncssh.SSHKey] = []
+    revoked: list[asyncssh.SSHKey] = []
+    places: list[str] = []
+    kinds: list[str] = []
+    unread: list[str] = []
+    for place, marker, entry in _entries(files, unread):
+        for name in names:
+            keys = _keys_for(entry, name)
+            if not keys:
+                continue
+            if marker == "@revoked":
+                revoked += keys
+            elif marker == "@cert-authority":
+                authorities += keys
+            elif name == names[0]:
+                trusted += keys
+                places += [place] * len(keys)
+                kinds += [key.get_algorithm() for key in keys]
+            else:
+                without_port += keys
+            break
+    trusted += [key for key in without_port if key.get_algorithm() not in kinds]
+    return KnownKeys(tuple(trusted), tuple(authorities), tuple(revoked), tuple(places), tuple(kinds), tuple(unread))
+
+
+def read_revoked(files: Sequence[Path]) -> tuple[asyncssh.SSHKey, ...]:
+    """Return the keys in the files of RevokedHostKeys.
+
+    Raise HostKeyError if one cannot be read: then no host is trusted.
+    """
+    import asyncssh
+
+    keys = []
+    for path in files:
+        try:
+            data = path.read_bytes()
+        except OSError as error:
+            raise HostKeyError(
+                f"the revoked host keys in {path} cannot be read", evidence=str(error), do="Make the file readable."
+            ) from error
+        if data.startswith(_KRL):
+            raise HostKeyError(
+                f"the revoked host keys in {path} cannot be read",
+                evidence="It is a key revocation list (KRL), which ccb's own SSH does not know.",
+                do="Connect with ssh itself: --transport ssh.",
+            )
+        for line in data.decode("utf-8", "replace").splitlines():
+            with contextlib.suppress(asyncssh.KeyImportError):
+                keys.append(asyncssh.import_public_key(line))
+    return tuple(keys)
+
+
+def _entries(files: Sequence[Path], unread: list[str]) -> Iterator[tuple[str, str, str]]:
+    """Yield the place (`file:line`), the marker or "", and the rest of each line.
+
+    Add a sentence to `unread` for each file that cannot be read.
+    """
+    for path in files:
+        try:
+            text = path.read_text(encoding="utf-8", errors="replace")
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+        except OSError as error:
+            log.warning("the known hosts in %s cannot be read: %s", path, error)
+            unread.append(f"{path} cannot be read, so the keys in it are not used: {error.strerror}.")
+            continue
+        for number, line in enumerate(text.splitlines(), 1):
+            words = line.split()
+            if not words or words[0].startswith("#"):
+                continue
+            marker = words.pop(0) if words[0].startswith("@") else ""
+            if marker in _MARKERS:
+                yield f"{path}:{number}", marker, " ".join(words)
+
+
+def _keys_for(entry: str, name: str) -> list[asyncssh.SSHKey]:
+    """Return the key of a known_hosts line if its patterns match `name`. Keys of other hosts are not even parsed."""
+    import asyncssh
+
+    patterns, _, _ = entry.partition(" ")
+    if patterns.startswith("|"):
+        if not _hash_matches(patterns, name):
+            return []
+    elif not any(char in patterns for char in "*?!/") and name not in patterns.lower().split(",") + patterns.split(","):
+        return []
+    try:
+        return list(asyncssh.import_known_hosts(entry + "\n").match(name, "", None)[0])
+    except (ValueError, asyncssh.KeyImportError):
+        return []
+
+
+def _hash_matches(hashed: str, name: str) -> bool:
+    try:
+        _, _, salt, digest = hashed.split("|")
+        return hmac.compare_digest(
+            base64.b64decode(digest), hmac.new(base64.b64decode(salt), name.encode(), "sha1").digest()
+        )
+    except ValueError:
+        return False
+
+
+def judge(known: KnownKeys, shown: asyncssh.SSHKey, host: str, port: int, store: Path) -> HostKeyInfo:
+    """Return the question to ask about a key that is not trusted. Raise HostKeyError if it has changed or is revoked.
+
+    As for ssh, a key has changed if another one of its kind is known.
+    """
+    fingerprint = shown.get_fingerprint()
+    algorithm = shown.get_algorithm()
+    if shown in known.revoked:
+        raise revoked(host, f"{algorithm} {fingerprint} is marked as revoked.")
+    changed = [place for place, kind in zip(known.places, known.kinds, strict=True) if kind == algorithm]
+    if changed:
+        pattern = shlex.quote(pattern_for(host, port))
+        raise HostKeyError(
+            f"the host key of {host} has changed: somebody may be intercepting the connection",
+            evidence=f"It shows {algorithm} {fingerprint}; another one is stored at {', '.join(changed)}.",
+            do=f"If the host was really reinstalled: ssh-keygen -f {_file_of(changed[0])} -R {pattern}",
+        )
+    return HostKeyInfo(host, port, algorithm, fingerprint, store, known.places)
+
+
+def revoked(host: str, evidence: str) -> HostKeyError:
+    """Return the error for a host key, or its authority, that is revoked."""
+    return HostKeyError(
+        f"the host key of {host} is revoked",
+        evidence=evidence,
+        do="Do not connect. Ask the host's administrator for its new key.",
+    )
+
+
+def _file_of(place: str) -> str:
+    return shlex.quote(place.rpartition(":")[0])
+
+
+def remember(store: Path, host: str, port: int, key: asyncssh.SSHKey, *, hashed: bool) -> None:
+    """Append `key` to the file `store`.
+
+    Create it, and its directory, with the modes that ssh expects. Raise OSError.
+    """
+    entry = pattern_for(host, port)
+    if hashed:
+        entry = _hashed(entry)
+    line = f"{entry} {key.export_public_key('openssh').decode().strip()}\n"
+    store.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    fd = os.open(store, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
+    with os.fdopen(fd, "r+b") as file:
+        size = file.seek(0, os.SEEK_END)
+        if size:
+            file.seek(size - 1)
+            if file.read(1) != b"\n":
+                line = "\n" + line
+        file.write(line.encode())
+
+
+def _hashed(entry: str) -> str:
+    """Return the `|1|salt|hash` form of HashKnownHosts. The format prescribes HMAC-SHA1."""
+    salt = secrets.token_bytes(20)
+    digest = hmac.new(salt, entry.encode(), "sha1").digest()
+    return f"|1|{base64.b64encode(salt).decode()}|{base64.b64encode(digest).decode()}"

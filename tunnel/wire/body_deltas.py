@@ -1,0 +1,364 @@
+"""A request body as parts of an earlier one, compressed.
+
+The new bytes of a request body look like what was said last (the same names, quoting and paths), so the end of the
+earlier body serves as the dictionary. The events of an answer are alike in every call, so what they have in common
+does; each frame is compressed by itself, because an answer may be read on at any byte.
+
+`parts` is a flat list of triples: how many new bytes come next, then where a copy begins in the earlier body, and how
+long it is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import zlib
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
+from typing import Generic, TypeVar
+
+from .dataclass import dataclass
+from .frames import CHUNK
+
+MAX_BODIES = 32
+"""Bodies that are kept: those of the main agent and its sub-agents, and earlier ones that a fork may start from."""
+
+MAX_KEPT = 64 * 1024 * 1024
+"""Bytes of all bodies that are kept. Beyond it the body that was used longest ago goes."""
+
+T = TypeVar("T")
+
+
+class BodyCache(Generic[T]):
+    """Keeps a value for each body. A body that has grown into a newer one is the first to go."""
+
+    def __init__(self) -> None:
+        self._kept: OrderedDict[str, tuple[int, T]] = OrderedDict()
+        self._size = 0
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    def newest_first(self) -> Iterator[tuple[str, T]]:
+        """Yield the digest and the value of each body, the one used last first."""
+        return ((digest, value) for digest, (_, value) in reversed(self._kept.items()))
+
+    def get(self, digest: str) -> T | None:
+        """Return the value of a body, None if it is not kept."""
+        found = self._kept.get(digest)
+        return None if found is None else found[1]
+
+    def put(self, digest: str, size: int, value: T) -> None:
+        """Keep a body as the one used last. A body that is too large for the cache is not kept."""
+        self.drop(digest)
+        if size > MAX_KEPT:
+            return
+        self._kept[digest] = (size, value)
+        self._size += size
+        while len(self._kept) > MAX_BODIES or self._size > MAX_KEPT:
+            self.drop(next(iter(self._kept)))
+
+    def was_copied(self, digest: str, count: int) -> None:
+        """Note that a newer body has `count` bytes of this one. If they are nearly all, the newer one replaces it;
+        otherwise another conversation only begins alike."""
+        found = self._kept.get(digest)
+        if found is not None:
+            self._kept.move_to_end(digest, last=count < found[0] * 7 // 8)
+
+    def drop(self, digest: str) -> None:
+        """Forget a body."""
+        found = self._kept.pop(digest, None)
+        if found is not None:
+            self._size -= found[0]
+
+
+DICTIONARY = 32 * 1024
+"""Bytes of the earlier body that serve as the dictionary: as many as zlib looks back."""
+
+MIN_DEFLATED, MIN_PRIMED = 4 * 1024, 128
+"""Bytes from which compressing pays, without a dictionary and with one."""
+
+MAX_DEFLATED = 4 * 1024 * 1024
+
+_RAW = -15  # neither header nor checksum: the digest of the body covers more
+
+
+def deflate(pieces: Sequence[bytes], dictionary: bytes = b"") -> bytes:
+    """Return the bytes of `pieces` compressed."""
+    made = zlib.compressobj(9, zlib.DEFLATED, _RAW, 9, zdict=dictionary) if dictionary else zlib.compressobj()
+    return b"".join([*map(made.compress, pieces), made.flush()])
+
+
+def inflate(data: bytes, limit: int, dictionary: bytes = b"") -> bytes:
+    """Return what was compressed, or the first `limit` bytes of it. Raise zlib.error."""
+    made = zlib.decompressobj(_RAW, zdict=dictionary) if dictionary else zlib.decompressobj()
+    return made.decompress(data, limit)
+
+
+MAX_PACKED = CHUNK
+"""Bytes of an answer in one frame, at most."""
+
+_EVENTS = (
+    b'event: message_stop\ndata: {"type":"message_stop"}\n\nevent: ping\ndata: {"type":"ping"}\n\n'
+    b'event: message_start\ndata: {"type":"message_start","message":{"model":"claude-","id":"msg_01","type":"message",'
+    b'"role":"assistant","content":[],"stop_reason":null,"stop_sequence":null,"usage":{"input_tokens":,'
+    b'"cache_creation_input_tokens":0,"cache_read_input_tokens":,"output_tokens":1}}}\n\n'
+    b'event: content_block_start\ndata: {"type":"content_block_start","index":0,"content_block":{"type":"tool_use",'
+    b'"id":"toolu_01","name":"","input":{}}}\n\n'
+    b'event: content_block_stop\ndata: {"type":"content_block_stop","index":0}\n\n'
+    b'event: message_delta\ndata: {"type":"message_delta","delta":{"stop_reason":"end_turn","stop_sequence":null},'
+    b'"usage":{"output_tokens":}}\n\n'
+    b'event: content_block_delta\ndata: {"type":"content_block_delta","index":1,"delta":{"type":"input_json_delta",'
+    b'"partial_json":""}}\n\n'
+    b'event: content_block_delta\ndata: {"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"'
+)
+"""What most events look like. Both ends must have the same: another one needs another capability of the worker."""
+
+
+def pack(events: bytes) -> bytes:
+    """Return a piece of an answer compressed. A small window makes it 15 times as quick as zlib's own choice."""
+    made = zlib.compressobj(1, zlib.DEFLATED, -12, 5, zdict=_EVENTS)
+    return made.compress(events) + made.flush()
+
+
+def unpack(data: bytes) -> bytes:
+    """Return the piece of an answer, at most a byte more than MAX_PACKED. Raise zlib.error."""
+    return inflate(data, MAX_PACKED + 1, _EVENTS)
+
+
+MIN_COPY = 64
+"""Bytes below which a copy costs more than it saves."""
+
+MAX_PARTS = 3 * 2000
+"""The numbers in `parts`, at most."""
+
+
+class KnownBody:
+    """A body that the other end has, as the pieces that it was made of."""
+
+    def __init__(self, pieces: Sequence[bytes]) -> None:
+        self.pieces = tuple(pieces)
+        self.starts: list[int] = []
+        self._places: dict[bytes, int] = {}
+        self.size = 0
+        for index, piece in enumerate(pieces):
+            self.starts.append(self.size)
+            self.size += len(piece)
+            if len(piece) >= MIN_COPY:
+                self._places.setdefault(piece, index)
+
+    def place(self, piece: bytes) -> int | None:
+        """Return the index of a piece that is worth a copy, or None."""
+        return self._places.get(piece)
+
+    def tail(self, count: int) -> bytes:
+        """Return the last `count` bytes."""
+        taken: list[bytes] = []
+        for piece in reversed(self.pieces):
+            if count <= 0:
+                break
+            taken.append(piece[-count:])
+            count -= len(piece)
+        return b"".join(reversed(taken))
+
+    def overlap(self, pieces: Sequence[bytes]) -> int:
+        """Return how many bytes of `pieces` are whole pieces of this body."""
+        return sum(len(piece) for piece in pieces if piece in self._places)
+
+
+@dataclass(frozen=True)
+class Delta:
+    """A body as `parts` and the new bytes. `copied` is the number of bytes that are copies."""
+
+    parts: list[int]
+    new: list[bytes]
+    copied: int
+
+
+class _Parts:
+    """Collects the parts of a body, and joins those that follow on each other."""
+
+    def __init__(self) -> None:
+        self.parts: list[int] = []
+        self.new: list[bytes] = []
+        self.copied = 0
+        self.end = -1  # where the last copy ends in the earlier body, if nothing new came since
+        self._count = 0
+
+    def add(self, new: bytes) -> None:
+        if new:
+            self.new.append(new)
+            self._count += len(new)
+            self.end = -1
+
+    def copy(self, start: int, count: int) -> None:
+        if start == self.end:
+            self.parts[-1] += count
+        else:
+            self.parts += [self._count, start, count]
+            self._count = 0
+        self.end = start + count
+        self.copied += count
+
+    def delta(self) -> Delta:
+        return Delta(self.parts + ([self._count, 0, 0] if self._count else []), self.new, self.copied)
+
+
+def difference(base: KnownBody, pieces: Sequence[bytes]) -> Delta:
+    """Return the body of `pieces` as a delta to `base`.
+
+    Pieces that the base has are copied, wherever they stand there. Of any other piece, the start and the end are copied
+    that it shares with the piece that comes next in the base: a cache mark has moved, or a block was added."""
+    made = _Parts()
+    near = 0  # the index of the piece that comes next in the base
+    for piece in pieces:
+        old = base.pieces[near] if near < len(base.pieces) else b""
+        goes_on = piece == old != b"" and (made.end == base.starts[near] or len(piece) >= MIN_COPY)
+        found = near if goes_on else base.place(piece)
+        if found is not None:
+            made.copy(base.starts[found], len(piece))
+            near = found + 1
+            continue
+        start = _worth(_common_start(old, piece))
+        shorter = min(len(old), len(piece)) - start
+        end = _worth(_common_start(old[len(old) - shorter :][::-1], piece[len(piece) - shorter :][::-1]))
+        if start:
+            made.copy(base.starts[near], start)
+        made.add(piece[start : len(piece) - end])
+        if end:
+            made.copy(base.starts[near] + len(old) - end, end)
+        near += 1
+    return made.delta()
+
+
+def _worth(count: int) -> int:
+    return count if count >= MIN_COPY else 0
+
+
+def _common_start(one: bytes, other: bytes) -> int:
+    """Return how many bytes two texts begin with together."""
+    same, high = 0, min(len(one), len(other))
+    if one[:high] == other[:high]:
+        return high
+    while high - same > 1:  # one[:same] is common, one[:high] is not
+        middle = (same + high) // 2
+        if one[same:middle] == other[same:middle]:
+            same = middle
+        else:
+            high = middle
+    return same
+
+
+_ENOUGH = 0.9
+
+
+@dataclass(frozen=True)
+class OutgoingBody:
+    """The bytes to send for a body. The fields have the names of those of `Open`, where they are described. `copied` is
+    the number of bytes that the laptop copies from its base."""
+
+    digest: str
+    base: str
+    parts: list[int]
+    sent: int
+    deflated: bool
+    pieces: Sequence[bytes]
+    copied: int = 0
+    primed: bool = False
+
+
+def digest_of(pieces: Iterable[bytes]) -> str:
+    """Return the SHA-256 of a body, as a name for it."""
+    found = hashlib.sha256()
+    for piece in pieces:
+        found.update(piece)
+    return found.hexdigest()
+
+
+def as_it_is(pieces: Sequence[bytes]) -> OutgoingBody:
+    """Return a body that is sent as it is."""
+    return OutgoingBody(digest_of(pieces), "", [], 0, False, pieces)
+
+
+def shortest(pieces: Sequence[bytes], known: Iterable[tuple[str, KnownBody]], *, primed: bool = False) -> OutgoingBody:
+    """Return a body as a delta to that one of the `known` bodies, with their digests, which has most of it. `primed`:
+    the other end takes the end of that one as a dictionary."""
+    size = sum(map(len, pieces))
+    base, best, most = "", None, 0
+    for digest, body in known:
+        overlap = body.overlap(pieces)
+        if overlap > most:
+            base, best, most = digest, body, overlap
+        if most >= size * _ENOUGH:
+            break
+    new, parts, copied = pieces, [size, 0, 0], 0
+    if best is not None:
+        delta = difference(best, pieces)
+        if len(delta.parts) <= MAX_PARTS:
+            new, parts, copied = delta.new, delta.parts, delta.copied
+        else:
+            base, best = "", None
+    sent = size - copied
+    dictionary = best.tail(DICTIONARY) if best is not None and primed else b""
+    if (MIN_PRIMED if dictionary else MIN_DEFLATED) <= sent <= MAX_DEFLATED:
+        deflated = deflate(new, dictionary)
+        if len(deflated) < sent * _ENOUGH:
+            name = digest_of(pieces)
+            return OutgoingBody(name, base, parts, len(deflated), True, [deflated], copied, bool(dictionary))
+    return OutgoingBody(digest_of(pieces), base, parts, sent, False, new, copied) if base else as_it_is(pieces)
+
+
+def chunks(pieces: Iterable[bytes]) -> Iterator[bytes]:
+    """Yield the bytes of a body for one `data` frame after the other."""
+    held: list[bytes] = []
+    size = 0
+    for piece in pieces:
+        for start in range(0, len(piece), CHUNK):
+            part = piece[start : start + CHUNK]
+            if size + len(part) > CHUNK:
+                yield b"".join(held)
+                held, size = [], 0
+            held.append(part)
+            size += len(part)
+    if held:
+        yield b"".join(held)
+
+
+_IN_THREAD = 1024 * 1024  # bytes from which bodies are compared in a thread: it takes milliseconds
+_MAX_CLIENTS = 2  # clients whose bodies are remembered: the driver, and the one before
+
+
+class SentBodies:
+    """Remembers which bodies each client has, by the name of the client."""
+
+    def __init__(self) -> None:
+        self._clients: OrderedDict[str, BodyCache[KnownBody]] = OrderedDict()
+
+    async def outgoing(self, client: str, pieces: Sequence[bytes], *, whole: bool, primed: bool) -> OutgoingBody:
+        """Return what to send for a body: all of it, or what makes it of an earlier one. See `shortest`."""
+        if whole:
+            return as_it_is(pieces)
+        known = list(self._of(client).newest_first())
+        if sum(map(len, pieces)) < _IN_THREAD:
+            return shortest(pieces, known, primed=primed)
+        work = partial(shortest, pieces, known, primed=primed)
+        return await asyncio.get_running_loop().run_in_executor(None, work)
+
+    def arrived(self, client: str, body: OutgoingBody, pieces: Sequence[bytes]) -> None:
+        """Note that a client has answered a call, so it has the body."""
+        if body.digest:
+            bodies, known = self._of(client), KnownBody(pieces)
+            bodies.was_copied(body.base, body.copied)
+            bodies.put(body.digest, known.size, known)
+
+    def lost(self, client: str, body: OutgoingBody) -> None:
+        """Note that a client cannot make a body of its base."""
+        self._of(client).drop(body.base)
+
+    def _of(self, client: str) -> BodyCache[KnownBody]:
+        found = self._clients.setdefault(client, BodyCache())
+        self._clients.move_to_end(client)
+        if len(self._clients) > _MAX_CLIENTS:
+            self._clients.popitem(last=False)
+        return found

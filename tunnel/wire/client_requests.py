@@ -1,0 +1,189 @@
+"""The requests that clients make: commands, tasks, thinking, rewind."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from .control_protocol import Json, RequestKind, RequestRefused, client_kind
+from .dataclass import dataclass
+from .messages import as_text
+
+LIST_COMMANDS: RequestKind[None, Json] = client_kind("list_commands", lambda fields: None)
+"""The answer holds `commands`: objects with `name`, `description` and `argumentHint`."""
+
+REMEMBER: RequestKind[str, Json] = client_kind(
+    "remember", lambda fields: str(fields.get("note") or ""), lambda note: {"note": note}
+)
+"""Add a line to the instruction file of the session's directory. The answer holds its `path`."""
+
+RENAME_SESSION: RequestKind[str, Json] = client_kind(
+    "rename_session", lambda fields: str(fields.get("title") or ""), lambda title: {"title": title}
+)
+"""Give the session a name, which lists of sessions show."""
+
+LIST_RULES: RequestKind[None, Json] = client_kind("list_permission_rules", lambda fields: None)
+"""The answer holds `state`, with `rules`: objects with `behavior`, `source` and `rule`."""
+
+
+def _rule_changes(fields: Json) -> list[Json]:
+    updates = fields.get("updates")
+    changes = [each for each in updates if isinstance(each, dict)] if isinstance(updates, list) else []
+    if not changes or any(each.get("type") not in ("addRules", "removeRules") for each in changes):
+        raise RequestRefused("change_permission_rules takes addRules and removeRules")
+    return changes
+
+
+CHANGE_RULES: RequestKind[list[Json], Json] = client_kind(
+    "change_permission_rules", _rule_changes, lambda updates: {"updates": updates}
+)
+"""The person adds permission rules, or removes rules of theirs: updates in the public shape."""
+
+SHELL_CALL = "shell_"
+"""The start of the id of the call that runs a command line of the person. No message names the call: there is only its
+progress, while it runs."""
+
+SHELL_COMMAND = "shell_command"
+"""The field of a user message that is a command line of the person, `! make`, and the capability of a worker that runs
+it. Only the field makes it one: a text that begins with `!` may come from anybody."""
+
+
+EFFORTS = ("low", "medium", "high", "xhigh", "max")
+DEFAULT_THINKING_TOKENS = 10_000
+"""The budget of thinking that is switched on without a number."""
+_MAX_TAUGHT = 1_000
+
+
+def _read_effort(fields: Json) -> str | None:
+    level = fields.get("effort")
+    if level is not None and level not in EFFORTS:
+        raise RequestRefused(f"the effort must be one of {', '.join(EFFORTS)}")
+    return level
+
+
+def _read_tokens(fields: Json) -> int | None:
+    tokens = fields.get("max_thinking_tokens")
+    if tokens is not None and (not isinstance(tokens, int) or isinstance(tokens, bool) or tokens < 0):
+        raise RequestRefused("max_thinking_tokens must be a number of tokens or null")
+    return tokens
+
+
+def _read_models(fields: Json) -> Json:
+    known = {name: fields.get(name) for name in ("models", "thinking")}
+    if not all(isinstance(each, dict) and len(each) <= _MAX_TAUGHT for each in known.values()):
+        raise RequestRefused("models and thinking must be objects")
+    return known
+
+
+LEARN_MODELS: RequestKind[Json, Json] = client_kind("learn_models", _read_models, lambda known: known)
+"""Before another model is chosen: what the laptop knows of it, as `model_facts` and `thinking_models` of the
+options."""
+SET_EFFORT: RequestKind[str | None, Json] = client_kind("set_effort", _read_effort, lambda level: {"effort": level})
+SET_MAX_THINKING_TOKENS: RequestKind[int | None, Json] = client_kind(
+    "set_max_thinking_tokens", _read_tokens, lambda tokens: {"max_thinking_tokens": tokens}
+)
+
+
+DROPS_MORE = "Resume rejected by --resume-drops-turn:"
+"""How the refusal begins when more than one turn would be left out. SDK clients compare it."""
+
+
+@dataclass(frozen=True)
+class FileRewind:
+    """Restore the files that were changed since the message. With `dry_run`, only say what would change; with `path`,
+    of that file alone, with the lines."""
+
+    user_message_id: str
+    dry_run: bool = False
+    path: str = ""
+
+
+@dataclass(frozen=True)
+class ConversationRewind:
+    """Take the conversation back to before the prompt `user_message_id`, or to after the message `after`. With
+    `files`, restore the files as well. `drops`: refuse if more than the turn of this prompt would be left out."""
+
+    user_message_id: str = ""
+    after: str = ""
+    files: bool = False
+    drops: str = ""
+
+
+def _read_files(fields: Json) -> FileRewind:
+    if not as_text(fields.get("user_message_id")):
+        raise RequestRefused("rewind_files needs a user_message_id")
+    dry_run = fields.get("dry_run") is True
+    return FileRewind(as_text(fields["user_message_id"]), dry_run, as_text(fields.get("path")) if dry_run else "")
+
+
+def _read_conversation(fields: Json) -> ConversationRewind:
+    message, after = as_text(fields.get("user_message_id")), as_text(fields.get("after"))
+    if bool(message) == bool(after):
+        raise RequestRefused("rewind_conversation needs a user_message_id or the message to go back to in `after`")
+    return ConversationRewind(message, after, fields.get("files") is True, as_text(fields.get("drops")))
+
+
+def _write_files(rewind: FileRewind) -> Json:
+    path = {"path": rewind.path} if rewind.path else {}
+    return {"user_message_id": rewind.user_message_id, "dry_run": rewind.dry_run, **path}
+
+
+def _write_conversation(rewind: ConversationRewind) -> Json:
+    given = {
+        "user_message_id": rewind.user_message_id,
+        "after": rewind.after,
+        "files": rewind.files,
+        "drops": rewind.drops,
+    }
+    return {name: value for name, value in given.items() if value}
+
+
+REWIND_FILES: RequestKind[FileRewind, Json] = client_kind("rewind_files", _read_files, _write_files)
+REWIND_CONVERSATION: RequestKind[ConversationRewind, Json] = client_kind(
+    "rewind_conversation", _read_conversation, _write_conversation
+)
+REWIND_POINTS: RequestKind[None, Json] = client_kind("rewind_points", lambda fields: None)
+
+
+BACKGROUND_TASKS: RequestKind[None, Json] = client_kind("background_tasks", lambda fields: None)
+"""Let the running foreground commands go on in the background."""
+
+STOP_TASK: RequestKind[str, Json] = client_kind(
+    "stop_task", lambda fields: str(fields.get("task_id")), lambda task_id: {"task_id": task_id}
+)
+
+READ_TASK: RequestKind[str, Json] = client_kind(
+    "read_task", lambda fields: str(fields.get("task_id")), lambda task_id: {"task_id": task_id}
+)
+"""Return the end of what a task has put out."""
+
+CANCEL_ASYNC_MESSAGE: RequestKind[str, Json] = client_kind(
+    "cancel_async_message", lambda fields: str(fields.get("message_uuid")), lambda uuid: {"message_uuid": uuid}
+)
+"""Take back a prompt that no turn has taken, by the uuid of its message."""
+
+
+@dataclass(frozen=True)
+class QueueMove:
+    """A waiting prompt goes in front of the first of `before` that still waits, and last if none does. All are uuids
+    of messages, or ids of inputs. `steers`: it no longer waits for the end of the running turn."""
+
+    uuid: str
+    before: Sequence[str] = ()
+    steers: bool = False
+
+
+def _queue_move(fields: Json) -> QueueMove:
+    before = fields.get("before")
+    return QueueMove(
+        str(fields.get("message_uuid")),
+        [str(each) for each in before] if isinstance(before, list) else [],
+        fields.get("steer") is True,
+    )
+
+
+MOVE_ASYNC_MESSAGE: RequestKind[QueueMove, Json] = client_kind(
+    "move_async_message",
+    _queue_move,
+    lambda move: {"message_uuid": move.uuid, "before": list(move.before), **({"steer": True} if move.steers else {})},
+)
+"""Give a prompt that no turn has taken another place among those that wait. The answer says whether it was `moved`."""

@@ -1,0 +1,315 @@
+"""Requests that one end of a session makes of the other, and their answers: the public control protocol as typed
+values.
+
+A request travels as a public `control_request`, its answer as a `control_response`, and the asking end withdraws it
+with a `control_cancel_request`. The types are the same in both directions; `remote.session.request_broker` and
+`local.session` carry them.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import field, fields
+from enum import Enum
+from typing import Any, Callable, Generic, Protocol, TypeVar, Union
+
+from .dataclass import dataclass
+from .messages import ControlResponseLine
+
+Json = dict[str, Any]
+P = TypeVar("P")
+A = TypeVar("A", covariant=True)
+
+
+class AnsweredBy(Enum):
+    """Who may answer a request."""
+
+    PERSON = "person"  # somebody at the terminal of the driver, or the program that stands in for them
+    CLIENT = "client"  # the program that drives the session, such as an SDK client
+    LAPTOP = "laptop"  # a service of ccb on the driver's laptop
+    WORKER = "worker"  # the worker of the session
+
+
+class Durability(Enum):
+    """The events that an unanswered request of the worker survives."""
+
+    MEMORY = "memory"  # lost connections and take-overs: the worker sends it to each new driver. Not in the journal.
+    JOURNAL = "journal"  # the same, and every client sees it in the journal. Withdrawn when the worker starts again.
+    RESTART = "restart"  # also a new start of the worker: it stays open until it is asked again under the same id.
+
+
+class RequestRefused(Exception):
+    """The answering end refuses a request. It becomes an error answer; `code` is its public `error_code`, "" for
+    none."""
+
+    def __init__(self, text: str, code: str = "") -> None:
+        super().__init__(text)
+        self.code = code
+
+
+class RequestFailed(Exception):
+    """A request was answered with an error, or not within its deadline."""
+
+
+@dataclass(frozen=True)
+class Success:
+    """The answer to a request that was carried out. `payload` is None if the answer has none."""
+
+    request_id: str
+    payload: Json | None = None
+
+
+@dataclass(frozen=True)
+class Failure:
+    """The answer to a request that was not carried out. `code` is the public `error_code`, "" for none."""
+
+    request_id: str
+    error: str
+    code: str = ""
+
+
+Answer = Union[Success, Failure]
+
+
+def new_uuid() -> str:
+    """Return a random UUID. The module `uuid` asks what machine this is when it is imported, which takes 3 ms of every
+    start."""
+    made = bytearray(os.urandom(16))
+    made[6] = made[6] & 15 | 64
+    made[8] = made[8] & 63 | 128
+    text = made.hex()
+    return "-".join((text[:8], text[8:12], text[12:16], text[16:20], text[20:]))
+
+
+def payload_of(answer: Answer) -> Json:
+    """Return the payload of an answer, {} if it has none. Raise RequestFailed for an error."""
+    if isinstance(answer, Failure):
+        raise RequestFailed(answer.error)
+    return answer.payload or {}
+
+
+def public_fields(payload: Any) -> Json:
+    """Return a dataclass as JSON: its fields under their own names, without those that are None."""
+    return {
+        each.name: getattr(payload, each.name) for each in fields(payload) if getattr(payload, each.name) is not None
+    }
+
+
+def _unread(_: Json) -> Any:
+    raise RequestRefused("requests of this kind are not read here")
+
+
+@dataclass(frozen=True)
+class RequestKind(Generic[P, A]):
+    """One kind of request, declared once. `name` is its public `subtype`.
+
+    The asking end uses `write` (payload to JSON) and `read_answer` (which raises RequestFailed if the answer means
+    failure); the answering end uses `read` (JSON to payload), which raises RequestRefused for an invalid payload.
+    `deadline_s`: seconds without an answer after which the request fails; None waits for as long as it takes.
+    """
+
+    name: str
+    answered_by: AnsweredBy
+    read_answer: Callable[[Answer], A]
+    write: Callable[[P], Json] = public_fields
+    read: Callable[[Json], P] = _unread
+    durability: Durability = Durability.JOURNAL
+    deadline_s: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.durability is Durability.MEMORY and self.deadline_s is None:
+            raise ValueError(f"a request that is in no journal needs a deadline: {self.name}")
+
+
+@dataclass(frozen=True)
+class Request(Generic[P, A]):
+    """One request. `about` names its subject in a word or two for messages to a person, such as the tool that waits;
+    `agent_id` is the agent that asks, "" for the main agent."""
+
+    kind: RequestKind[P, A]
+    payload: P
+    about: str = ""
+    agent_id: str = ""
+    id: str = field(default_factory=new_uuid)
+
+    def public(self) -> Json:
+        """Return the public `control_request`."""
+        request = {"subtype": self.kind.name, **self.kind.write(self.payload)}
+        return {"type": "control_request", "request_id": self.id, "request": request}
+
+
+def public_answer(answer: Answer) -> Json:
+    """Return the public `control_response`."""
+    if isinstance(answer, Failure):
+        response: Json = {"subtype": "error", "request_id": answer.request_id, "error": answer.error}
+        if answer.code:
+            response["error_code"] = answer.code
+    else:
+        response = {"subtype": "success", "request_id": answer.request_id}
+        if answer.payload is not None:
+            response["response"] = answer.payload
+    return {"type": "control_response", "response": response}
+
+
+def public_withdrawal(request_id: str) -> Json:
+    """Return the public `control_cancel_request`."""
+    return {"type": "control_cancel_request", "request_id": request_id}
+
+
+def answer_in(line: ControlResponseLine) -> Answer:
+    """Return the answer that a `control_response` holds. What is not clearly a success is a failure."""
+    if line.subtype != "success":
+        return Failure(line.request_id, line.error or "no reason given", line.code)
+    return Success(line.request_id, line.payload)
+
+
+# Kinds that both ends know.
+
+
+@dataclass(frozen=True)
+class ToolApproval:
+    """May this tool call run? The fields are those of the public `can_use_tool` request, and two of ccb's own: `agent`
+    describes the sub-agent that asks, and `file_change` is what an edit would do to the file as it is now (see
+    `remote.tools.tool_contract.Preview`)."""
+
+    tool_name: str
+    display_name: str
+    input: Json
+    tool_use_id: str
+    permission_suggestions: Sequence[Json] = ()
+    decision_reason: str = ""
+    decision_reason_type: str = ""
+    description: str | None = None
+    blocked_path: str | None = None
+    sandbox: str | None = None  # the cage in which the call would run, in words
+    file_change: Json | None = None
+    requires_user_interaction: bool | None = None  # the call itself is a question to the person
+    agent_id: str | None = None
+    agent: str | None = None
+    mcp_server: Json | None = None
+
+
+@dataclass(frozen=True)
+class ToolPermission:
+    """The person's answer about one tool call. `updated_input` replaces the input; `updates` are permission updates in
+    the public shape (addRules, setMode, addDirectories); `interrupt` ends the turn as well."""
+
+    allow: bool
+    message: str = ""
+    updated_input: Json | None = None
+    updates: Sequence[Json] = ()
+    interrupt: bool = False
+
+    @staticmethod
+    def from_answer(answer: Answer) -> ToolPermission:
+        """Anything that is not a clear yes is a no."""
+        if isinstance(answer, Failure):
+            kind = "" if answer.error.startswith("AbortError: ") else "Error: "
+            return ToolPermission(False, f"Tool permission request failed: {kind}{answer.error}")
+        payload = answer.payload
+        if payload is None:
+            return ToolPermission(False, "Tool permission request failed: Error: the answer is empty")
+        if payload.get("behavior") == "allow":
+            updated, updates = payload.get("updatedInput"), payload.get("updatedPermissions")
+            return ToolPermission(
+                True,
+                updated_input=updated if isinstance(updated, dict) else None,
+                updates=[each for each in updates if isinstance(each, dict)] if isinstance(updates, list) else (),
+            )
+        message = str(payload.get("message") or "The user refused.")
+        return ToolPermission(False, message, interrupt=payload.get("interrupt") is True)
+
+
+CAN_USE_TOOL: RequestKind[ToolApproval, ToolPermission] = RequestKind(
+    "can_use_tool", AnsweredBy.PERSON, ToolPermission.from_answer
+)
+
+
+@dataclass(frozen=True)
+class HookCallback:
+    """Run the hook that the driving program has registered as `callback_id`. `input` is the event. The answer is the
+    hook's output, the same object that a command hook prints."""
+
+    callback_id: str
+    input: Json
+    tool_use_id: str
+
+
+HOOK_CALLBACK: RequestKind[HookCallback, Json] = RequestKind("hook_callback", AnsweredBy.CLIENT, payload_of)
+
+CLIENT_DEADLINE_S = 60.0
+"""Seconds a client waits for the worker's answer while it is connected; what the official clients use."""
+
+
+def _read_model(fields: Json) -> str | None:
+    name = fields.get("model")
+    if not (name is None or isinstance(name, str)):
+        raise RequestRefused("the model must be a name or null")
+    return name
+
+
+def client_kind(
+    name: str, read: Callable[[Json], P], write: Callable[[P], Json] = lambda _: {}
+) -> RequestKind[P, Json]:
+    """Return a kind of request that clients make of the worker."""
+    return RequestKind(name, AnsweredBy.WORKER, payload_of, write, read, deadline_s=CLIENT_DEADLINE_S)
+
+
+INTERRUPT: RequestKind[bool | None, Json] = client_kind(
+    "interrupt",
+    lambda fields: fields.get("cancel_queued") is True,
+    lambda queue: {"cancel_queued": True} if queue else {},
+)
+SET_MODEL: RequestKind[str | None, Json] = client_kind("set_model", _read_model, lambda name: {"model": name})
+SET_PERMISSION_MODE: RequestKind[str, Json] = client_kind(
+    "set_permission_mode", lambda fields: str(fields.get("mode")), lambda mode: {"mode": mode}
+)
+
+
+@dataclass(frozen=True)
+class ProjectTrust:
+    """May what the files of a project switch on count? `switches` are objects {"kind", "name", "detail", "path",
+    "owner"}, see `ccb.remote.settings.project_switches.Switch`. `fingerprint` changes with any of them, but for the
+    owners. `problems` are sentences about files that cannot be used; if there are no switches, only they are to be
+    shown."""
+
+    directory: str
+    fingerprint: str
+    switches: Sequence[Json] = ()
+    problems: Sequence[str] = ()
+
+
+def _read_project_trust(fields: Json) -> ProjectTrust:
+    directory, fingerprint = fields.get("directory"), fields.get("fingerprint")
+    switches, problems = fields.get("switches"), fields.get("problems")
+    if not (isinstance(directory, str) and isinstance(fingerprint, str)):
+        raise RequestRefused("the question about trust names no directory")
+    if not (isinstance(switches, list) and isinstance(problems, list)):
+        raise RequestRefused("the question about trust names nothing")
+    shown = [{str(key): str(value) for key, value in each.items()} for each in switches if isinstance(each, dict)]
+    if len(shown) != len(switches):
+        raise RequestRefused("the question about trust is not readable")
+    return ProjectTrust(directory, fingerprint, shown, [str(each) for each in problems])
+
+
+def _read_trusted(answer: Answer) -> bool:
+    """Anything that is not a clear yes is a no."""
+    return isinstance(answer, Success) and answer.payload is not None and answer.payload.get("trusted") is True
+
+
+TRUST_PROJECT: RequestKind[ProjectTrust, bool] = RequestKind(
+    "trust_project", AnsweredBy.LAPTOP, _read_trusted, read=_read_project_trust
+)
+
+
+class Broker(Protocol):
+    """Sends requests to someone outside the worker: the person, the driving program, or a service on the laptop."""
+
+    def can_ask(self, kind: RequestKind[P, A]) -> bool:
+        """Return whether anyone in this session can answer requests of this kind. Return False for requests to the
+        person in a headless run without a prompt tool; calls that would need a question are denied there."""
+
+    async def request(self, request: Request[P, A]) -> A:
+        """Send a request and return the typed answer. Keep waiting across lost connections; the request fails for lack
+        of an answer only if its kind has a deadline. Cancelling withdraws the request. Raise RequestFailed, NotKept."""

@@ -1,0 +1,556 @@
+"""Every record of a session's journal.
+
+A line of the journal is {"seq", "time", "kind", "body"}; an `event` frame carries the same kind and body. `parse` and
+its siblings at the end of this module are the only code that looks into such a body. Everything else works with the
+classes here: one frozen dataclass for each kind, inside the envelope `Record`.
+
+Rules that keep journals of other versions readable: a field that is missing or has the wrong type gets the empty value
+of its type; `Record.body` keeps the JSON body unchanged, with the fields this version does not know; a kind that this
+version does not know becomes an `UnknownRecord`; a record that cannot be read at all becomes a `DamagedRecord` without
+words.
+
+Every record belongs to an agent. The main agent is not named in the body, so older versions read its records as before.
+A sub-agent is named in `agent_id`, or in `parent_tool_use_id` where the body is a public message.
+"""
+
+from __future__ import annotations
+
+from dataclasses import MISSING, field, fields
+from functools import cached_property
+from typing import Any, Callable, ClassVar, Union, get_args
+
+from .dataclass import dataclass
+from .frames import Json
+from .messages import PublicLine, as_blocks, as_dict, as_text, parse_message
+from .ndjson import dump, load, to_bytes
+
+BEFORE = "before"
+"""The field of a user message with the uuids of the waiting prompts that it goes before: in front of the first of them
+that still waits, last if none does."""
+
+PRIORITY, LATER = "priority", "later"
+"""The field of a user message that says when its prompt is taken, and its value for a prompt that waits until the
+running turn is over. Any other prompt goes to the agent with the next tool results."""
+
+TASK_PREFIX = "task:"
+"""The start of the `id` of a `queued` record that tells the end of a task; the id of the task follows."""
+
+
+@dataclass(frozen=True)
+class QueuedRecord:
+    """`queued`: the worker itself puts `content` into the queue of prompts, for the agent that the record names. A
+    prompt takes it by its `id`, as it takes an input. `origin` is public, such as {"kind": "task-notification"}.
+    `wakes`: it starts a turn when the agent is idle; otherwise it waits for the next one."""
+
+    kind: ClassVar[str] = "queued"
+    id: str
+    content: list[Json]
+    origin: Json
+    wakes: bool = False
+
+
+@dataclass(frozen=True)
+class UnqueuedRecord:
+    """`unqueued`: the input `id` was taken back before a turn took it."""
+
+    kind: ClassVar[str] = "unqueued"
+    id: str
+
+
+@dataclass(frozen=True)
+class MovedRecord:
+    """`moved`: the waiting prompt of the input `id` now stands before that of the input `before`, or last without
+    one. `steers`: it does not wait for the end of the running turn any more."""
+
+    kind: ClassVar[str] = "moved"
+    id: str
+    before: str = ""
+    steers: bool = False
+
+
+@dataclass(frozen=True)
+class TakenRecord:
+    """`taken`: a turn has taken the prompt of the input `input_id`, so no other turn takes it. A `prompt` record
+    follows if it enters the conversation, which commands and prompts that a hook refuses do not."""
+
+    kind: ClassVar[str] = "taken"
+    input_id: str
+
+
+@dataclass(frozen=True)
+class CompactStartRecord:
+    """`compact_start`: the model is about to be asked for a summary of the conversation, by `trigger` (manual or auto).
+    `hint` is what the person wants it to keep. A `compact_boundary` message or a `compact_end` follows, unless the
+    worker dies before."""
+
+    kind: ClassVar[str] = "compact_start"
+    trigger: str
+    hint: str = ""
+
+
+@dataclass(frozen=True)
+class CompactEndRecord:
+    """`compact_end`: there is no summary. `outcome` is `failed` or `interrupted`."""
+
+    kind: ClassVar[str] = "compact_end"
+    outcome: str
+
+
+@dataclass(frozen=True)
+class HookRecord:
+    """`hook`: `count` hooks are about to run. It is durable before they run. `match` is what their matchers were
+    compared with, `about` the id of a tool call. `once` are the keys of those among them that never run again, with
+    blanks between."""
+
+    kind: ClassVar[str] = "hook"
+    event: str
+    match: str = ""
+    about: str = ""
+    count: int = 0
+    once: str = ""
+
+
+@dataclass(frozen=True)
+class DriverRecord:
+    """`driver`: the client named `by` drives now, under `epoch`."""
+
+    kind: ClassVar[str] = "driver"
+    by: str
+    epoch: int
+
+
+@dataclass(frozen=True)
+class WorkerRecord:
+    """`worker`: another worker goes on with the session, in the directory `cwd`. `mark` marks the processes that it
+    starts."""
+
+    kind: ClassVar[str] = "worker"
+    pid: int
+    bundle: str
+    mark: str | None
+    cwd: str = ""
+
+
+@dataclass(frozen=True)
+class ForkedRecord:
+    """`forked`: everything before was copied from the session `source`."""
+
+    kind: ClassVar[str] = "forked"
+    source: str = field(metadata={"key": "from"})
+
+
+@dataclass(frozen=True)
+class WorktreeRecord:
+    """`worktree`: ccb is about to make the work tree `path` for the sub-agent of the record, on the new branch `branch`
+    from the commit `base` of the repository whose own work tree is `top`. `branch` is "" for a directory that a hook
+    has made instead. `removed`: it was removed, with the branch."""
+
+    kind: ClassVar[str] = "worktree"
+    path: str
+    branch: str
+    base: str
+    top: str
+    removed: bool = False
+
+
+@dataclass(frozen=True)
+class ReasoningRecord:
+    """`reasoning`: the next turns use this effort ("" for the model's own) and this budget for thinking (0 for none, -1
+    to leave it to the model)."""
+
+    kind: ClassVar[str] = "reasoning"
+    effort: str
+    thinking_tokens: int
+
+
+@dataclass(frozen=True)
+class FileChangeRecord:
+    """`file_change`: a tool is about to change the file `path` (with every link resolved). `before` and `after` are the
+    digests of its content, "" where there is no file; `mode` are its permission bits before. The content before is in
+    the session's file history, unless `lost` says why it is not."""
+
+    kind: ClassVar[str] = "file_change"
+    tool_use_id: str
+    path: str
+    before: str
+    after: str
+    mode: int = 0
+    lost: str = ""
+
+
+@dataclass(frozen=True)
+class RewindRecord:
+    """`rewind`: the person goes back to before the message `message`. The records from number `to` on, up to this one,
+    no longer belong to the conversation; with 0 the conversation stays as it is. `files` are about to be restored, each
+    as {"path", "before", "after", "mode"}, with the digests of its content now and then."""
+
+    kind: ClassVar[str] = "rewind"
+    message: str
+    to: int
+    files: list[Json]
+    text: str = ""
+
+
+@dataclass(frozen=True)
+class RewoundRecord:
+    """`rewound`: the files of the last `rewind` are restored, but for those in `failed`: {"path", "why"}."""
+
+    kind: ClassVar[str] = "rewound"
+    failed: list[Json]
+
+
+MAIN_AGENT = ""
+"""The id of a session's main agent. A sub-agent has the id of the tool call that started it."""
+
+_AGENT = "agent_id"
+_PARENT = "parent_tool_use_id"
+
+
+class RecordError(ValueError):
+    """An object is not a journal record: a field of the envelope is missing or has the wrong type."""
+
+
+@dataclass(frozen=True)
+class PromptItem:
+    """A part of a prompt: the journalled input `input_id`, or `content` where the prompt came without an input."""
+
+    input_id: str = ""
+    content: list[Json] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class MessageRecord:
+    """`message`: a public stream-json object that every client is shown. `body` is the object, `public` its typed
+    form."""
+
+    kind: ClassVar[str] = "message"
+    body: Json
+
+    @cached_property
+    def public(self) -> PublicLine:
+        return parse_message(self.body)
+
+
+@dataclass(frozen=True)
+class InputRecord:
+    """`input`: a client's public object, applied once. `id` names the input, `body` is the object, `public` its typed
+    form."""
+
+    kind: ClassVar[str] = "input"
+    id: str
+    body: Json
+
+    @cached_property
+    def public(self) -> PublicLine:
+        return parse_message(self.body)
+
+
+@dataclass(frozen=True)
+class OptionsRecord:
+    """`options`: the session begins, or a new client process goes on with `options` (see `SessionOptions`). Only the
+    first one of a session has the other fields: its id, the time in seconds of the host's clock, its directory, and the
+    first worker."""
+
+    kind: ClassVar[str] = "options"
+    options: Json | None
+    session: str = ""
+    created: float = 0.0
+    cwd: str = ""
+    pid: int = 0
+    bundle: str = ""
+    mark: str | None = None
+
+    @property
+    def model(self) -> str:
+        """The model that the options name, "" for none."""
+        return as_text(as_dict(self.options).get("model"))
+
+    @property
+    def permission_mode(self) -> str:
+        """The permission mode that the options name, "" for none."""
+        return as_text(as_dict(self.options).get("permission_mode"))
+
+    @property
+    def sandbox(self) -> str:
+        """The sandbox mode that the options name, "read-only" if they do not name one."""
+        return as_text(as_dict(self.options).get("sandbox")) or "read-only"
+
+
+@dataclass(frozen=True)
+class TurnStartRecord:
+    """`turn_start`: a turn begins."""
+
+    kind: ClassVar[str] = "turn_start"
+
+
+@dataclass(frozen=True)
+class TurnEndRecord:
+    """`turn_end`: the turn is over, and its result is in the journal."""
+
+    kind: ClassVar[str] = "turn_end"
+
+
+@dataclass(frozen=True)
+class PromptRecord:
+    """`prompt`: what the person said, at the place where it entered the conversation. `context` are blocks that go
+    before it."""
+
+    kind: ClassVar[str] = "prompt"
+    context: list[Json]
+    items: list[PromptItem]
+
+    @property
+    def input_ids(self) -> list[str]:
+        """The ids of the inputs that the prompt takes."""
+        return [item.input_id for item in self.items if item.input_id]
+
+
+@dataclass(frozen=True)
+class ToolStartRecord:
+    """`tool_start`: a tool call is about to run. It is durable before the tool runs."""
+
+    kind: ClassVar[str] = "tool_start"
+    tool_use_id: str
+    name: str
+
+
+@dataclass(frozen=True)
+class ModelEndRecord:
+    """`model_end`: the answer `message_id` is complete. A later answer is another one, even under the same id."""
+
+    kind: ClassVar[str] = "model_end"
+    message_id: str
+    stop_reason: str | None
+    usage: Json
+
+
+@dataclass(frozen=True)
+class WithdrawnRecord:
+    """`withdrawn`: the answer `message_id` was cut and is asked for again. Its lines do not count."""
+
+    kind: ClassVar[str] = "withdrawn"
+    message_id: str
+
+
+@dataclass(frozen=True)
+class ModelRecord:
+    """`model`: the next model calls use another model."""
+
+    kind: ClassVar[str] = "model"
+    model: str
+
+
+@dataclass(frozen=True)
+class AgentResultRecord:
+    """`agent_result`: a turn of a sub-agent is over. `result` has the fields of a public `result` message, which only
+    the main agent sends: to a client it means that the session's turn is over."""
+
+    kind: ClassVar[str] = "agent_result"
+    result: Json
+
+    @cached_property
+    def public(self) -> PublicLine:
+        return parse_message(self.result)
+
+
+@dataclass(frozen=True)
+class LateAnswerRecord:
+    """`late_answer`: an answer came for the question `request_id`, which was no longer open."""
+
+    kind: ClassVar[str] = "late_answer"
+    request_id: str
+
+
+@dataclass(frozen=True)
+class DamagedRecord:
+    """`damaged`: a worker reports damage in the journal (`what`). Without words it stands for a record that cannot be
+    read."""
+
+    kind: ClassVar[str] = "damaged"
+    what: str = ""
+
+
+@dataclass(frozen=True)
+class UnknownRecord:
+    """A record of a kind that this version does not know. Projections skip it."""
+
+    kind: str
+    body: Json
+
+
+Content = Union[
+    MessageRecord, InputRecord, QueuedRecord, UnqueuedRecord, MovedRecord, OptionsRecord,
+    TurnStartRecord, TurnEndRecord, PromptRecord, ToolStartRecord,
+    ModelEndRecord, WithdrawnRecord, ModelRecord, AgentResultRecord, LateAnswerRecord, DamagedRecord, DriverRecord,
+    WorkerRecord, ForkedRecord, TakenRecord, HookRecord, FileChangeRecord, RewindRecord, RewoundRecord,
+    CompactStartRecord, CompactEndRecord, ReasoningRecord, WorktreeRecord, UnknownRecord,
+]  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Record:
+    """One record: its number and the time in seconds of the host's clock (for people only). A record that is not in a
+    journal has the number 0. `body` is the JSON body for the journal and for frames: pass it on, do not look into it.
+    `content` is typed when it is first asked for, because most records are only passed on."""
+
+    seq: int
+    time: float
+    kind: str
+    body: Json
+
+    @property
+    def agent_id(self) -> str:
+        """The id of the agent that the record belongs to."""
+        return _agent(self.body.get(_PARENT if self.kind == "message" else _AGENT))
+
+    @cached_property
+    def content(self) -> Content:
+        """The typed content of the record."""
+        return _content_of(self.kind, self.body)
+
+
+def record_of(content: Content, seq: int = 0, time: float = 0.0, agent_id: str = MAIN_AGENT) -> Record:
+    """Return a new record of `agent_id`."""
+    body = content.body if isinstance(content, MessageRecord) else _body_of(content)
+    if agent_id != MAIN_AGENT:
+        body = {**body, _PARENT if isinstance(content, MessageRecord) else _AGENT: agent_id}
+    return Record(seq, time, content.kind, body)
+
+
+def parse(data: object) -> Record:
+    """Return the record in a JSON object {"seq", "time", "kind", "body"}. Raises RecordError."""
+    if not isinstance(data, dict):
+        raise RecordError("a record is a JSON object")
+    try:
+        seq, time, kind, body = data["seq"], data["time"], data["kind"], data["body"]
+    except KeyError as error:
+        raise RecordError(f"a record has no {error}") from None
+    if not (
+        isinstance(seq, int) and isinstance(time, (int, float)) and isinstance(kind, str) and isinstance(body, dict)
+    ):
+        raise RecordError("a field of a record has the wrong type")
+    try:
+        return Record(seq, float(time), kind, body)
+    except OverflowError:
+        raise RecordError("the time of a record is not a time") from None
+
+
+def parse_event(seq: int, kind: str, body: Json) -> Record:
+    """Return the record in an `event` frame. Its time is 0, because frames do not carry it."""
+    return Record(seq, 0.0, kind, body)
+
+
+def agent_of_message(body: Json) -> str:
+    """Return the id of the agent that a public object belongs to."""
+    return _agent(body.get(_PARENT))
+
+
+def _agent(value: object) -> str:
+    return value if isinstance(value, str) else MAIN_AGENT
+
+
+def parse_page(body: Json) -> list[Record]:
+    """Return the records in the body of a `past` frame, without those that are malformed."""
+    listed = body.get("records")
+    return [
+        parse_event(each["seq"], each["kind"], each["body"])
+        for each in (listed if isinstance(listed, list) else ())
+        if isinstance(each, dict)
+        and isinstance(each.get("kind"), str)
+        and isinstance(each.get("body"), dict)
+        and isinstance(each.get("seq"), int)
+    ]
+
+
+def parse_line(line: bytes) -> Record | None:
+    """Return the record in a line of a journal, None when the line is damaged."""
+    try:
+        return parse(load(line.decode("utf-8")))
+    except (ValueError, RecursionError):
+        return None
+
+
+def to_line(record: Record) -> bytes:
+    """Return the line of a record in the journal, with its newline. `parse_line` reads it."""
+    line = {"seq": record.seq, "time": round(record.time, 3), "kind": record.kind, "body": record.body}
+    return to_bytes(dump(line)) + b"\n"
+
+
+def to_page(records: list[Record]) -> Json:
+    """Return the body of a `past` frame with these records. `parse_page` reads it."""
+    return {"records": [{"seq": each.seq, "kind": each.kind, "body": each.body} for each in records]}
+
+
+def in_session(record: Record, old: str, new: str) -> Record:
+    """Return the record with the session id `old` replaced by `new` wherever it names its own session."""
+    body = dict(record.body)
+    inner = body.get("body")
+    if isinstance(inner, dict):
+        body["body"] = inner = dict(inner)
+    for named in (body, inner):
+        if isinstance(named, dict):
+            named.update({name: new for name in ("session_id", "session") if named.get(name) == old})
+    return Record(record.seq, record.time, record.kind, body)
+
+
+def _texts(value: object) -> str | None:
+    return value if isinstance(value, str) else None
+
+
+def _items(value: object) -> list[PromptItem]:
+    return [
+        PromptItem(as_text(item["input"])) if "input" in item else PromptItem(content=as_blocks(item.get("content")))
+        for item in (value if isinstance(value, list) else ())
+        if isinstance(item, dict)
+    ]
+
+
+_READERS: dict[str, Callable[[Any], object]] = {
+    "str": as_text,
+    "str | None": _texts,
+    "bool": lambda value: value is True,
+    "int": lambda value: value if isinstance(value, int) else 0,
+    "float": lambda value: value if isinstance(value, (int, float)) else 0.0,
+    "Json": as_dict,
+    "Json | None": lambda value: value if isinstance(value, dict) else None,
+    "list[Json]": as_blocks,
+    "list[PromptItem]": _items,
+}
+"""The function that reads a field's value, by the annotation of its type."""
+
+_KINDS: dict[str, type[Any]] = {each.kind: each for each in get_args(Content) if each is not UnknownRecord}
+
+_SHAPES: dict[str, list[tuple[str, Callable[[Any], object]]]] = {
+    kind: [(each.metadata.get("key", each.name), _READERS[str(each.type)]) for each in fields(cls)]
+    for kind, cls in _KINDS.items()
+}
+_WRITTEN: dict[str, list[tuple[str, str, object]]] = {
+    kind: [(each.name, each.metadata.get("key", each.name), each.default) for each in fields(cls)]
+    for kind, cls in _KINDS.items()
+}
+
+
+def _content_of(kind: str, body: Json) -> Content:
+    if kind == "message":
+        return MessageRecord(body)
+    cls = _KINDS.get(kind)
+    if cls is None:
+        return UnknownRecord(kind, body)
+    content: Content = cls(*[read(body.get(key)) for key, read in _SHAPES[kind]])
+    return content
+
+
+def _body_of(content: Content) -> Json:
+    """Return the JSON body. A field that has a default is left out when it is equal to its default."""
+    if isinstance(content, (MessageRecord, UnknownRecord)):
+        return content.body
+    body: Json = {}
+    for name, key, default in _WRITTEN[content.kind]:
+        value = getattr(content, name)
+        if default is MISSING or value != default:
+            body[key] = value
+    if isinstance(content, PromptRecord):
+        body["items"] = [
+            {"input": item.input_id} if item.input_id else {"content": item.content} for item in content.items
+        ]
+    return body

@@ -1,1 +1,0 @@
-"""Record kinds and request kinds of single subjects, one module each."""

@@ -1,0 +1,330 @@
+"""Requests that carry JSON-RPC of MCP servers."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import re
+from collections.abc import Collection
+from typing import Any, Callable
+
+from .control_protocol import (
+    CLIENT_DEADLINE_S,
+    Answer,
+    AnsweredBy,
+    RequestFailed,
+    RequestKind,
+    RequestRefused,
+    client_kind,
+    payload_of,
+)
+from .dataclass import dataclass
+
+Json = dict[str, Any]
+
+
+WANTS_LOGIN = "wants a login"
+"""What the error of a server says that nobody has logged in to."""
+
+MAX_NAME = 128
+"""The longest name of a tool that the model API takes."""
+
+TOOL_USE_ID = "claudecode/toolUseId"
+"""The key in the `_meta` of a call that holds the id of the tool call."""
+
+
+_OTHER = re.compile(r"[^A-Za-z0-9_-]")
+_MARK = re.compile(r"_[0-9a-f]{8}(?=__|\Z)")
+_MAX_SERVER = 64
+
+
+def tool_name(server: str, tool: str) -> str:
+    """Return the name under which the model and the rules know a tool. It is the same on both machines and at any time,
+    and no other tool has it: a name that loses something ends with a mark, which is a hash of the whole name."""
+    first = f"mcp__{server_name(server)}__"
+    return first + _marked(tool, _OTHER.sub("_", tool), MAX_NAME - len(first))
+
+
+def server_name(server: str) -> str:
+    """Return the part of the names of a server's tools that stands for the server. It has no `__`."""
+    return _marked(server, re.sub("__+", "_", _OTHER.sub("_", server)).strip("_"), _MAX_SERVER)
+
+
+def _marked(name: str, plain: str, room: int) -> str:
+    if name == plain and len(name) <= room and not _MARK.search(name):
+        return name
+    return f"{plain[: room - 9]}_{hashlib.sha256(name.encode('utf-8', 'replace')).hexdigest()[:8]}"
+
+
+def unmarked(name: str) -> str:
+    """Return the name of an MCP tool without marks. Rules that deny or ask cover it, too: whoever wrote them may know
+    the tool by that name."""
+    return _MARK.sub("", name) if name.startswith("mcp__") else name
+
+
+def rule_tool(tool: str) -> str:
+    """Return the tool of a rule by the name that the model knows: a rule may name an MCP tool as its server does
+    (`mcp__tracker__issues.list`)."""
+    end = "__*" if tool.endswith("__*") else ""
+    whole = tool[: len(tool) - len(end)]
+    if not tool.startswith("mcp__") or not _OTHER.search(whole):
+        return tool
+    server, has_tool, name = whole[len("mcp__") :].partition("__")
+    return (tool_name(server, name) if has_tool else f"mcp__{server_name(server)}") + end
+
+
+@dataclass(frozen=True)
+class McpMessage:
+    """A JSON-RPC message for the server of this name."""
+
+    server_name: str
+    message: Json
+
+
+def read_mcp_message(fields: Json) -> McpMessage:
+    """Read the fields of a request. Raise RequestRefused."""
+    server, message = fields.get("server_name"), fields.get("message")
+    if not (isinstance(server, str) and isinstance(message, dict)):
+        raise RequestRefused("the request has no server_name or no message")
+    return McpMessage(server, message)
+
+
+def _read_reply(answer: Answer) -> Json:
+    reply = payload_of(answer).get("mcp_response")
+    if not isinstance(reply, dict):
+        raise RequestFailed("the answer has no mcp_response")
+    return reply
+
+
+MCP_MESSAGE: RequestKind[McpMessage, Json] = RequestKind(
+    "mcp_message", AnsweredBy.CLIENT, _read_reply, read=read_mcp_message
+)
+"""To a server inside the client that drives the session. The answer is the server's reply."""
+
+LAPTOP_MCP_MESSAGE: RequestKind[McpMessage, Json] = RequestKind(
+    "laptop_mcp_message", AnsweredBy.LAPTOP, _read_reply, read=read_mcp_message
+)
+"""The same to a server that ccb runs on the laptop."""
+
+CLIENT_MCP_MESSAGE: RequestKind[McpMessage, Json] = RequestKind(
+    "mcp_message", AnsweredBy.WORKER, payload_of, read=read_mcp_message, deadline_s=CLIENT_DEADLINE_S
+)
+"""The other way: what a server inside the client says of its own accord."""
+
+
+@dataclass(frozen=True)
+class Elicitation:
+    """A server asks the person to fill in a form (`mode` "form", with a schema) or to visit an address ("url"). The
+    fields are those of the public `elicitation` request."""
+
+    mcp_server_name: str
+    message: str
+    mode: str = "form"
+    requested_schema: Json | None = None
+    url: str | None = None
+
+
+def _read_elicited(answer: Answer) -> Json:
+    """Return {"action": accept, decline or cancel, "content"}. Anything that is not a clear answer is a cancel."""
+    try:
+        payload = payload_of(answer)
+    except RequestFailed:
+        return {"action": "cancel"}
+    return payload if payload.get("action") in ("accept", "decline") else {"action": "cancel"}
+
+
+ELICITATION: RequestKind[Elicitation, Json] = RequestKind("elicitation", AnsweredBy.PERSON, _read_elicited)
+"""To the person, for a server on the host; for a server on the laptop, the laptop itself asks."""
+
+MCP_STATUS: RequestKind[None, Json] = client_kind("mcp_status", lambda fields: None)
+MCP_RECONNECT: RequestKind[str, Json] = client_kind(
+    "mcp_reconnect", lambda fields: str(fields.get("serverName")), lambda name: {"serverName": name}
+)
+
+
+CALL_S = 600.0
+"""Seconds for a call of a tool without a sign of its server: an answer, progress, or a form for the person."""
+
+SAY_LIMIT_S = 10.0
+"""Seconds without a sign after which the row of a call shows how long it may take."""
+
+CHATTER_S = 2.0
+"""Seconds in which the answer to a call still comes after a line that is no JSON, as servers that print send it."""
+
+LIMIT_VARIABLE = "MCP_TOOL_TIMEOUT"
+"""The variable that sets another limit for calls, in milliseconds."""
+
+_ID = re.compile(rb'"id"\s*:\s*"?(\d{1,18})\b')
+_SURROGATE = re.compile("[\ud800-\udfff]")
+_HALF = re.compile(rb"\\u[dD][89a-fA-F]")
+_ALL = range(-(2**62), 2**62)
+_MAX_SHOWN = 200
+_MAX_REASON = 10_000
+
+
+@dataclass(frozen=True)
+class Unreadable:
+    """What a server has sent and nobody can read. `number` is the request that it seems to answer; `looks_like_one`
+    whether it looks like a message at all."""
+
+    shown: str
+    number: int | None
+    looks_like_one: bool
+
+    @property
+    def why(self) -> str:
+        kind = "an answer that cannot be read" if self.looks_like_one else "a line that is no JSON, and no answer"
+        return f"it has sent {kind}: {self.shown}"
+
+
+def read_messages(data: bytes) -> list[Json] | Unreadable:
+    """Return the messages in a line or body. Bytes that are not UTF-8 and half surrogates become U+FFFD, and numbers
+    that JSON does not have become null: the rest of an answer is worth reading."""
+    text = data.decode("utf-8", "replace").strip("\ufeff \t\r\n")
+    start = text.find('{"')
+    found = _loaded(text)
+    if found is None and start > 0:  # a warning in front of the message
+        found = _loaded(text[start:])
+    if isinstance(found, dict):
+        found = [found]
+    listed = [each for each in found if isinstance(each, dict)] if isinstance(found, list) else []
+    try:
+        listed = [_whole(each) for each in listed] if _HALF.search(data) else listed
+    except RecursionError:
+        listed = []
+    if not listed:
+        match = _ID.search(data)
+        return Unreadable(text[:_MAX_SHOWN], int(match[1]) if match else None, text[:1] in ("{", "["))
+    return listed
+
+
+class LineReader:
+    """Reads the lines of one server. `failed` gets a request that is answered with something that nobody can read, and
+    why. `asking` says whether the server waits for the person. Call `close`."""
+
+    def __init__(self, failed: Callable[[object, str], None], asking: Callable[[], bool] = lambda: False) -> None:
+        self._failed = failed
+        self._asking = asking
+        self._pending: set[object] = set()
+        self._issued = range(0)  # from the lowest number of a request to the highest one
+        self._hello: object = None
+        self._chats = False  # it prints lines that are no messages, and answers all the same
+        self._odd: asyncio.TimerHandle | None = None
+
+    def sent(self, message: Json) -> None:
+        """The server gets a message."""
+        if message.get("method") == "notifications/cancelled":
+            self.done((message.get("params") or {}).get("requestId"))
+        if "method" in message and message.get("id") is not None:
+            self._pending.add(message["id"])
+            number, issued = message["id"], self._issued or (message["id"],)
+            self._issued = range(min(number, issued[0]), max(number, issued[-1]) + 1)
+            if message["method"] == "initialize":
+                self._hello = message["id"]  # it may print a lot before it is up
+
+    def done(self, number: object) -> None:
+        """Nobody waits for the answer to a request any more."""
+        self._pending.discard(number)
+
+    def read(self, line: bytes) -> list[Json]:
+        """Return the messages of a line: those with a method, and answers to pending requests, under their ids."""
+        found = read_messages(line) if line.strip() else []
+        if isinstance(found, Unreadable):
+            self._puzzle(found)
+            return []
+        kept = []
+        for message in found:
+            if "method" not in message:
+                number = answered_number(message, self._pending, self._issued)
+                if self._odd is not None or (number is None and "id" in message):
+                    self._chats = True  # it answers in spite of what it has printed
+                    self.close()
+                if number is None:
+                    continue
+                message = {**message, "id": number}
+            kept.append(message)
+        return kept
+
+    def close(self) -> None:
+        """Wait for nothing any more."""
+        if self._odd is not None:
+            self._odd.cancel()
+            self._odd = None
+
+    def _puzzle(self, odd: Unreadable) -> None:
+        """The call ends that the server seems to answer. A line that is no message at all may be only something that
+        the server prints, and then the answer follows soon."""
+        only = next(iter(self._pending)) if len(self._pending) == 1 else None
+        number = odd.number if odd.number in self._pending else only
+        if odd.looks_like_one and number is not None:
+            self._fail(number, odd)
+        elif only is not None and only != self._hello and not self._chats and self._odd is None:
+            self._odd = asyncio.get_running_loop().call_later(CHATTER_S, self._fail, only, odd)
+
+    def _fail(self, number: object, odd: Unreadable) -> None:
+        self.close()
+        if number in self._pending and not self._asking():
+            self._failed(number, odd.why)
+
+
+def reason_of(error: object) -> str:
+    """Return what a server says about an error, in whatever form."""
+    said = error.get("message") if isinstance(error, dict) else error
+    text = said if isinstance(said, str) else json.dumps(error, ensure_ascii=False)
+    return text[:_MAX_REASON] or "the server gives no reason"
+
+
+def answered_number(message: Json, pending: Collection[object], issued: range = _ALL) -> object:
+    """Return the pending request that a message without a method answers, or None. Some servers send the id back as
+    text, send a number outside of `issued`, or send no id. The message then answers the only request that is
+    pending."""
+    number = message.get("id")
+    if isinstance(number, str) and re.fullmatch(r"\d{1,18}", number):
+        number = int(number)
+    if isinstance(number, float) and number % 1 == 0:
+        number = int(number)
+    if type(number) is int and (number in pending or number in issued):  # perhaps nobody waits for it any more
+        return number if number in pending else None
+    if "result" in message or "error" in message or number is not None:
+        return next(iter(pending)) if len(pending) == 1 else None
+    return None
+
+
+def limit_of(described: object, environ_value: str | None) -> float:
+    """Return the seconds for a call of a server: `described` is the `timeout` of its description, in milliseconds, else
+    the variable counts."""
+    for given in (described, environ_value):
+        try:
+            seconds = float(given) / 1000  # type: ignore[arg-type]
+        except (TypeError, ValueError):
+            continue
+        if 1 <= seconds < 1e9:
+            return seconds
+    return CALL_S
+
+
+def too_long(seconds: float) -> str:
+    """Return what a call ends with at its limit."""
+    return f"no answer within {seconds:g} s, the limit of its calls ({LIMIT_VARIABLE} sets another, in milliseconds)"
+
+
+def _loaded(text: str) -> object:
+    try:
+        return json.loads(text, parse_constant=lambda _: None, parse_float=_finite)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _finite(text: str) -> float | None:
+    value = float(text)
+    return value if value - value == 0 else None
+
+
+def _whole(value: Any) -> Any:
+    """Return a value without half surrogates."""
+    if isinstance(value, str):
+        return _SURROGATE.sub("\ufffd", value)
+    if isinstance(value, dict):
+        return {_whole(name): _whole(each) for name, each in value.items()}
+    return [_whole(each) for each in value] if isinstance(value, list) else value

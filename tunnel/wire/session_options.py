@@ -1,0 +1,191 @@
+"""The options of a session as they travel."""
+
+from __future__ import annotations
+
+import base64
+import json
+import zlib
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, field, fields
+from typing import Any
+
+from .dataclass import dataclass
+from .frames import FrameError, Json
+
+MAX_BYTES = 1 << 20
+"""Most bytes of all files together, as JSON."""
+
+
+@dataclass(frozen=True)
+class OwnFile:
+    """One text file. `path` is relative to the person's `.claude` directory."""
+
+    path: str
+    text: str
+    executable: bool = False
+
+
+def pack(files: Iterable[OwnFile]) -> str:
+    """Return files as a text, "" for none."""
+    listed = [[each.path, each.text, each.executable] for each in files]
+    return base64.b64encode(zlib.compress(json.dumps(listed).encode(), 9)).decode() if listed else ""
+
+
+def unpack(packed: str) -> list[OwnFile]:
+    """Return the files in a text that `pack` has made. Raise ValueError for anything else."""
+    try:
+        data = zlib.decompressobj().decompress(base64.b64decode(packed), MAX_BYTES + 1)
+        files = [OwnFile(str(path), str(text), bool(executable)) for path, text, executable in json.loads(data)]
+    except (zlib.error, TypeError, RecursionError) as error:
+        raise ValueError(f"the files cannot be read: {error}") from None
+    for each in files:
+        if any(part in ("", ".", "..") for part in each.path.split("/")) or "\0" in each.path:
+            raise ValueError(f"{each.path!r} is no path of a file")
+    return files
+
+
+CAGES: Mapping[str, str] = {
+    "read-only": "read-only cage",
+    "workspace": "workspace cage",
+    "off": "no cage: the sandbox is off",
+}
+"""What each sandbox mode means for commands that run without a question, on a host that can make the cage."""
+
+
+CLAUDE_CODE_VERSION = "2.1.329"
+"""The version of the stream-json protocol that ccb speaks. Clients of that protocol compare it."""
+
+
+INSTRUCTIONS, BUILT_IN_AGENTS = "instructions", "built_in_agents"
+"""What a program can leave out of a session: the instruction files, and the agents that ccb itself defines."""
+
+SETUP_COMMAND = "/?setup"
+"""A prompt that only starts a session: its hooks run, and no model is called."""
+
+
+@dataclass(frozen=True)
+class SessionOptions:
+    """All are optional. The names follow the flags of the command line, and lists keep their order."""
+
+    model: str | None = None
+    permission_mode: str = "default"  # default | acceptEdits | plan | bypassPermissions
+    permission_prompts: str = "none"  # stdio: ask the client; the name of an MCP tool: ask it; none: deny
+    allow_bypass: bool = False  # --dangerously-skip-permissions was given, so set_permission_mode may choose bypass
+    allowed_tools: list[str] = field(default_factory=list)
+    disallowed_tools: list[str] = field(default_factory=list)
+    system_prompt: str | None = None
+    append_system_prompt: str | None = None
+    max_turns: int | None = None
+    add_dirs: list[str] = field(default_factory=list)
+    partial_messages: bool = False
+    replay_user_messages: bool = False
+    api_key_source: str = "none"
+    client: str = ""  # who drives, for `fenced.by`: "alice@laptop pid 4711"
+    host: str = ""  # how the user called the host, for the system prompt
+    sandbox: str = "read-only"  # read-only | workspace | off: the cage of commands that run without a question
+    allow_net: bool = False  # --allow-net was given: commands in the workspace cage may use the network
+    settings: Json = field(default_factory=dict)  # see `SettingsOption`
+    tools: list[str] | None = None  # the built-in tools that the model is offered; None for all
+    json_schema: Json | None = None  # each turn ends with a value that fits it
+    agents: Json | None = None  # definitions of sub-agents, by name
+    role: str = ""  # the agent, by its name, as which the main agent works
+    setup: str = ""  # init | maintenance: the Setup hooks that a new session runs first
+    left_out: list[str] = field(default_factory=list)  # see the constants above
+    append_agent_prompt: str | None = None  # what the system prompt of every sub-agent ends with
+    own_agents: Json = field(default_factory=dict)  # the person's files that define sub-agents: text by path
+    own_files: str = ""  # the person's commands and skills: see `kinds.own_files`; in the journal, where they are
+    client_hooks: Json | None = None  # hooks that the client answers, as `initialize` has them
+    client_mcp: list[str] = field(default_factory=list)  # MCP servers inside the client
+    client_mcp_configs: Json = field(default_factory=dict)  # what the client says of those servers: timeout, tools
+    laptop_mcp: list[str] = field(default_factory=list)  # MCP servers on the laptop
+    project_mcp: bool = True  # the MCP servers of a trusted project count
+    max_budget_usd: float | None = None
+    fallback_model: str | None = None
+    model_facts: Json = field(default_factory=dict)  # what the laptop knows of models: see `ModelTable.learn_all`
+    thinking_models: Json = field(default_factory=dict)  # the levels of effort of models that think, by model
+    model_aliases: Json = field(default_factory=dict)  # the person's short names of models
+    small_model: str = ""  # the model for small questions; "" for the one of the model's family
+    compact_model: str = ""  # the model that writes summaries; "" for the one of the conversation
+    max_thinking_tokens: int | None = None
+    effort: str | None = None
+    thinking_display: str | None = None  # summarized | omitted
+    max_output_tokens: int | None = None  # the longest answer that the laptop allows
+    task_budget: int | None = None  # the tokens that the model is told it may use for its task
+    betas: list[str] = field(default_factory=list)  # features of the model API to switch on
+    include_hook_events: bool = False
+    defer_above: int | None = None  # the characters of added tools above which they are found by ToolSearch
+    skills: list[str] | None = None  # the skills that the model is offered; None for all
+    tool_aliases: Json = field(default_factory=dict)  # other names under which the model may call tools
+    plan_instructions: str | None = None  # what a plan must say, in place of ccb's own words
+    static_prompt: bool = False  # the surroundings go before the first prompt, not into the system prompt
+    web: str = "host"  # host | laptop: whose network WebFetch uses
+    web_allow_private: bool = False  # WebFetch may read from private addresses
+
+    plugin_dirs: list[str] = field(default_factory=list)  # directories on the host with plugins
+    forget: bool = False  # nothing of the session stays on the host
+    background_after_ms: int = 0  # a foreground command goes on in the background after this time; 0: never
+    background_wait_ms: int = 600_000  # how long a session that is to end waits for its tasks
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the options that differ from their defaults."""
+        default = SessionOptions()
+        return {k: v for k, v in asdict(self).items() if v != getattr(default, k)}
+
+    @staticmethod
+    def from_json(data: Mapping[str, Any]) -> SessionOptions:
+        """Read options, without the names that this version does not know. Raise FrameError when a value has the wrong
+        type."""
+        known: dict[str, Any] = {}
+        for f in fields(SessionOptions):
+            if f.name not in data:
+                continue
+            value = data[f.name]
+            if not _fits(str(f.type), value):
+                raise FrameError(f"session option {f.name!r} has the wrong type", repr(value).encode())
+            known[f.name] = value
+        return SessionOptions(**known)
+
+
+def _fits(kind: str, value: object) -> bool:
+    if kind.endswith(" | None"):
+        return value is None or _fits(kind[: -len(" | None")], value)
+    if kind == "Json":
+        return isinstance(value, dict)
+    if kind == "list[str]":
+        return isinstance(value, list) and all(isinstance(item, str) for item in value)
+    return type(value).__name__ == kind
+
+
+@dataclass(frozen=True)
+class SettingsOption:
+    """The option `settings`: what the laptop knows of the settings of a session. Nothing in it is secret.
+
+    `layers` are objects {"source", "path", "values"}, the weakest first, with sources as in
+    `ccb.remote.settings`. `sources` are the values of `--setting-sources`, None for all. `trusted` is the fingerprint
+    of what the person has trusted in the session's directory, `*` for anything (`--trust`), "" for nothing.
+    `left_open` names what they have not chosen for a new session: `model`, `permission_mode`."""
+
+    layers: list[Json] = field(default_factory=list)
+    sources: list[str] | None = None
+    trusted: str = ""
+    left_open: list[str] = field(default_factory=list)
+
+    def to_json(self) -> Json:
+        """Return what differs from the defaults."""
+        default = SettingsOption()
+        return {k: v for k, v in asdict(self).items() if v != getattr(default, k)}
+
+    @staticmethod
+    def from_json(data: Json) -> SettingsOption:
+        """Read the option. Raise FrameError if it is not valid."""
+        layers, sources, trusted = data.get("layers", []), data.get("sources"), data.get("trusted", "")
+        left_open = data.get("left_open", [])
+        if not (
+            isinstance(layers, list)
+            and all(isinstance(each, dict) and isinstance(each.get("values"), dict) for each in layers)
+            and (sources is None or _fits("list[str]", sources))
+            and isinstance(trusted, str)
+            and _fits("list[str]", left_open)
+        ):
+            raise FrameError("session option 'settings' is not valid", repr(data).encode())
+        return SettingsOption(layers, sources, trusted, left_open)
