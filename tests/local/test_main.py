@@ -83,7 +83,7 @@ def test_host_commands_load_nothing_of_the_way_to_the_model_and_no_pydantic_with
 def test_a_session_is_attached_before_what_sends_model_calls_is_loaded() -> None:
     environ = {"HOME": "/nonexistent", "ANTHROPIC_API_KEY": "k"}
     code = (
-        "import sys\nfrom ccb.local.connect.startup import load_dialing_startup; from ccb.local.connect.startup import load_session_startup\n"
+        "import sys\nfrom ccb.local.connect.startup import load_dialing_startup, load_session_startup\n"
         f"load_session_startup({environ!r}, load_dialing_startup({environ!r})).auth_proxy('host', None, None)\n"
         f"print([name for name in {(*HEAVY, 'http.client')!r} if name in sys.modules])"
     )

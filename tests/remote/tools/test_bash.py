@@ -203,7 +203,7 @@ async def test_a_long_output_is_head_path_and_tail(box: Toolbox) -> None:
 async def test_a_gigabyte_of_output_costs_no_memory(tmp_path: Path) -> None:
     script = f"""
 import asyncio
-from ccb.remote.tools.toolset import close_context; from ccb.remote.tools.toolset import default_tools; from ccb.remote.tools.toolset import make_context
+from ccb.remote.tools.toolset import close_context, default_tools, make_context
 async def main():
     context = make_context({str(tmp_path)!r}, {str(tmp_path / "out")!r})
     bash = default_tools()[0]

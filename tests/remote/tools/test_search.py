@@ -531,7 +531,7 @@ async def test_the_program_runs_from_the_bundle_even_when_that_is_gone(tmp_path:
     script = f"""
 {imports_from(bundle)}
 import asyncio
-from ccb.remote.tools.toolset import close_context; from ccb.remote.tools.toolset import default_tools; from ccb.remote.tools.toolset import make_context
+from ccb.remote.tools.toolset import close_context, default_tools, make_context
 async def main():
     tools = {{tool.name: tool for tool in default_tools()}}
     context = make_context({str(tmp_path / "tree")!r}, {str(tmp_path / "out")!r})
