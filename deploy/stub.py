@@ -305,7 +305,7 @@ class BundleImporter(Loader):
         parts = data.split(b"\0")
         self.entries = {name.decode(): source for name, source in zip(parts[::2], parts[1::2])}
         self.early = early
-        self.compiled: dict[str, bytes] = {}  # what the compiled copy has of the modules, see ccb.remote.compiled
+        self.compiled: dict[str, bytes] = {}  # what the compiled copy has of the modules, see daemon.compiled_copy
 
     def find_spec(self, name: str, path: object = None, target: object = None) -> ModuleSpec | None:
         base = name.replace(".", "/")

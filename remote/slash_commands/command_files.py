@@ -10,7 +10,6 @@ import logging
 import os
 import re
 import shlex
-import shutil
 from collections.abc import Awaitable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Callable
@@ -262,6 +261,8 @@ def _write(packed: str, top: str) -> None:
     if os.path.isdir(top):
         return
     new = f"{top}.{os.getpid()}.new"
+    import shutil  # takes 4 ms, and few sessions need it
+
     shutil.rmtree(new, ignore_errors=True)
     for each in unpack(packed):
         path = os.path.join(new, ".claude", each.path)

@@ -187,7 +187,7 @@ for name, code in marshal.loads(zlib.decompress(binascii.a2b_base64(sys.argv[1])
     module = sys.modules[name] = Module(name)
     module.__package__ = package
     exec(code, module.__dict__)
-    if parts[-1] == "running" and sys.argv[4:]:
+    if parts[-1] == "walk" and sys.argv[4:]:
         module.start_ahead(sys.argv[3], sys.argv[4:])
 if sys.argv[2:]:
     module.main(sys.argv[2])

@@ -15,14 +15,14 @@ from ccb.tunnel.wire.frames import Input
 
 DIES = """
 import os
-import ccb.remote.system.replacing as replacing
-restore, left = replacing.restore_file, [%d]
+import ccb.remote.system.regular_files as regular_files
+restore, left = regular_files.restore_file, [%d]
 def dies(*args):
     if not left[0]:
         os.kill(os.getpid(), 9)
     left[0] -= 1
     return restore(*args)
-replacing.restore_file = dies
+regular_files.restore_file = dies
 """
 
 

@@ -14,7 +14,7 @@ _SOURCE = Path(__file__).resolve().parents[2] / "src"
 _CHOOSE = """
 import json, os, sys
 from ccb.remote import main
-from ccb.remote.daemon import %s
+%s
 main.chosen_session({"session": "00000000-0000-4000-8000-000000000000", "cwd": "~", "create": True})
 json.dump(sorted(sys.modules), sys.stdout)
 """
@@ -38,25 +38,24 @@ from ccb.remote.daemon import daemon_start as start
 json.dump(sorted(sys.modules), sys.stdout)
 """
 _EVERY_CONNECTION = [
-    "daemon",
     "main",
-    "sessions",
-    "sessions.directory",
-    "sessions.identity",
-    "sessions.ownership",
-    "sessions.paths",
-    "sessions.refusal",
-    "sessions.selection",
-    "sessions.sockets",
+    "session_store",
+    "session_store.locks",
+    "session_store.process_identity",
+    "session_store.refusal",
+    "session_store.selection",
+    "session_store.session_paths",
+    "session_store.sockets",
 ]
 
 
 @pytest.mark.parametrize(
-    ("entry", "more"), [("start", ["daemon.hello", "daemon.start"]), ("bridge", ["daemon.bridge"])]
+    ("start", "more"),
+    [("from ccb.remote.daemon import daemon_start", ["daemon", "daemon.daemon_start", "daemon.hello"]), ("", [])],
 )
-def test_only_what_it_takes_is_imported_before_hello(entry: str, more: list[str], tmp_path: Path) -> None:
-    """`start` when a daemon has to be started: the bridge is imported beside it. `bridge` when one is alive."""
-    modules = _modules_after(_CHOOSE % entry, tmp_path)
+def test_only_what_it_takes_is_imported_before_hello(start: str, more: list[str], tmp_path: Path) -> None:
+    """First when a daemon has to be started; then when one is alive."""
+    modules = _modules_after(_CHOOSE % start, tmp_path)
     ours = [name[11:] for name in modules if name.startswith("ccb.remote.")]
     assert ours == sorted([*_EVERY_CONNECTION, *more])
     assert not {"asyncio", "typing", "dataclasses", "logging", "subprocess", "shutil", "difflib"} & set(modules)
@@ -65,7 +64,7 @@ def test_only_what_it_takes_is_imported_before_hello(entry: str, more: list[str]
 def test_a_session_that_runs_no_command_does_not_import_what_reads_commands(tmp_path: Path) -> None:
     """Nor TLS, which asyncio would import and the worker never speaks, nor what only later work needs."""
     modules = _modules_after(_BEGIN, tmp_path)
-    reads_commands = ("ccb.remote.permissions.shell.", "ccb.remote.permissions.git", "ccb.remote.permissions.command_")
+    reads_commands = ("ccb.remote.permissions.shell",)
     assert "ccb.remote.daemon.daemon" in modules and "ccb.remote.tools.bash" in modules
     assert not [name for name in modules if name.startswith(reads_commands)]
     later = {"ssl", "_ssl", "uuid", "platform", "shutil", "tempfile", "difflib", "logging.handlers", "pickle"}

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import base64
 import contextlib
-import http.client
 import ipaddress
 import os
 import socket
 import time
 import zlib
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 from urllib.parse import SplitResult, unquote, urljoin, urlsplit
 
 from .control_protocol import Answer, AnsweredBy, Durability, RequestFailed, RequestKind, RequestRefused, payload_of
 from .dataclass import dataclass
 from .frames import Json
 from .messages import as_text
+
+if TYPE_CHECKING:
+    import http.client
 
 MAX_BODY = 10 << 20
 """Most bytes of a page, after decompression."""
@@ -83,6 +86,8 @@ class WebFetcher:
         self, place: WebPlace, sent: bytes | None = None, headers: Mapping[str, str] | None = None
     ) -> tuple[Page, str]:
         """Make one request: a POST if something is `sent`. Return the page, and where it sends to."""
+        import http.client  # brings TLS; most sessions fetch nothing
+
         connection = http.client.HTTPConnection(place.host, place.port)
         try:
             self._socket = connection.sock = self._connected(place)

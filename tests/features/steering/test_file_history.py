@@ -202,13 +202,13 @@ async def test_a_session_resumes_at_a_message(host: WorkerHost, session: str) ->
 async def test_a_rewind_cut_off_by_a_kill_is_finished_by_the_next_worker(host: WorkerHost, session: str) -> None:
     host.prelude = """
 import os
-import ccb.remote.system.replacing as replacing
-restore, done = replacing.restore_file, []
+import ccb.remote.system.regular_files as regular_files
+restore, done = regular_files.restore_file, []
 def dies(*args):
     if done:
         os.kill(os.getpid(), 9)
     done.append(restore(*args))
-replacing.restore_file = dies
+regular_files.restore_file = dies
 """
     laptop = await worked(host, session)
     await laptop.control("rewind_conversation", user_message_id="u1", files=True)

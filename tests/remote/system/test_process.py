@@ -399,7 +399,7 @@ def test_no_process_of_the_worker_itself_leads_a_session() -> None:
     """It would be taken for an orphan of a command. (A daemon leaves the session of its login before.)"""
     texts = {path.name: path.read_text(encoding="utf-8") for path in _REMOTE.rglob("*.py")}
     assert {name for name, text in texts.items() if "start_new_session" in text or "setsid(" in text} == {
-        *("start.py", "zygote.py")
+        *("daemon_start.py", "zygote.py")
     }
 
 

@@ -25,7 +25,7 @@ from ccb.remote.search_program.search_main import BadRequest, answer, compiled
 from ccb.remote.search_program.walk import Limits, files, walk
 from ccb.remote.tools.find_files import Glob
 from ccb.remote.tools.grep import Grep
-from ccb.remote.tools.search_process import BOOT, SearchFailed, load_program, search, search_command
+from ccb.remote.tools.search_process import BOOT, NAMES, OWNERS, SearchFailed, load_program, search, search_command
 from ccb.remote.tools.toolset import close_context, make_context
 
 Json = dict[str, Any]
@@ -485,7 +485,9 @@ async def test_ripgrep_starts_before_the_rest_of_the_program_and_once(
     done = subprocess.run(command, stdout=subprocess.PIPE, check=True)
     assert json.loads(done.stdout)["items"] == ["a"]
     assert starts.read_text() == "started\n"
-    without_the_rest = [load_program(("globs",)) if part == load_program() else part for part in command]
+    without_the_rest = [
+        load_program((NAMES, OWNERS, "globs", "walk")) if part == load_program() else part for part in command
+    ]
     assert subprocess.run(without_the_rest, capture_output=True, check=False).returncode
     await until(lambda: starts.read_text() == "started\nstarted\n")
 
