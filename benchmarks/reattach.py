@@ -23,7 +23,7 @@ from tests.support.network.relay import Relay, relay
 from ccb.local.command_line.parser import parse_arguments
 from ccb.local.connect.connect_session import connect_session
 from ccb.local.session.remote_session import RemoteSession
-from ccb.local.session.session_client import LinkChange, LinkState, Received
+from ccb.local.session.session_client import LinkChange, LinkState, SessionEvent
 from ccb.local.terminal.terminal_prompts import prompts_for
 from ccb.remote.session_store.journal import Journal
 from ccb.tunnel.wire.control_protocol import Request, client_kind
@@ -45,7 +45,7 @@ async def _until(session: RemoteSession, state: LinkState) -> None:
 async def _answered(session: RemoteSession) -> None:
     async with asyncio.timeout(30):
         async for item in session.events():
-            if isinstance(item, Received) and item.body.get("type") == "result":
+            if isinstance(item, SessionEvent) and item.body.get("type") == "result":
                 return
 
 

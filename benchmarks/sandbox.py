@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 
 from ccb.remote.sandbox.cage_rules import CageRules, read_only_rules, workspace_rules
-from ccb.remote.sandbox.cage_server import CageServer, Mechanism
+from ccb.remote.sandbox.cage_server import CageMechanism, CageServer
 from ccb.remote.system.host import LocalHost
 
 RUNS = 60
@@ -76,11 +76,11 @@ async def main() -> None:
         rules = read_only_rules(*where)
         print(f"limit: a command in the cage that reads takes at most {LIMIT_MS:.0f} ms more")
         print(f"rules: made in {(time.perf_counter() - began) * 1000:.1f} ms")
-        if available.mechanism is not Mechanism.NONE:
+        if available.mechanism is not CageMechanism.NONE:
             cages["read-only"] = host, rules
         if available.workspace:
             cages["workspace"] = host, workspace_rules(*where)
-        if without_landlock.cages().mechanism is Mechanism.NAMESPACES:
+        if without_landlock.cages().mechanism is CageMechanism.NAMESPACES:
             cages["read-only without Landlock"] = without_landlock, rules
         for command in COMMANDS:
             await _measure(command, root, cages)

@@ -23,7 +23,7 @@ from .bootstrap_command import (
     NO_PYTHON_STATUS,
     RUNNING,
     TERMINAL_STATUS,
-    Heard,
+    ProbeAnswers,
     bootstrap_command,
     program_command,
 )
@@ -67,7 +67,7 @@ async def launch(
     *,
     candidates: Sequence[str] = CANDIDATES,
     deadline_s: float = DEADLINE_S,
-    heard: Heard | None = None,
+    heard: ProbeAnswers | None = None,
 ) -> Launched:
     """Start the worker on the host of `transport`.
 
@@ -114,7 +114,7 @@ async def launch_program(transport: Transport, program: bytes) -> Launched:
 
 
 async def _launched(
-    transport: Transport, command: str, marker: str, deadline_s: float = DEADLINE_S, heard: Heard | None = None
+    transport: Transport, command: str, marker: str, deadline_s: float = DEADLINE_S, heard: ProbeAnswers | None = None
 ) -> Launched:
     """Run `command` and wait for the first message behind `marker`."""
     pipe = await transport.execute(command)
@@ -170,9 +170,9 @@ class _MarkerReader:
     Only our own command line has the marker.
     """
 
-    def __init__(self, pipe: Pipe, marker: bytes, heard: Heard | None = None) -> None:
+    def __init__(self, pipe: Pipe, marker: bytes, heard: ProbeAnswers | None = None) -> None:
         self._pipe = pipe
-        self._heard = heard if heard is not None else Heard()
+        self._heard = heard if heard is not None else ProbeAnswers()
         self._marker = b"\n" + marker + b" "
         self._buffer = b""
         self._head = b""

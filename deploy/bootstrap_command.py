@@ -79,7 +79,7 @@ _FACTS = (
 
 
 @dataclass
-class Heard:
+class ProbeAnswers:
     """The output of a host while the worker was started, even if the start failed. It is not neutralised.
 
     `facts` and `pythons` (`path version`) are reported by the shell. `noise` counts the bytes that a login shell
@@ -129,7 +129,7 @@ def bootstrap_command(
     If `params` have `wait`, it says RUNNING behind the marker before anything else. If no candidate is a Python >= 3.9,
     it prints `\\n<marker> python <path> <version>` for each other Python and exits with NO_PYTHON_STATUS. It exits with
     TERMINAL_STATUS on a terminal that it cannot make transparent. With `probe` the shell first reports facts about the
-    host (see `Heard`).
+    host (see `ProbeAnswers`).
     """
     encoded = base64.b64encode(json.dumps(params).encode()).decode()
     stub = f'-I -S -u -c "{_RUN}" {_stub()} {marker} {bundle.sha256} {len(bundle.data)} {encoded} exec'

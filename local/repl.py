@@ -23,8 +23,8 @@ from .terminal.stdio import in_thread
 if TYPE_CHECKING:
     from ccb.tunnel.link.link import Greeting
 
-    from .connect.connect_session import Connected
-    from .connect.dialer import KeptTransport
+    from .connect.connect_session import OpenSession
+    from .connect.dialer import SpareTransport
     from .connect.host_sessions import HostSessions, SessionRow
     from .session.remote_session import RemoteSession
     from .terminal.terminal_prompts import TerminalPrompts
@@ -64,13 +64,13 @@ async def _shown(arguments: Arguments) -> int:
 async def _attend(app: Repl, arguments: Arguments) -> None:
     """Connect and show one session after the other until the person leaves."""
     await in_thread(_import_connecting)
-    from .connect.dialer import KeptTransport
+    from .connect.dialer import SpareTransport
     from .terminal.terminal_prompts import TerminalPrompts
 
     prompts = TerminalPrompts()
     importing = asyncio.create_task(in_thread(_import_view), name="import view")
     try:
-        async with KeptTransport() as kept:
+        async with SpareTransport() as kept:
             following: Arguments | None = arguments
             while following is not None:
                 following = await _one_session(app, following, prompts, kept, importing)
@@ -80,7 +80,7 @@ async def _attend(app: Repl, arguments: Arguments) -> None:
 
 
 async def _one_session(
-    app: Repl, arguments: Arguments, prompts: TerminalPrompts, kept: KeptTransport, importing: asyncio.Task[None]
+    app: Repl, arguments: Arguments, prompts: TerminalPrompts, kept: SpareTransport, importing: asyncio.Task[None]
 ) -> Arguments | None:
     """Connect and show a session, and close it when the person has left it. Return the arguments for the next one, None
     for none."""
@@ -122,7 +122,7 @@ async def _one_session(
     return arguments_for(following, arguments, connected.session.hello.cwd.raw)
 
 
-def _info(arguments: Arguments, connected: Connected) -> ReplInfo:
+def _info(arguments: Arguments, connected: OpenSession) -> ReplInfo:
     from .tui.widgets.session_info import ReplInfo
 
     hello, options = connected.session.hello, connected.options

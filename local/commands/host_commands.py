@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from ccb.deploy.bundle import Bundle
 from ccb.tunnel.errors import UsageError
-from ccb.tunnel.openssh.kept_connections import Kept, all_kept
+from ccb.tunnel.openssh.kept_connections import KeptConnection, all_kept
 from ccb.tunnel.plain_text import HostText
 from ccb.tunnel.transports.pipe import Transport
 
@@ -43,7 +43,7 @@ def run_disconnect(arguments: Arguments, environ: Mapping[str, str] = os.environ
     return code
 
 
-def kept_line(kept: Kept) -> str:
+def kept_line(kept: KeptConnection) -> str:
     """Return a kept connection as a line for `ccb ps`."""
     host = kept.host
     return f"SSH connection to {host} kept for {age_text(kept.left_s)} more; `ccb disconnect {host}` ends it"

@@ -43,8 +43,8 @@ from .session_request import (
     session_parameters,
 )
 from .startup import (
+    LoadedBasics,
     SessionStartup,
-    Startup,
     StartupLoader,
     chosen_model,
     load_dialing_startup,
@@ -63,7 +63,7 @@ if TYPE_CHECKING:
     from ..providers.known_models import ModelChoice
     from ..session.own_hooks import NotificationHooks
     from ..session.remote_session import RemoteSession
-    from .dialer import Dialer, KeptTransport
+    from .dialer import Dialer, SpareTransport
     from .file_connection import FileConnection
     from .host_sessions import HostSessions, SessionRow
     from .project_trust import ProjectDesk
@@ -91,7 +91,7 @@ def _no_hooks() -> NotificationHooks:
 
 
 @dataclass(frozen=True)
-class Connected:
+class OpenSession:
     """An attached session, and what its clients show about it.
 
     `host` is the name that the person used, `resume` the command that returns to the session. `projects` asks the
@@ -124,9 +124,9 @@ async def connect_session(
     session_id: str,
     prompts: Prompts,
     choose: Choose | None = None,
-    kept: KeptTransport | None = None,
+    kept: SpareTransport | None = None,
     environ: Mapping[str, str] = os.environ,
-) -> AsyncIterator[Connected]:
+) -> AsyncIterator[OpenSession]:
     """Connect, deploy, attach, and stay attached over lost connections. Leaving closes the connection, or hands it to
     `kept`, which may bring one.
 
@@ -220,7 +220,7 @@ async def connect_session(
             sessions = SessionsOverLink(lambda: dialer.transport(ask=False), startup.bundle)
             carrier = FileConnection(lambda: session.state, lambda: dialer.current, dialer.separate)
             notify, open_with = startup.settings.notify, startup.settings.openWith
-            yield Connected(
+            yield OpenSession(
                 session,
                 host,
                 options,
@@ -258,10 +258,10 @@ async def _first_dialer(
     arguments: Arguments,
     prompts: Prompts,
     environ: Mapping[str, str],
-    loader: StartupLoader[Startup],
+    loader: StartupLoader[LoadedBasics],
     stack: AsyncExitStack,
-    kept: KeptTransport | None,
-) -> tuple[Dialer, Startup]:
+    kept: SpareTransport | None,
+) -> tuple[Dialer, LoadedBasics]:
     """Connect for the first time. The dialer keeps the connection; `stack` closes it."""
 
     async def log_in(ask: bool) -> Transport:

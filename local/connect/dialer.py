@@ -23,7 +23,7 @@ from ..session.dialing import KnownSession
 
 if TYPE_CHECKING:
     from ccb.tunnel.proxy.auth_proxy import AuthProxy
-    from ccb.tunnel.proxy.link_front import InbandCalls
+    from ccb.tunnel.proxy.link_front import LinkFront
 
 
 log = logging.getLogger(__name__)
@@ -46,16 +46,16 @@ class WorkerConnection:
         self.hello = hello
         self._proxy = proxy
         self._stack = stack
-        self._calls: InbandCalls | None = None
+        self._calls: LinkFront | None = None
 
     async def attach(self, *, role: str, have: int, tail: int, options: Mapping[str, object]) -> None:
         """See `connection.Connection`."""
-        from ccb.tunnel.proxy.link_front import InbandCalls
+        from ccb.tunnel.proxy.link_front import LinkFront
 
         nonce = new_nonce()
         if role == "driver" or self._proxy.keeps_calls:  # a former driver reads its open calls to their end
             self._proxy.driven_at(self.link.next_epoch)
-            self._calls = InbandCalls(self._proxy, self.link.send, nonce, epoch=self.link.next_epoch)
+            self._calls = LinkFront(self._proxy, self.link.send, nonce, epoch=self.link.next_epoch)
             self._calls.packs = "packed" in self.hello.capabilities
             await self._stack.enter_async_context(self._calls)
         await self.link.attach(role=role, have=have, nonce=nonce, options=options, streams=self._calls, tail=tail)
@@ -239,13 +239,13 @@ class Dialer:
         return {"session": known.hello.session, "cwd": known.hello.cwd.raw, "create": create, "again": True, **kept}
 
 
-class KeptTransport:
+class SpareTransport:
     """Keeps the transport between two sessions. Use with `async with`; it closes what it keeps."""
 
     def __init__(self) -> None:
         self._transport: Transport | None = None
 
-    async def __aenter__(self) -> KeptTransport:
+    async def __aenter__(self) -> SpareTransport:
         return self
 
     async def __aexit__(self, *_: object) -> None:

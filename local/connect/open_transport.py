@@ -24,7 +24,7 @@ from ..config.settings_file import read_settings_file
 from ..config.settings_loading import load_sharing
 from ..session.dialing import FIRST_TRIES
 from ..terminal.stdio import in_thread
-from .startup import SessionStartup, Startup, StartupLoader, T
+from .startup import LoadedBasics, SessionStartup, StartupLoader, T
 
 if TYPE_CHECKING:
     from ccb.tunnel.transports.pipe import Sharing
@@ -65,7 +65,7 @@ class SessionLoading:
     login takes so long that it must wait for the network. Use as a context manager.
     """
 
-    def __init__(self, basics: Callable[[], Startup], rest: Callable[[Startup], SessionStartup]) -> None:
+    def __init__(self, basics: Callable[[], LoadedBasics], rest: Callable[[LoadedBasics], SessionStartup]) -> None:
         self._load_basics = basics
         self._load_rest = rest
         self.basics = StartupLoader(self._basics)
@@ -84,7 +84,7 @@ class SessionLoading:
         self._rest.start()
         return await self._rest.loaded()
 
-    async def _basics(self) -> Startup:
+    async def _basics(self) -> LoadedBasics:
         basics = await _in_paused_thread(self._load_basics)
         asyncio.get_running_loop().call_later(_QUICK_LOGIN_S, self._rest.start)
         return basics
@@ -106,7 +106,7 @@ async def first_transport(
     arguments: Arguments,
     prompts: Prompts,
     environ: Mapping[str, str],
-    startup: StartupLoader[Startup],
+    startup: StartupLoader[LoadedBasics],
     sharing: Sharing | None = None,
 ) -> Transport:
     """Return what `open_transport` returns. Try again if the connection breaks off in the middle.
@@ -128,7 +128,7 @@ async def open_transport(
     arguments: Arguments,
     prompts: Prompts,
     environ: Mapping[str, str],
-    startup: StartupLoader[Startup],
+    startup: StartupLoader[LoadedBasics],
     sharing: Sharing | None = None,
 ) -> Transport:
     """Connect to the host and return the transport. Start the loader as soon as the network is busy.

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from ..command_line.arguments import Arguments
     from ..config.settings import Settings, SettingsChoice
     from ..credentials.credential_sources import StoredCredentials
-    from ..ledger.proxy_control import ProxyDesk
+    from ..ledger.proxy_control import ProxyControl
     from .dialer import Dialer
 
 
@@ -46,7 +46,7 @@ _NEEDED_NEXT = (
 
 
 @dataclass(frozen=True)
-class Startup:
+class LoadedBasics:
     """What every connection needs: the settings and the worker's bundle.
 
     `warnings` are sentences about the settings file.
@@ -58,7 +58,7 @@ class Startup:
 
 
 @dataclass(frozen=True)
-class SessionStartup(Startup):
+class SessionStartup(LoadedBasics):
     """What a session needs in addition: the model provider with its credential, the stored accounts, and what is known
     of models."""
 
@@ -77,7 +77,7 @@ class SessionStartup(Startup):
         return AuthProxy(self.provider, policy, accounts=accounts, auditor=auditor, models=self.models)
 
 
-def load_startup(environ: Mapping[str, str], choice: SettingsChoice | None = None) -> Startup:
+def load_startup(environ: Mapping[str, str], choice: SettingsChoice | None = None) -> LoadedBasics:
     """Read the settings that `choice` names, and build the bundle or read it from the cache. Raises ConfigError."""
     from ccb.deploy import bundle
 
@@ -85,10 +85,10 @@ def load_startup(environ: Mapping[str, str], choice: SettingsChoice | None = Non
     from ..config.settings_loading import load_settings
 
     settings = load_settings(environ, choice or EVERYTHING)
-    return Startup(settings, tuple(settings.warnings), bundle.load())
+    return LoadedBasics(settings, tuple(settings.warnings), bundle.load())
 
 
-def load_dialing_startup(environ: Mapping[str, str], choice: SettingsChoice | None = None) -> Startup:
+def load_dialing_startup(environ: Mapping[str, str], choice: SettingsChoice | None = None) -> LoadedBasics:
     """Load the startup, and import the dialer: with these the worker can be started. Raises ConfigError."""
     importlib.import_module("ccb.local.connect.dialer")
     return load_startup(environ, choice)
@@ -96,7 +96,7 @@ def load_dialing_startup(environ: Mapping[str, str], choice: SettingsChoice | No
 
 def load_session_startup(
     environ: Mapping[str, str],
-    basics: Startup,
+    basics: LoadedBasics,
     models: Sequence[str | None] = (),
     prompts: Prompts | None = None,
     host: str = "",
@@ -120,11 +120,11 @@ def load_session_startup(
 
 async def open_proxy_desk(
     arguments: Arguments, startup: SessionStartup, environ: Mapping[str, str], dialer: Dialer, stack: AsyncExitStack
-) -> ProxyDesk:
+) -> ProxyControl:
     """Let an auth proxy serve the dialer. `stack` closes it, its accounts and its audit."""
     from ..ledger.audit import SessionAudit
     from ..ledger.budgets import SessionAccounts, budgets
-    from ..ledger.proxy_control import ProxyDesk
+    from ..ledger.proxy_control import ProxyControl
 
     host = host_label(arguments.connection)
     spending = budgets(arguments.sdk.max_budget_usd, startup.settings, host)
@@ -136,7 +136,7 @@ async def open_proxy_desk(
     await stack.enter_async_context(audit)
     await stack.enter_async_context(proxy)
     dialer.serve(proxy)
-    return ProxyDesk(proxy, accounts, audit)
+    return ProxyControl(proxy, accounts, audit)
 
 
 def chosen_model(settings: Settings, flag: str | None) -> str | None:
@@ -162,7 +162,7 @@ def without_alias(settings: Settings, model: str | None) -> str | None:
     return found
 
 
-T = TypeVar("T", bound=Startup, covariant=True)
+T = TypeVar("T", bound=LoadedBasics, covariant=True)
 
 
 class StartupLoader(Generic[T]):

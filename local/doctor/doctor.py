@@ -28,7 +28,7 @@ from ..config.settings import Settings
 from ..config.settings_loading import load_sharing
 from ..connect.host_sessions import HostSessions, SessionsOverLink
 from ..connect.open_transport import first_transport
-from ..connect.startup import Startup, StartupLoader, load_startup
+from ..connect.startup import LoadedBasics, StartupLoader, load_startup
 from ..terminal.console import print_line
 from ..terminal.signals import run_command
 from ..terminal.terminal_prompts import TerminalPrompts, prompts_for
@@ -108,11 +108,11 @@ async def _connected(arguments: Arguments, prompts: Prompts, environ: Mapping[st
     return transport, worker
 
 
-def _startup(environ: Mapping[str, str]) -> Startup:
+def _startup(environ: Mapping[str, str]) -> LoadedBasics:
     try:
         return load_startup(environ)
     except CcbError:  # the checks of this machine have reported the error
-        return Startup(Settings(), (), bundle.load())
+        return LoadedBasics(Settings(), (), bundle.load())
 
 
 _MAX_WIDTH = 140

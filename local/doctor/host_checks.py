@@ -10,13 +10,13 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Literal
 
 from ccb.deploy.bootstrap import launch
-from ccb.deploy.bootstrap_command import Heard
+from ccb.deploy.bootstrap_command import ProbeAnswers
 from ccb.deploy.bundle import Bundle
 from ccb.tunnel.errors import CcbError, ConnectionLost, NoPython, ProtocolError
 from ccb.tunnel.link.worker_refusals import refusal_error
 from ccb.tunnel.plain_text import neutralise
 from ccb.tunnel.transports.pipe import Pipe, Transport
-from ccb.tunnel.wire.frames import Bye, Credit, Data, Frame, FrameError, Ping, Refused, Report, Stop
+from ccb.tunnel.wire.frames import Bye, CallData, Credit, Frame, FrameError, Ping, Refused, Report, Stop
 from ccb.tunnel.wire.ndjson import FrameDecoder, encode_frame
 
 from ..connect.host_sessions import ReportRow, Text, row_of
@@ -46,7 +46,7 @@ class ReadyRow(ReportRow):
 
 async def host_findings(transport: Transport, bundle: Bundle) -> AsyncIterator[Finding]:
     """Yield every finding about the host, even if the worker cannot run there. A CcbError becomes a finding."""
-    heard = Heard()
+    heard = ProbeAnswers()
     try:
         launched = await launch(transport, {"command": "doctor", "keep": False}, bundle, heard=heard)
     except CcbError as error:
@@ -84,7 +84,7 @@ async def host_findings(transport: Transport, bundle: Bundle) -> AsyncIterator[F
         await channel.close()
 
 
-def _shell_findings(heard: Heard, used: str) -> list[Finding]:
+def _shell_findings(heard: ProbeAnswers, used: str) -> list[Finding]:
     """Yield what the login shell reported before any Python ran. `used` is the Python that runs the worker."""
     facts = heard.facts
     found = []
@@ -102,7 +102,7 @@ def _shell_findings(heard: Heard, used: str) -> list[Finding]:
     return found
 
 
-def _noise_finding(heard: Heard, pipe: Pipe) -> Finding:
+def _noise_finding(heard: ProbeAnswers, pipe: Pipe) -> Finding:
     """Return a finding about output that the login shell prints before the worker starts."""
     lines = pipe.stderr_tail().splitlines(keepends=True)
     errors = "".join(line for line in lines if not line.startswith(_SSHD_MESSAGE))
@@ -179,7 +179,7 @@ async def _down(channel: WorkerChannel, size: int) -> float:
 async def _up(channel: WorkerChannel, size: int) -> float:
     began = time.monotonic()
     for offset in range(0, size, _CHUNK):
-        await channel.send(Data(0, 0, offset, secrets.token_hex(min(_CHUNK, size - offset) // 2)))
+        await channel.send(CallData(0, 0, offset, secrets.token_hex(min(_CHUNK, size - offset) // 2)))
     await channel.send(Ping(0, 0))
     await channel.report("clock")
     return time.monotonic() - began

@@ -24,25 +24,25 @@ from ccb.tunnel.wire.journal_records import (
 )
 from ccb.tunnel.wire.mcp_messages import ELICITATION, MCP_MESSAGE
 from ccb.tunnel.wire.messages import (
-    AssistantLine,
+    AssistantMessage,
     ContentBlockDelta,
     ContentBlockStart,
     ContentBlockStop,
-    ControlCancelLine,
-    ControlRequestLine,
-    ControlResponseLine,
+    ControlCancel,
+    ControlRequest,
+    ControlResponse,
     MessageStart,
     MessageStop,
-    ResultLine,
-    StreamEventLine,
-    SystemLine,
-    TaskLine,
+    ResultMessage,
+    StreamEventMessage,
+    SystemMessage,
+    TaskMessage,
     parse_stream_event,
     with_text,
 )
 
 from ..session.remote_session import RemoteSession
-from ..session.session_client import Json, LaptopNotice, LinkChange, LinkState, Received, Skipped, parse_snapshot
+from ..session.session_client import EventGap, Json, LaptopNotice, LinkChange, LinkState, SessionEvent, parse_snapshot
 from .input_pump import InputPump
 from .output_formats import HeadlessOutput, local_result
 from .stderr_reports import RetryReports, report, report_damage, report_earlier_damage
@@ -116,12 +116,12 @@ class _Fate:
         self._turn_ended = False  # the turn that the event belongs to
         self._of_turn: Json | None = None
 
-    def decided_by(self, event: Received) -> bool:
+    def decided_by(self, event: SessionEvent) -> bool:
         """Take the next older event of the main agent. Return whether the rest does not matter."""
         match event.record.content:
             case TurnEndRecord():
                 self._turn_ended, self._of_turn = True, None
-            case MessageRecord(public=ResultLine()) as message:
+            case MessageRecord(public=ResultMessage()) as message:
                 self._turn_ended, self._of_turn = True, message.body
             case PromptRecord(input_ids=ids) if self._input_id in ids:
                 return self._taken()
@@ -194,7 +194,7 @@ class EventPrinter:
                     watchdog.reschedule(None)
                     if isinstance(item, LinkChange):
                         self._link_changed(item, come_back)
-                    elif isinstance(item, Skipped):
+                    elif isinstance(item, EventGap):
                         await self._skipped(item)
                     elif isinstance(item, LaptopNotice):
                         report(item.text)
@@ -261,7 +261,7 @@ class EventPrinter:
             case _:
                 pass
 
-    async def _skipped(self, skipped: Skipped) -> None:
+    async def _skipped(self, skipped: EventGap) -> None:
         """Events before this run are not loaded. Print only the questions that are still open, and report damage.
         Another task waits for the page of events with the damage: this loop must go on reading for the page to
         arrive."""
@@ -275,17 +275,17 @@ class EventPrinter:
         for question in state.questions:
             await self._message(MessageRecord(question.body))
 
-    async def _received(self, item: Received) -> None:
+    async def _received(self, item: SessionEvent) -> None:
         if item.kind == "progress":
             await self._progress(MessageRecord(item.body))
             return
         match item.record.content:
             case MessageRecord() as message:
                 earlier = item.replayed and self._first_connection  # it was written before this run
-                if earlier and isinstance(message.public, ResultLine):
+                if earlier and isinstance(message.public, ResultMessage):
                     self._results.pending.foreign_turn = True
                 await self._message(message)
-                if not earlier and isinstance(message.public, TaskLine):
+                if not earlier and isinstance(message.public, TaskMessage):
                     await self._results.task_news(message.public)
             case PromptRecord(input_ids=input_ids) if not item.record.agent_id:
                 await self._inputs.taken(input_ids)
@@ -302,7 +302,7 @@ class EventPrinter:
             case DamagedRecord() as damage:
                 report_damage(damage)
 
-    def _is_unwanted(self, line: AssistantLine) -> bool:
+    def _is_unwanted(self, line: AssistantMessage) -> bool:
         """Return whether a client of JSON messages does not want to see a line: words of a sub-agent."""
         if self._stop_after_result or self._inputs.own.forwards_text or not line.body.get("parent_tool_use_id"):
             return False
@@ -311,14 +311,14 @@ class EventPrinter:
     async def _progress(self, message: MessageRecord) -> None:
         """Print a message that is not in the journal. A question is among them if this laptop asks it, a result only if
         the journal cannot be written."""
-        if isinstance(message.public, ResultLine | ControlRequestLine | ControlCancelLine):
+        if isinstance(message.public, ResultMessage | ControlRequest | ControlCancel):
             await self._message(message)
-        elif isinstance(message.public, StreamEventLine):
+        elif isinstance(message.public, StreamEventMessage):
             new = self._partial.new_part(message.body)
             if new is not None:
                 await self._output.progress(new)
         else:
-            if isinstance(message.public, SystemLine):
+            if isinstance(message.public, SystemMessage):
                 self._retries.system(message.public)
             await self._output.progress(message.body)
 
@@ -332,29 +332,29 @@ class EventPrinter:
 
     async def _message(self, message: MessageRecord) -> None:
         public = message.public
-        if isinstance(public, ControlResponseLine) and self._hides(public.request_id):
+        if isinstance(public, ControlResponse) and self._hides(public.request_id):
             return
         body = self._inputs.own.heard(public, message.body)
         match public:
-            case ResultLine():
+            case ResultMessage():
                 await self._result(body)
                 return
-            case SystemLine(subtype="permission_denied"):
+            case SystemMessage(subtype="permission_denied"):
                 if public.decision_behavior == "ask":
                     self._results.denied_unasked = True
-            case SystemLine():
+            case SystemMessage():
                 self._retries.system(public)
-            case AssistantLine():
+            case AssistantMessage():
                 self._retries.assistant(public)
                 if self._is_unwanted(public):
                     return
         await self._output.message(body)
         if self._inputs.mirror is not None:
             await self._inputs.mirror.message(public, body)
-        if isinstance(public, ControlRequestLine) and public.subtype in _ANSWERED_ON_STDIN:
+        if isinstance(public, ControlRequest) and public.subtype in _ANSWERED_ON_STDIN:
             to_person = public.subtype in _TO_PERSON
             await self._inputs.question_opened(self._session, public.request_id, to_person=to_person)
-        elif isinstance(public, ControlCancelLine):
+        elif isinstance(public, ControlCancel):
             await self._inputs.question_closed(public.request_id)
 
 

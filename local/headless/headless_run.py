@@ -42,7 +42,7 @@ from .stdin_input import EarlyInput, read_prompt
 from .turn_results import GOODBYE_S, TurnReports, TurnResults, state_flags
 
 if TYPE_CHECKING:
-    from ..connect.connect_session import Connected
+    from ..connect.connect_session import OpenSession
     from ..session.remote_session import RemoteSession
     from ..session.session_client import Json
     from .event_printer import EventPrinter
@@ -299,7 +299,7 @@ class HeadlessRun:
         """Print what comes at the end. After that nothing is printed any more."""
         await self._results.finish()
 
-    def _attached(self, connected: Connected) -> None:
+    def _attached(self, connected: OpenSession) -> None:
         """Remember the names of the attached session, and report its warnings."""
         for warning in connected.warnings:
             report(warning)

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 from ccb.tunnel.errors import CcbError
 from ccb.tunnel.wire.control_protocol import Success, public_answer
 from ccb.tunnel.wire.messages import (
-    AssistantLine,
-    ControlRequestLine,
-    ControlResponseLine,
-    PublicLine,
-    ResultLine,
-    TaskLine,
-    UserLine,
+    AssistantMessage,
+    ControlRequest,
+    ControlResponse,
+    PublicMessage,
+    ResultMessage,
+    TaskMessage,
+    UserMessage,
     as_dict,
     parse_message,
 )
@@ -43,13 +43,13 @@ class AgentLines:
     def __init__(self) -> None:
         self._agents: Newest[str, Json] = Newest(_MAX_AGENTS)
 
-    def named(self, public: PublicLine, body: Json) -> Json:
+    def named(self, public: PublicMessage, body: Json) -> Json:
         """Return a message of the session; one of a sub-agent with the agent and its task."""
-        if isinstance(public, TaskLine) and public.subtype == "task_started" and body.get("subagent_type"):
+        if isinstance(public, TaskMessage) and public.subtype == "task_started" and body.get("subagent_type"):
             agent = str(body.get("agent_id") or public.task_id)
             kind = str(body["subagent_type"])[:_MAX_TEXT]
             self._agents[agent] = {"subagent_type": kind, "task_description": public.description[:_MAX_TEXT]}
-        elif isinstance(public, AssistantLine | UserLine) and body.get("parent_tool_use_id"):
+        elif isinstance(public, AssistantMessage | UserMessage) and body.get("parent_tool_use_id"):
             agent = str(body["parent_tool_use_id"])
             return {**body, "agent_id": agent, **self._agents.get(agent, {})}
         return body
@@ -111,7 +111,7 @@ class InputPump:
         """Send the messages of the client until their end, then refuse the open questions."""
         async for body in messages:
             message = parse_message(body)
-            if isinstance(message, UserLine):
+            if isinstance(message, UserMessage):
                 input_id = await session.send(body)
                 self._pending.sent(input_id)
                 if self.mirror is not None:
@@ -120,14 +120,14 @@ class InputPump:
                 if message.uuid:
                     self.identified(input_id)
                 continue
-            if isinstance(message, ControlRequestLine):
+            if isinstance(message, ControlRequest):
                 answer = self.own.payload(message)
                 if answer is not None:
                     await self._output.message(public_answer(Success(message.request_id, answer)))
                     if message.subtype == END:
                         break
                     continue
-            if isinstance(message, ControlResponseLine):
+            if isinstance(message, ControlResponse):
                 await self._keep(message.request_id, body)
                 await self.question_closed(message.request_id)
             await session.send(body)
@@ -192,7 +192,7 @@ class OwnAnswers:
         self._lines = ChangedLines()
         self._agents = AgentLines()
 
-    def payload(self, line: ControlRequestLine) -> Json | None:
+    def payload(self, line: ControlRequest) -> Json | None:
         """Return the answer to a request, None if the worker is to answer it."""
         if line.subtype == "initialize":
             self._initialize.add(line.request_id)
@@ -209,15 +209,15 @@ class OwnAnswers:
             return self._used()
         return None
 
-    def heard(self, public: PublicLine, body: Json) -> Json:
+    def heard(self, public: PublicMessage, body: Json) -> Json:
         """Take note of a message of the session. Return it as the client is to see it."""
-        if isinstance(public, ResultLine):
+        if isinstance(public, ResultMessage):
             self._cost, self._usage = public.total_cost_usd, public.model_usage
             duration = body.get("duration_api_ms")
             self._api_ms += duration if isinstance(duration, int) else 0
-        elif isinstance(public, UserLine):
+        elif isinstance(public, UserMessage):
             self._lines.note(body)
-        elif isinstance(public, ControlResponseLine) and public.request_id in self._initialize and public.payload:
+        elif isinstance(public, ControlResponse) and public.request_id in self._initialize and public.payload:
             models = public.payload.get("models")
             if isinstance(models, list):
                 self._models = models

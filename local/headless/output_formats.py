@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from ccb.tunnel.plain_text import escaped_json, neutralise
 from ccb.tunnel.wire.control_protocol import new_uuid
-from ccb.tunnel.wire.messages import BLOCKED_PROMPT, AssistantLine, PublicLine, UserLine
+from ccb.tunnel.wire.messages import BLOCKED_PROMPT, AssistantMessage, PublicMessage, UserMessage
 from ccb.tunnel.wire.model_facts import ESTIMATED
 from ccb.tunnel.wire.ndjson import dump, dump_line, to_bytes
 from ccb.tunnel.wire.session_options import CLAUDE_CODE_VERSION
@@ -100,10 +100,12 @@ class TranscriptMirror:
         if body is not None:
             await self._print({**body, "uuid": body.get("uuid") or input_id})
 
-    async def message(self, public: PublicLine, body: Json) -> None:
+    async def message(self, public: PublicMessage, body: Json) -> None:
         """A message of the session was printed."""
         of_main = not body.get("parent_tool_use_id")
-        if of_main and (isinstance(public, AssistantLine) or (isinstance(public, UserLine) and not public.is_replay)):
+        if of_main and (
+            isinstance(public, AssistantMessage) or (isinstance(public, UserMessage) and not public.is_replay)
+        ):
             await self._print(body)
 
     async def _print(self, body: Json) -> None:

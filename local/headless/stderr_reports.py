@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from ccb.tunnel.errors import CcbError
 from ccb.tunnel.plain_text import HostText, one_line
 from ccb.tunnel.wire.control_protocol import ProjectTrust
-from ccb.tunnel.wire.messages import AssistantLine, SystemLine, as_number
+from ccb.tunnel.wire.messages import AssistantMessage, SystemMessage, as_number
 
 from ..session.model_waits import retry_text, silence_text
 from ..terminal.console import say
@@ -50,7 +50,7 @@ class RetryReports:
         self._quiet = quiet
         self._retrying = False
 
-    def system(self, message: SystemLine) -> None:
+    def system(self, message: SystemMessage) -> None:
         """A system message came. Report the first retry of a model call, each one that waits for long, and what the
         worker warns of."""
         if self._quiet:
@@ -67,7 +67,7 @@ class RetryReports:
         last = message.attempt == message.body.get("max_retries")  # it may be the end of the turn
         report(retry_text(message) if last else f"{retry_text(message)}; trying again")
 
-    def assistant(self, message: AssistantLine) -> None:
+    def assistant(self, message: AssistantMessage) -> None:
         """A message of the model came, unless it is only the worker's report of an error."""
         if not message.is_api_error:
             self._retrying = False

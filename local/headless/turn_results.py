@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from ccb.tunnel.wire.control_protocol import new_uuid
 from ccb.tunnel.wire.journal_records import TASK_PREFIX
-from ccb.tunnel.wire.messages import TaskLine
+from ccb.tunnel.wire.messages import TaskMessage
 
 from ..command_line.exit_codes import ExitCode
 from ..session.newest import Newest
@@ -70,7 +70,7 @@ class TurnReports:
         if self._state != "idle":
             await self._change("requires_action" if waits else "running")
 
-    async def background(self, tasks: Iterable[TaskLine]) -> None:
+    async def background(self, tasks: Iterable[TaskMessage]) -> None:
         """Other tasks than before run in the background: these."""
         if self._lifecycle:
             fields = ("task_id", "task_type", "description", "tool_use_id")
@@ -136,9 +136,9 @@ class PendingPrompts:
     def __init__(self) -> None:
         self.foreign_turn = False
         """Whether a turn is running that began before this run could see its prompts."""
-        self.tasks: Newest[str, TaskLine] = Newest(_MAX_TASKS)
+        self.tasks: Newest[str, TaskMessage] = Newest(_MAX_TASKS)
         """The tasks that were started during this run and run in the background, by their id."""
-        self._started: Newest[str, TaskLine] = Newest(_MAX_TASKS)
+        self._started: Newest[str, TaskMessage] = Newest(_MAX_TASKS)
         self._task_turn = False  # a turn runs that the end of a task has started
         self._waiting: dict[str, None] = {}
         self._seen: set[str] = set()
@@ -158,7 +158,7 @@ class PendingPrompts:
         """Whether more may happen although no prompt waits."""
         return bool(self.tasks) or self._task_turn
 
-    def task_news(self, line: TaskLine) -> bool:
+    def task_news(self, line: TaskMessage) -> bool:
         """Note that a task was started or has ended. Return whether other tasks than before run in the background."""
         before = len(self.tasks)
         if line.subtype == "task_notification":
@@ -280,7 +280,7 @@ class TurnResults:
         if self.pending.result_came() or self._print_all:
             await self._print(result)
 
-    async def task_news(self, line: TaskLine) -> None:
+    async def task_news(self, line: TaskMessage) -> None:
         """Handle news of a task."""
         if self.pending.task_news(line):
             await self.reports.background(self.pending.tasks.values())

@@ -25,7 +25,7 @@ from ccb.tunnel.providers.provider import MAX_BODY
 from ccb.tunnel.proxy.auditing import WantedCall
 from ccb.tunnel.wire.control_protocol import CAN_USE_TOOL, Success, ToolPermission, answer_in
 from ccb.tunnel.wire.dataclass import dataclass
-from ccb.tunnel.wire.messages import ControlRequestLine, ControlResponseLine, PublicLine, UserLine
+from ccb.tunnel.wire.messages import ControlRequest, ControlResponse, PublicMessage, UserMessage
 
 from .call_ledger import AuditEntry, CallPlace
 
@@ -148,7 +148,7 @@ class SessionAudit:
 
     # What the client of the session sees.
 
-    def asked(self, line: ControlRequestLine) -> None:
+    def asked(self, line: ControlRequest) -> None:
         """See Witness."""
         if line.subtype == CAN_USE_TOOL.name and len(self._questions) < _MAX_OPEN:
             use = str(line.request.get("tool_use_id", ""))[:200]
@@ -158,11 +158,11 @@ class SessionAudit:
         """See Witness."""
         self._questions.pop(request_id, None)
 
-    def said(self, line: PublicLine) -> None:
+    def said(self, line: PublicMessage) -> None:
         """See Witness."""
-        if isinstance(line, UserLine):
+        if isinstance(line, UserMessage):
             self._note(AuditEntry("prompt", time.time(), text=line.text("\n")[:_MAX_TEXT]))
-        elif isinstance(line, ControlResponseLine) and (question := self._questions.pop(line.request_id, None)):
+        elif isinstance(line, ControlResponse) and (question := self._questions.pop(line.request_id, None)):
             answer = answer_in(line)
             allows = isinstance(answer, Success) and ToolPermission.from_answer(answer).allow
             use, name = question

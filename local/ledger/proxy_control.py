@@ -178,7 +178,7 @@ def parse_state(line: bytes) -> ProxyState | None:
         return None
 
 
-class ProxyDesk:
+class ProxyControl:
     """The auth proxy of a session with its accounts and its audit, which it does not own."""
 
     def __init__(self, proxy: AuthProxy, accounts: SessionAccounts, audit: SessionAudit) -> None:

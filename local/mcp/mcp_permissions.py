@@ -30,7 +30,7 @@ from ccb.tunnel.wire.control_protocol import (
 )
 from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.mcp_messages import rule_tool, server_name, unmarked
-from ccb.tunnel.wire.messages import ControlRequestLine, ControlResponseLine, PublicLine, UserLine
+from ccb.tunnel.wire.messages import ControlRequest, ControlResponse, PublicMessage, UserMessage
 from ccb.tunnel.wire.tool_traits import READ_MCP_RESOURCE, mcp_rule_covers, split_rules
 
 from ..session.newest import MAX_ID, Newest
@@ -128,7 +128,7 @@ class LaptopPermissions:
 
     # What this laptop was asked, and says.
 
-    def asked(self, line: ControlRequestLine) -> None:
+    def asked(self, line: ControlRequest) -> None:
         """See Witness."""
         if line.subtype == CAN_USE_TOOL.name:
             shown = _shown(line.subtype, line.request, line.request, "input")
@@ -149,16 +149,16 @@ class LaptopPermissions:
         """See Witness."""
         self._open.pop(request_id, None)
 
-    def said(self, line: PublicLine) -> None:
+    def said(self, line: PublicMessage) -> None:
         """See Witness."""
-        if isinstance(line, ControlResponseLine):
+        if isinstance(line, ControlResponse):
             shown = self._open.pop(line.request_id, None)
             if shown is not None and shown.kind == CAN_USE_TOOL.name:
                 self._answered(shown, ToolPermission.from_answer(answer_in(line)))
             elif shown is not None:
                 answer = answer_in(line)
                 self._hooked(shown, (answer.payload if isinstance(answer, Success) else None) or {})
-        elif isinstance(line, ControlRequestLine):
+        elif isinstance(line, ControlRequest):
             if line.subtype == INTERRUPT.name:
                 self._calls.clear()
             elif line.subtype == SET_PERMISSION_MODE.name:
@@ -168,7 +168,7 @@ class LaptopPermissions:
                     self._update(CHANGE_RULES.read(line.request))
             elif line.subtype == "initialize" and isinstance(line.request.get("hooks"), dict):
                 self._callbacks = _callbacks(line.request["hooks"])
-        elif isinstance(line, UserLine):
+        elif isinstance(line, UserMessage):
             self._typed_by_person(line.text("\n"))
 
     def replied(self, tool: str, question: Json, result: Json) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 from ccb.tunnel.plain_text import HostText, as_line
 from ccb.tunnel.wire.control_protocol import TRUST_PROJECT
 from ccb.tunnel.wire.dataclass import dataclass
-from ccb.tunnel.wire.messages import ControlRequestLine
+from ccb.tunnel.wire.messages import ControlRequest
 from ccb.tunnel.wire.tool_traits import View, traits_of
 
 from ..transcript.blocks import Block, HoleBlock, Level, MarkdownBlock, NoticeBlock, PromptBlock, ToolBlock, ToolState
@@ -148,7 +148,7 @@ class Reply:
 class PlainQuestion:
     """One question. `lines` is all of it, and its choices."""
 
-    def __init__(self, request: ControlRequestLine, place: str) -> None:
+    def __init__(self, request: ControlRequest, place: str) -> None:
         self.request = request
         self._fields: tuple[FormField, ...] = ()
         self._answers: dict[str, str] = {}

@@ -23,19 +23,19 @@ from ccb.tunnel.wire.control_protocol import (
 )
 from ccb.tunnel.wire.journal_records import MAIN_AGENT, InputRecord, MessageRecord, agent_of_message
 from ccb.tunnel.wire.mcp_messages import ELICITATION
-from ccb.tunnel.wire.messages import ControlCancelLine, ControlRequestLine, ControlResponseLine, PublicLine, ResultLine
+from ccb.tunnel.wire.messages import ControlCancel, ControlRequest, ControlResponse, PublicMessage, ResultMessage
 from ccb.tunnel.wire.model_facts import ALIASES, may_be_model
 
 from ..files.copying import Transfers
 from ..files.fetched_files import FetchedFiles
 from ..session.session_client import (
+    EventGap,
     LaptopNotice,
     LinkChange,
     LinkState,
-    Received,
-    SendAs,
+    PromptDelivery,
     SessionClient,
-    Skipped,
+    SessionEvent,
     parse_snapshot,
 )
 from ..transcript.blocks import Level
@@ -174,7 +174,7 @@ class LineRepl:
             async for event in self._client.events():
                 if isinstance(event, LinkChange):
                     self._link_changed(event)
-                elif isinstance(event, Skipped):
+                elif isinstance(event, EventGap):
                     self._skipped(event)
                 elif isinstance(event, LaptopNotice):
                     self.reducer.notice(event.text, Level.WARNING)
@@ -197,13 +197,13 @@ class LineRepl:
             self._write("ccb: the login asks something that --plain cannot ask now. Come back with:")
             self._write(self._info.resume)
 
-    def _skipped(self, item: Skipped) -> None:
+    def _skipped(self, item: EventGap) -> None:
         state = parse_snapshot(item.body)
         self._replay.event_came(item.seq, time.monotonic(), replayed=True)
         self.reducer.skipped(state, running=self._client.hello.state != "idle")
         self._questions.replace_all(state.questions)
 
-    def _received(self, item: Received) -> None:
+    def _received(self, item: SessionEvent) -> None:
         self._replay.event_came(item.seq, time.monotonic(), replayed=item.replayed)
         if item.kind == "progress":
             if agent_of_message(item.body) == MAIN_AGENT:
@@ -212,17 +212,17 @@ class LineRepl:
             return
         self.reducer.apply_event(item.record, replayed=item.replayed)
         content = item.record.content
-        if isinstance(content, InputRecord) and isinstance(content.public, ControlResponseLine):
+        if isinstance(content, InputRecord) and isinstance(content.public, ControlResponse):
             self._close(content.public.request_id)
         elif isinstance(content, MessageRecord):
             self._message(item.public, replayed=item.replayed)
 
-    def _message(self, public: PublicLine, *, replayed: bool) -> None:
-        if isinstance(public, ControlRequestLine) and public.subtype in _NAMES:
+    def _message(self, public: PublicMessage, *, replayed: bool) -> None:
+        if isinstance(public, ControlRequest) and public.subtype in _NAMES:
             self._questions.opened(public)
-        elif isinstance(public, ControlCancelLine):
+        elif isinstance(public, ControlCancel):
             self._close(public.request_id)
-        elif isinstance(public, ResultLine) and not replayed:
+        elif isinstance(public, ResultMessage) and not replayed:
             self._write("ccb: the agent is done and waits for you")
 
     def _close(self, request_id: str) -> None:
@@ -346,7 +346,7 @@ class LineRepl:
             self._write("ccb: queued")
         self.reducer.prompt_sent(text, name, connected=self._client.state is LinkState.CONNECTED)
         try:
-            await self._client.prompt(sent, uuid=name, how=SendAs(command_line=command_line))
+            await self._client.prompt(sent, uuid=name, how=PromptDelivery(command_line=command_line))
         except CcbError as error:
             self.reducer.prompt_failed(name)
             self._write(f"ccb: not sent: {error.what}")

@@ -20,7 +20,7 @@ from ..command_line.exit_codes import ExitCode, code_of
 from ..commands.session_table import choose_session
 from ..config.log import state_dir
 from ..connect.connect_session import connect_session
-from ..connect.dialer import KeptTransport
+from ..connect.dialer import SpareTransport
 from ..files.copying import Transfers
 from ..files.fetched_files import FetchedFiles, PrivateFolder
 from ..terminal.console import print_line
@@ -74,7 +74,7 @@ async def run_plain(arguments: Arguments, environ: Mapping[str, str] = os.enviro
     """Run until the person leaves. Return the exit code. Raises CcbError."""
     prompts = FirstLoginPrompts(prompts_for(headless=False))
     lines = _lines(arguments.prompt)
-    async with KeptTransport() as kept:
+    async with SpareTransport() as kept:
         while True:
             code, following = await _one_session(arguments, prompts, lines, kept, environ)
             if following is None:
@@ -86,7 +86,7 @@ async def _one_session(
     arguments: Arguments,
     prompts: FirstLoginPrompts,
     lines: AsyncIterator[str],
-    kept: KeptTransport,
+    kept: SpareTransport,
     environ: Mapping[str, str],
 ) -> tuple[int, Arguments | None]:
     """Connect, and show a session until the person leaves it. Return the exit code, and the arguments for the session

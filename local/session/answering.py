@@ -24,7 +24,7 @@ from functools import partial
 from ccb.tunnel.plain_text import one_line
 from ccb.tunnel.wire.control_protocol import A, Answer, Failure, P, RequestKind, RequestRefused, Success, public_answer
 from ccb.tunnel.wire.dataclass import dataclass
-from ccb.tunnel.wire.messages import ControlCancelLine, ControlRequestLine, ControlResponseLine, PublicLine
+from ccb.tunnel.wire.messages import ControlCancel, ControlRequest, ControlResponse, PublicMessage
 
 from .newest import MAX_ID, Newest
 from .outbox import Outbox, answer_id
@@ -68,7 +68,7 @@ class _Waiting:
     """A request that waits and takes `memory` bytes. `journalled`: it is in the journal, so a replay repeats it.
     `ours`: no other client can have begun it."""
 
-    line: ControlRequestLine
+    line: ControlRequest
     journalled: bool
     memory: int
     ours: bool = True
@@ -130,31 +130,31 @@ class RequestResponder:
                 del self._known[request_id]
                 self._take(request_id)
 
-    def takes(self, line: PublicLine, *, journalled: bool, memory: int, ours: bool = True) -> bool:
+    def takes(self, line: PublicMessage, *, journalled: bool, memory: int, ours: bool = True) -> bool:
         """Note a request, which takes `memory` bytes, or its withdrawal. `ours`: no other client can have begun it.
         Return False if it is the reader's to see, or may still be registered for the reader: then `hides` decides once
         the reader is there."""
-        if isinstance(line, ControlRequestLine):
+        if isinstance(line, ControlRequest):
             for_reader = self._begun and self._is_for_reader(line.subtype) and line.request_id not in self._known
             if for_reader and self._admits(line.request_id, memory):
                 return False
             self._note(line, _Waiting(line, journalled, memory, ours))
             return self._begun
-        if isinstance(line, ControlCancelLine):
+        if isinstance(line, ControlCancel):
             known = line.request_id in self._known
             self.closed(line.request_id)
             return known and self._begun
         return False
 
-    def hides(self, line: PublicLine) -> bool:
+    def hides(self, line: PublicMessage) -> bool:
         """Return whether a line that came before `begin` is not the reader's to see."""
-        if isinstance(line, ControlRequestLine):
+        if isinstance(line, ControlRequest):
             return not self._is_for_reader(line.subtype) or line.request_id in self._known
-        return isinstance(line, ControlCancelLine) and line.request_id in self._known
+        return isinstance(line, ControlCancel) and line.request_id in self._known
 
-    def is_open(self, line: PublicLine) -> bool:
+    def is_open(self, line: PublicMessage) -> bool:
         """Return whether a line is a request that is open at the reader."""
-        return isinstance(line, ControlRequestLine) and line.request_id in self._open
+        return isinstance(line, ControlRequest) and line.request_id in self._open
 
     def has_refused_first(self) -> bool:
         """Return whether a request of the reader's kinds was refused for lack of room, once for each session."""
@@ -169,12 +169,12 @@ class RequestResponder:
         if task is not None:
             task.cancel()
 
-    def answered(self, line: PublicLine) -> None:
+    def answered(self, line: PublicMessage) -> None:
         """Close the request that this journalled input of a client answers, if it answers one."""
-        if isinstance(line, ControlResponseLine):
+        if isinstance(line, ControlResponse):
             self.closed(line.request_id)
 
-    def snapshot(self, asks: Sequence[ControlRequestLine], memory: int, *, ours: bool = True) -> None:
+    def snapshot(self, asks: Sequence[ControlRequest], memory: int, *, ours: bool = True) -> None:
         """Replace the open requests of the journal with `asks`, which take `memory` bytes together."""
         asked = {line.request_id for line in asks}
         for request_id in [each for each in self._open if each not in asked]:
@@ -239,7 +239,7 @@ class RequestResponder:
             answer = Failure(line.request_id, f"internal error on the laptop: {type(error).__name__}")
         await self._outbox.put(answer_id(line.request_id), public_answer(answer))
 
-    async def _serve(self, line: ControlRequestLine, ours: bool) -> Json:
+    async def _serve(self, line: ControlRequest, ours: bool) -> Json:
         if self._is_for_reader(line.subtype):
             raise RequestRefused(f"This laptop refuses a part of its questions: {REFUSES}.", "too_many_requests")
         service = self._services.get(line.subtype)
@@ -259,7 +259,7 @@ class RequestResponder:
             self._open_bytes += memory
         return True
 
-    def _note(self, line: ControlRequestLine, request: _Waiting) -> None:
+    def _note(self, line: ControlRequest, request: _Waiting) -> None:
         if line.request_id in self._known or line.request_id in self._running:
             return
         if len(line.request_id) > MAX_ID:

@@ -13,23 +13,23 @@ from ccb.tunnel.plain_text import HostText
 from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.frames import Applied, Attached, Bye, Event, Fenced, NamesFound, Past, Progress, Snapshot
 from ccb.tunnel.wire.journal_records import InputRecord, MessageRecord
-from ccb.tunnel.wire.messages import ControlResponseLine, parse_message
+from ccb.tunnel.wire.messages import ControlResponse, parse_message
 from ccb.tunnel.wire.ndjson import MAX_DEPTH, is_too_deep
 
 from .answering import REFUSES, RequestResponder
 from .dialing import AttachOptions, RetrySchedule
 from .newest import Newest
-from .outbox import Outbox, Requests
+from .outbox import Outbox, PendingRequests
 from .session_client import (
-    Change,
+    DriverRole,
+    EventGap,
     Item,
     LaptopNotice,
     LinkChange,
+    LinkChangeKind,
+    LinkStanding,
     LinkState,
-    Received,
-    Role,
-    Skipped,
-    Standing,
+    SessionEvent,
     after,
     parse_snapshot,
     shown_name,
@@ -46,8 +46,8 @@ MAX_QUEUED_BYTES = 16 * 1024 * 1024
 class EventFeed:
     """The state of a session and the bounded queue to its one reader. `failure` is why the session was given up."""
 
-    def __init__(self, role: Role) -> None:
-        self.standing = Standing(LinkState.CONNECTING, role)
+    def __init__(self, role: DriverRole) -> None:
+        self.standing = LinkStanding(LinkState.CONNECTING, role)
         self.failure: CcbError | None = None
         self._queue: deque[tuple[Item, int]] = deque()
         self._bytes = 0
@@ -55,13 +55,15 @@ class EventFeed:
         self._room = asyncio.Event()
         self._ended = asyncio.Event()
 
-    def shift(self, change: Change) -> bool:
+    def shift(self, change: LinkChangeKind) -> bool:
         """Change the state without telling the reader. Return whether the connection is now in the state that the
         change leads to."""
         self.standing = after(self.standing, change)
         return self.standing.link is target(change)
 
-    async def change(self, change: Change, reason: str = "", attempt: int = 0, retry_at: float | None = None) -> None:
+    async def change(
+        self, change: LinkChangeKind, reason: str = "", attempt: int = 0, retry_at: float | None = None
+    ) -> None:
         """Change the state. Tell the reader only if the change was possible in the present state."""
         if self.shift(change):
             await self.put(LinkChange(self.standing.link, reason, attempt, retry_at))
@@ -82,7 +84,7 @@ class EventFeed:
         self._bytes += memory
         self._news.set()
 
-    def end(self, change: Change, failure: CcbError | None = None) -> None:
+    def end(self, change: LinkChangeKind, failure: CcbError | None = None) -> None:
         """End the feed. The reader still gets the items that wait; then `failure`, if given, is raised to it."""
         self.failure = self.failure or failure
         self.shift(change)
@@ -134,7 +136,7 @@ class ClientParts:
     options: AttachOptions
     feed: EventFeed
     outbox: Outbox
-    requests: Requests
+    requests: PendingRequests
     responder: RequestResponder
     schedule: RetrySchedule
 
@@ -185,7 +187,7 @@ class LinkReader:
                 case Progress():
                     line = parse_message(frame.body)
                     if not self._responder.takes(line, journalled=False, memory=link.memory):
-                        await self._feed.put(Received("progress", frame.body, frame.seq), link.memory)
+                        await self._feed.put(SessionEvent("progress", frame.body, frame.seq), link.memory)
                 case Attached():
                     await self._attached(frame)
                 case Snapshot():
@@ -212,13 +214,13 @@ class LinkReader:
 
     async def _event(self, frame: Event, memory: int) -> None:
         replayed = self._replay_ends is not None and frame.seq <= self._replay_ends
-        received = Received(frame.kind, frame.body, frame.seq, replayed)
+        received = SessionEvent(frame.kind, frame.body, frame.seq, replayed)
         if not self._consumed(received, memory):
             await self._feed.put(received, memory)
         self.have = frame.seq
         self._schedule.garbled = 0
 
-    def _consumed(self, received: Received, memory: int) -> bool:
+    def _consumed(self, received: SessionEvent, memory: int) -> bool:
         """Whether an event was handled here, so that the reader does not get it: an answer to this client, or a request
         that a service of this laptop answers."""
         content = received.record.content
@@ -228,7 +230,7 @@ class LinkReader:
         if not isinstance(content, MessageRecord):
             return False
         public = content.public
-        if isinstance(public, ControlResponseLine):
+        if isinstance(public, ControlResponse):
             return self._requests.take_answer(public)
         return self._responder.takes(public, journalled=True, memory=memory, ours=self._is_ours(received.seq))
 
@@ -241,7 +243,7 @@ class LinkReader:
     async def _snapshot(self, frame: Snapshot, memory: int) -> None:
         asks = parse_snapshot(frame.body).questions
         self._responder.snapshot(asks, memory, ours=self._is_ours(frame.seq))
-        await self._feed.put(Skipped(frame.seq, frame.body), memory)
+        await self._feed.put(EventGap(frame.seq, frame.body), memory)
         self.skipped = self.skipped if self.have else frame.seq
         self.have = frame.seq
 
@@ -255,9 +257,9 @@ class LinkReader:
         if frame.role != "driver":
             await self._fenced(frame.driver)
         elif first and self._feed.standing.link is LinkState.CONNECTED:
-            self._feed.shift(Change.GRANTED)
+            self._feed.shift(LinkChangeKind.GRANTED)
         else:
-            await self._feed.change(Change.GRANTED)
+            await self._feed.change(LinkChangeKind.GRANTED)
 
     async def _another_drives(self, frame: Fenced) -> None:
         if frame.by and frame.by == self._options.who:
@@ -270,10 +272,10 @@ class LinkReader:
 
     async def _fenced(self, by: str) -> None:
         name = shown_name(by)
-        self._feed.shift(Change.FENCED)
+        self._feed.shift(LinkChangeKind.FENCED)
         for request_id in self._requests.waiting:
             if self._outbox.withdraw(request_id):  # an interrupt that waited for a take-back would hit another turn
                 self._requests.refuse(request_id, f"{name or 'another client'} drives this session now")
         await self._feed.change(
-            Change.FENCED, f"{name} drives this session now" if name else "nobody drives this session"
+            LinkChangeKind.FENCED, f"{name} drives this session now" if name else "nobody drives this session"
         )

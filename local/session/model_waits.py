@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ccb.tunnel.plain_text import one_line
-from ccb.tunnel.wire.messages import SystemLine, as_number, as_text
+from ccb.tunnel.wire.messages import SystemMessage, as_number, as_text
 
 _MAX_QUOTED = 500
 _WHY = {
@@ -13,7 +13,7 @@ _WHY = {
 }
 
 
-def retry_text(note: SystemLine, *, waits: bool = True) -> str:
+def retry_text(note: SystemMessage, *, waits: bool = True) -> str:
     """Return a sentence for the person about an `api_retry`: why the model is asked again, and when, if that is still
     to come (`waits`)."""
     name, message = as_text(note.body.get("error")), as_text(note.body.get("message"))
@@ -34,7 +34,7 @@ def retry_text(note: SystemLine, *, waits: bool = True) -> str:
     return f"{why}{status}; {last}try {note.attempt} of {as_number(most):.0f}{when}"
 
 
-def silence_text(note: SystemLine) -> str:
+def silence_text(note: SystemMessage) -> str:
     """Return a sentence for the person about a `model_silent`: the model says nothing and is asked again unless it
     goes on. "" if it has gone on."""
     if not isinstance(note.body.get("retry_in_ms"), int | float):

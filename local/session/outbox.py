@@ -12,10 +12,10 @@ from ccb.tunnel.plain_text import neutralise
 from ccb.tunnel.wire.control_protocol import A, Answer, Failure, P, Request, RequestFailed, answer_in, new_uuid
 from ccb.tunnel.wire.frames import FrameError, Input, Past, Stop
 from ccb.tunnel.wire.journal_records import parse_page
-from ccb.tunnel.wire.messages import ControlResponseLine
+from ccb.tunnel.wire.messages import ControlResponse
 from ccb.tunnel.wire.ndjson import encode_frame
 
-from .session_client import Json, Received
+from .session_client import Json, SessionEvent
 
 MAX_INPUTS = 256
 """Inputs that may wait for confirmation. While the outbox is full, senders wait."""
@@ -140,7 +140,7 @@ _CHECKS = 60  # of the connection while a request waits for its answer
 T = TypeVar("T")
 
 
-class Numbered(Generic[T]):
+class NumberedAnswers(Generic[T]):
     """Waits for answers that are told apart by a number, and fail with their connection."""
 
     def __init__(self) -> None:
@@ -171,14 +171,14 @@ class Numbered(Generic[T]):
                 answer.set_exception(ConnectionLost("the connection was lost", do="Try again after the reconnect."))
 
 
-class Requests:
+class PendingRequests:
     """Waits for answers. A control request keeps waiting when the connection is lost; pages of events and names of
     files fail."""
 
     def __init__(self) -> None:
         self._controls: dict[str, asyncio.Future[Answer]] = {}
-        self.pages: Numbered[list[Received]] = Numbered()
-        self.names: Numbered[Json] = Numbered()
+        self.pages: NumberedAnswers[list[SessionEvent]] = NumberedAnswers()
+        self.names: NumberedAnswers[Json] = NumberedAnswers()
 
     async def answer_to(self, request: Request[P, A], deadline_s: float, connected: Callable[[], bool]) -> A:
         """Wait for the answer to `request`, which the caller sends meanwhile, and return it parsed. Only seconds that
@@ -206,7 +206,7 @@ class Requests:
         """Fail a control request that will get no answer."""
         self._settle(Failure(request_id, why))
 
-    def take_answer(self, line: ControlResponseLine) -> bool:
+    def take_answer(self, line: ControlResponse) -> bool:
         """Hand an answer to the control request that waits for it. Return False if no request does."""
         if line.request_id not in self._controls:
             return False
@@ -224,7 +224,7 @@ class Requests:
     def take_page(self, frame: Past) -> None:
         """Hand a page to the request that waits for it."""
         records = parse_page(frame.body)
-        self.pages.take(frame.request, [Received(each.kind, each.body, each.seq, True) for each in records])
+        self.pages.take(frame.request, [SessionEvent(each.kind, each.body, each.seq, True) for each in records])
 
     def connection_lost(self) -> None:
         """Fail what belongs to a connection."""

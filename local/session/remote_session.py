@@ -35,29 +35,29 @@ from ccb.tunnel.wire.control_protocol import (
 from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.frames import NAMES, Detach, Fetch, FindNames
 from ccb.tunnel.wire.messages import (
-    ControlCancelLine,
-    ControlRequestLine,
-    ControlResponseLine,
-    PublicLine,
+    ControlCancel,
+    ControlRequest,
+    ControlResponse,
+    PublicMessage,
     parse_message,
 )
 
 from .answering import RequestResponder
 from .dialing import AttachOptions, Connection, Dial, RetrySchedule
 from .link_reader import ClientParts, EventFeed, LinkReader
-from .outbox import Outbox, Requests, input_id_of, new_id
+from .outbox import Outbox, PendingRequests, input_id_of, new_id
 from .session_client import (
     AS_PROMPT,
-    Change,
+    DriverRole,
+    EventGap,
     FoundNames,
     Item,
     Json,
     LaptopNotice,
+    LinkChangeKind,
     LinkState,
-    Received,
-    Role,
-    SendAs,
-    Skipped,
+    PromptDelivery,
+    SessionEvent,
     Witness,
     parse_names,
     parse_snapshot,
@@ -91,29 +91,29 @@ class OwnQuestions:
         request = replace(request, id=f"{_PREFIX}{new_uuid()}")
         answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         self._open[request.id] = _OpenQuestion(request.public(), answer)
-        self._feed.add(Received("progress", request.public(), 0))
+        self._feed.add(SessionEvent("progress", request.public(), 0))
         try:
             return request.kind.read_answer(await answer)
         finally:
             if self._open.pop(request.id, None) is not None:
-                self._feed.add(Received("progress", public_withdrawal(request.id), 0))
+                self._feed.add(SessionEvent("progress", public_withdrawal(request.id), 0))
 
-    def take(self, line: PublicLine) -> bool:
+    def take(self, line: PublicMessage) -> bool:
         """Take an answer to one of these questions. Return False for anything else."""
-        if not isinstance(line, ControlResponseLine) or line.request_id not in self._open:
+        if not isinstance(line, ControlResponse) or line.request_id not in self._open:
             return False
         asked = self._open.pop(line.request_id)
         if not asked.answer.done():
             asked.answer.set_result(answer_in(line))
         return True
 
-    def is_open(self, line: PublicLine) -> bool:
+    def is_open(self, line: PublicMessage) -> bool:
         """Return whether a line is one of these questions."""
-        return isinstance(line, ControlRequestLine) and line.request_id in self._open
+        return isinstance(line, ControlRequest) and line.request_id in self._open
 
-    def is_forged(self, line: PublicLine) -> bool:
+    def is_forged(self, line: PublicMessage) -> bool:
         """Return whether a request has an id of this laptop and is not one of its open questions."""
-        return isinstance(line, ControlRequestLine) and is_own(line.request_id) and not self.is_open(line)
+        return isinstance(line, ControlRequest) and is_own(line.request_id) and not self.is_open(line)
 
     @property
     def bodies(self) -> list[Json]:
@@ -136,9 +136,9 @@ class RemoteSession:
     def __init__(self, dial: Dial, options: AttachOptions | None = None) -> None:
         options = options or AttachOptions()
         self._dial = dial
-        self._feed = EventFeed(Role.WANTS if options.role == "driver" else Role.WATCHES)
+        self._feed = EventFeed(DriverRole.WANTS if options.role == "driver" else DriverRole.WATCHES)
         self._outbox = Outbox()
-        self._requests = Requests()
+        self._requests = PendingRequests()
         self._responder = RequestResponder(self._outbox)
         self._own = OwnQuestions(self._feed)
         self._witnesses: list[Witness] = []
@@ -221,12 +221,12 @@ class RemoteSession:
         self._responder.begin()
         self._reader.answer_requests()
         async for item in self._feed.items():
-            if isinstance(item, Skipped):
+            if isinstance(item, EventGap):
                 yield self._with_open_questions(item)
-            elif not (isinstance(item, Received) and self._is_answered_here(item)):
+            elif not (isinstance(item, SessionEvent) and self._is_answered_here(item)):
                 yield item
 
-    def _is_answered_here(self, item: Received) -> bool:
+    def _is_answered_here(self, item: SessionEvent) -> bool:
         """Whether an item is a request, or its withdrawal, that is not the reader's. The witness sees the others."""
         if item.kind not in ("message", "progress") or item.body.get("type") not in _REQUESTS:
             return False
@@ -236,7 +236,7 @@ class RemoteSession:
             self._witnessed(line)
         return hidden
 
-    def _with_open_questions(self, item: Skipped) -> Skipped:
+    def _with_open_questions(self, item: EventGap) -> EventGap:
         """The item with only those open requests that are the reader's, and with the questions of this laptop."""
         questions = parse_snapshot(item.body).questions
         kept = []
@@ -246,13 +246,13 @@ class RemoteSession:
                 kept.append(line.body)
         if len(kept) == len(questions) and not self._own.bodies:
             return item
-        return Skipped(item.seq, {**item.body, "asks": [*kept, *self._own.bodies]})
+        return EventGap(item.seq, {**item.body, "asks": [*kept, *self._own.bodies]})
 
-    def _witnessed(self, line: PublicLine) -> None:
+    def _witnessed(self, line: PublicMessage) -> None:
         for witness in self._witnesses:
-            if isinstance(line, ControlRequestLine):
+            if isinstance(line, ControlRequest):
                 witness.asked(line)
-            elif isinstance(line, ControlCancelLine):
+            elif isinstance(line, ControlCancel):
                 witness.withdrawn(line.request_id)
 
     def watched_by(self, witness: Witness) -> None:
@@ -272,9 +272,9 @@ class RemoteSession:
 
     def show(self, body: Json) -> None:
         """Let the reader get progress that this laptop tells itself."""
-        self._feed.add(Received("progress", body, 0))
+        self._feed.add(SessionEvent("progress", body, 0))
 
-    async def earlier(self, before: int, most: int = 256 * 1024) -> list[Received]:
+    async def earlier(self, before: int, most: int = 256 * 1024) -> list[SessionEvent]:
         """See SessionClient."""
         connection = self._connection
         if connection is None:
@@ -333,7 +333,9 @@ class RemoteSession:
 
     # What goes to the host.
 
-    async def prompt(self, content: str | list[Json], *, uuid: str | None = None, how: SendAs = AS_PROMPT) -> str:
+    async def prompt(
+        self, content: str | list[Json], *, uuid: str | None = None, how: PromptDelivery = AS_PROMPT
+    ) -> str:
         """See SessionClient."""
         identity = uuid or new_id()
         await self.send(
@@ -430,7 +432,7 @@ class RemoteSession:
         """See SessionClient."""
         if self.driving:
             return
-        self._feed.shift(Change.TAKE_BACK)
+        self._feed.shift(LinkChangeKind.TAKE_BACK)
         if self._connection is not None:
             self._connection.link.drop("taking the session back")
         self._schedule.nudge()
@@ -446,7 +448,7 @@ class RemoteSession:
 
     async def close(self, *, done: bool = False) -> None:
         """See SessionClient."""
-        self._feed.shift(Change.LEAVE)
+        self._feed.shift(LinkChangeKind.LEAVE)
         connection = self._connection
         if connection is not None and not self._feed.ended:
             try:
@@ -462,5 +464,5 @@ class RemoteSession:
             except (TimeoutError, ConnectionLost) as error:
                 log.info("the host was not told that this client leaves: %s", error)
                 connection.link.drop("the host did not answer", silent=True)
-        self._feed.end(Change.END)
+        self._feed.end(LinkChangeKind.END)
         self._requests.fail("the connection ended before the answer")

@@ -14,20 +14,20 @@ from ccb.tunnel.wire.client_requests import SHELL_COMMAND
 from ccb.tunnel.wire.control_protocol import A, P, Request, RequestKind
 from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.journal_records import BEFORE, LATER, PRIORITY, MessageRecord, Record, parse_event
-from ccb.tunnel.wire.messages import ControlRequestLine, PublicLine, parse_message
+from ccb.tunnel.wire.messages import ControlRequest, PublicMessage, parse_message
 
 __all__ = [
     "AS_PROMPT",
+    "EventGap",
     "FoundNames",
     "Item",
     "Json",
     "LaptopNotice",
     "LinkChange",
     "LinkState",
-    "Received",
-    "SendAs",
+    "PromptDelivery",
     "SessionClient",
-    "Skipped",
+    "SessionEvent",
     "Witness",
     "shown_name",
 ]
@@ -40,7 +40,7 @@ _MARK = re.compile(r"(?<=\d) [0-9a-f]{6}$")
 
 
 @dataclass(frozen=True)
-class Received:
+class SessionEvent:
     """An event of the session, or progress. `kind` is the kind of the event (`message`, `input`, `tool_start`, …) or
     `progress`. `body` is the public stream-json object for `message` and `progress`. `replayed` marks an event from
     before this client attached; it rings no bell."""
@@ -56,14 +56,14 @@ class Received:
         return parse_event(self.seq, self.kind, self.body)
 
     @cached_property
-    def public(self) -> PublicLine:
+    def public(self) -> PublicMessage:
         """The typed form of a `message` or of progress."""
         content = self.record.content if self.kind == "message" else None
         return content.public if isinstance(content, MessageRecord) else parse_message(self.body)
 
 
 @dataclass(frozen=True)
-class Skipped:
+class EventGap:
     """The host skipped the events up to `seq` because there are too many; `earlier` loads them. `body` is the state
     after them (see the wire's `Snapshot`, and `parse_snapshot`). Events that were shown before stay valid, with a gap
     after them. If `seq` is not beyond the events received so far and `body` is empty, the host has lost its last
@@ -104,7 +104,7 @@ class FoundNames:
 
 
 @dataclass(frozen=True)
-class SendAs:
+class PromptDelivery:
     """As what a prompt is sent. `command_line`: the host runs it, behind a `!`. It goes in front of the first of the
     prompts `before` that still waits, and last without one. `waits`: while a turn runs it waits for the end of that;
     otherwise the agent gets it with the next tool results."""
@@ -123,10 +123,10 @@ class SendAs:
         }
 
 
-AS_PROMPT = SendAs()
+AS_PROMPT = PromptDelivery()
 """As an ordinary prompt, which the agent gets as soon as it can."""
 
-Item = Received | Skipped | LinkChange | LaptopNotice
+Item = SessionEvent | EventGap | LinkChange | LaptopNotice
 
 
 def shown_name(client: str) -> HostText:
@@ -138,13 +138,13 @@ class Witness(Protocol):
     """Sees what the reader of a session was asked, and what this client says, in the order in which it happens. It
     decides what this laptop lets the worker do, from nothing but that."""
 
-    def asked(self, line: ControlRequestLine) -> None:
+    def asked(self, line: ControlRequest) -> None:
         """The reader gets a request of the worker."""
 
     def withdrawn(self, request_id: str) -> None:
         """The reader is told that a request is withdrawn."""
 
-    def said(self, line: PublicLine) -> None:
+    def said(self, line: PublicMessage) -> None:
         """This client is about to send a message to the worker."""
 
 
@@ -184,7 +184,7 @@ class SessionClient(Protocol):
         """Yield everything that happens from now on, in order, until the session ends. Raises CcbError when the session
         is lost for good."""
 
-    async def earlier(self, before: int, most: int = 256 * 1024) -> list[Received]:
+    async def earlier(self, before: int, most: int = 256 * 1024) -> list[SessionEvent]:
         """Return the events before number `before`, about `most` bytes of them, oldest first; [] at the start of the
         session. Raises CcbError while there is no connection."""
 
@@ -199,7 +199,9 @@ class SessionClient(Protocol):
     def take_back(self) -> None:
         """Become the driver: as a viewer, or after another client took over. The other client is fenced."""
 
-    async def prompt(self, content: str | list[Json], *, uuid: str | None = None, how: SendAs = AS_PROMPT) -> str:
+    async def prompt(
+        self, content: str | list[Json], *, uuid: str | None = None, how: PromptDelivery = AS_PROMPT
+    ) -> str:
         """Send a user message and return its uuid. The worker queues it while a turn runs, this client while there is
         no connection. It is applied once, even if it is sent again after a reconnect. Raises UsageError when this
         client does not drive."""
@@ -254,7 +256,7 @@ class SkippedState:
     permission_mode: str
     result: Json | None
     todos: tuple[Json, ...]
-    questions: tuple[ControlRequestLine, ...]
+    questions: tuple[ControlRequest, ...]
     prompts: tuple[SnapshotPrompt, ...] | None
     sandbox: str = ""
     tasks: tuple[tuple[str, str], ...] | None = None
@@ -270,7 +272,7 @@ def parse_snapshot(body: Json) -> SkippedState:
         permission_mode=str(body.get("permission_mode") or ""),
         result=result if isinstance(result, dict) else None,
         todos=tuple(_objects(body.get("todos"))),
-        questions=tuple(line for line in asks if isinstance(line, ControlRequestLine)),
+        questions=tuple(line for line in asks if isinstance(line, ControlRequest)),
         prompts=tuple(_prompts(prompts)) if isinstance(prompts, list) else None,
         sandbox=str(body.get("sandbox") or ""),
         tasks=tuple((str(each.get("task_id")), str(each.get("description") or "")) for each in _objects(tasks))
@@ -329,7 +331,7 @@ class LinkState(Enum):
     CLOSED = "closed"  # the session has ended on the host, or was left
 
 
-class Role(Enum):
+class DriverRole(Enum):
     """Whether this client drives the session."""
 
     WATCHES = "watches"  # it is a viewer, or another client took over
@@ -338,7 +340,7 @@ class Role(Enum):
     DRIVES = "drives"  # the host lets this client drive; after a lost connection it asks again
 
 
-class Change(Enum):
+class LinkChangeKind(Enum):
     """What can happen to a session on this laptop."""
 
     ATTACH = "attach"  # an attach was sent, with the present role
@@ -355,21 +357,21 @@ class Change(Enum):
 
 
 @dataclass(frozen=True)
-class Standing:
+class LinkStanding:
     """The state of the connection, and the role of this client."""
 
     link: LinkState
-    role: Role
+    role: DriverRole
 
     @property
     def driving(self) -> bool:
         """Whether inputs of this client count."""
-        return self.role in (Role.ASKS, Role.DRIVES)
+        return self.role in (DriverRole.ASKS, DriverRole.DRIVES)
 
     @property
     def claims(self) -> bool:
         """Whether the person has asked to drive, so that this client takes the session from any other."""
-        return self.role in (Role.WANTS, Role.ASKS)
+        return self.role in (DriverRole.WANTS, DriverRole.ASKS)
 
     @property
     def goes_on(self) -> bool:
@@ -378,40 +380,40 @@ class Standing:
 
 
 _LIVE = frozenset(LinkState) - {LinkState.LEAVING, LinkState.LOST, LinkState.CLOSED}
-_LINKS: Mapping[Change, tuple[LinkState, frozenset[LinkState]]] = {
-    Change.ATTACH: (LinkState.CONNECTED, frozenset({LinkState.CONNECTING})),
-    Change.GRANTED: (LinkState.CONNECTED, _LIVE - {LinkState.NEEDS_PERSON}),
-    Change.FENCED: (LinkState.FENCED, _LIVE - {LinkState.NEEDS_PERSON}),
-    Change.LOST_LINK: (LinkState.RECONNECTING, _LIVE),
-    Change.LOGIN_ASKS: (LinkState.NEEDS_PERSON, frozenset({LinkState.RECONNECTING})),
-    Change.LEAVE: (LinkState.LEAVING, _LIVE),
-    Change.GIVE_UP: (LinkState.LOST, _LIVE | {LinkState.LEAVING}),
-    Change.END: (LinkState.CLOSED, _LIVE | {LinkState.LEAVING}),
+_LINKS: Mapping[LinkChangeKind, tuple[LinkState, frozenset[LinkState]]] = {
+    LinkChangeKind.ATTACH: (LinkState.CONNECTED, frozenset({LinkState.CONNECTING})),
+    LinkChangeKind.GRANTED: (LinkState.CONNECTED, _LIVE - {LinkState.NEEDS_PERSON}),
+    LinkChangeKind.FENCED: (LinkState.FENCED, _LIVE - {LinkState.NEEDS_PERSON}),
+    LinkChangeKind.LOST_LINK: (LinkState.RECONNECTING, _LIVE),
+    LinkChangeKind.LOGIN_ASKS: (LinkState.NEEDS_PERSON, frozenset({LinkState.RECONNECTING})),
+    LinkChangeKind.LEAVE: (LinkState.LEAVING, _LIVE),
+    LinkChangeKind.GIVE_UP: (LinkState.LOST, _LIVE | {LinkState.LEAVING}),
+    LinkChangeKind.END: (LinkState.CLOSED, _LIVE | {LinkState.LEAVING}),
 }
 """For each change: the state of the connection that it leads to, and the states in which it is possible."""
 
-_ROLES: Mapping[Change, Mapping[Role, Role]] = {
-    Change.ATTACH: {Role.WANTS: Role.ASKS},
-    Change.GRANTED: {Role.ASKS: Role.DRIVES},
-    Change.HOLDS: {Role.WANTS: Role.DRIVES, Role.ASKS: Role.DRIVES},
-    Change.YIELD: {Role.DRIVES: Role.WATCHES, Role.ASKS: Role.WATCHES},
-    Change.FENCED: dict.fromkeys(Role, Role.WATCHES),
-    Change.TAKE_BACK: {Role.WATCHES: Role.WANTS},
-    Change.GIVE_UP: dict.fromkeys(Role, Role.WATCHES),
-    Change.END: dict.fromkeys(Role, Role.WATCHES),
+_ROLES: Mapping[LinkChangeKind, Mapping[DriverRole, DriverRole]] = {
+    LinkChangeKind.ATTACH: {DriverRole.WANTS: DriverRole.ASKS},
+    LinkChangeKind.GRANTED: {DriverRole.ASKS: DriverRole.DRIVES},
+    LinkChangeKind.HOLDS: {DriverRole.WANTS: DriverRole.DRIVES, DriverRole.ASKS: DriverRole.DRIVES},
+    LinkChangeKind.YIELD: {DriverRole.DRIVES: DriverRole.WATCHES, DriverRole.ASKS: DriverRole.WATCHES},
+    LinkChangeKind.FENCED: dict.fromkeys(DriverRole, DriverRole.WATCHES),
+    LinkChangeKind.TAKE_BACK: {DriverRole.WATCHES: DriverRole.WANTS},
+    LinkChangeKind.GIVE_UP: dict.fromkeys(DriverRole, DriverRole.WATCHES),
+    LinkChangeKind.END: dict.fromkeys(DriverRole, DriverRole.WATCHES),
 }
 
 
-def target(change: Change) -> LinkState | None:
+def target(change: LinkChangeKind) -> LinkState | None:
     """Return the connection state that a change leads to, or None if the change concerns only the role."""
     return _LINKS[change][0] if change in _LINKS else None
 
 
-def after(standing: Standing, change: Change) -> Standing:
+def after(standing: LinkStanding, change: LinkChangeKind) -> LinkStanding:
     """Return the standing after a change: the one transition function. A change that is impossible in the present state
     is ignored, so a session that has ended stays ended."""
     link, role = standing.link, _ROLES.get(change, {}).get(standing.role, standing.role)
     if change in _LINKS:
         to, sources = _LINKS[change]
         link = to if link in sources else link
-    return Standing(link, role)
+    return LinkStanding(link, role)

@@ -22,7 +22,7 @@ from ccb.tunnel.link.link import Greeting, Link
 
 from .dialing import FIRST_TRIES, Connection, Dial, KnownSession, Nudge
 from .link_reader import ClientParts, LinkReader
-from .session_client import Change, Received, Skipped
+from .session_client import EventGap, LinkChangeKind, SessionEvent
 
 log = logging.getLogger(__name__)
 
@@ -74,10 +74,10 @@ class Supervisor:
             return
         self._requests.fail(error.what)
         self._feed.failure = error
-        await self._feed.change(Change.GIVE_UP, error.what)
-        self._end(Change.GIVE_UP)
+        await self._feed.change(LinkChangeKind.GIVE_UP, error.what)
+        self._end(LinkChangeKind.GIVE_UP)
 
-    def _end(self, change: Change) -> None:
+    def _end(self, change: LinkChangeKind) -> None:
         self._feed.end(change)
         self._requests.fail("the connection ended before the answer")
 
@@ -99,12 +99,12 @@ class Supervisor:
                 raise
             if self._feed.standing.goes_on:
                 return error if isinstance(error, CcbError) else ConnectionLost("the host did not answer in time")
-            self._end(Change.END)
+            self._end(LinkChangeKind.END)
             return None
         finally:
             self._schedule.over()
-        await self._feed.change(Change.END, reason)
-        self._end(Change.END)
+        await self._feed.change(LinkChangeKind.END, reason)
+        self._end(LinkChangeKind.END)
         return None
 
     async def _attach(self, connection: Connection) -> None:
@@ -115,10 +115,10 @@ class Supervisor:
         if reader.begun and hello.seq < reader.have:
             await self._rewind(hello)
         if hello.driver == options.who:
-            self._feed.shift(Change.HOLDS)
+            self._feed.shift(LinkChangeKind.HOLDS)
         elif reader.begun and hello.driver and not self._still_claims(hello):
-            self._feed.shift(Change.YIELD)  # only the person may take a session from another client
-        self._feed.shift(Change.ATTACH)  # inputs follow the attach without a round trip
+            self._feed.shift(LinkChangeKind.YIELD)  # only the person may take a session from another client
+        self._feed.shift(LinkChangeKind.ATTACH)  # inputs follow the attach without a round trip
         reader.attaching(others_drove=hello.driver != options.who or hello.epoch > self._asked_epoch)
         await connection.attach(
             role="driver" if self._feed.standing.driving else "viewer",
@@ -144,8 +144,8 @@ class Supervisor:
         lost = EventsLost(f"the host has lost the last {gone} event(s) that this ccb had received", do=self.come_back())
         if not self._options.later_tail:
             raise lost
-        await self._feed.put(Received("damaged", {"what": lost.what}, hello.seq))
-        await self._feed.put(Skipped(hello.seq, {}))
+        await self._feed.put(SessionEvent("damaged", {"what": lost.what}, hello.seq))
+        await self._feed.put(EventGap(hello.seq, {}))
 
     async def _serve(self, connection: Connection) -> str:
         """Send and read until the host says goodbye; return that frame. Raises ConnectionLost, ProtocolError."""
@@ -188,19 +188,21 @@ class Supervisor:
         if isinstance(error, AuthFailed | HostKeyError) and not self._asked_to_drive():
             return await self._wait_for_person(error, left)
         wait = min(schedule.next_wait(at_once=self._asked_to_drive()), left)
-        await self._feed.change(Change.LOST_LINK, error.what, schedule.failed, time.monotonic() + wait)
+        await self._feed.change(LinkChangeKind.LOST_LINK, error.what, schedule.failed, time.monotonic() + wait)
         if wait > 0:
             await schedule.pause(wait)
-            await self._feed.change(Change.LOST_LINK, error.what, schedule.failed)
+            await self._feed.change(LinkChangeKind.LOST_LINK, error.what, schedule.failed)
         return False
 
     async def _wait_for_person(self, error: CcbError, left: float) -> bool:
         """The login has a question: wait until the person is ready to answer. Raises `error` if there is no person."""
         if not self._options.can_ask:
             raise error
-        await self._feed.change(Change.LOGIN_ASKS, error.what)
+        await self._feed.change(LinkChangeKind.LOGIN_ASKS, error.what)
         may_ask = await self._schedule.pause(left) is Nudge.PERSON
-        await self._feed.change(Change.LOST_LINK, "logging in" if may_ask else error.what, self._schedule.failed)
+        await self._feed.change(
+            LinkChangeKind.LOST_LINK, "logging in" if may_ask else error.what, self._schedule.failed
+        )
         return may_ask
 
     def _asked_to_drive(self) -> bool:

@@ -10,12 +10,12 @@ from ccb.tunnel.plain_text import one_line
 from ccb.tunnel.wire.control_protocol import CAN_USE_TOOL
 from ccb.tunnel.wire.journal_records import AgentResultRecord, Record, ToolStartRecord
 from ccb.tunnel.wire.messages import (
-    AssistantLine,
-    ControlCancelLine,
-    ControlRequestLine,
-    SystemLine,
-    TaskLine,
-    UserLine,
+    AssistantMessage,
+    ControlCancel,
+    ControlRequest,
+    SystemMessage,
+    TaskMessage,
+    UserMessage,
     as_dict,
     as_number,
     as_text,
@@ -60,7 +60,7 @@ class AgentRuns(Projection):
         while len(self._blocks) > _MAX_AGENTS:
             del self._blocks[next(self._blocks.keys())]
 
-    def told(self, note: TaskLine) -> None:
+    def told(self, note: TaskMessage) -> None:
         """Take what the worker says about an agent."""
         if note.subtype == "task_started" and note.tool_use_id in self._blocks:
             earlier = as_text(note.body.get("agent_id"))  # it may go on
@@ -99,8 +99,8 @@ class AgentRuns(Projection):
         for agent_id, block in earlier._blocks.items():
             self._blocks.setdefault(agent_id, block)
 
-    @on(AssistantLine)
-    def _assistant(self, line: AssistantLine, record: Record) -> None:
+    @on(AssistantMessage)
+    def _assistant(self, line: AssistantMessage, record: Record) -> None:
         run = self._run(record)
         if run is None:
             return
@@ -117,31 +117,31 @@ class AgentRuns(Projection):
     def _started(self, content: ToolStartRecord, record: Record) -> None:
         self._set(record, content.tool_use_id, RowState.RUNNING)
 
-    @on(UserLine)
-    def _user(self, line: UserLine, record: Record) -> None:
+    @on(UserMessage)
+    def _user(self, line: UserMessage, record: Record) -> None:
         for block in line.blocks:
             if block.get("type") == "tool_result":
                 state = RowState.FAILED if block.get("is_error") else RowState.DONE
                 self._set(record, str(block.get("tool_use_id")), state)
                 self._rows.pop((record.agent_id, str(block.get("tool_use_id"))), None)
 
-    @on(ControlRequestLine)
-    def _asks(self, line: ControlRequestLine, record: Record) -> None:
+    @on(ControlRequest)
+    def _asks(self, line: ControlRequest, record: Record) -> None:
         row = self._rows.get((record.agent_id, str(line.request.get("tool_use_id"))))
         if line.subtype == CAN_USE_TOOL.name and row is not None:
             row.state = RowState.ASKS
             self._asked[line.request_id] = row
             self._changed(record)
 
-    @on(ControlCancelLine)
-    def _withdrawn(self, line: ControlCancelLine, record: Record) -> None:
+    @on(ControlCancel)
+    def _withdrawn(self, line: ControlCancel, record: Record) -> None:
         row = self._asked.pop(line.request_id, None)
         if row is not None and row.state is RowState.ASKS:
             row.state = RowState.WAITING
             self._changed(record)
 
-    @on(SystemLine)
-    def _system(self, line: SystemLine, record: Record) -> None:
+    @on(SystemMessage)
+    def _system(self, line: SystemMessage, record: Record) -> None:
         run = self._run(record)
         if run is not None and line.subtype == "api_retry":
             run.note = f"asks its model again, try {line.attempt}"

@@ -10,7 +10,7 @@ from weakref import WeakSet
 from ccb.tunnel.plain_text import neutralise
 from ccb.tunnel.wire.messages import (
     ApiStreamEvent,
-    AssistantLine,
+    AssistantMessage,
     ContentBlockDelta,
     ContentBlockStart,
     MessageStart,
@@ -30,7 +30,7 @@ from .blocks import (
     weight_of,
 )
 from .pieces import LIVE_PIECE_CHARS, Piece, first_cut, pieces_of
-from .tool_calls import Orphans, ToolCalls
+from .tool_calls import EarlyData, ToolCalls
 
 _MAX_ANSWERS, _MAX_ANSWERS_BYTES = 50, 4_000_000
 _MAX_WITHDRAWABLE = 4  # the worker withdraws only one of the newest messages
@@ -39,7 +39,7 @@ _MAX_WITHDRAWABLE = 4  # the worker withdraws only one of the newest messages
 class AgentMessages:
     """Shows the messages of the model. `answers` are the newest finished texts, the newest last."""
 
-    def __init__(self, container: BlockContainer, tools: ToolCalls, orphans: Orphans) -> None:
+    def __init__(self, container: BlockContainer, tools: ToolCalls, orphans: EarlyData) -> None:
         self._container = container
         self._tools = tools
         self._orphans = orphans
@@ -53,7 +53,7 @@ class AgentMessages:
         """Apply a streaming event."""
         self._live.apply(event, self._finished)
 
-    def finished(self, message: AssistantLine) -> None:
+    def finished(self, message: AssistantMessage) -> None:
         """Show finished content. The worker sends one content block of a message at a time."""
         message_id = message.message_id
         if message_id in self._orphans.withdrawn:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from ccb.tunnel.plain_text import HostText, as_line, one_line
 from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.journal_records import RewindRecord, RewoundRecord
-from ccb.tunnel.wire.messages import CompactLine, ResultLine, SystemLine, as_dict, as_number, as_text
+from ccb.tunnel.wire.messages import CompactMessage, ResultMessage, SystemMessage, as_dict, as_number, as_text
 
 from ..session.model_waits import retry_text, silence_text
 from ..session.session_client import shown_name
@@ -100,7 +100,7 @@ class Notices:
             name, why = path_in(self.cwd, str(each.get("path"))), HostText(str(each.get("why")))
             self.add(f"{name} was not restored: {why}", Level.WARNING)
 
-    def system(self, note: SystemLine) -> None:
+    def system(self, note: SystemMessage) -> None:
         """Show a system message, if it is meant for a person."""
         if note.subtype == "informational" and (content := as_text(note.body.get("content"))):
             warns = note.body.get("level") in ("warning", "error")
@@ -122,7 +122,7 @@ class Notices:
             self._container.update_block(self._compacting)
             self._compacting = None
 
-    def compacted(self, line: CompactLine) -> None:
+    def compacted(self, line: CompactMessage) -> None:
         """Say that a summary has replaced the conversation."""
         metadata = as_dict(line.body.get("compact_metadata"))
         sizes = [metadata.get(name) for name in ("pre_tokens", "post_tokens")]
@@ -137,7 +137,7 @@ class Notices:
         self._container.update_block(self._compacting)
         self._compacting = None
 
-    def errors(self, result: ResultLine) -> None:
+    def errors(self, result: ResultMessage) -> None:
         """Show the errors with which a turn ended."""
         if result.is_error and result.errors and result.body.get("terminal_reason") not in _ABORTED:
             lines, warned = [line for error in result.errors for line in error.split("\n")], self._warning
@@ -156,7 +156,7 @@ class Notices:
             self._retry.changed()  # what is printed in lines stays as it was
         self._retry = self.asked_again = None
 
-    def _silence(self, note: SystemLine) -> None:
+    def _silence(self, note: SystemMessage) -> None:
         """Say that the model says nothing, and when it is asked again; or that it has gone on."""
         text = silence_text(note)
         if not text:

@@ -10,7 +10,7 @@ from typing import Any
 
 from ccb.tunnel.wire.control_protocol import TRUST_PROJECT, ProjectTrust, new_uuid
 from ccb.tunnel.wire.dataclass import dataclass
-from ccb.tunnel.wire.messages import ControlRequestLine
+from ccb.tunnel.wire.messages import ControlRequest
 
 Json = dict[str, Any]
 Read = Callable[[list[str]], object]
@@ -334,7 +334,7 @@ class OpenQuestions:
     """The open questions in the order in which they were asked. A question that was answered here never opens again."""
 
     def __init__(self) -> None:
-        self._open: dict[str, ControlRequestLine] = {}
+        self._open: dict[str, ControlRequest] = {}
         self._seen: set[str] = set()  # ids of open questions that the person has seen
         self._answered: deque[str] = deque(maxlen=_MAX_ANSWERED)
 
@@ -342,16 +342,16 @@ class OpenQuestions:
         return len(self._open)
 
     @property
-    def head(self) -> ControlRequestLine | None:
+    def head(self) -> ControlRequest | None:
         """The question to show."""
         return next(iter(self._open.values()), None)
 
-    def show_head(self) -> ControlRequestLine | None:
+    def show_head(self) -> ControlRequest | None:
         """Return the question to show. The person now knows of it and of all others."""
         self._seen.update(self._open)
         return self.head
 
-    def __iter__(self) -> Iterator[ControlRequestLine]:
+    def __iter__(self) -> Iterator[ControlRequest]:
         return iter(list(self._open.values()))
 
     def walk(self, by: int) -> None:
@@ -360,14 +360,14 @@ class OpenQuestions:
         ids = ids[by:] + ids[:by]
         self._open = {each: self._open[each] for each in ids}
 
-    def opened(self, request: ControlRequestLine) -> bool:
+    def opened(self, request: ControlRequest) -> bool:
         """The worker asks. Return False if the question is known already."""
         known = request.request_id in self._open or request.request_id in self._answered
         if not known:
             self._open[request.request_id] = request
         return not known
 
-    def replace_all(self, requests: Iterable[ControlRequestLine]) -> bool:
+    def replace_all(self, requests: Iterable[ControlRequest]) -> bool:
         """Exactly these questions of the worker are open, and those that this laptop asks itself. Return whether one
         that the person has seen is no longer among them."""
         own = {each.request_id: each for each in self._open.values() if each.subtype == TRUST_PROJECT.name}
@@ -389,7 +389,7 @@ class OpenQuestions:
         self.closed(request_id)
         self._answered.append(request_id)
 
-    def not_answered(self, request: ControlRequestLine) -> None:
+    def not_answered(self, request: ControlRequest) -> None:
         """The answer could not be sent: the question is open again, before all others."""
         if request.request_id in self._answered:
             self._answered.remove(request.request_id)
@@ -401,7 +401,7 @@ class OpenQuestions:
         self._seen.clear()
 
 
-def project_question(about: ProjectTrust) -> ControlRequestLine:
+def project_question(about: ProjectTrust) -> ControlRequest:
     """Return the question of this laptop whether the files of a project may count."""
     shown = {"directory": about.directory, "switches": list(about.switches)}
-    return ControlRequestLine({}, f"trust {new_uuid()}", TRUST_PROJECT.name, {"input": shown})
+    return ControlRequest({}, f"trust {new_uuid()}", TRUST_PROJECT.name, {"input": shown})

@@ -9,7 +9,7 @@ from typing import Any
 
 from ccb.tunnel.plain_text import one_line
 from ccb.tunnel.wire.dataclass import dataclass
-from ccb.tunnel.wire.messages import ResultLine, TaskLine, as_dict
+from ccb.tunnel.wire.messages import ResultMessage, TaskMessage, as_dict
 from ccb.tunnel.wire.model_facts import ESTIMATED, context_tokens
 
 from ..session.newest import Newest
@@ -38,7 +38,7 @@ class RunningTasks:
         """The tasks that run, oldest first."""
         return list(self._by_id.values())
 
-    def told(self, note: TaskLine) -> bool:
+    def told(self, note: TaskMessage) -> bool:
         """Take what the worker says about a task. Return whether a task in the background has ended."""
         if note.subtype == "task_notification":
             return self._by_id.pop(note.task_id, None) is not None
@@ -130,7 +130,7 @@ _INPUT_FIELDS = ("input_tokens", "cache_read_input_tokens", "cache_creation_inpu
 
 
 @dataclass
-class Totals:
+class UsageTotals:
     """Tokens and cost of the session so far. `context_tokens` is the size of the newest request to the model, and with
     its answer once that is complete; `window` is the room that `model` has for both, 0 until a result has told it.
     `estimated`, `context_estimated`: the provider has not told all of the numbers."""
@@ -144,7 +144,7 @@ class Totals:
     estimated: bool = False
     context_estimated: bool = False
 
-    def add(self, result: ResultLine) -> None:
+    def add(self, result: ResultMessage) -> None:
         """A turn has ended. `result` names what the session has used so far, or at least what the turn used."""
         self.cost_usd = float(min(result.total_cost_usd, _MAX_NUMBER))
         if result.model_usage:
@@ -197,7 +197,7 @@ def _sum(usage: Json, fields: tuple[str, ...]) -> int:
     return sum(max(0, min(value, _MAX_NUMBER)) for value in map(usage.get, fields) if isinstance(value, int))
 
 
-def _used(totals: Totals) -> list[str]:
+def _used(totals: UsageTotals) -> list[str]:
     parts, about = [], "~" if totals.estimated else ""
     if totals.input_tokens or totals.output_tokens:
         parts.append(f"{about}{tokens(totals.input_tokens)} in, {about}{tokens(totals.output_tokens)} out")
@@ -206,6 +206,6 @@ def _used(totals: Totals) -> list[str]:
     return parts
 
 
-def used_text(totals: Totals) -> str:
+def used_text(totals: UsageTotals) -> str:
     """Return tokens and cost in words, or "" if nothing was used."""
     return ", ".join(_used(totals)).replace(" in,", " tokens in,", 1)

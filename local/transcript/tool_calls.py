@@ -7,7 +7,7 @@ from typing import Any
 from weakref import WeakValueDictionary
 
 from ccb.tunnel.wire.client_requests import SHELL_CALL
-from ccb.tunnel.wire.messages import TaskLine, ToolProgressLine, as_blocks, as_dict, as_number, as_text
+from ccb.tunnel.wire.messages import TaskMessage, ToolProgressMessage, as_blocks, as_dict, as_number, as_text
 from ccb.tunnel.wire.tool_traits import BASH, TODO_WRITE, Effect, View, traits_of
 
 from ..session.newest import Newest
@@ -30,7 +30,7 @@ _MAX_KEPT = 64
 _MAX_CHARS = 100_000
 
 
-class Orphans:
+class EarlyData:
     """Results of tool calls, ids of messages that were withdrawn, and ids of prompts that the agent took. The newest
     of each are kept until the person loads the earlier events to which they belong."""
 
@@ -66,7 +66,7 @@ class ToolCalls:
     """Tool calls without a result, by their id, as long as the container has room for them. Results that come before
     their call is loaded wait in `orphans`."""
 
-    def __init__(self, container: BlockContainer, orphans: Orphans) -> None:
+    def __init__(self, container: BlockContainer, orphans: EarlyData) -> None:
         self._container = container
         self._orphans = orphans
         self.agents = AgentRuns(container)
@@ -127,7 +127,7 @@ class ToolCalls:
             tool.state = ToolState.RUNNING
             self._container.update_block(tool)
 
-    def progress(self, message: ToolProgressLine) -> None:
+    def progress(self, message: ToolProgressMessage) -> None:
         """Show what a running tool has printed so far. A command line of the person is shown while it runs."""
         tool = self._open.get(message.tool_use_id)
         if tool is None and message.tool_use_id.startswith(SHELL_CALL) and not self._line_over:
@@ -153,7 +153,7 @@ class ToolCalls:
         for tool_id in [each for each in self._open if each.startswith(SHELL_CALL)]:
             self._container.take_away(self._open.pop(tool_id))
 
-    def told(self, note: TaskLine) -> None:
+    def told(self, note: TaskMessage) -> None:
         """Take what the worker says about a task. A skill may start an agent; other tools that do, run commands."""
         tool = self._open.get(note.tool_use_id)
         if tool is not None and traits_of(tool.name).effect is Effect.NONE and tool.agent is None:

@@ -33,15 +33,15 @@ from ccb.tunnel.wire.journal_records import (
     WithdrawnRecord,
 )
 from ccb.tunnel.wire.messages import (
-    AssistantLine,
-    CompactLine,
-    PublicLine,
-    ResultLine,
-    StreamEventLine,
-    SystemLine,
-    TaskLine,
-    ToolProgressLine,
-    UserLine,
+    AssistantMessage,
+    CompactMessage,
+    PublicMessage,
+    ResultMessage,
+    StreamEventMessage,
+    SystemMessage,
+    TaskMessage,
+    ToolProgressMessage,
+    UserMessage,
     as_dict,
     as_text,
     parse_stream_event,
@@ -55,8 +55,8 @@ from .blocks import BlockContainer, Level, NoticeBlock, PromptFacts, ToolBlock, 
 from .live_answer import AgentMessages
 from .notices import Notices
 from .prompt_tracker import NO_FACTS, AboveWaitingPrompts, PromptTracker
-from .session_facts import RunningTasks, TodoLists, Todos, Totals
-from .tool_calls import Orphans, ToolCalls
+from .session_facts import RunningTasks, TodoLists, Todos, UsageTotals
+from .tool_calls import EarlyData, ToolCalls
 
 _OUTPUT = ("<local-command-stdout>", "</local-command-stdout>")  # of a slash command of the worker
 _MAX_CAGE = 300  # characters
@@ -81,9 +81,9 @@ class TranscriptReducer(Projection):
         mode: str = "default",
         sandbox: str = "",
         own_name: str = "",
-        orphans: Orphans | None = None,
+        orphans: EarlyData | None = None,
     ) -> None:
-        self.orphans = orphans if orphans is not None else Orphans()
+        self.orphans = orphans if orphans is not None else EarlyData()
         self.prompts = PromptTracker(container)
         above_waiting = AboveWaitingPrompts(container, self.prompts)
         self.notices = Notices(above_waiting, own_name)
@@ -96,7 +96,7 @@ class TranscriptReducer(Projection):
         self.sandbox = sandbox
         self.branch = ""
         self.tools: tuple[str, ...] = ()
-        self.totals = Totals()
+        self.totals = UsageTotals()
         self.turns = 0
         self.running = False
         self.catching_up = False
@@ -202,7 +202,7 @@ class TranscriptReducer(Projection):
             super().apply(record)
             self._todo_lists.note(record.seq, self._tools.todos)
 
-    def apply_progress(self, message: PublicLine) -> None:
+    def apply_progress(self, message: PublicMessage) -> None:
         """Apply a public message that is not in the journal: a streaming event, the output of a running tool, or what a
         sub-agent is doing."""
         self._only_past = False
@@ -218,8 +218,8 @@ class TranscriptReducer(Projection):
     def _input(self, content: InputRecord, _record: Record) -> None:
         """An input is in the journal. Show it if it is a prompt that is not on the screen yet."""
         sent = content.public
-        text = sent.text("\n") if isinstance(sent, UserLine) else ""
-        if not isinstance(sent, UserLine) or not text.strip():
+        text = sent.text("\n") if isinstance(sent, UserMessage) else ""
+        if not isinstance(sent, UserMessage) or not text.strip():
             return
         ids = input_ids(content.id, sent.uuid)
         taken = ids[0] in self.orphans.taken
@@ -305,37 +305,37 @@ class TranscriptReducer(Projection):
     def _message_record(self, content: MessageRecord, _record: Record) -> None:
         self._message(content.public)
 
-    def _message(self, message: PublicLine) -> None:
+    def _message(self, message: PublicMessage) -> None:
         match message:
-            case StreamEventLine():
+            case StreamEventMessage():
                 self._messages.stream(parse_stream_event(message.event))
-            case AssistantLine():
+            case AssistantMessage():
                 self._assistant(message)
-            case UserLine():
+            case UserMessage():
                 self._user(message)
-            case ToolProgressLine():
+            case ToolProgressMessage():
                 self._tools.command_line = self.prompts.command_line
                 self._tools.progress(message)
-            case ResultLine():
+            case ResultMessage():
                 self._turn_over(ToolState.FAILED)
                 self.totals.add(message)
                 self.notices.errors(message)
-            case SystemLine(subtype="init"):
+            case SystemMessage(subtype="init"):
                 self._init(message)
-            case SystemLine():
+            case SystemMessage():
                 self.mode = message.permission_mode or self.mode
                 self.sandbox = as_text(message.body.get("sandbox")) or self.sandbox
                 self.notices.system(message)
-            case CompactLine(is_micro=False):
+            case CompactMessage(is_micro=False):
                 self.notices.compacted(message)
-            case TaskLine() if message.subtype != "task_updated":
+            case TaskMessage() if message.subtype != "task_updated":
                 self._tools.told(message)
                 if self.tasks.told(message) and message.summary:
                     self.notice(message.summary, Level.DIM)
             case _:  # questions and answers are the event router's
                 pass
 
-    def _init(self, message: SystemLine) -> None:
+    def _init(self, message: SystemMessage) -> None:
         tools = message.body.get("tools")
         self.model = self.totals.model = message.model or self.model
         self.mode = message.permission_mode or self.mode
@@ -350,12 +350,12 @@ class TranscriptReducer(Projection):
             self.notice(f"On the host: {HostText(sandbox[:_MAX_CAGE])}", Level.WARNING)
         self.sandbox = sandbox or self.sandbox
 
-    def _assistant(self, message: AssistantLine) -> None:
+    def _assistant(self, message: AssistantMessage) -> None:
         self.notices.model_call_over()
         self.totals.set_context(as_dict(as_dict(message.body.get("message")).get("usage")))
         self._messages.finished(message)
 
-    def _user(self, message: UserLine) -> None:
+    def _user(self, message: UserMessage) -> None:
         """Show tool results, and what the worker itself says as the user. Prompts are shown by their input records."""
         is_note = not message.is_replay and not message.body.get("isSynthetic")
         content = as_dict(message.body.get("message")).get("content")
@@ -386,7 +386,7 @@ class TranscriptReducer(Projection):
         self.running = self.prompts.queued
 
 
-def _facts_of(sent: UserLine) -> PromptFacts:
+def _facts_of(sent: UserMessage) -> PromptFacts:
     before = sent.body.get(BEFORE)
     return PromptFacts(
         pictures=pictures_of(sent.blocks),

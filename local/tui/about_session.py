@@ -25,12 +25,12 @@ from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.mcp_messages import MCP_RECONNECT, MCP_STATUS
 
 from ..command_line.option_rules import no_such_tool
-from ..session.session_client import Json, Received, SessionClient
+from ..session.session_client import Json, SessionClient, SessionEvent
 from ..terminal.stdio import in_thread
 from ..transcript.blocks import BlockList, Level
 from ..transcript.markdown_export import markdown_of
 from ..transcript.transcript_reducer import TranscriptReducer
-from .panels.page_holder import Reading
+from .panels.page_holder import PageHolder
 from .panels.pages import DiffFile, DiffFiles, DiffPage
 from .panels.rewind_panel import PastPrompts
 from .panels.rule_panel import KEPT, HeldRule, RulePanel
@@ -72,16 +72,16 @@ class Exporting:
         else:
             self._reducer.notice(f"The session is in {path}, on the laptop.")
 
-    async def _events(self) -> list[Received]:
+    async def _events(self) -> list[SessionEvent]:
         """Return all events of the session, oldest first. Raise CcbError."""
-        pages: list[list[Received]] = []
+        pages: list[list[SessionEvent]] = []
         before = _AFTER_ALL
         while page := await self._client.earlier(before, _PAGE):
             pages.append(page)
             before = page[0].seq
         return [event for page in reversed(pages) for event in page]
 
-    def _markdown_of(self, events: Sequence[Received]) -> str:
+    def _markdown_of(self, events: Sequence[SessionEvent]) -> str:
         loaded = BlockList()
         reducer = TranscriptReducer(loaded)
         for event in events:
@@ -93,7 +93,7 @@ def _target(name: str) -> Path:
     return Path(name).expanduser().absolute()
 
 
-def _json_of(session: str, place: str, events: Sequence[Received]) -> str:
+def _json_of(session: str, place: str, events: Sequence[SessionEvent]) -> str:
     messages = [event.body for event in events if event.kind in _PUBLIC]
     return json.dumps({"session": session, "place": place, "messages": messages}, ensure_ascii=False, indent=1) + "\n"
 
@@ -228,7 +228,7 @@ class SessionFacts:
     """Answers these commands. `keep` keeps rules for this host and directory, on the laptop. Failures are shown, never
     raised."""
 
-    def __init__(self, client: SessionClient, info: ReplInfo, reducer: TranscriptReducer, reading: Reading) -> None:
+    def __init__(self, client: SessionClient, info: ReplInfo, reducer: TranscriptReducer, reading: PageHolder) -> None:
         self.keep: Keep | None = None
         self._client = client
         self._info = info

@@ -32,7 +32,7 @@ from .keys import LoneChord
 from .login_handover import LoginHandover
 from .opening import Opening
 from .rendering.themes import terminal_colours, wants_no_colour
-from .repl_shell import Leaving
+from .repl_shell import LeaveState
 from .session_switching import Switching
 from .slash_commands import parse_command, refusal
 from .terminal_driver import TerminalDriver
@@ -199,7 +199,7 @@ class Repl(SessionKeys, App[int]):
         self.composer.around.host, self.composer.around.says = host, self._hint
         self.opening = Opening(host, screen.keymap, first_prompt)
         self.attached: SessionView | None = None
-        self.leaving = Leaving()
+        self.leaving = LeaveState()
         self.attention = Attention(self, environ)
         self._draws_images = screen.images and not wants_no_colour(environ)
         self.chord = LoneChord(self)

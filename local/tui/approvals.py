@@ -10,7 +10,7 @@ from enum import Enum
 from textual.containers import Vertical
 
 from ccb.tunnel.wire.control_protocol import ProjectTrust
-from ccb.tunnel.wire.messages import ControlRequestLine
+from ccb.tunnel.wire.messages import ControlRequest
 
 from ..session.session_client import Json, SessionClient
 from ..transcript.questions import OpenQuestions, ReplayMonitor, project_question
@@ -76,7 +76,7 @@ class Approvals(Vertical):
         """Note an event. `replayed`: it happened before this client attached."""
         self._replay.event_came(seq, time.monotonic(), replayed=replayed)
 
-    def opened(self, request: ControlRequestLine) -> bool:
+    def opened(self, request: ControlRequest) -> bool:
         """Add a question of the worker. Return False if it is already known."""
         is_new = self._questions.opened(request)
         self._show_soon()
@@ -97,7 +97,7 @@ class Approvals(Vertical):
             return Settlement.BY_ANOTHER
         return Settlement.BEFORE_US if ours is not None and ours != response else Settlement.NOTHING_NEW
 
-    def replace_all(self, requests: Iterable[ControlRequestLine]) -> bool:
+    def replace_all(self, requests: Iterable[ControlRequest]) -> bool:
         """Replace the open questions. Return whether one that the person has seen is no longer open."""
         gone = self._questions.replace_all(requests)
         self._show_soon()
@@ -135,7 +135,7 @@ class Approvals(Vertical):
         self._questions.clear()
         self._show_soon()
 
-    def answered(self, answer: CardAnswer) -> ControlRequestLine | None:
+    def answered(self, answer: CardAnswer) -> ControlRequest | None:
         """Close a question that the person has answered. Return it, for `not_answered`."""
         question = next((each for each in self._questions if each.request_id == answer.request_id), None)
         self._questions.answered(answer.request_id)
@@ -152,7 +152,7 @@ class Approvals(Vertical):
             for each in self._covered(card.request)
         ]
 
-    def _covered(self, request: ControlRequestLine) -> list[ControlRequestLine]:
+    def _covered(self, request: ControlRequest) -> list[ControlRequest]:
         """Return the other open questions for which the worker suggests the same rule, and which that rule covers."""
         rule = session_updates(request)
         if not covers(rule, request):
@@ -168,7 +168,7 @@ class Approvals(Vertical):
             self._questions.walk(event.by)
             self._show_soon()
 
-    def not_answered(self, request: ControlRequestLine) -> None:
+    def not_answered(self, request: ControlRequest) -> None:
         """Ask again, because the answer could not be sent."""
         self._questions.not_answered(request)
 
@@ -233,7 +233,7 @@ class Approvals(Vertical):
         """Show the card of the first open question, or none. Once the person leaves there is no place for one."""
         if self.replaying or not self.is_attached:
             return
-        wanted: ControlRequestLine | None = self._questions.show_head()
+        wanted: ControlRequest | None = self._questions.show_head()
         if self.card is not None and self.card.request is not wanted:
             card, self.card = self.card, None
             had_focus = card.has_focus_within

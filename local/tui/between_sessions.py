@@ -14,7 +14,7 @@ from ..terminal.console import SCREENS, print_line, restored_at_the_end, say
 from ..terminal.signals import Interrupts
 from .app import Repl
 from .opening import Opening
-from .repl_shell import Leaving
+from .repl_shell import LeaveState
 from .widgets.session_info import way_back
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ def _tell_of_no_session(app: Repl, *, said: bool, why: str) -> None:
 async def take_off(app: Repl) -> None:
     """Show the opening of the next session in place of the one on the screen, and how to come back to that. What is
     typed in the composer stays."""
-    view, app.attached, app.leaving = app.view, None, Leaving()
+    view, app.attached, app.leaving = app.view, None, LeaveState()
     said = way_back(view.left_behind)
     app.opening = Opening(app.opening.host, app.composer.keymap)
     app.composer.around.may_take_back = lambda: False

@@ -17,7 +17,7 @@ from ..transcript.transcript_reducer import TranscriptReducer
 from .approvals import TrustQuestions
 from .composer.attachments import size_text
 from .keys import StopKeys
-from .panels.page_holder import Reading
+from .panels.page_holder import PageHolder
 from .rendering.themes import ThemeRefused
 from .repl_shell import ReplShell
 from .session_actions import SessionActions
@@ -39,7 +39,7 @@ class CommandTarget(Protocol):
     reducer: TranscriptReducer
     steering: Steering
     trust: TrustQuestions
-    reading: Reading
+    reading: PageHolder
     stop_keys: StopKeys
 
     @property

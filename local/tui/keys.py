@@ -13,7 +13,7 @@ from textual.widgets import Input
 
 from ..terminal.keymap import Keymap
 from .cards.question_card import BURST_S, HOLD_S
-from .panels.page_holder import Reading
+from .panels.page_holder import PageHolder
 from .panels.rewind_panel import TWICE_S, Rewinding
 from .repl_shell import QUIT_WINDOW_S, ReplShell
 from .session_actions import SessionActions
@@ -25,7 +25,7 @@ from .widgets.painting import call_once_after
 class StopKeyTarget(Protocol):
     """The parts of a session's view that these keys act on."""
 
-    reading: Reading
+    reading: PageHolder
     rewinding: Rewinding
     steering: Steering
 

@@ -17,7 +17,7 @@ from ..session.session_client import Json, SessionClient
 from ..transcript.blocks import Level
 from ..transcript.transcript_reducer import TranscriptReducer
 from .panels.model_panel import ModelPanel
-from .panels.page_holder import Reading
+from .panels.page_holder import PageHolder
 from .session_actions import SessionActions
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ class ModelChoosing(Widget):
 
     DEFAULT_CSS = "ModelChoosing { display: none; }"
 
-    def __init__(self, reducer: TranscriptReducer, reading: Reading, actions: SessionActions) -> None:
+    def __init__(self, reducer: TranscriptReducer, reading: PageHolder, actions: SessionActions) -> None:
         super().__init__()
         self._reducer = reducer
         self._reading = reading

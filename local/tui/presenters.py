@@ -71,7 +71,7 @@ _AFTERWARDS_S = 1.5
 """Seconds for which the pulse stays quick after the last key or event."""
 
 
-class Pulse:
+class RefreshPulse:
     """Calls `beat` in an interval. `beat` returns whether the pulse has to be quick."""
 
     def __init__(self, pump: MessagePump, beat: Callable[[], bool]) -> None:

@@ -38,7 +38,7 @@ class SessionFate(Enum):
     LOST = "lost"
 
 
-class Leaving:
+class LeaveState:
     """Keeps the fate of the session, and whether the person is about to quit."""
 
     def __init__(self) -> None:
@@ -107,7 +107,7 @@ class ReplShell(Protocol):
 
     theme: str
     composer: Composer
-    leaving: Leaving
+    leaving: LeaveState
     switching: Switching
     attention: Attention
     keys_first: KeyPriority

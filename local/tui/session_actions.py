@@ -12,7 +12,7 @@ from ccb.tunnel.plain_text import HostText
 from ccb.tunnel.wire.client_requests import LEARN_MODELS, REMEMBER, SHELL_COMMAND
 from ccb.tunnel.wire.control_protocol import SET_MODEL, SET_PERMISSION_MODE, Request, RequestFailed
 
-from ..session.session_client import AS_PROMPT, LinkState, SendAs, SessionClient
+from ..session.session_client import AS_PROMPT, LinkState, PromptDelivery, SessionClient
 from ..transcript.blocks import Level, PromptFacts, pictures_of
 from ..transcript.transcript_reducer import TranscriptReducer
 from .approvals import Approvals
@@ -20,7 +20,7 @@ from .cards.question_card import CardAnswer
 from .presenters import HINT_S, StatusPresenter
 from .rendering.permission_updates import Keep, kept_note, kept_updates
 from .rendering.tool_output import FIX
-from .repl_shell import Leaving
+from .repl_shell import LeaveState
 from .widgets.connection_banner import ConnectionView
 
 Json = dict[str, Any]
@@ -39,7 +39,7 @@ class SessionActions:
         connection: ConnectionView,
         approvals: Approvals,
         status: StatusPresenter,
-        leaving: Leaving,
+        leaving: LeaveState,
     ) -> None:
         self._client = client
         self._reducer = reducer
@@ -70,7 +70,9 @@ class SessionActions:
         """Show a short answer to a key."""
         self._status.hint(text, seconds)
 
-    async def send_prompt(self, text: str, content: list[Json] | None = None, *, how: SendAs = AS_PROMPT) -> bool:
+    async def send_prompt(
+        self, text: str, content: list[Json] | None = None, *, how: PromptDelivery = AS_PROMPT
+    ) -> bool:
         """Send a prompt, or a command line. `content`: the text with the files that go along with it. Return False if
         nothing can be sent now, so that the text must go back into the composer."""
         if how.command_line and SHELL_COMMAND not in self._client.hello.capabilities:

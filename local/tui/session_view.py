@@ -16,16 +16,16 @@ from ccb.tunnel.plain_text import HostText
 from ccb.tunnel.wire.control_protocol import CAN_USE_TOOL, RequestKind
 from ccb.tunnel.wire.journal_records import MAIN_AGENT, InputRecord, MessageRecord, agent_of_message, parse_page
 from ccb.tunnel.wire.mcp_messages import ELICITATION
-from ccb.tunnel.wire.messages import ControlCancelLine, ControlRequestLine, ControlResponseLine, PublicLine, ResultLine
+from ccb.tunnel.wire.messages import ControlCancel, ControlRequest, ControlResponse, PublicMessage, ResultMessage
 
 from ..session.session_client import (
+    EventGap,
     LaptopNotice,
     LinkChange,
     LinkState,
-    Received,
-    SendAs,
+    PromptDelivery,
     SessionClient,
-    Skipped,
+    SessionEvent,
     parse_snapshot,
 )
 from ..transcript.blocks import BlockList, Level
@@ -39,10 +39,10 @@ from .command_replies import CommandReplies
 from .file_transfers import FileCarrying
 from .keys import StopKeys
 from .model_and_mode import ModelChoosing, ThinkingSteering
-from .panels.page_holder import Reading
+from .panels.page_holder import PageHolder
 from .panels.queue_panel import QueueEditing
 from .panels.rewind_panel import Rewinding
-from .presenters import ConnectionPresenter, Pulse, StatusPresenter
+from .presenters import ConnectionPresenter, RefreshPulse, StatusPresenter
 from .rendering.pictures import PictureShelf
 from .repl_shell import ReplShell, SessionFate
 from .session_actions import SessionActions
@@ -87,7 +87,7 @@ class EventRouter:
         for kind in ASKED_ON_CARDS:
             client.register(kind)
 
-    def skipped(self, item: Skipped) -> None:
+    def skipped(self, item: EventGap) -> None:
         """Show a line in place of events that are not loaded, and take over the state after them."""
         state = parse_snapshot(item.body)
         self._history.skipped(self._approvals.last_seq, item.seq + 1)
@@ -96,7 +96,7 @@ class EventRouter:
         if self._approvals.replace_all(state.questions):
             self._reducer.notice("The question that was open here has been settled meanwhile.", Level.DIM)
 
-    def received(self, item: Received) -> None:
+    def received(self, item: SessionEvent) -> None:
         """Route an event or progress."""
         self._approvals.event_came(item.seq, replayed=item.replayed)
         if item.kind == "progress":
@@ -106,21 +106,21 @@ class EventRouter:
             return
         self._reducer.apply_event(item.record, replayed=item.replayed)
         content = item.record.content
-        if isinstance(content, InputRecord) and isinstance(content.public, ControlResponseLine):
+        if isinstance(content, InputRecord) and isinstance(content.public, ControlResponse):
             self._answer(content.public)
         elif isinstance(content, MessageRecord):
             self._message(item.public, replayed=item.replayed)
 
-    def _message(self, public: PublicLine, *, replayed: bool) -> None:
-        if isinstance(public, ControlRequestLine) and public.subtype in _ON_CARDS:
+    def _message(self, public: PublicMessage, *, replayed: bool) -> None:
+        if isinstance(public, ControlRequest) and public.subtype in _ON_CARDS:
             if self._approvals.opened(public) and not replayed:
                 self._ring("permission_prompt")
-        elif isinstance(public, ControlCancelLine):
+        elif isinstance(public, ControlCancel):
             self._approvals.withdrawn(public.request_id)
-        elif isinstance(public, ResultLine) and not replayed:
+        elif isinstance(public, ResultMessage) and not replayed:
             self._ring("idle_prompt")
 
-    def _answer(self, answer: ControlResponseLine) -> None:
+    def _answer(self, answer: ControlResponse) -> None:
         """Close a question that a client has answered, and tell the person if another client did."""
         if not answer.request_id:
             return
@@ -192,7 +192,7 @@ class SessionView(Vertical):
         self._status.keys = lambda: shell.composer.vim.label
         self._actions = SessionActions(client, self.reducer, connection, self.approvals, self._status, shell.leaving)
         self.rewinding = Rewinding(client, self.reducer, shell.composer, self._actions)
-        self.reading = reading = Reading(client, info, self.transcript, shell.composer, shell.copied)
+        self.reading = reading = PageHolder(client, info, self.transcript, shell.composer, shell.copied)
         choosing = SessionChoosing(client, info.host, self.reducer, shell.composer, self._actions)
         facts, mcp = SessionFacts(client, info, self.reducer, reading), McpServerList(client, self.reducer)
         models = ModelChoosing(self.reducer, reading, self._actions)
@@ -212,7 +212,7 @@ class SessionView(Vertical):
         self.submissions = Submissions(client, info.host, shell.composer, self.reducer, self._actions, arguments)
         self.submissions.run = CommandReplies(self, shell, self._actions, client, info).answer
         self.stop_keys = StopKeys(self, shell, self._actions)
-        self._pulse: Pulse | None = None
+        self._pulse: RefreshPulse | None = None
 
     @property
     def connection(self) -> ConnectionView:
@@ -249,7 +249,7 @@ class SessionView(Vertical):
         if hello.notes:
             self.reducer.notice([f"On the host: {note}" for note in hello.notes], level)
         self._last_screen.show(hello)
-        self._pulse = Pulse(self, self._tick)
+        self._pulse = RefreshPulse(self, self._tick)
         self._listen()
 
     def on_resize(self) -> None:
@@ -310,7 +310,7 @@ class SessionView(Vertical):
                 self.wake()
                 if isinstance(event, LinkChange):
                     self._link_changed(event)
-                elif isinstance(event, Skipped):
+                elif isinstance(event, EventGap):
                     router.skipped(event)
                     self.reading.received(event)
                     self._last_screen.event_came(event.seq)
@@ -369,7 +369,7 @@ class SessionView(Vertical):
     @work
     async def submit(self, text: str, before: tuple[str, ...] = (), *, steers: bool = False) -> None:
         """Send a prompt, in front of the waiting prompts `before`, or run a slash command."""
-        await self.submissions.submit(text, self.transcript, SendAs(before=before, waits=not steers))
+        await self.submissions.submit(text, self.transcript, PromptDelivery(before=before, waits=not steers))
 
     @work
     async def submit_all(self, texts: Sequence[str]) -> None:

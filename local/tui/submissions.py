@@ -14,7 +14,7 @@ from ccb.tunnel.wire.client_requests import BACKGROUND_TASKS, READ_TASK, STOP_TA
 from ccb.tunnel.wire.control_protocol import P, Request, RequestFailed
 from ccb.tunnel.wire.dataclass import dataclass
 
-from ..session.session_client import Json, SendAs, SessionClient
+from ..session.session_client import Json, PromptDelivery, SessionClient
 from ..transcript.blocks import Level
 from ..transcript.transcript_reducer import TranscriptReducer
 from .about_session import Exporting, McpServerList, SessionFacts
@@ -49,7 +49,7 @@ class Steering:
     models: ModelChoosing
 
 
-_QUEUED = SendAs(waits=True)
+_QUEUED = PromptDelivery(waits=True)
 
 
 class Submissions:
@@ -75,7 +75,7 @@ class Submissions:
         self.completion = CompletionList(composer, client, one_line(host), self._own_commands, arguments.ask, OWN_NAMES)
         composer.around.completes = self.completion.take_key
 
-    async def submit(self, text: str, transcript: Transcript, how: SendAs) -> None:
+    async def submit(self, text: str, transcript: Transcript, how: PromptDelivery) -> None:
         """Send a prompt, or run a slash command. It waits behind what `submit_all` has not sent yet."""
         if self._backlog:
             self._backlog.append(text)
@@ -96,7 +96,7 @@ class Submissions:
             self._backlog.popleft()
             is_prompt = False
 
-    async def _submitted(self, text: str, transcript: Transcript, how: SendAs = _QUEUED) -> bool:
+    async def _submitted(self, text: str, transcript: Transcript, how: PromptDelivery = _QUEUED) -> bool:
         """Handle one input. Return False if it must go back to the composer."""
         command, why_not = parse_command(text.strip()), refusal(text)
         if why_not:
@@ -118,7 +118,7 @@ class Submissions:
         await self.run(command)
         return True
 
-    async def _send(self, text: str, transcript: Transcript, how: SendAs = _QUEUED) -> bool:
+    async def _send(self, text: str, transcript: Transcript, how: PromptDelivery = _QUEUED) -> bool:
         transcript.anchor()
         attachments = self._composer.attachments
         content = attachments.blocks(text) if attachments.named_in(text) else None

@@ -25,7 +25,7 @@ from .about_session import McpServerList, SessionFacts
 from .composer.completion_offers import Choices
 from .model_and_mode import ModelChoosing
 from .panels.list_panel import HelpPanel, HostPanel, RecentHost
-from .panels.page_holder import Reading
+from .panels.page_holder import PageHolder
 from .repl_shell import ReplShell
 from .session_switching import SessionChoosing
 from .widgets.session_info import ReplInfo
@@ -147,7 +147,7 @@ class Insight(Widget):
         client: SessionClient,
         info: ReplInfo,
         reducer: TranscriptReducer,
-        reading: Reading,
+        reading: PageHolder,
         shell: ReplShell,
         choosing: ShowsSessions,
         environ: Mapping[str, str] = os.environ,

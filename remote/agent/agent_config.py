@@ -26,7 +26,7 @@ from ..settings.worker_settings import WorkerSettings
 from ..slash_commands.command_registry import CommandRegistry
 from ..tools.agent_definitions import AgentDefinition
 from ..tools.tool_contract import Tool, ToolContext
-from ..tools.toolset import ToolRegistry
+from ..tools.toolset import Toolset
 from .agent_log import Emitter
 from .limits import Budget, StructuredOutput
 from .turn_state import Prompt
@@ -71,7 +71,7 @@ class Announced:
 
 
 @dataclass(frozen=True)
-class ToolOffer:
+class OfferedTools:
     """Which tools the model is offered. `names` are those of the built-in tools, None for all; `aliases` are names of
     tools by other names for them. `judge` returns the tool that decides about calls where nobody can be asked. `role`
     is the agent as which this one works."""
@@ -89,7 +89,7 @@ class ToolOffer:
 
 
 @dataclass(frozen=True)
-class Disclosure:
+class ToldToClients:
     """What clients are told: the lists of a session, where its credential comes from, and, if they want them, the raw
     events of the model's stream (`partial_messages`)."""
 
@@ -111,7 +111,7 @@ class AgentConfig:
     turn may start, "" if one may. `names` are the short names of models."""
 
     prompts: PromptSource
-    tools: ToolRegistry
+    tools: Toolset
     permissions: PermissionEngine
     context: ToolContext
     model: str | None = None
@@ -123,8 +123,8 @@ class AgentConfig:
     take_queued: Callable[[str], Sequence[Prompt]] = lambda agent_id: ()
     label: str = ""
     settings: WorkerSettings = field(default_factory=WorkerSettings)
-    offer: ToolOffer = field(default_factory=ToolOffer)
-    disclosure: Disclosure = field(default_factory=Disclosure)
+    offer: OfferedTools = field(default_factory=OfferedTools)
+    disclosure: ToldToClients = field(default_factory=ToldToClients)
     structured: StructuredOutput | None = None
     budget: Budget | None = None
     refusal: str = ""

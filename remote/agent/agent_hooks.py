@@ -35,7 +35,7 @@ from ..tools.tasks import Task, TaskKind
 from ..tools.tool_contract import ToolResult
 from .agent_config import AgentConfig, AgentDeps
 from .agent_log import Recorder
-from .turn_state import Ending, LoopState
+from .turn_state import LoopState, TurnEnding
 
 Json = dict[str, Any]
 
@@ -179,7 +179,7 @@ async def agent_starts(deps: AgentDeps, recorder: Recorder, agent_type: str) -> 
 
 
 async def before_stop(
-    deps: AgentDeps, recorder: Recorder, ending: Ending, state: LoopState, config: AgentConfig
+    deps: AgentDeps, recorder: Recorder, ending: TurnEnding, state: LoopState, config: AgentConfig
 ) -> HookOutcome:
     """Run the Stop hooks, those of SubagentStop for a sub-agent. They learn whether the agent goes on already because
     of them, and what it has in the background."""

@@ -19,7 +19,7 @@ from ..permissions.modes import cage_text
 from ..permissions.rules import Decision
 from .agent_config import AgentConfig
 from .token_usage import Ledger, zero_usage
-from .turn_state import Ending
+from .turn_state import TurnEnding
 
 Json = dict[str, Any]
 
@@ -35,7 +35,7 @@ _SOURCES = {RunsOn.CLIENT: "sdk", RunsOn.LAPTOP: "user", RunsOn.HOST: "project"}
 CAPABILITIES = ("interrupt_receipt_v1", "interrupt_cancel_queued_v1")
 
 
-def init(config: AgentConfig, *, tools: Sequence[str], model: str, version: str) -> Json:
+def init_message(config: AgentConfig, *, tools: Sequence[str], model: str, version: str) -> Json:
     """Return the message that opens a turn. It names the directory, the tools, the model, the permission mode and the
     cage in force."""
     return {
@@ -57,7 +57,7 @@ def init(config: AgentConfig, *, tools: Sequence[str], model: str, version: str)
     }
 
 
-def status(value: str | None, mode: str | None = None, sandbox: str = "") -> Json:
+def status_message(value: str | None, mode: str | None = None, sandbox: str = "") -> Json:
     """Return the message that says what the agent is doing now, and names a changed permission mode and the cage that
     is then in force."""
     body: Json = {"type": "system", "subtype": "status", "status": value}
@@ -275,7 +275,7 @@ class TurnReport:
     first_ms: int | None = None
 
 
-def result(ending: Ending, ledger: Ledger, report: TurnReport) -> Json:
+def result_message(ending: TurnEnding, ledger: Ledger, report: TurnReport) -> Json:
     """Return the result message of a turn."""
     body: Json = {
         "type": "result",

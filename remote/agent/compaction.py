@@ -116,7 +116,7 @@ class Compactor:
         if not again:
             hint, refusal = await self._hooks(trigger, hint)
         self._recorder.record(CompactStartRecord(trigger, hint))
-        self._recorder.record(MessageRecord(agent_messages.status("compacting")))
+        self._recorder.record(MessageRecord(agent_messages.status_message("compacting")))
         await self._recorder.commit()
         try:
             if refusal:
@@ -124,7 +124,7 @@ class Compactor:
             summary = await self._summary(hint)
         except (ModelError, CompactionFailed) as failure:
             self._recorder.record(CompactEndRecord("failed"))
-            self._recorder.record(MessageRecord({**agent_messages.status(None), "compact_result": "failed"}))
+            self._recorder.record(MessageRecord({**agent_messages.status_message(None), "compact_result": "failed"}))
             _log.warning("the conversation was not compacted: %s", failure)
             raise
         return await self._replace(trigger, pre, summary)
@@ -214,7 +214,7 @@ class Compactor:
         self._recorder.record(MessageRecord(body))
         if more:
             self._recorder.record(PromptRecord(more, []))
-        self._recorder.record(MessageRecord({**agent_messages.status(None), "compact_result": "success"}))
+        self._recorder.record(MessageRecord({**agent_messages.status_message(None), "compact_result": "success"}))
         await self._recorder.commit()
         if self._deps.hooks is not None:
             payload, agent_id = {"trigger": trigger, "compact_summary": summary}, self._recorder.agent_id

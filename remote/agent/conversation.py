@@ -33,7 +33,7 @@ from ccb.tunnel.wire.journal_records import (
     WithdrawnRecord,
     record_of,
 )
-from ccb.tunnel.wire.messages import AssistantLine, CompactLine, UserLine, as_dict
+from ccb.tunnel.wire.messages import AssistantMessage, CompactMessage, UserMessage, as_dict
 from ccb.tunnel.wire.model_facts import SEALED, is_same_model, provider_of
 from ccb.tunnel.wire.ndjson import to_bytes
 from ccb.tunnel.wire.projection import Projection, on, replay
@@ -80,8 +80,8 @@ class Compactions(Projection):
         if record.outcome == "interrupted":
             self.failures -= self._counted
 
-    @on(CompactLine)
-    def _boundary(self, line: CompactLine, _: Record) -> None:
+    @on(CompactMessage)
+    def _boundary(self, line: CompactMessage, _: Record) -> None:
         if not line.is_micro:
             self.unfinished = None
             if line.post_tokens * 4 <= line.pre_tokens * 3:
@@ -278,7 +278,7 @@ class Conversation(Projection):
 
     @on(InputRecord)
     def _input(self, record: InputRecord, _: Record) -> None:
-        if isinstance(record.public, UserLine):
+        if isinstance(record.public, UserMessage):
             self.know_input(record.id, record.public.blocks)
 
     @on(QueuedRecord)
@@ -307,8 +307,8 @@ class Conversation(Projection):
     def _model(self, record: ModelRecord, _: Record) -> None:
         self.use(record.model)
 
-    @on(AssistantLine)
-    def _assistant(self, line: AssistantLine, _: Record) -> None:
+    @on(AssistantMessage)
+    def _assistant(self, line: AssistantMessage, _: Record) -> None:
         if line.is_api_error:
             return
         for block in filter(_is_sendable, line.blocks):
@@ -329,7 +329,7 @@ class Conversation(Projection):
                 if path:
                     self.files.add(path)
 
-    def _note_maker(self, block: Json, line: AssistantLine) -> None:
+    def _note_maker(self, block: Json, line: AssistantMessage) -> None:
         """Remember which model was asked for thinking. Older journals name only the model that answered."""
         asked = line.body.get("requested_model") or self.model
         maker = asked or as_dict(line.body.get("message")).get("model")
@@ -353,8 +353,8 @@ class Conversation(Projection):
         self.messages.append(HistoryMessage("user"))
         return self.messages[-1]
 
-    @on(UserLine)
-    def _user_line(self, line: UserLine, _: Record) -> None:
+    @on(UserMessage)
+    def _user_line(self, line: UserMessage, _: Record) -> None:
         if line.is_summary:
             self.messages, self._answer = [], None
             for known in (self._open, self._used_ids, self.started, self.copied, self._makers, self._seen):
@@ -364,8 +364,8 @@ class Conversation(Projection):
         if not line.is_replay:
             self._user(line.blocks)
 
-    @on(CompactLine)
-    def _compact(self, line: CompactLine, _: Record) -> None:
+    @on(CompactMessage)
+    def _compact(self, line: CompactMessage, _: Record) -> None:
         if not line.is_micro:
             self.size.restarted(line.prefix_tokens)  # the summary follows
             return

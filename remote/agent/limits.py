@@ -10,7 +10,7 @@ from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.tool_traits import Effect, ToolTraits
 
 from ..tools.tool_contract import Tool, ToolContext, ToolResult, declared
-from .turn_state import Ending, Prompt, Terminal
+from .turn_state import EndReason, Prompt, TurnEnding
 
 Json = dict[str, Any]
 
@@ -41,13 +41,13 @@ class StructuredOutput(Tool):
         self.value = tool_input
         return ToolResult("The result was taken.")
 
-    def missed(self) -> str | Ending:
+    def missed(self) -> str | TurnEnding:
         """The model has stopped without a value, or given one that does not fit. Return what to tell it, or how the
         turn ends."""
         self._tries += 1
         if self._tries < MAX_TRIES:
             return _ASK
-        return Ending(Terminal.NO_STRUCTURED_OUTPUT, errors=(f"No fitting value after {MAX_TRIES} tries",))
+        return TurnEnding(EndReason.NO_STRUCTURED_OUTPUT, errors=(f"No fitting value after {MAX_TRIES} tries",))
 
 
 @dataclass(frozen=True)
@@ -61,12 +61,12 @@ class Budget:
         """Return what a sub-agent may cost that starts when the session has cost `cost`."""
         return Budget(self.limit, max(0.0, self.total - cost))
 
-    def spent(self, cost: float) -> Ending | None:
+    def spent(self, cost: float) -> TurnEnding | None:
         """Return how the turn ends when the session has cost `cost`, None if there is money left."""
         if cost < self.total:
             return None
         limit = f"{self.limit:.9f}".rstrip("0").rstrip(".")
-        return Ending(Terminal.BUDGET_EXHAUSTED, errors=(f"Reached maximum budget (${limit})",))
+        return TurnEnding(EndReason.BUDGET_EXHAUSTED, errors=(f"Reached maximum budget (${limit})",))
 
 
 _TARGET = re.compile(r"\+(\d{1,6}(?:\.\d{1,3})?)(k|m)", re.IGNORECASE)

@@ -26,7 +26,7 @@ from .agent_config import AgentConfig, AgentDeps
 from .agent_log import Recorder
 from .conversation import THINKING, HistoryMessage
 from .tool_call import PipelineContext, ToolCall
-from .turn_state import AgentState, Ending, LoopState, Prompt, StopSignal, Terminal
+from .turn_state import AgentState, EndReason, LoopState, Prompt, StopSignal, TurnEnding
 
 Json = dict[str, Any]
 
@@ -169,7 +169,7 @@ class ModelCalls:
         agent, clock = self._agent, self._deps.clock
         settings = self._call_settings(state)
         if self._config.disclosure.partial_messages:
-            self._recorder.progress("", agent_messages.status("requesting"))
+            self._recorder.progress("", agent_messages.status_message("requesting"))
         self._listener.begin(agent.model, continues=state.recoveries > 0)
         can_fall_back = bool(self._fallback())
         policy = RetryPolicy(self._deps.limits.max_retries, max_overloads=MAX_OVERLOADS if can_fall_back else None)
@@ -212,31 +212,31 @@ class ModelCalls:
         call.close_events()
         return True
 
-    def ending_of(self, end: MessageEnd) -> Ending:
+    def ending_of(self, end: MessageEnd) -> TurnEnding:
         """Return the ending of a turn in which the model has stopped without a tool call."""
         if end.stop_reason == "max_tokens":
             text = "API Error: the answer was cut off at the output token limit again and again. Ask for smaller steps."
-            kind, terminal = "max_output_tokens", Terminal.API_ERROR
+            kind, terminal = "max_output_tokens", EndReason.API_ERROR
         elif end.stop_reason == "model_context_window_exceeded":
             text = "API Error: the conversation no longer fits the model's context window. Send /compact."
-            kind, terminal = "invalid_request", Terminal.PROMPT_TOO_LONG
+            kind, terminal = "invalid_request", EndReason.PROMPT_TOO_LONG
         elif end.stop_reason == "refusal":
             text = "API Error: the model refused to answer. Ask in another way, or choose another model."
-            kind, terminal = "invalid_request", Terminal.API_ERROR
+            kind, terminal = "invalid_request", EndReason.API_ERROR
         else:
-            return Ending(Terminal.COMPLETED, text="".join(self._listener.texts))
+            return TurnEnding(EndReason.COMPLETED, text="".join(self._listener.texts))
         self._tell_api_error(text, kind)
-        return Ending(terminal, text=text)
+        return TurnEnding(terminal, text=text)
 
-    def failed(self, failure: ModelError) -> Ending:
+    def failed(self, failure: ModelError) -> TurnEnding:
         """Return the ending of a turn whose model call has finally failed."""
         answered = any(message.role == "assistant" for message in self._agent.conversation.messages)
         text = failure.prose(self._agent.model, answered=answered)
         if failure.error_type == LAPTOP_BUDGET:
-            return Ending(Terminal.BUDGET_EXHAUSTED, errors=(failure.message,))
+            return TurnEnding(EndReason.BUDGET_EXHAUSTED, errors=(failure.message,))
         self._tell_api_error(text, failure.kind, failure)
-        terminal = Terminal.PROMPT_TOO_LONG if failure.prompt_too_long else Terminal.API_ERROR
-        return Ending(terminal, text=text, api_error_status=failure.status)
+        terminal = EndReason.PROMPT_TOO_LONG if failure.prompt_too_long else EndReason.API_ERROR
+        return TurnEnding(terminal, text=text, api_error_status=failure.status)
 
     def _fallback(self) -> str:
         """Return the model that takes over when the present one is overloaded, "" for none."""

@@ -31,8 +31,8 @@ from .agent_config import AgentConfig, AgentDeps
 from .agent_hooks import agent_starts, before_expansion
 from .agent_log import Recorder
 from .tool_call import CallRefused, ParsedCall, PipelineContext
-from .tool_pipeline import BEFORE, run
-from .turn_state import Ending, Prompt, Terminal
+from .tool_pipeline import BEFORE, run_tool
+from .turn_state import EndReason, Prompt, TurnEnding
 
 Json = dict[str, Any]
 
@@ -46,7 +46,7 @@ class Opened:
 
     prompts: Sequence[Prompt] = ()
     expanded: Sequence[Json] = ()
-    ending: Ending | None = None
+    ending: TurnEnding | None = None
     allowed: Sequence[str] = ()
     model: str | None = None
 
@@ -79,7 +79,7 @@ class PromptOpening:
         found = commands.find(first) if commands is not None else None
         if self._config.refusal and (found is None or not found[0].local):
             await self._take(prompts)
-            return Opened(ending=Ending(Terminal.SETUP_FAILED, errors=(self._config.refusal,)))
+            return Opened(ending=TurnEnding(EndReason.SETUP_FAILED, errors=(self._config.refusal,)))
         if hooks is not None and hooks.start_due:
             hooks.initial = await self._session_starts()
         opened = await self.admit(prompts) if found is None else await self._command(*found, prompts[0])
@@ -95,7 +95,7 @@ class PromptOpening:
         if refused is None and not command.local:
             refused = await self._unexpanded(command, call, prompt)
         if refused:
-            return Opened(ending=Ending(Terminal.COMPLETED, text=refused))
+            return Opened(ending=TurnEnding(EndReason.COMPLETED, text=refused))
         return await self._run(command, call, prompt)
 
     async def _unexpanded(self, command: SlashCommand, call: CommandCall, prompt: Prompt) -> str:
@@ -125,7 +125,7 @@ class PromptOpening:
                 admitted.append(prompt)
             else:
                 text = refused
-        return Opened(admitted, ending=None if admitted else Ending(Terminal.COMPLETED, text=text))
+        return Opened(admitted, ending=None if admitted else TurnEnding(EndReason.COMPLETED, text=text))
 
     def _initial(self, text: str) -> Prompt:
         self._recorder.message(agent_messages.informational(f"First, a SessionStart hook tells the agent: {text}"))
@@ -205,7 +205,7 @@ class PromptOpening:
         if isinstance(done, Expanded):
             return Opened([prompt], done.blocks, allowed=done.allowed, model=done.model)
         self._recorder.message(agent_messages.command_output(done.text))
-        return Opened(ending=Ending(Terminal.COMPLETED, text=done.text))
+        return Opened(ending=TurnEnding(EndReason.COMPLETED, text=done.text))
 
 
 def _text(prompt: Prompt) -> str:
@@ -240,7 +240,7 @@ class CommandTools:
         if tool is None:
             raise CommandRefused(f"{tool_traits.BASH.name} is denied altogether")
         given = {"command": command, "timeout": _PERSON_TIMEOUT_MS}
-        outcome = await run(self._pipeline, ParsedCall(SHELL_CALL + new_uuid().replace("-", ""), tool, given))
+        outcome = await run_tool(self._pipeline, ParsedCall(SHELL_CALL + new_uuid().replace("-", ""), tool, given))
         return str(outcome.result.content)
 
     async def delegate(self, allowed: Sequence[str], task: Json) -> str:
@@ -269,7 +269,7 @@ class CommandTools:
         try:
             for step in BEFORE:
                 call = await step(self._pipeline, call)
-            return (await run(self._pipeline, call)).result
+            return (await run_tool(self._pipeline, call)).result
         except CallRefused as refused:
             return refused.outcome.result
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ccb.tunnel.wire.journal_records import AgentResultRecord, ModelEndRecord, Record, RewindRecord
-from ccb.tunnel.wire.messages import ResultLine
+from ccb.tunnel.wire.messages import ResultMessage
 from ccb.tunnel.wire.model_facts import ESTIMATED, TOKENS, ModelFacts, context_tokens, count
 from ccb.tunnel.wire.projection import Projection, on, replay
 
@@ -61,8 +61,8 @@ class SessionUsage(Projection):
             self._counted = deque(before, _MAX_COUNTED)
             self.context_tokens = before[-1][1] if before else 0
 
-    @on(ResultLine, main_only=True)
-    def _result(self, line: ResultLine, _: Record) -> None:
+    @on(ResultMessage, main_only=True)
+    def _result(self, line: ResultMessage, _: Record) -> None:
         self.spent = {"total_cost_usd": line.total_cost_usd, "modelUsage": line.model_usage}
 
 
@@ -84,14 +84,14 @@ class Ledger(Projection):
         replay(records, ledger)
         return ledger
 
-    @on(ResultLine, main_only=True)
-    def _result(self, result: ResultLine, _: Record) -> None:
+    @on(ResultMessage, main_only=True)
+    def _result(self, result: ResultMessage, _: Record) -> None:
         self.total_cost_usd = float(result.total_cost_usd)
         self.model_usage = {name: dict(entry) for name, entry in result.model_usage.items()}
 
     @on(AgentResultRecord)
     def _agent_result(self, record: AgentResultRecord, envelope: Record) -> None:
-        if isinstance(record.public, ResultLine):
+        if isinstance(record.public, ResultMessage):
             self._result(record.public, envelope)
 
     def start_turn(self) -> None:

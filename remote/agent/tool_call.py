@@ -120,7 +120,7 @@ class ParsedCall:
         return self.tool.name
 
 
-def lent(context: PipelineContext) -> ToolContext:
+def call_context(context: PipelineContext) -> ToolContext:
     """Return the resources that a tool gets before its call runs."""
     return context.config.context.for_call(CallContext(modes=mode_switch(context)))
 
@@ -271,7 +271,7 @@ class ModeSwitch:
         permissions, mode = self._permissions, self.mode
         permissions.apply(updates)
         if permissions.mode != mode:
-            self._recorder.message(agent_messages.status(None, permissions.mode, permissions.cage_in_force))
+            self._recorder.message(agent_messages.status_message(None, permissions.mode, permissions.cage_in_force))
 
     def _apply_mode(self, mode: str) -> None:
         self.apply([{"type": "setMode", "mode": mode, "destination": "session"}])
@@ -296,7 +296,7 @@ async def validate(context: PipelineContext, call: ParsedCall) -> ParsedCall:
         text = f"{call.name} was called with a wrong input ({plural}):\n" + "\n".join(wrong)
         raise CallRefused(tool_use_error(f"InputValidationError: {text}"))
     try:
-        reason = call.tool.validate(call.input, lent(context))
+        reason = call.tool.validate(call.input, call_context(context))
     except Exception as error:  # noqa: BLE001 - a failed check refuses
         _log.exception("validate of %s failed", call.name)
         reason = f"the input could not be checked: {type(error).__name__}: {error}"

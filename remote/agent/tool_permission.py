@@ -19,9 +19,9 @@ from .tool_call import (
     DecidedBy,
     ParsedCall,
     PipelineContext,
+    call_context,
     denied,
     error_result,
-    lent,
     mode_switch,
     validate,
 )
@@ -80,7 +80,7 @@ async def _judged(context: PipelineContext, call: ParsedCall, judge: Tool | None
     if judge is None:
         return None
 
-    return await ask_tool(judge, call.name, call.input, call.id, lent(context))
+    return await ask_tool(judge, call.name, call.input, call.id, call_context(context))
 
 
 def decide(config: AgentConfig, call: ParsedCall, *, can_ask: bool) -> Decision:

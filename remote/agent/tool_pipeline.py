@@ -34,9 +34,9 @@ from .tool_call import (
     ParsedCall,
     PipelineContext,
     ToolCall,
+    call_context,
     denied,
     error_result,
-    lent,
     parse,
     validate,
 )
@@ -62,7 +62,7 @@ async def run_call(context: PipelineContext, call: ToolCall) -> CallOutcome:
         parsed = parse(call)
         for before in BEFORE:
             parsed = await before(context, parsed)
-        ran = replace(await run(context, parsed), decided_by=parsed.allowed_by)
+        ran = replace(await run_tool(context, parsed), decided_by=parsed.allowed_by)
         outcome = await post_tool_use(context, parsed, ran)
     except CallRefused as refused:
         outcome = refused.outcome
@@ -85,10 +85,10 @@ def may_run_in_parallel(call: ToolCall) -> bool:
 async def pre_tool_use(context: PipelineContext, call: ParsedCall) -> ParsedCall:
     """Run the PreToolUse hooks, which may refuse the call, change its input, or decide on its permission. They see what
     the person would be asked."""
-    call = replace(call, input=call.tool.question(call.input, lent(context)))
+    call = replace(call, input=call.tool.question(call.input, call_context(context)))
     outcome = await agent_hooks.before_tool(context.deps, context.recorder, call.name, call.id, call.input)
     if isinstance(call.tool, TodoWrite) and context.deps.hooks is not None and not outcome.blocked:
-        old = lent(context).todos.items
+        old = call_context(context).todos.items
         why_not = await agent_hooks.before_todos(context.deps, context.recorder, old, call.input["todos"])
         if why_not:
             raise CallRefused(denied(context, call, why_not, DecidedBy.HOOK))
@@ -119,20 +119,20 @@ async def post_tool_use(context: PipelineContext, call: ParsedCall, outcome: Cal
         context.deps, context.recorder, call.name, call.id, call.input, outcome.result
     )
     if context.deps.hooks is not None:
-        await context.deps.hooks.directory_is(lent(context).shells.cwd, context.recorder.agent_id)
+        await context.deps.hooks.directory_is(call_context(context).shells.cwd, context.recorder.agent_id)
     output = hooked.output
     if output is None and call.name.startswith("mcp__"):
         output = hooked.mcp_output
     if output is not None:
         from ..mcp.mcp_tools import replaced_result
 
-        outcome = replace(outcome, result=replaced_result(output, lent(context).spill))
+        outcome = replace(outcome, result=replaced_result(output, call_context(context).spill))
     if not hooked.stops:
         return outcome
     return replace(outcome, stop_reason=hooked.stop_reason or hooked.reason or f"a hook after {call.name} stopped it")
 
 
-async def limit(context: PipelineContext, call: ToolCall, outcome: CallOutcome) -> CallOutcome:
+async def limit_output(context: PipelineContext, call: ToolCall, outcome: CallOutcome) -> CallOutcome:
     """Cut a text that is longer than the tool's declared limit, and keep the whole text in a file. Tools that limit
     their output themselves stay below the limit."""
     content = outcome.result.content
@@ -160,16 +160,16 @@ BEFORE: tuple[Callable[[PipelineContext, ParsedCall], Awaitable[ParsedCall]], ..
     record_start,
 )
 AFTER: tuple[Callable[[PipelineContext, ToolCall, CallOutcome], Awaitable[CallOutcome]], ...] = (
-    limit,
+    limit_output,
     record_end,
 )
 
 
-async def run(context: PipelineContext, call: ParsedCall) -> CallOutcome:
+async def run_tool(context: PipelineContext, call: ParsedCall) -> CallOutcome:
     """Run the tool. Meanwhile, send its live output and regular signs of life as progress."""
     recorder = context.recorder
     mine = dataclasses.replace(
-        lent(context).call,
+        call_context(context).call,
         tool_use_id=call.id,
         agent_id=recorder.agent_id,
         cage=call.cage,

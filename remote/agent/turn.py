@@ -27,13 +27,13 @@ from .tool_pipeline import may_run_in_parallel, run_call
 from .turn_state import (
     DENIAL_FEEDBACK,
     AgentState,
-    Ending,
+    CallReason,
+    EndReason,
     Interrupted,
     LoopState,
     Prompt,
     StopSignal,
-    Terminal,
-    Transition,
+    TurnEnding,
     origin_of,
 )
 
@@ -49,7 +49,7 @@ class Demands:
         self._budget = config.budget
         self._ledger = ledger
         self._recorder = recorder
-        self._given_up: Ending | None = None
+        self._given_up: TurnEnding | None = None
         if self._structured is not None:
             self._structured.begin_turn()
 
@@ -57,27 +57,27 @@ class Demands:
         """Note the outcome of a tool call: the structured value may not fit."""
         if self._structured is not None and call.tool is self._structured and outcome.result.is_error:
             missed = self._structured.missed()
-            self._given_up = missed if isinstance(missed, Ending) else None
+            self._given_up = missed if isinstance(missed, TurnEnding) else None
 
-    def met(self, text: str) -> Ending | None:
+    def met(self, text: str) -> TurnEnding | None:
         """Return how the turn ends because the model has given the structured value. `text` is its answer."""
         if self._structured is None or self._structured.value is None:
             return None
-        return Ending(Terminal.COMPLETED, text=text, structured=self._structured.value)
+        return TurnEnding(EndReason.COMPLETED, text=text, structured=self._structured.value)
 
-    def broken(self) -> Ending | None:
+    def broken(self) -> TurnEnding | None:
         """Return how the turn ends because a limit is reached, None if the model may be called again."""
         if self._given_up is not None or self._budget is None:
             return self._given_up
         return self._budget.spent(self._ledger.total_cost_usd)
 
-    def at_stop(self, ending: Ending) -> Ending | None:
+    def at_stop(self, ending: TurnEnding) -> TurnEnding | None:
         """Return how a turn ends in which the model has stopped; None if it still owes the value, and was told so."""
         broken = self.broken()
-        if broken is not None or self._structured is None or ending.terminal is not Terminal.COMPLETED:
+        if broken is not None or self._structured is None or ending.terminal is not EndReason.COMPLETED:
             return broken or ending
         missed = self._structured.missed()
-        if isinstance(missed, Ending):
+        if isinstance(missed, TurnEnding):
             return missed
         self._recorder.message(agent_messages.user_text(missed, synthetic=True))
         return None
@@ -153,8 +153,8 @@ class Turn:
         await self._recorder.commit()
         return result
 
-    def _result(self, ending: Ending, origin: Json | None) -> Json:
-        out_of_budget = ending.terminal is Terminal.MAX_TURNS
+    def _result(self, ending: TurnEnding, origin: Json | None) -> Json:
+        out_of_budget = ending.terminal is EndReason.MAX_TURNS
         report = agent_messages.TurnReport(
             duration=self._deps.clock.now() - self._started,
             duration_api=self._model.seconds,
@@ -164,14 +164,14 @@ class Turn:
             origin=origin,
             first_ms=self._listener.first_ms,
         )
-        return agent_messages.result(ending, self._agent.ledger, report)
+        return agent_messages.result_message(ending, self._agent.ledger, report)
 
     def _num_turns(self, out_of_budget: bool) -> int:
         if out_of_budget or not self._calls:
             return self._calls and self._calls + 1
         return 1 + self._recorder.user_messages
 
-    async def _ending(self, prompts: Sequence[Prompt]) -> Ending:
+    async def _ending(self, prompts: Sequence[Prompt]) -> TurnEnding:
         """Run the turn to its end, and leave a valid history however it ends."""
         try:
             self._init()
@@ -182,7 +182,7 @@ class Turn:
             with granted(self._config.permissions, opened.allowed), self._model.on_model(opened.model):
                 await self._open(opened)
                 if opened.prompts and all(prompt.silent for prompt in opened.prompts):
-                    return self._without_model(Ending(Terminal.COMPLETED))
+                    return self._without_model(TurnEnding(EndReason.COMPLETED))
                 return await self._loop()
         except Interrupted:
             return await self._interrupted()
@@ -199,13 +199,13 @@ class Turn:
             _log.exception("the turn failed")
             await self._executor.cancel()
             self._close_open(_BROKEN_OFF)
-            return Ending(Terminal.MODEL_ERROR, errors=(f"internal error: {type(error).__name__}: {error}",))
+            return TurnEnding(EndReason.MODEL_ERROR, errors=(f"internal error: {type(error).__name__}: {error}",))
 
     def _init(self) -> None:
         agent = self._agent
         tools = [tool.name for tool in agent.listed] + list(self._config.deferred_tools())
         self._recorder.begin(
-            agent_messages.init(self._config, tools=tools, model=agent.model, version=self._deps.version)
+            agent_messages.init_message(self._config, tools=tools, model=agent.model, version=self._deps.version)
         )
 
     async def _open(self, opened: Opened) -> None:
@@ -252,7 +252,7 @@ class Turn:
                 items.append(PromptItem(content=list(prompt.blocks)))
         self._recorder.record(PromptRecord(list(context), items))
 
-    async def _loop(self) -> Ending:
+    async def _loop(self) -> TurnEnding:
         """Call the model until it stops without a tool call, or the budget is spent."""
         state = LoopState()
         while True:
@@ -291,7 +291,7 @@ class Turn:
                     return ending
                 state = state.stop_blocked()
 
-    async def _after_tools(self, state: LoopState) -> Ending | None:
+    async def _after_tools(self, state: LoopState) -> TurnEnding | None:
         """Wait for the tools of an answer. Return how the turn ends, None if the model is called again."""
         await self._stop.unless_set(self._executor.drain())
         if self._stop.is_set:
@@ -304,7 +304,7 @@ class Turn:
         if met is not None:
             return met
         if limit is not None and state.calls >= limit:
-            return Ending(Terminal.MAX_TURNS, errors=(f"Reached maximum number of turns ({limit})",))
+            return TurnEnding(EndReason.MAX_TURNS, errors=(f"Reached maximum number of turns ({limit})",))
         if self._stopped_by_hook is not None:
             return self._hook_stopped(self._stopped_by_hook)
         broken = self._demands.broken()
@@ -312,10 +312,10 @@ class Turn:
             await self._between_calls()
         return broken
 
-    def _is_to_go_on(self, ending: Ending, state: LoopState) -> bool:
+    def _is_to_go_on(self, ending: TurnEnding, state: LoopState) -> bool:
         """Return whether an agent that has stopped has not reached its token target, and tell it to go on."""
         limit, target = self._config.max_turns, self._target
-        if not target.tokens or ending.terminal is not Terminal.COMPLETED or (limit and state.calls >= limit):
+        if not target.tokens or ending.terminal is not EndReason.COMPLETED or (limit and state.calls >= limit):
             return False
         nudge = target.nudge(self._agent.ledger.turn["output_tokens"])
         if nudge:
@@ -325,13 +325,13 @@ class Turn:
             self._recorder.message(agent_messages.informational(told))
         return bool(nudge)
 
-    async def _before_stop(self, ending: Ending, state: LoopState) -> Ending | None:
+    async def _before_stop(self, ending: TurnEnding, state: LoopState) -> TurnEnding | None:
         """Run the hooks of an agent that is about to stop. Return how the turn ends, None if it goes on."""
-        if ending.terminal is not Terminal.COMPLETED or self._deps.hooks is None:
+        if ending.terminal is not EndReason.COMPLETED or self._deps.hooks is None:
             return ending
         outcome = await self._stop.unless_set(before_stop(self._deps, self._recorder, ending, state, self._config))
         if outcome.stops:
-            return self._hook_stopped(outcome.stop_reason or outcome.reason, Terminal.STOP_HOOK_PREVENTED)
+            return self._hook_stopped(outcome.stop_reason or outcome.reason, EndReason.STOP_HOOK_PREVENTED)
         limit = self._config.max_turns
         if not outcome.blocked or (limit is not None and state.calls >= limit):
             return ending
@@ -343,11 +343,11 @@ class Turn:
         await self._recorder.commit()
         return None
 
-    def _hook_stopped(self, reason: str, terminal: Terminal = Terminal.HOOK_STOPPED) -> Ending:
+    def _hook_stopped(self, reason: str, terminal: EndReason = EndReason.HOOK_STOPPED) -> TurnEnding:
         self._recorder.message(agent_messages.informational(f"A hook stopped the turn: {reason or 'no reason given'}"))
-        return Ending(terminal)
+        return TurnEnding(terminal)
 
-    def _without_model(self, ending: Ending) -> Ending:
+    def _without_model(self, ending: TurnEnding) -> TurnEnding:
         """Return the ending of a turn that needs no model call."""
         self._calls = 0
         return ending
@@ -370,7 +370,7 @@ class Turn:
 
     async def _rescued(self, state: LoopState) -> bool:
         """Compact a conversation that no longer fits. Return False if that was done already or cannot be done."""
-        if state.transition is Transition.COMPACTED:
+        if state.transition is CallReason.COMPACTED:
             return False
         return await self._stop.unless_set(self._compactor().rescue())
 
@@ -416,7 +416,7 @@ class Turn:
             self._add_prompts(queued, said)
             await self._recorder.commit()
 
-    async def _interrupted(self) -> Ending:
+    async def _interrupted(self) -> TurnEnding:
         """Stop everything, keep the received part of the answer, close open tool calls, and record a note for the
         model."""
         await self._executor.cancel()
@@ -424,17 +424,17 @@ class Turn:
         self._close_open(self._pipeline.started.why_stopped)
         if self._agent.conversation.compactions.unfinished is not None:
             self._recorder.record(CompactEndRecord("interrupted"))
-            self._recorder.message({**agent_messages.status(None), "compact_result": "failed"})
+            self._recorder.message({**agent_messages.status_message(None), "compact_result": "failed"})
         in_tools = self._refused or (not answering and self._listener.submitted > 0)
         note = agent_messages.INTERRUPTED_FOR_TOOL if in_tools else agent_messages.INTERRUPTED
         self._recorder.message(agent_messages.user_text(note))
-        terminal = Terminal.ABORTED_TOOLS if in_tools else Terminal.ABORTED_STREAMING
-        return Ending(terminal, errors=("Request interrupted by user",))
+        terminal = EndReason.ABORTED_TOOLS if in_tools else EndReason.ABORTED_STREAMING
+        return TurnEnding(terminal, errors=("Request interrupted by user",))
 
     def _close_open(self, why: str | Callable[[str], str]) -> None:
         for message in close_open_tool_uses(self._agent.conversation, why):
             self._recorder.message(message.body)
 
 
-def _not_kept(error: NotKept) -> Ending:
-    return Ending(Terminal.STORAGE_FULL if error.full else Terminal.MODEL_ERROR, errors=(str(error),))
+def _not_kept(error: NotKept) -> TurnEnding:
+    return TurnEnding(EndReason.STORAGE_FULL if error.full else EndReason.MODEL_ERROR, errors=(str(error),))

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from ccb.tunnel.wire.client_requests import SHELL_COMMAND
 from ccb.tunnel.wire.dataclass import dataclass
-from ccb.tunnel.wire.messages import UserLine
+from ccb.tunnel.wire.messages import UserMessage
 from ccb.tunnel.wire.model_facts import ModelFacts, ModelTable
 
 from ..model.model_request import RequestPrefix
@@ -93,7 +93,7 @@ class AgentState:
         return self.conversation.size.tokens(self.prefix_tokens)
 
 
-class Terminal(Enum):
+class EndReason(Enum):
     """The `terminal_reason` of a result. API_ERROR: a model call failed for good. MODEL_ERROR: the worker itself
     failed. STORAGE_FULL: the host has no room for the journal. HOOK_STOPPED: a hook said that the agent must not go
     on, STOP_HOOK_PREVENTED: a Stop hook did. SETUP_FAILED: the session
@@ -115,22 +115,22 @@ class Terminal(Enum):
 
 
 _IN_EXECUTION = (
-    Terminal.ABORTED_STREAMING,
-    Terminal.ABORTED_TOOLS,
-    Terminal.MODEL_ERROR,
-    Terminal.STORAGE_FULL,
-    Terminal.SETUP_FAILED,
+    EndReason.ABORTED_STREAMING,
+    EndReason.ABORTED_TOOLS,
+    EndReason.MODEL_ERROR,
+    EndReason.STORAGE_FULL,
+    EndReason.SETUP_FAILED,
 )
 
 
 _LIMITS = {
-    Terminal.MAX_TURNS: "error_max_turns",
-    Terminal.BUDGET_EXHAUSTED: "error_max_budget_usd",
-    Terminal.NO_STRUCTURED_OUTPUT: "error_max_structured_output_retries",
+    EndReason.MAX_TURNS: "error_max_turns",
+    EndReason.BUDGET_EXHAUSTED: "error_max_budget_usd",
+    EndReason.NO_STRUCTURED_OUTPUT: "error_max_structured_output_retries",
 }
 
 
-class Transition(Enum):
+class CallReason(Enum):
     """Why the turn makes another model call."""
 
     FIRST = "first"
@@ -147,35 +147,35 @@ class LoopState:
     that repeats or continues an answer is not counted separately. `stop_blocks` counts how often Stop hooks have let
     the turn go on."""
 
-    transition: Transition = Transition.FIRST
+    transition: CallReason = CallReason.FIRST
     calls: int = 1
     escalated: bool = False
     recoveries: int = 0
     stop_blocks: int = 0
 
     def next_turn(self) -> LoopState:
-        return LoopState(Transition.NEXT_TURN, self.calls + 1, stop_blocks=self.stop_blocks)
+        return LoopState(CallReason.NEXT_TURN, self.calls + 1, stop_blocks=self.stop_blocks)
 
     def stop_blocked(self) -> LoopState:
-        return LoopState(Transition.STOP_HOOK_BLOCKING, self.calls + 1, stop_blocks=self.stop_blocks + 1)
+        return LoopState(CallReason.STOP_HOOK_BLOCKING, self.calls + 1, stop_blocks=self.stop_blocks + 1)
 
     def escalate(self) -> LoopState:
-        return replace(self, transition=Transition.MAX_OUTPUT_TOKENS_ESCALATE, escalated=True, recoveries=0)
+        return replace(self, transition=CallReason.MAX_OUTPUT_TOKENS_ESCALATE, escalated=True, recoveries=0)
 
     def recover(self) -> LoopState:
-        transition, recoveries = Transition.MAX_OUTPUT_TOKENS_RECOVERY, self.recoveries + 1
+        transition, recoveries = CallReason.MAX_OUTPUT_TOKENS_RECOVERY, self.recoveries + 1
         return replace(self, transition=transition, escalated=True, recoveries=recoveries)
 
     def compacted(self) -> LoopState:
-        return LoopState(Transition.COMPACTED, self.calls, stop_blocks=self.stop_blocks)
+        return LoopState(CallReason.COMPACTED, self.calls, stop_blocks=self.stop_blocks)
 
 
 @dataclass(frozen=True)
-class Ending:
+class TurnEnding:
     """How a turn ended. `text` is the answer or the error for the person; `errors` is what results of subtype `error_…`
     list; `structured` is the value that the client's schema demands."""
 
-    terminal: Terminal
+    terminal: EndReason
     text: str = ""
     errors: tuple[str, ...] = ()
     api_error_status: int | None = None
@@ -183,12 +183,12 @@ class Ending:
 
     @property
     def is_error(self) -> bool:
-        return self.terminal not in (Terminal.COMPLETED, Terminal.HOOK_STOPPED, Terminal.STOP_HOOK_PREVENTED)
+        return self.terminal not in (EndReason.COMPLETED, EndReason.HOOK_STOPPED, EndReason.STOP_HOOK_PREVENTED)
 
     @property
     def is_empty(self) -> bool:
         """Whether the model has ended the turn without a word, perhaps after it has thought."""
-        return self.terminal is Terminal.COMPLETED and not self.text.strip() and self.structured is None
+        return self.terminal is EndReason.COMPLETED and not self.text.strip() and self.structured is None
 
     @property
     def subtype(self) -> str:
@@ -256,7 +256,7 @@ class Prompt:
     shell: bool = False
 
     @staticmethod
-    def from_input(input_id: str, line: UserLine) -> Prompt:
+    def from_input(input_id: str, line: UserMessage) -> Prompt:
         """Return the prompt in a public user message of a client."""
         shell = line.body.get(SHELL_COMMAND) is True
         silent = shell or line.body.get("shouldQuery") is False

@@ -14,19 +14,19 @@ from ccb.tunnel.wire.journal_records import MAIN_AGENT, OptionsRecord
 from ccb.tunnel.wire.session_options import SessionOptions
 
 from ..agent.agent import Agent
-from ..agent.agent_config import AgentConfig, AgentDeps, Disclosure, ToolOffer
+from ..agent.agent_config import AgentConfig, AgentDeps, OfferedTools, ToldToClients
 from ..agent.agent_histories import AgentHistories, AgentHistory
 from ..agent.agent_hooks import instructions_loaded
 from ..agent.agent_log import Emitter
 from ..agent.conversation import Conversation
 from ..context.instructions import NestedInstructions
 from ..context.system_prompt import instruction_sources, session_prompt
-from ..hooks.hook_runner import HookRunner, HookSession
+from ..hooks.hook_runner import HookContext, HookRunner
 from ..model.retry import RetrySettings
 from ..permissions.engine import PermissionEngine
 from ..permissions.modes import Sandbox
-from ..session.client_setup import Launches, added_directories, check_sandbox, with_own_files
-from ..session.input_queue import Inputs
+from ..session.client_setup import ClientLaunches, added_directories, check_sandbox, with_own_files
+from ..session.input_queue import InputQueue
 from ..session.recovery import restore, take_up
 from ..session.request_broker import OpenRequests
 from ..session.request_handlers import register_client_requests
@@ -42,7 +42,7 @@ from ..subagents.sub_agents import SubAgents, after_a_cut, end_cut_agents, left_
 from ..tools.plan_mode import PlanReminders
 from ..tools.tool_contract import ToolContext
 from ..tools.toolset import default_tools
-from .model_streams import Calls
+from .model_streams import ModelStreams
 
 Json = dict[str, Any]
 
@@ -67,7 +67,7 @@ class SessionHost:
     session_id: str
     journal: Journal
     watchers: Watchers
-    calls: Calls
+    calls: ModelStreams
     context: ToolContext
     version: str
     surviving: Collection[str] = ()
@@ -83,7 +83,7 @@ def begin_session(host: SessionHost, options: SessionOptions, facts: Json) -> Se
     not valid, and HostRefusal if this host cannot make the cage that they name."""
     log = host.log()
     options = with_own_files(options, os.path.dirname(host.context.spill.directory))
-    parts = SessionParts.make(log, host.watchers, Launches(options), Inputs(), OpenRequests())
+    parts = SessionParts.make(log, host.watchers, ClientLaunches(options), InputQueue(), OpenRequests())
     cwd = host.context.cwd
     directories = [cwd, *added_directories(cwd, options)]
     check_sandbox(Sandbox(host.context.cages, options.sandbox, options.allow_net), directories)
@@ -116,7 +116,7 @@ def resume_session(host: SessionHost) -> tuple[Session, str]:
 
 def _hooks(host: SessionHost, parts: SessionParts) -> HookRunner:
     log = parts.log
-    session = HookSession(
+    session = HookContext(
         log.session_id,
         log.journal.path,
         host.context.cwd,
@@ -145,7 +145,7 @@ class AgentFactory:
     at the same time, each with its own history."""
 
     parts: SessionParts
-    calls: Calls
+    calls: ModelStreams
     version: str
     hooks: HookRunner | None = None
     commands: CommandRegistry = field(default_factory=CommandRegistry)
@@ -202,9 +202,9 @@ class AgentFactory:
             tools=tools,
             permissions=engine,
             context=context,
-            disclosure=Disclosure(api_key_source=options.api_key_source, partial_messages=options.partial_messages),
+            disclosure=ToldToClients(api_key_source=options.api_key_source, partial_messages=options.partial_messages),
             take_queued=lambda agent_id: self.parts.inputs.take_all(agent_id, commands.calls),
-            offer=ToolOffer(
+            offer=OfferedTools(
                 options.tools, options.tool_aliases, lambda: tools.named(launches.options.permission_prompts)
             ),
         ).with_options(options)

@@ -15,16 +15,16 @@ from ccb.tunnel.wire.frames import (
     Ack,
     Applied,
     Attach,
+    CallData,
+    CallEnd,
+    CallHead,
     Credit,
-    Data,
     Detach,
-    End,
     Event,
     Fetch,
     FindNames,
     Frame,
     FrameError,
-    Head,
     Input,
     Past,
     Ping,
@@ -38,7 +38,7 @@ from ccb.tunnel.wire.ndjson import FrameDecoder, dump, encode_frame, to_bytes
 
 from ..session_store.journal import Journal
 from ..system.deadline import first_of
-from .model_streams import ModelLink
+from .model_streams import StreamLink
 
 log = logging.getLogger(__name__)
 
@@ -65,28 +65,28 @@ class ClientOwner(Protocol):
     async def prepare(self, frame: Frame) -> None:
         """Find out what must be known before a frame is handled."""
 
-    def attached(self, client: Client, frame: Attach) -> None:
+    def attached(self, client: AttachedClient, frame: Attach) -> None:
         """Grant or refuse an attach."""
 
-    def received(self, client: Client, frame: Input | Head | Data | End | Credit | Stop) -> None:
+    def received(self, client: AttachedClient, frame: Input | CallHead | CallData | CallEnd | Credit | Stop) -> None:
         """Handle a frame of the driver, or of a former driver that still reads an answer of the model."""
 
-    def fetch(self, client: Client, frame: Fetch) -> None:
+    def fetch(self, client: AttachedClient, frame: Fetch) -> None:
         """Send earlier events."""
 
-    def find_names(self, client: Client, frame: FindNames) -> None:
+    def find_names(self, client: AttachedClient, frame: FindNames) -> None:
         """Send the names of files."""
 
-    def detached(self, client: Client, *, done: bool) -> None:
+    def detached(self, client: AttachedClient, *, done: bool) -> None:
         """The client announces that it leaves."""
 
-    def reads(self, client: Client) -> bool:
+    def reads(self, client: AttachedClient) -> bool:
         """Return whether the client reads an answer of the model."""
 
-    def stuck(self, client: Client) -> None:
+    def stuck(self, client: AttachedClient) -> None:
         """A former driver delays the driver: it still reads an answer of the model and does not react."""
 
-    def left(self, client: Client) -> None:
+    def left(self, client: AttachedClient) -> None:
         """The connection has ended."""
 
 
@@ -222,7 +222,7 @@ class ClientOutbox:
         return frame
 
 
-class Client:
+class AttachedClient:
     """One connection. `run` serves it until it ends."""
 
     def __init__(
@@ -231,7 +231,7 @@ class Client:
         self.role = ""  # "driver" or "viewer"; "" until attached
         self.name = ""
         self.outbox = ClientOutbox(owner.journal)
-        self.model_link: ModelLink | None = (
+        self.model_link: StreamLink | None = (
             None  # for model calls; a viewer has one to finish the calls it made as driver
         )
         self.pages = 0  # requested pages of earlier events that were not sent yet
@@ -323,7 +323,7 @@ class Client:
         elif isinstance(frame, (Input, Stop)):
             if self.role == "driver" and frame.epoch == self.epoch:
                 self._owner.received(self, frame)
-        elif isinstance(frame, (Head, Data, End, Credit)) and self.model_link is not None:
+        elif isinstance(frame, (CallHead, CallData, CallEnd, Credit)) and self.model_link is not None:
             self._unanswered_since = 0.0
             self._owner.received(self, frame)
 
@@ -404,7 +404,7 @@ class Pages:
         self._epoch = epoch
         self._tasks: set[asyncio.Task[None]] = set()
 
-    def fetch(self, client: Client, frame: Fetch) -> None:
+    def fetch(self, client: AttachedClient, frame: Fetch) -> None:
         """Send a page. Detach a client that asks for too many pages at once."""
         if client.pages >= _MAX_PAGES:
             log.warning("client %s asked for too many pages of earlier events, and is detached", client.name)
@@ -421,7 +421,7 @@ class Pages:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    async def _send(self, client: Client, frame: Fetch) -> None:
+    async def _send(self, client: AttachedClient, frame: Fetch) -> None:
         try:
             async with client.paging:
                 records = await self._records(frame)

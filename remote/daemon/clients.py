@@ -16,15 +16,15 @@ from ccb.tunnel.wire.frames import (
     Attach,
     Attached,
     Bye,
+    CallData,
+    CallEnd,
+    CallHead,
     Credit,
-    Data,
-    End,
     Fenced,
     Fetch,
     FindNames,
     Frame,
     FrameError,
-    Head,
     Input,
     Json,
     NamesFound,
@@ -33,17 +33,17 @@ from ccb.tunnel.wire.frames import (
     Stop,
 )
 from ccb.tunnel.wire.journal_records import DriverRecord
-from ccb.tunnel.wire.messages import UserLine, parse_message
+from ccb.tunnel.wire.messages import UserMessage, parse_message
 from ccb.tunnel.wire.session_options import SessionOptions
 
 from ..session.input_queue import TooManyInputs
 from ..session.session import Session
 from ..session_store.journal import Journal, JournalError
 from ..session_store.refusal import HostRefusal
-from ..session_store.session_files import Lease
+from ..session_store.session_files import DriverLease
 from ..system.deadline import within
-from .attached_client import Client, Pages
-from .model_streams import Calls, ModelLink
+from .attached_client import AttachedClient, Pages
+from .model_streams import ModelStreams, StreamLink
 
 if TYPE_CHECKING:
     from ..tools.search_process import NameFinder
@@ -78,21 +78,21 @@ class SessionOwner(Protocol):
         """End the session now."""
 
 
-class Clients:
+class AttachedClients:
     """Accepts clients, grants epochs, fences older drivers, and passes on what the driver sends."""
 
-    def __init__(self, owner: SessionOwner, lease: Lease, lifetime: Lifetime, calls: Calls) -> None:
+    def __init__(self, owner: SessionOwner, lease: DriverLease, lifetime: Lifetime, calls: ModelStreams) -> None:
         self.journal = owner.journal
-        self.driver: Client | None = None
+        self.driver: AttachedClient | None = None
         self._owner = owner
         self._lease = lease
         self._lifetime = lifetime
         self._calls = calls
         self._pages = Pages(self.journal, lambda: lease.epoch)
         self._names: NameFinder | None = None
-        self._clients: set[Client] = set()
+        self._clients: set[AttachedClient] = set()
         self._tasks: set[asyncio.Task[None]] = set()
-        self._finisher: Client | None = None  # the driver that asked the session to end after its turns
+        self._finisher: AttachedClient | None = None  # the driver that asked the session to end after its turns
         self._ending = False
 
     @property
@@ -102,7 +102,7 @@ class Clients:
     def add(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, greeting: Json | None) -> None:
         """Serve a new connection. Send `greeting` as its hello, unless it is None: then the client has its hello
         already."""
-        client = Client(self, reader, writer, greeting)
+        client = AttachedClient(self, reader, writer, greeting)
         self._clients.add(client)
         task = asyncio.get_running_loop().create_task(client.run())
         self._tasks.add(task)
@@ -121,7 +121,7 @@ class Clients:
         if needed:
             await self._owner.know_cages()
 
-    def attached(self, client: Client, frame: Attach) -> None:
+    def attached(self, client: AttachedClient, frame: Attach) -> None:
         """Grant or refuse an attach (see `Attach`)."""
         if self._ending:
             client.outbox.close()
@@ -142,12 +142,12 @@ class Clients:
         self._link_calls(client, frame)
         self._owner.changed()
 
-    def _link_calls(self, client: Client, frame: Attach) -> None:
+    def _link_calls(self, client: AttachedClient, frame: Attach) -> None:
         """Let model calls use the client's link: all calls if the client drives, else only those that it made as
         driver."""
         drives, name = client.role == "driver", str(frame.options.get("client", ""))
         if frame.nonce and (name or drives):  # a viewer without a name cannot have made calls
-            client.model_link = ModelLink(client.epoch, name, frame.nonce, client.outbox.control, client.outbox.bulk)
+            client.model_link = StreamLink(client.epoch, name, frame.nonce, client.outbox.control, client.outbox.bulk)
             client.model_link.deltas, client.model_link.primed = frame.deltas, frame.primed
         if drives:
             self.driver = client
@@ -158,7 +158,7 @@ class Clients:
         if drives and self._owner.session is not None:
             self._owner.session.turns.look_again()
 
-    def _skip(self, client: Client, frame: Attach) -> int:
+    def _skip(self, client: AttachedClient, frame: Attach) -> int:
         """Return the number of the event after which the client is sent all events. A snapshot replaces the earlier
         ones."""
         start = self.journal.tail_start(frame.tail) if frame.tail else 0
@@ -168,7 +168,7 @@ class Clients:
         client.outbox.control(Snapshot(self._lease.epoch, start, session.snapshot(start)))
         return start
 
-    def _grant(self, client: Client, frame: Attach) -> bool:
+    def _grant(self, client: AttachedClient, frame: Attach) -> bool:
         """Make the client the driver, or refuse it with the reason. Return whether it drives."""
         if frame.epoch <= self._lease.epoch:
             client.outbox.close(Fenced(self._lease.epoch, self.driver.name if self.driver else ""))
@@ -204,7 +204,7 @@ class Clients:
         self._fence(self.driver, client.name)
         return True
 
-    def _fence(self, driver: Client | None, by: str) -> None:
+    def _fence(self, driver: AttachedClient | None, by: str) -> None:
         """Make `driver` a viewer, and tell all viewers that `by` drives now ("" when no client does)."""
         if driver is not None:
             driver.role = "viewer"
@@ -212,11 +212,11 @@ class Clients:
             if client.role == "viewer":
                 client.outbox.control(Fenced(self._lease.epoch, by))
 
-    def fetch(self, client: Client, frame: Fetch) -> None:
+    def fetch(self, client: AttachedClient, frame: Fetch) -> None:
         """Send earlier events to a client."""
         self._pages.fetch(client, frame)
 
-    def find_names(self, client: Client, frame: FindNames) -> None:
+    def find_names(self, client: AttachedClient, frame: FindNames) -> None:
         """Send the names of files that the person at a client may mean."""
         session = self._owner.session
         if session is None or self._ending:
@@ -228,7 +228,7 @@ class Clients:
         epoch, number = self._lease.epoch, frame.request
         self._names.find(client, frame.query, lambda found: client.outbox.control(NamesFound(epoch, number, found)))
 
-    def received(self, client: Client, frame: Input | Head | Data | End | Credit | Stop) -> None:
+    def received(self, client: AttachedClient, frame: Input | CallHead | CallData | CallEnd | Credit | Stop) -> None:
         """Take a frame of the driver, or of a former driver that still reads an answer of the model."""
         if isinstance(frame, Input):
             if not self._ending:  # drop it: the laptop sends an input again until it is confirmed
@@ -246,20 +246,20 @@ class Clients:
         elif client.model_link is not None:
             self._calls.handle(client.model_link, frame)
 
-    def _take_input(self, client: Client, frame: Input) -> None:
+    def _take_input(self, client: AttachedClient, frame: Input) -> None:
         """Apply an input, or keep it until there is room. Prompts keep their order. An input that ends a turn overtakes
         them."""
-        if (client.late and isinstance(parse_message(frame.body), UserLine)) or not self._applied(client, frame):
+        if (client.late and isinstance(parse_message(frame.body), UserMessage)) or not self._applied(client, frame):
             client.late.append(frame)
             if len(client.late) == 1:
                 asyncio.get_running_loop().call_later(_TRY_AGAIN_S, self._take_late, client)
 
-    def _take_late(self, client: Client) -> None:
+    def _take_late(self, client: AttachedClient) -> None:
         late, client.late = client.late, []
         for frame in late if client is self.driver else ():
             self.received(client, frame)
 
-    def _applied(self, client: Client, frame: Input) -> bool:
+    def _applied(self, client: AttachedClient, frame: Input) -> bool:
         """Apply an input. Return whether it is settled: applied, or refused with the refusal journalled or shown."""
         session = self._owner.session
         assert session is not None, "a driver has begun it"
@@ -273,16 +273,16 @@ class Clients:
             client.outbox.control(Applied(self._lease.epoch, frame.id))
         return True
 
-    def reads(self, client: Client) -> bool:
+    def reads(self, client: AttachedClient) -> bool:
         """Return whether a client reads an answer of the model."""
         return client.model_link is not None and self._calls.uses(client.model_link)
 
-    def stuck(self, client: Client) -> None:
+    def stuck(self, client: AttachedClient) -> None:
         """Take the model calls away from a former driver that does not react. The driver asks the model again."""
         if client.model_link is not None:
             self._calls.withdraw(client.model_link)
 
-    def detached(self, client: Client, *, done: bool) -> None:
+    def detached(self, client: AttachedClient, *, done: bool) -> None:
         """A client announces that it leaves. With `done`, the daemon may end when the session is idle."""
         if client.model_link is not None:
             self._calls.forget(client.model_link)
@@ -293,7 +293,7 @@ class Clients:
         self._owner.changed()
         self._fence(None, "")
 
-    def left(self, client: Client) -> None:
+    def left(self, client: AttachedClient) -> None:
         """A connection has ended."""
         self._clients.discard(client)
         if self.driver is client:

@@ -19,14 +19,14 @@ from ccb.tunnel.wire.ndjson import encode_frame
 from ccb.tunnel.wire.session_options import SessionOptions
 
 from ..sandbox.cage_directories import remove_left
-from ..sandbox.cage_server import Mechanism
+from ..sandbox.cage_server import CageMechanism
 from ..session.rewind import finish_rewind
 from ..session.session import Session
 from ..session_store import sockets
 from ..session_store.journal import Journal, JournalError
 from ..session_store.journal_summary import JournalSummary
 from ..session_store.process_identity import own_identity
-from ..session_store.session_files import Lease, log_to
+from ..session_store.session_files import DriverLease, log_to
 from ..session_store.session_paths import SessionPaths, private_directory
 from ..session_store.session_registry import SummaryFile, created_at, earlier_directories
 from ..session_store.sockets import stranger
@@ -35,13 +35,13 @@ from ..system.host import LocalHost
 from ..system.process import stop_marked
 from ..tools.toolset import close_context, make_context
 from .assembly import SessionHost, begin_session, resume_session
-from .clients import GRACE_S, IDLE_S, Activity, Clients, LifeLimits, Lifetime
+from .clients import GRACE_S, IDLE_S, Activity, AttachedClients, LifeLimits, Lifetime
 from .copy_writer import CopyWriter
 from .hello import ENDING, WORKTREES, hello_frame, read_lease
-from .model_streams import Calls
+from .model_streams import ModelStreams
 
 if TYPE_CHECKING:
-    from .hello import Launch
+    from .hello import DaemonLaunch
 
 
 log = logging.getLogger(__name__)
@@ -50,7 +50,7 @@ _ANSWERS_S = 3.0
 """Seconds for the answers to requests of clients, once the last turn is over. Later they are errors."""
 
 
-def run_daemon(launch: Launch, first: socket.socket) -> int:
+def run_daemon(launch: DaemonLaunch, first: socket.socket) -> int:
     """Serve until the session ends. Return the exit status. `first` is a client that has its hello."""
     where = launch.where
     log_to(where.file("daemon.log"))
@@ -75,7 +75,7 @@ def _refuse(client: socket.socket, frame: Refused) -> None:
         client.sendall(b"".join(encode_frame(frame)))
 
 
-async def _serve(launch: Launch, first: socket.socket) -> int:
+async def _serve(launch: DaemonLaunch, first: socket.socket) -> int:
     loop = asyncio.get_running_loop()
     loop.set_default_executor(Threads())
     limits = LifeLimits(
@@ -113,11 +113,11 @@ class Daemon:
         """The worktree that was made for the session."""
         self._where = where
         self._facts = facts
-        self._lease = Lease(where.file("epoch"), *read_lease(where.state))
+        self._lease = DriverLease(where.file("epoch"), *read_lease(where.state))
         self._lifetime = Lifetime(_for_storage(limits, where), self._activity)
         self._copy = copy
-        self._calls = Calls()
-        self.clients = Clients(self, self._lease, self._lifetime, self._calls)
+        self._calls = ModelStreams()
+        self.clients = AttachedClients(self, self._lease, self._lifetime, self._calls)
         self._begun = asyncio.Event()
         self._stopping = asyncio.Event()
         self._session_over = False  # a person or program ended the session, so it is over for its clients too
@@ -320,7 +320,7 @@ class Daemon:
             return
         cages = self._context.host.known_cages()  # known from the first turn on: asking the kernel takes 50 ms
         facts = self._facts
-        if cages is not None and cages.mechanism is Mechanism.NONE:
+        if cages is not None and cages.mechanism is CageMechanism.NONE:
             notes = facts["notes"]
             assert isinstance(notes, list)
             facts = {**facts, "notes": [*notes, f"commands run without a cage: {cages.why}"]}

@@ -21,7 +21,7 @@ from ..session_store import process_identity, session_paths, sockets
 from ..session_store.locks import check_host, check_owner, in_use, lock_journal, owner_of, reserve_owner, write_owner
 from ..session_store.refusal import HostRefusal
 from ..session_store.session_paths import resolve_directory
-from .hello import ENDING, WORKTREES, Launch, send_hello
+from .hello import ENDING, WORKTREES, DaemonLaunch, send_hello
 
 Params = dict[str, object]
 
@@ -84,7 +84,7 @@ def _start(
         if where.lock:
             reserve_owner(lock)
         with sockets.listen(where.socket, lock) as listener:
-            launch = Launch(where, facts, listener)
+            launch = DaemonLaunch(where, facts, listener)
             launch.tree = tree
             launch.lock, launch.journal_lock, launch.log = lock, journal_lock, log
             launch.grace_s, launch.idle_s = _seconds(params.get("grace_s")), _seconds(params.get("idle_s"))
@@ -194,9 +194,9 @@ def _recorded_directory(state: str, journal: str, named: str) -> str:
         pass
     cwd = owner.get("cwd")
     if not cwd:
-        from ..session_store.session_registry import derived
+        from ..session_store.session_registry import summary_of
 
-        cwd = derived(journal).get("cwd") or named
+        cwd = summary_of(journal).get("cwd") or named
     if not cwd or not isinstance(cwd, str):
         text = "the journal of the session is damaged, and nothing says any more in which directory it works"
         raise HostRefusal("not_a_directory", text, {})
@@ -224,7 +224,7 @@ def _fork() -> bool:
     return True
 
 
-def _run(launch: Launch) -> None:
+def _run(launch: DaemonLaunch) -> None:
     """Run the daemon in this process. Never return."""
     status = 1
     first: socket.socket | None = None
@@ -303,7 +303,7 @@ def _import_asyncio() -> None:
             del sys.modules["ssl"]
 
 
-def _detach(launch: Launch) -> None:
+def _detach(launch: DaemonLaunch) -> None:
     """Close all files inherited from the forking process. Stdin and stdout become /dev/null, stderr the log."""
     if not launch.where.lock:
         sockets.listen_as_this_process(launch.listener)
@@ -329,7 +329,7 @@ def _name_process() -> None:
         pass
 
 
-def _publish_owner(launch: Launch) -> None:
+def _publish_owner(launch: DaemonLaunch) -> None:
     """Publish the identity of the session's owner: in the lock file, and in the hello of a session without files."""
     owner = {**process_identity.own_identity(), "bundle": launch.facts["bundle"]}
     if launch.where.lock:
@@ -338,7 +338,7 @@ def _publish_owner(launch: Launch) -> None:
         launch.facts["summary"] = {**owner, "cwd": launch.facts["cwd"]}
 
 
-def _survive_logout(launch: Launch) -> None:
+def _survive_logout(launch: DaemonLaunch) -> None:
     """Leave the login's scope if logind would kill this process with it. If that fails, bind the session to its
     connection."""
     if not session_paths.in_login_scope():
@@ -351,7 +351,7 @@ def _survive_logout(launch: Launch) -> None:
         launch.grace_s = 0.0
 
 
-def _greet_first(launch: Launch) -> socket.socket | None:
+def _greet_first(launch: DaemonLaunch) -> socket.socket | None:
     """Send hello to the first client, and return its socket. Return None when no client comes in time."""
     launch.listener.settimeout(_FIRST_CLIENT_S)
     while True:

@@ -127,7 +127,7 @@ ENDING = (signal.SIGTERM, signal.SIGINT)
 handler raises amid an import can be swallowed, and amid the use of a lock it can leave the lock held."""
 
 
-class Launch:
+class DaemonLaunch:
     """What a daemon process receives from the process that forks it. (Not a dataclass: importing `dataclasses` would
     delay hello.)
 

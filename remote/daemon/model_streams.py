@@ -22,7 +22,7 @@ from typing import Any, Callable, Union
 
 from ccb.tunnel.wire.body_deltas import OutgoingBody, SentBodies, chunks, unpack
 from ccb.tunnel.wire.dataclass import dataclass
-from ccb.tunnel.wire.frames import INITIAL_CREDIT, Cancel, Credit, Data, End, Head, Open, Packed
+from ccb.tunnel.wire.frames import INITIAL_CREDIT, CallData, CallEnd, CallHead, CallOpen, Cancel, Credit, Packed
 
 from ..model.model_request import ModelLinkError
 
@@ -34,10 +34,10 @@ drives."""
 
 _GRANT_AT = 64 * 1024
 _AT_ONCE = 8 * 1024  # bytes of a body that go before the events that wait to be sent
-Outgoing = Union[Open, Data, End, Credit, Cancel]
+Outgoing = Union[CallOpen, CallData, CallEnd, Credit, Cancel]
 
 
-class ModelLink:
+class StreamLink:
     """The link of one client, for model calls. `urgent` sends a frame before all others; `bulk` sends one when there is
     room. `client` is the name of the ccb on the laptop, which keeps the responses it has read, and request bodies,
     across its connections. `deltas` says that it makes a request body of an earlier one and what is new, `primed` that
@@ -110,7 +110,7 @@ class _Arriving:
         self.window = INITIAL_CREDIT
         self.ungranted = -sum(map(len, self.chunks))
 
-    def take_head(self, frame: Head) -> None:
+    def take_head(self, frame: CallHead) -> None:
         if not self.has_head.is_set():
             self.status = frame.status
             self.headers = {name.lower(): value for name, value in frame.headers.items()}
@@ -118,7 +118,7 @@ class _Arriving:
         elif not self.received and frame.status != self.status:  # another laptop has made the upstream request again
             self.fail("the answer to the repeated call is another one: %d, not %d" % (frame.status, self.status))
 
-    def take_data(self, frame: Data) -> None:
+    def take_data(self, frame: CallData) -> None:
         try:
             chunk = base64.b64decode(frame.b64, validate=True)
             chunk = unpack(chunk) if isinstance(frame, Packed) else chunk
@@ -143,7 +143,7 @@ class _Call:
     def __init__(self, request: _Request) -> None:
         self.request = request
         self.response = _Arriving()
-        self.link: ModelLink | None = None
+        self.link: StreamLink | None = None
         self.stream = 0
         self.client = ""  # the name of the client that reads it; "" when none does, or it will not come back
         self.lost_at = 0.0  # monotonic
@@ -188,7 +188,7 @@ class Response:
 class _OpenCall:
     """The context manager of an open call. Entering it waits for the head of the response."""
 
-    def __init__(self, calls: Calls, call: _Call) -> None:
+    def __init__(self, calls: ModelStreams, call: _Call) -> None:
         self._calls = calls
         self._call = call
 
@@ -208,11 +208,11 @@ class _OpenCall:
         await self._calls.end(self._call)
 
 
-class Calls:
+class ModelStreams:
     """All open model calls of a session. Implements `ports.ModelTransport`."""
 
     def __init__(self) -> None:
-        self._driver_link: ModelLink | None = None
+        self._driver_link: StreamLink | None = None
         self._up_since: float | None = None
         self._open: dict[str, _Call] = {}
         self._by_stream: dict[int, _Call] = {}
@@ -240,7 +240,7 @@ class Calls:
             self._start(call, link)
         return call.sent_at
 
-    def attach(self, link: ModelLink) -> None:
+    def attach(self, link: StreamLink) -> None:
         """A driver is attached. Open on its link the waiting calls, and the calls of earlier connections of the same
         client."""
         self._driver_link = link
@@ -250,14 +250,14 @@ class Calls:
                 self._resume(call)
         self.back(link)
 
-    def back(self, link: ModelLink) -> None:
+    def back(self, link: StreamLink) -> None:
         """A client has a new link, as driver or viewer. The calls that it reads continue there."""
         for call in self._open.values():
             if call.client == link.client and call.link is not link and not call.response.complete:
                 self._leave_link(call)
                 self._start(call, link)
 
-    def detach(self, link: ModelLink) -> None:
+    def detach(self, link: StreamLink) -> None:
         """A link is lost. Its calls wait for their client, or move to the present driver."""
         if self._driver_link is link:
             self._driver_link = None
@@ -268,13 +268,13 @@ class Calls:
                 call.lost_at = time.monotonic()
                 self._resume(call)
 
-    def forget(self, link: ModelLink) -> None:
+    def forget(self, link: StreamLink) -> None:
         """The client of a link will not come back: when the link is lost, its calls do not wait for it."""
         for call in self._open.values():
             if call.link is link:
                 call.client = ""
 
-    def withdraw(self, link: ModelLink) -> None:
+    def withdraw(self, link: StreamLink) -> None:
         """Move all calls away from the link of a former driver that does not react."""
         for call in self._open.values():
             if call.link is link and not call.response.complete:
@@ -282,7 +282,7 @@ class Calls:
         self.forget(link)
         self.detach(link)
 
-    def uses(self, link: ModelLink) -> bool:
+    def uses(self, link: StreamLink) -> bool:
         """Return whether any call is read over this link."""
         return any(call.link is link and not call.response.complete for call in self._open.values())
 
@@ -309,16 +309,16 @@ class Calls:
             call.pump.cancel()
             await asyncio.gather(call.pump, return_exceptions=True)
 
-    def handle(self, link: ModelLink, frame: Head | Data | End | Credit) -> None:
+    def handle(self, link: StreamLink, frame: CallHead | CallData | CallEnd | Credit) -> None:
         """Handle a frame that came over `link`. Drop a late frame, whose stream is no longer open there."""
         call = self._by_stream.get(frame.stream)
         if call is None or call.link is not link:
             return
-        if isinstance(frame, Head):
+        if isinstance(frame, CallHead):
             if call.outgoing is not None:
                 self._sent.arrived(link.name, call.outgoing, call.request.body)
             call.response.take_head(frame)
-        elif isinstance(frame, Data):
+        elif isinstance(frame, CallData):
             call.response.take_data(frame)
         elif isinstance(frame, Credit):
             call.credit += frame.bytes
@@ -353,7 +353,7 @@ class Calls:
         if call.pump is not None:
             call.pump.cancel()
 
-    def _start(self, call: _Call, link: ModelLink) -> None:
+    def _start(self, call: _Call, link: StreamLink) -> None:
         self._next_stream += 1
         call.stream = self._next_stream
         call.link = link
@@ -365,14 +365,14 @@ class Calls:
         self._by_stream[call.stream] = call
         call.pump = asyncio.get_running_loop().create_task(self._send(call, link, call.stream))
 
-    async def _send(self, call: _Call, link: ModelLink, stream: int) -> None:
+    async def _send(self, call: _Call, link: StreamLink, stream: int) -> None:
         """Open a call, and send its body: only what is new in it, if the laptop has an earlier one."""
         request = call.request
         body = OutgoingBody("", "", [], 0, False, request.body)
         if link.deltas:
             body = await self._sent.outgoing(link.name, request.body, whole=call.whole, primed=link.primed)
         call.outgoing = body
-        opened = Open(
+        opened = CallOpen(
             link.epoch, stream, request.id, link.nonce, request.method, request.path, dict(request.headers),
             request.size, call.response.received, body.digest, body.base, body.parts, body.sent, body.deflated,
             body.primed,
@@ -390,13 +390,13 @@ class Calls:
                 count = min(len(view), call.credit)
                 call.credit -= count
                 sent = base64.b64encode(view[:count]).decode("ascii")
-                await link.send(Data(link.epoch, stream, offset, sent), first=first)
+                await link.send(CallData(link.epoch, stream, offset, sent), first=first)
                 offset += count
                 view = view[count:]
                 call.sent_at = time.monotonic()
-        await link.send(End(link.epoch, stream), first=first)
+        await link.send(CallEnd(link.epoch, stream), first=first)
 
-    def _send_whole(self, call: _Call, link: ModelLink) -> None:
+    def _send_whole(self, call: _Call, link: StreamLink) -> None:
         """Open a call again whose body the laptop cannot make of parts, and send all of it."""
         if call.outgoing is not None:
             self._sent.lost(link.name, call.outgoing)

@@ -56,7 +56,7 @@ class HookLog(Protocol):
 
 
 @dataclass(frozen=True)
-class HookSession:
+class HookContext:
     """What a session lends to its hooks. `connected`: the driving program can be reached now.
     `allow_private`: hooks may be sent to private addresses. `directory` is the session's own, "" without one. Commands
     run with `variables`, to which SessionStart hooks add."""
@@ -74,7 +74,7 @@ class HookSession:
 
 
 @dataclass(frozen=True)
-class Working:
+class HookWork:
     """An agent that works: its name, the hooks of its own, and the directory in which hooks run for it, "" for that of
     the session."""
 
@@ -83,7 +83,7 @@ class Working:
     cwd: str = ""
 
 
-NOBODY = Working()
+NOBODY = HookWork()
 
 
 Json = dict[str, Any]
@@ -101,7 +101,7 @@ class HookRunner:
     commands of the person. `reports` returns whether the client wants a message about each hook, `mode` the permission
     mode."""
 
-    def __init__(self, session: HookSession, reports: Callable[[], bool] = lambda: False) -> None:
+    def __init__(self, session: HookContext, reports: Callable[[], bool] = lambda: False) -> None:
         self.mode: Callable[[], str] = lambda: "default"
         self.covers: Callable[[str, str, Json], bool] = lambda rule, name, tool_input: True
         """Whether a permission rule covers a call of a tool."""
@@ -117,7 +117,7 @@ class HookRunner:
         self._reports = reports
         self._configured: tuple[Hook, ...] = ()
         self._callbacks: tuple[Hook, ...] = ()
-        self._agents: dict[str, Working] = {}
+        self._agents: dict[str, HookWork] = {}
         self.prompt_id = ""
         """The id of the prompt that the turn of the main agent is about."""
         self.setup = ""
@@ -178,7 +178,7 @@ class HookRunner:
         sub-agent is a Stop for them. All hooks of its events run in `cwd`, "" for the session's directory."""
         if agent_id:
             hooks = [replace(each, event=SUBAGENT_STOP) if each.event == STOP else each for each in hooks]
-        self._agents[agent_id] = Working(agent_type, hooks, cwd)
+        self._agents[agent_id] = HookWork(agent_type, hooks, cwd)
 
     def leave(self, agent_id: str) -> None:
         """Run the hooks of an agent no more."""

@@ -15,7 +15,7 @@ from ..session_store.session_registry import (
     TITLE,
     directories,
     is_ours,
-    living,
+    live_sessions,
     read_summary,
     runtime_directories,
     sessions,
@@ -53,7 +53,7 @@ def clean_host(reports: Reports, bundles: Sequence[str], *, dry_run: bool) -> No
     for session, directory in directories():
         if session in elsewhere:
             reports.kept(directory, "its worker may run on %s" % elsewhere[session].elsewhere)
-        elif session in living() and session not in ending:
+        elif session in live_sessions() and session not in ending:
             reports.kept(directory, "its worker does not end")
         else:
             remove_worktrees(remover, directory)
@@ -67,7 +67,7 @@ def clean_host(reports: Reports, bundles: Sequence[str], *, dry_run: bool) -> No
 
 
 def _runtime_files(remover: Remover, ending: set[str]) -> None:
-    owners = living()
+    owners = live_sessions()
     for top in runtime_directories():
         if not is_ours(top):
             continue

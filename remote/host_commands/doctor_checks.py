@@ -16,7 +16,7 @@ import socket
 import time
 from typing import Callable
 
-from ..sandbox.cage_server import CageServer, Mechanism
+from ..sandbox.cage_server import CageMechanism, CageServer
 from ..session_store import session_paths
 from ..session_store.session_registry import runtime_directories
 from .reports import INFO, OK, WARN, HostFinding, Reports
@@ -131,11 +131,11 @@ def sandbox() -> list[HostFinding]:
         available = server.availability()
     finally:
         server.close()
-    if available.mechanism is Mechanism.NONE:
+    if available.mechanism is CageMechanism.NONE:
         found = "no cage: %s; only lines of plain words run without a question" % available.why
         fix = "Use a kernel with Landlock (Linux 5.13 or newer), or let this user make user namespaces."
         return [HostFinding("sandbox", WARN, found, fix)]
-    how = "Landlock ABI %d" % available.abi if available.mechanism is Mechanism.LANDLOCK else "namespaces"
+    how = "Landlock ABI %d" % available.abi if available.mechanism is CageMechanism.LANDLOCK else "namespaces"
     if available.workspace:
         return [HostFinding("sandbox", OK, "read-only and workspace cage (%s)" % how)]
     return [HostFinding("sandbox", INFO, "read-only cage (%s); no workspace cage: %s" % (how, available.why))]

@@ -16,10 +16,10 @@ from collections.abc import Iterable, Sequence
 from ..sandbox.cage_directories import left_directories, left_in, open_up
 from ..session_store import process_identity
 from ..session_store.session_registry import (
-    Entry,
+    SessionEntry,
     directories,
     is_ours,
-    living,
+    live_sessions,
     read_lock,
     runtime_directories,
     sessions,
@@ -117,7 +117,7 @@ def end_leftovers(reports: Reports, dry_run: bool) -> None:
 def _marks_of_ended_memory_sessions(marked: Iterable[str]) -> dict[str, str]:
     """Return the marks of ended sessions in memory, each with its session id. The mark of such a session is its id.
     Return {} while some daemon runs that cannot be asked for its session: it may be in another network namespace."""
-    owners = living()
+    owners = live_sessions()
     found = {owner.get("pid") for owner in owners.values()}
     if any(_is_daemon(pid) and pid not in found for pid in own_processes()):
         return {}
@@ -136,7 +136,7 @@ def _old_sessions(remover: Remover, older_than_s: float) -> None:
                 _old_session(remover, entry, older_than_s)
 
 
-def _old_session(remover: Remover, entry: Entry, older_than_s: float) -> None:
+def _old_session(remover: Remover, entry: SessionEntry, older_than_s: float) -> None:
     idle = min(time.time() - entry.updated, age(entry.journal))
     if entry.elsewhere:
         if idle > older_than_s:
@@ -162,7 +162,7 @@ def _long(seconds: float) -> str:
     return "%d days" % days if days >= 2 else "%d hours" % hours if hours >= 2 else "%d s" % seconds
 
 
-def _half_written(remover: Remover, entry: Entry) -> None:
+def _half_written(remover: Remover, entry: SessionEntry) -> None:
     for name in _HALF_WRITTEN:
         path = os.path.join(entry.directory, name)
         if os.path.lexists(path):
@@ -174,7 +174,7 @@ def _half_written(remover: Remover, entry: Entry) -> None:
 
 def _unused_sessions(remover: Remover) -> None:
     """Remove state directories whose session never began."""
-    owners = living()
+    owners = live_sessions()
     for session, directory in directories():
         journal = os.path.join(directory, "journal.jsonl")
         if session in owners or (os.path.exists(journal) and os.path.getsize(journal)):

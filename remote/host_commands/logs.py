@@ -23,13 +23,13 @@ from ccb.tunnel.wire.journal_records import (
     parse_line,
 )
 from ccb.tunnel.wire.messages import (
-    AssistantLine,
-    ControlCancelLine,
-    ControlRequestLine,
-    ControlResponseLine,
-    ResultLine,
-    SystemLine,
-    UserLine,
+    AssistantMessage,
+    ControlCancel,
+    ControlRequest,
+    ControlResponse,
+    ResultMessage,
+    SystemMessage,
+    UserMessage,
 )
 from ccb.tunnel.wire.projection import Projection, on
 
@@ -110,55 +110,55 @@ class _JournalLog(Projection):
         who = "" if agent_id == MAIN_AGENT else "sub-agent %s: " % agent_id
         self.lines.append((when, "session", _short(who + text)))
 
-    @on(AssistantLine)
-    def _assistant(self, line: AssistantLine, record: Record) -> None:
+    @on(AssistantMessage)
+    def _assistant(self, line: AssistantMessage, record: Record) -> None:
         for block in line.blocks:
             if block.get("type") == "text":
                 self.add(record.time, "agent: %s" % block.get("text"), record.agent_id)
             elif block.get("type") == "tool_use":
                 self.add(record.time, "call %s %s" % (block.get("name"), _compact(block.get("input"))), record.agent_id)
 
-    @on(UserLine)
-    def _user(self, line: UserLine, record: Record) -> None:
+    @on(UserMessage)
+    def _user(self, line: UserMessage, record: Record) -> None:
         for block in line.blocks:
             if block.get("type") == "tool_result":
                 what = "tool error" if block.get("is_error") else "tool result"
                 self.add(record.time, "%s: %s" % (what, _result_text(block.get("content"))), record.agent_id)
 
-    @on(ResultLine)
-    def _result(self, line: ResultLine, record: Record) -> None:
+    @on(ResultMessage)
+    def _result(self, line: ResultMessage, record: Record) -> None:
         end = "turn failed: " + ("; ".join(line.errors) or line.subtype) if line.is_error else "turn done"
         self.add(record.time, end, record.agent_id)
 
     @on(AgentResultRecord)
     def _agent_result(self, content: AgentResultRecord, record: Record) -> None:
-        if isinstance(content.public, ResultLine):
+        if isinstance(content.public, ResultMessage):
             self._result(content.public, record)
 
-    @on(ControlRequestLine)
-    def _asked(self, line: ControlRequestLine, record: Record) -> None:
+    @on(ControlRequest)
+    def _asked(self, line: ControlRequest, record: Record) -> None:
         self.add(
             record.time, "asks to use %s %s" % (line.tool_name, _compact(line.request.get("input"))), record.agent_id
         )
 
-    @on(ControlCancelLine)
-    def _withdrawn(self, _: ControlCancelLine, record: Record) -> None:
+    @on(ControlCancel)
+    def _withdrawn(self, _: ControlCancel, record: Record) -> None:
         self.add(record.time, "question withdrawn", record.agent_id)
 
-    @on(SystemLine)
-    def _system(self, line: SystemLine, record: Record) -> None:
+    @on(SystemMessage)
+    def _system(self, line: SystemMessage, record: Record) -> None:
         if line.subtype == "init":
             self.add(record.time, "model %s, permission mode %s" % (line.model, line.permission_mode), record.agent_id)
 
     @on(InputRecord)
     def _input(self, content: InputRecord, record: Record) -> None:
         line = content.public
-        if isinstance(line, UserLine):
+        if isinstance(line, UserMessage):
             texts = [str(block.get("text", "(%s)" % block.get("type"))) for block in line.blocks]
             self.add(record.time, "prompt: " + " ".join(texts))
-        elif isinstance(line, ControlRequestLine):
+        elif isinstance(line, ControlRequest):
             self.add(record.time, "client: %s" % line.subtype)
-        elif isinstance(line, ControlResponseLine):
+        elif isinstance(line, ControlResponse):
             self.add(record.time, "client answers: %s" % ((line.payload or {}).get("behavior") or line.subtype))
 
     @on(OptionsRecord)

@@ -17,7 +17,7 @@ from ccb.tunnel.wire.journal_records import WorktreeRecord
 
 from ..session_store.journal_summary import worktrees
 from ..session_store.process_identity import elsewhere, is_alive
-from ..session_store.session_registry import living, read_lock, runtime_directories
+from ..session_store.session_registry import live_sessions, read_lock, runtime_directories
 from ..subagents.worktrees import Worktrees
 from ..system.process import MARK
 from ..tools.toolset import close_context, make_context
@@ -68,7 +68,7 @@ def name_of(pid: int) -> str:
 
 def bundles_in_use() -> set[str]:
     """Return the hashes of the bundles that living daemons and bridges may still read."""
-    used = {str(owner.get("bundle")) for owner in living().values()}
+    used = {str(owner.get("bundle")) for owner in live_sessions().values()}
     for pid in own_processes():
         with contextlib.suppress(OSError), open("/proc/%d/cmdline" % pid, "rb") as file:
             used.update(word.decode() for word in _DIGEST.findall(file.read(1 << 20)))

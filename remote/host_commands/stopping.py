@@ -15,7 +15,7 @@ from ..session_store import process_identity, session_paths, sockets
 from ..session_store.journal_summary import last_mark
 from ..session_store.refusal import HostRefusal, no_session
 from ..session_store.session_files import private_file
-from ..session_store.session_registry import living, read_summary, runtime_directories, sessions
+from ..session_store.session_registry import live_sessions, read_summary, runtime_directories, sessions
 from ..system.process import stop_marked
 from .removing import hold
 from .reports import Reports
@@ -48,7 +48,7 @@ class StopTarget:
 
 def all_targets(*, alive: bool = True) -> list[StopTarget]:
     """Return every session that has a daemon on this host. With `alive=False`, return those without a daemon too."""
-    owners = living()
+    owners = live_sessions()
     found = []
     for entry in sessions():
         owner = owners.pop(entry.session, entry.summary)

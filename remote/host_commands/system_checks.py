@@ -16,7 +16,7 @@ import time
 
 from ..daemon import logout as logind
 from ..sandbox.cage_rules import read_only_rules, workspace_rules
-from ..sandbox.cage_server import CageServer, Mechanism
+from ..sandbox.cage_server import CageMechanism, CageServer
 from ..sandbox.running import RunningCommand
 from ..session_store import session_paths
 from ..session_store.session_paths import home_directory
@@ -285,7 +285,7 @@ def _start(argv: list[str], server: CageServer, network: bool) -> RunningCommand
     if network:
         rules = workspace_rules((), environ, home, network=True)
         return server.start(whole, "/", environ, rules) if available.workspace else None
-    if available.mechanism is not Mechanism.NONE:
+    if available.mechanism is not CageMechanism.NONE:
         return server.start(whole, "/", environ, read_only_rules((), environ, home))
     return server.start(whole, "/", environ)
 

@@ -16,7 +16,7 @@ from ccb.tunnel.wire.tool_traits import LIST_MCP_RESOURCES, READ_MCP_RESOURCE, R
 
 from ..context.reminders import Occasion
 from ..tools.tool_contract import Tool, ToolContext, ToolDeclaration, ToolResult
-from ..tools.toolset import ToolRegistry
+from ..tools.toolset import Toolset
 from .mcp_client import ELSEWHERE_S, HANDSHAKE_S, STARTS_AGAIN, UNKNOWN, Channel, McpClient, McpError
 from .mcp_tools import McpTool, tool_result
 
@@ -147,7 +147,7 @@ class McpServers:
     be read, too."""
 
     def __init__(
-        self, registry: ToolRegistry, changed: Callable[[], None] = lambda: None, above: McpServers | None = None
+        self, registry: Toolset, changed: Callable[[], None] = lambda: None, above: McpServers | None = None
     ) -> None:
         self._registry = registry
         self._above = above

@@ -12,7 +12,7 @@ from ccb.tunnel.wire.mcp_messages import SAY_LIMIT_S, tool_name
 from ccb.tunnel.wire.prompt_content import image_trouble, image_type
 from ccb.tunnel.wire.tool_traits import Effect, RunsOn, ToolTraits
 
-from ..tools.output import MAX_OUTPUT_CHARS, Spill
+from ..tools.output import MAX_OUTPUT_CHARS, OutputFiles
 from ..tools.tool_contract import Tool, ToolContext, ToolResult, declared
 from .mcp_client import ELSEWHERE_S, McpClient, McpError, ServerTool
 
@@ -64,7 +64,7 @@ def progress_text(params: Json) -> str:
     return f"{done[:40]} {said}".strip()
 
 
-def tool_result(result: Json, spill: Spill | None = None) -> ToolResult:
+def tool_result(result: Json, spill: OutputFiles | None = None) -> ToolResult:
     """Return the result of a call for the model: text as it is, images as images, and of anything else what can be said
     about it. `spill` keeps in files what the model cannot see."""
     content = result.get("content")
@@ -84,7 +84,7 @@ def tool_result(result: Json, spill: Spill | None = None) -> ToolResult:
     return ToolResult([*blocks, *images], is_error, [*blocks, {"type": "text", "text": f"{len(images)} image(s)"}])
 
 
-def replaced_result(output: object, spill: Spill | None = None) -> ToolResult:
+def replaced_result(output: object, spill: OutputFiles | None = None) -> ToolResult:
     """Return the result that a hook puts in the place of a server's: a result object, a list of content blocks, a text,
     or any other value as JSON."""
     if isinstance(output, dict) and isinstance(output.get("content"), list):
@@ -95,7 +95,7 @@ def replaced_result(output: object, spill: Spill | None = None) -> ToolResult:
     return tool_result({"content": [{"type": "text", "text": text}]}, spill)
 
 
-def _split(parts: list[Json], spill: Spill | None) -> tuple[list[str], list[Json]]:
+def _split(parts: list[Json], spill: OutputFiles | None) -> tuple[list[str], list[Json]]:
     """Return the texts of the parts, and the images as far as there is room for them."""
     texts: list[str] = []
     images: list[Json] = []
@@ -126,7 +126,7 @@ def _image(part: Json) -> Json | None:
     return {"type": "base64", "media_type": found or media_type, "data": data}
 
 
-def _text(part: Json, spill: Spill | None) -> str:
+def _text(part: Json, spill: OutputFiles | None) -> str:
     kind = part.get("type")
     if kind == "text":
         return str(part.get("text", ""))
@@ -145,7 +145,7 @@ def _text(part: Json, spill: Spill | None) -> str:
     return f"[{kind} of type {media_type}, {size * 3 // 4} bytes, {where}]"
 
 
-def _kept(data: object, name: str, spill: Spill | None) -> str:
+def _kept(data: object, name: str, spill: OutputFiles | None) -> str:
     """Keep data that is encoded in base64 in a file. Return where it is."""
     if isinstance(data, str) and spill is not None:
         try:

@@ -11,7 +11,7 @@ from ..sandbox.cage_rules import CageRules
 from . import rule_suggestions
 from .matchers import LEAVE_SANDBOX, Askable, RuleMatcher, RuleState
 from .modes import BYPASS, PLAN
-from .paths import PathPattern, Places, may_name_one, sensitive_patterns
+from .paths import PathPattern, PathScope, may_name_one, sensitive_patterns
 from .rules import Behavior, Decision, Rule, RuleSet
 from .shell.read_only import is_read_only_command
 from .shell_deny_rules import forbidding_rule, swept_rule
@@ -146,7 +146,7 @@ def _leaves_sandbox(tool_input: Json) -> bool:
     return tool_input.get(LEAVE_SANDBOX, False) is not False
 
 
-def _opened(rules: RuleSet, places: Places) -> list[str]:
+def _opened(rules: RuleSet, places: PathScope) -> list[str]:
     """Return the directories and files that allow rules for reading open beside the working directories."""
     if rules.whole_tool(Behavior.ALLOW, READ.name):
         return ["/"]

@@ -30,7 +30,7 @@ from .modes import (
     is_root_without_sandbox,
     stricter,
 )
-from .paths import ROOT_MARK, PathPattern, Places, sensitive_patterns
+from .paths import ROOT_MARK, PathPattern, PathScope, sensitive_patterns
 from .rules import (
     ANY_TOOL,
     CLIENT,
@@ -117,7 +117,7 @@ class PermissionEngine:
 
     def _work_in(self, add_dirs: Sequence[str]) -> None:
         self._add_dirs = list(add_dirs)
-        self._places = Places.of(self._cwd, self._home, [*add_dirs, *self._set_dirs])
+        self._places = PathScope.of(self._cwd, self._home, [*add_dirs, *self._set_dirs])
 
     def _switch(self, mode: str) -> None:
         if mode == PLAN and self._mode != PLAN:
@@ -253,7 +253,7 @@ class PermissionEngine:
             if change.destination == "localSettings":  # those that the laptop has kept came with its settings
                 self._rules.remove("kept", change.behavior, change.rules)
         else:
-            current = Places.of(self._cwd, self._home, change.directories).roots[1:]
+            current = PathScope.of(self._cwd, self._home, change.directories).roots[1:]
             if change.kind == "addDirectories":
                 self._work_in(list(dict.fromkeys([*self._places.roots[1:], *current])))
             elif change.kind == "removeDirectories":
@@ -485,5 +485,5 @@ class ChildPermissions(PermissionEngine):
         engine._memory = self._memory
         if self._own_cwd:
             engine._cwd = self._own_cwd
-            engine._places = Places.of(engine._cwd, engine._home, engine._places.roots[1:])
+            engine._places = PathScope.of(engine._cwd, engine._home, engine._places.roots[1:])
         return engine

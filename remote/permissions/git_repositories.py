@@ -179,7 +179,7 @@ _MAX_DEPTH = 4
 _HOOK = "post-index-change"  # the only hook that reading commands run: `git status` refreshes the index
 
 
-class Unsafe(Exception):
+class UnsafeRepository(Exception):
     """Git is not safe to run in a directory; the text says why."""
 
 
@@ -191,7 +191,7 @@ def why_unsafe(directory: str, roots: Sequence[str], home: str, strict: bool = F
             for path in _own_files(home):
                 _check_settings(path, directory, (), is_own=True)
         _check(directory, roots, home, 0)
-    except Unsafe as reason:
+    except UnsafeRepository as reason:
         return str(reason)
     except (OSError, ValueError) as error:  # such as a NUL in a path
         return f"its files are unusual ({error})"
@@ -205,12 +205,12 @@ def _check(directory: str, roots: Sequence[str], home: str, depth: int) -> None:
         inner = os.path.join(top, ".git")
         if os.path.lexists(inner):
             if top != directory and not is_ours(inner):
-                raise Unsafe(f"{inner} is another user's, or others may write to {top}")
+                raise UnsafeRepository(f"{inner} is another user's, or others may write to {top}")
             _check_entry(inner, top, (*roots, top), home, depth)
             if os.path.isfile(inner) or _is_surely_repository(inner):
                 return
         if os.path.lexists(os.path.join(top, "HEAD")):
-            raise Unsafe(f"{top} looks like a repository itself, whose configuration can start programs")
+            raise UnsafeRepository(f"{top} looks like a repository itself, whose configuration can start programs")
         if top == os.path.dirname(top):
             return
         top = os.path.dirname(top)
@@ -252,7 +252,7 @@ def _check_entry(entry: str, top: str, roots: Sequence[str], home: str, depth: i
 def _pointed(file: str) -> str:
     mark, _, path = (_text(file) or "").rstrip("\r\n").partition("gitdir: ")
     if mark or not path:
-        raise Unsafe(f"{file} is unusual")
+        raise UnsafeRepository(f"{file} is unusual")
     return path
 
 
@@ -270,7 +270,7 @@ def _points_back(own: str, entry: str) -> bool:
 
 def _check_place(path: str, roots: Sequence[str], why: str) -> None:
     if not any(is_under(path, root) for root in roots):
-        raise Unsafe(why)
+        raise UnsafeRepository(why)
 
 
 def _check_repository(found: _Found, roots: Sequence[str], home: str, depth: int) -> None:
@@ -290,12 +290,12 @@ def _check_repository(found: _Found, roots: Sequence[str], home: str, depth: int
     hooks += [os.path.join(found.top, hook) for hook in _own_hooks(home)]
     for directory in hooks:
         if os.path.lexists(os.path.join(directory, _HOOK)):
-            raise Unsafe(f"{os.path.join(directory, _HOOK)} is a program that git starts")
+            raise UnsafeRepository(f"{os.path.join(directory, _HOOK)} is a program that git starts")
     _check_alternates(found, roots)
     for path in _repository_submodules(found, hash_bytes):
         if os.path.lexists(os.path.join(path, ".git")):
             if depth >= _MAX_DEPTH:
-                raise Unsafe("its submodules are nested too deeply")
+                raise UnsafeRepository("its submodules are nested too deeply")
             _check(path, roots, home, depth + 1)
 
 
@@ -308,10 +308,10 @@ def _check_links(directory: str) -> None:
         except OSError:
             continue
         if link:
-            raise Unsafe(f"{link} is a link")
+            raise UnsafeRepository(f"{link} is a link")
     for name in ("objects", "objects/pack", "refs", "refs/heads"):
         if os.path.islink(os.path.join(directory, name)):
-            raise Unsafe(f"{os.path.join(directory, name)} is a link")
+            raise UnsafeRepository(f"{os.path.join(directory, name)} is a link")
 
 
 def _configurations(found: _Found) -> list[str]:
@@ -330,16 +330,16 @@ def _check_settings(path: str, top: str, roots: Sequence[str], is_own: bool = Fa
     """Return the settings of a configuration file. Raise Unsafe if one may start a program or read a file outside."""
     text = _text(path)
     if text is None:
-        raise Unsafe(f"{path} cannot be read")
+        raise UnsafeRepository(f"{path} cannot be read")
     if "\0" in text:  # git ends the value there
-        raise Unsafe(f"{path} contains a NUL character")
+        raise UnsafeRepository(f"{path} contains a NUL character")
     try:
         held = list(settings(text))
     except NotPlain as reason:
-        raise Unsafe(f"{path} is unusual: {reason}") from None
+        raise UnsafeRepository(f"{path} is unusual: {reason}") from None
     for setting in held:
         if names_program(setting, SUBCOMMANDS):
-            raise Unsafe(f"{path} sets {setting.name}, which can start a program")
+            raise UnsafeRepository(f"{path} sets {setting.name}, which can start a program")
         if setting.name in FILES and not is_own:
             target = os.path.realpath(os.path.join(top, _value(setting)))
             _check_place(target, roots, f"{path} sets {setting.name} to {target}, outside the working directories")
@@ -349,7 +349,7 @@ def _check_settings(path: str, top: str, roots: Sequence[str], is_own: bool = Fa
 def _value(setting: Setting) -> str:
     value = setting.value or ""
     if re.search(r"[\"\\#;~%]", value):
-        raise Unsafe(f"the value of {setting.name} is unusual")
+        raise UnsafeRepository(f"the value of {setting.name} is unusual")
     return value
 
 
@@ -381,7 +381,7 @@ def _check_alternates(found: _Found, roots: Sequence[str]) -> None:
         return
     for line in (_text(path) or '"').split("\n"):
         if line.startswith('"'):
-            raise Unsafe(f"{path} is unusual")
+            raise UnsafeRepository(f"{path} is unusual")
         if line and not line.startswith("#"):
             target = os.path.realpath(os.path.join(objects, line))
             _check_place(target, roots, f"{path} leads to {target}, outside the working directories")
@@ -394,9 +394,9 @@ def _repository_submodules(found: _Found, hash_bytes: int) -> list[str]:
         names = [name for name in os.listdir(found.own) if name == "index" or name.startswith("sharedindex.")]
         paths = [path for name in names for path in submodules(_data(os.path.join(found.own, name)), hash_bytes)]
     except (OSError, NotAnIndex):
-        raise Unsafe(f"the index in {found.own} is unusual") from None
+        raise UnsafeRepository(f"the index in {found.own} is unusual") from None
     if len(paths) > _MAX_SUBMODULES:
-        raise Unsafe("it has too many submodules")
+        raise UnsafeRepository("it has too many submodules")
     return [os.path.realpath(os.path.join(found.top, os.fsdecode(path))) for path in paths]
 
 

@@ -17,7 +17,7 @@ from ccb.tunnel.wire.web_fetch import WebRefused, read_url
 from ..sandbox.cage_rules import CageRules
 from ..system.host import is_under
 from .modes import ACCEPT_EDITS, Sandbox
-from .paths import PathPattern, Places, is_sensitive, protection
+from .paths import PathPattern, PathScope, is_sensitive, protection
 from .rules import Behavior, Decision, Rule, RuleSet
 
 Json = dict[str, Any]
@@ -45,7 +45,7 @@ class RuleState:
     agent keeps notes, "" for none."""
 
     rules: RuleSet
-    places: Places
+    places: PathScope
     mode: str
     start: str
     sandbox: Sandbox
@@ -92,7 +92,7 @@ class RuleMatcher:
         """Return the cage in which a call runs that the person has granted; None for no cage."""
         return None
 
-    def real_path(self, tool: Askable, tool_input: Json, places: Places) -> str:
+    def real_path(self, tool: Askable, tool_input: Json, places: PathScope) -> str:
         """Return where the path of a call leads now; "" for a call that is not about a path."""
         return ""
 
@@ -129,7 +129,7 @@ class PathMatcher(RuleMatcher):
                 return rule
         return None
 
-    def real_path(self, tool: Askable, tool_input: Json, places: Places) -> str:
+    def real_path(self, tool: Askable, tool_input: Json, places: PathScope) -> str:
         return places.real(_path(tool.traits, tool_input))
 
     def decide(self, tool: Askable, tool_input: Json, state: RuleState) -> Decision:

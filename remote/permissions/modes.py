@@ -12,7 +12,7 @@ from typing import Callable
 from ccb.tunnel.wire.dataclass import dataclass
 
 from ..sandbox.cage_rules import CageRules, acts_later_at, holds_home, read_only_rules, workspace_rules
-from ..sandbox.cage_server import Availability, Mechanism
+from ..sandbox.cage_server import Availability, CageMechanism
 from ..session_store.session_registry import worker_directories
 from ..system.host import is_under
 from ..system.owners import is_ours, repository_top
@@ -172,7 +172,7 @@ class Cages:
     def read_only(self, directories: Sequence[str], readable: Sequence[str] = ()) -> CageRules | None:
         """Return the cage for commands that only read in `directories`, in the repository around the first of them and
         below `readable`; None if this host has none."""
-        if self.probe().mechanism is Mechanism.NONE:
+        if self.probe().mechanism is CageMechanism.NONE:
             return None
         rules = read_only_rules(directories, self.environ, self.home)
         git = (*repository_around(directories[0], self.home), *files_of_own_configuration(self.home))
@@ -246,7 +246,7 @@ class Sandbox:
         """How far the reading of a line that would run without a cage is trusted."""
         if self.mode == OFF:
             return Trust.ANY
-        none = self.cages.probe().mechanism is Mechanism.NONE
+        none = self.cages.probe().mechanism is CageMechanism.NONE
         return Trust.LITERAL_LINES if none else Trust.LITERAL_COMMANDS
 
     def workspace_cage(self, directories: Sequence[str]) -> CageRules | None:
@@ -260,7 +260,7 @@ class Sandbox:
         if self.mode == OFF:
             return f"{NO_CAGE}: the sandbox is off"
         available = self.cages.probe()
-        return f"{NO_CAGE}: {available.why}" if available.mechanism is Mechanism.NONE else "read-only cage"
+        return f"{NO_CAGE}: {available.why}" if available.mechanism is CageMechanism.NONE else "read-only cage"
 
 
 def cage_text(cage: CageRules | None) -> str:

@@ -28,7 +28,7 @@ _IN_NAME, _DIRECTORIES = "[^/]*", "(?:[^/]+/)*"  # what `*` and `**/` match
 
 
 @dataclass(frozen=True)
-class Places:
+class PathScope:
     """The directories of a session. `roots` are the real paths of its working directories: its own first, then added
     ones."""
 
@@ -37,10 +37,10 @@ class Places:
     roots: tuple[str, ...]
 
     @staticmethod
-    def of(cwd: str, home: str, add_dirs: Sequence[str] = ()) -> Places:
+    def of(cwd: str, home: str, add_dirs: Sequence[str] = ()) -> PathScope:
         real = os.path.realpath(cwd)
         added = [real_path(directory, real, home) for directory in add_dirs]
-        return Places(real, home, (real, *dict.fromkeys(path for path in added if path != real)))
+        return PathScope(real, home, (real, *dict.fromkeys(path for path in added if path != real)))
 
     def real(self, path: str, base: str = "") -> str:
         """Return the real path of `path`. A relative path starts in `base`, or else in the session's directory."""
@@ -77,25 +77,25 @@ class PathPattern:
 
     text: str
 
-    def allows(self, real: str, places: Places) -> bool:
+    def allows(self, real: str, places: PathScope) -> bool:
         """Return whether an allow rule covers the path. The match is strict: only the real path counts, and a wildcard
         at the end does not reach into directories."""
         return any(_matches(base, glob, real, strict=True) for base, glob in _anchored(self.text, places, wide=False))
 
-    def covers_home(self, places: Places) -> bool:
+    def covers_home(self, places: PathScope) -> bool:
         """Return whether an allow rule covers whatever is in the home directory, or in its hidden directories: such a
         rule is about none of the secrets there, which the person has not seen."""
         home = os.path.realpath(places.home)
         return any(self.allows(os.path.join(home, name), places) for name in ("any name", ".any name/any name"))
 
-    def forbids(self, path: str, places: Places, base: str = "") -> bool:
+    def forbids(self, path: str, places: PathScope, base: str = "") -> bool:
         """Return whether a deny rule covers the path. The match is wide: the path as given and the real path count,
         letter case is ignored, and everything below a match is covered too."""
         names = {expand(path, base or places.cwd, places.home), places.real(path, base)}
         anchored = _anchored(self.text, places, wide=True)
         return any(_matches(root, glob, name, strict=False) for root, glob in anchored for name in names)
 
-    def expressions(self, places: Places) -> list[str]:
+    def expressions(self, places: PathScope) -> list[str]:
         """Return regular expressions (for fullmatch) of the absolute paths, in lower case, that `forbids` returns True
         for."""
         found: list[str] = []
@@ -104,17 +104,17 @@ class PathPattern:
             found.append(f"{base}/(?:{_regex(glob.casefold(), strict=False).pattern})" if glob else f"{base}(?:/.*)?")
         return list(dict.fromkeys(found))
 
-    def opened(self, places: Places) -> list[str]:
+    def opened(self, places: PathScope) -> list[str]:
         """Return the real directories (or files) that an allow rule opens, in part or as a whole."""
         return [base for base, _ in _anchored(self.text, places, wide=False)]
 
-    def starts(self, places: Places) -> list[tuple[str, bool]]:
+    def starts(self, places: PathScope) -> list[tuple[str, bool]]:
         """Return where to search for the files that the pattern forbids, as (file or directory, whether it is forbidden
         as a whole)."""
         return [(root, not glob) for root, glob in _anchored(self.text, places, wide=True)]
 
 
-def _anchored(text: str, places: Places, wide: bool) -> list[tuple[str, str]]:
+def _anchored(text: str, places: PathScope, wide: bool) -> list[tuple[str, str]]:
     """Return the pattern as (real directory, pattern below it). The literal head is resolved like any path, so that a
     rule about a link to a directory means the directory; but a link in the project does not extend a relative allow
     rule to files outside the project."""

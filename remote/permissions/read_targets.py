@@ -9,7 +9,7 @@ import os
 import re
 from collections.abc import Sequence
 
-from .paths import Places, expand
+from .paths import PathScope, expand
 from .shell.read_only import NULL_DEVICE, Unclear, check_plain_files
 from .shell.shell_words import Command, Word, names
 from .shell.wrappers import FOUND, effective, started_by
@@ -238,7 +238,7 @@ def _has_option(texts: Sequence[str], letter: str, long: str) -> bool:
     return letter in _letters(texts) or any(len(text) > 2 and long.startswith(text) for text in texts)
 
 
-def check_directories(command: Command, words: Sequence[Word], places: Places, bases: Sequence[str]) -> None:
+def check_directories(command: Command, words: Sequence[Word], places: PathScope, bases: Sequence[str]) -> None:
     """Raise Unknown for a `diff` of directories, which follows the links in them."""
     inner = effective(command)
     if inner is not None and any(part.name == "diff" for part in (inner, *(started_by(inner) or []))):
@@ -247,7 +247,7 @@ def check_directories(command: Command, words: Sequence[Word], places: Places, b
                 raise Unknown("it follows links that may lead elsewhere")
 
 
-def shell_directories(commands: Sequence[Command], places: Places, start: str) -> list[str] | None:
+def shell_directories(commands: Sequence[Command], places: PathScope, start: str) -> list[str] | None:
     """Return every directory the shell may be in while the line runs, None if that is unclear. Names count as well as
     what they lead to: `cd link; cd ..` goes back to where the link is, in most shells."""
     bases = [start]
@@ -267,7 +267,7 @@ def shell_directories(commands: Sequence[Command], places: Places, start: str) -
     return bases
 
 
-def directories_inside(line: Sequence[Command], places: Places, bases: Sequence[str]) -> list[str] | None:
+def directories_inside(line: Sequence[Command], places: PathScope, bases: Sequence[str]) -> list[str] | None:
     """Return every directory that a shell started in one of `bases` may be in while it runs a line, None if that is
     unclear."""
     found: list[str] = []
@@ -279,7 +279,7 @@ def directories_inside(line: Sequence[Command], places: Places, bases: Sequence[
     return list(dict.fromkeys(found))[:_MAX_BASES]
 
 
-def _moved(target: Word, places: Places, bases: Sequence[str]) -> list[str]:
+def _moved(target: Word, places: PathScope, bases: Sequence[str]) -> list[str]:
     """Return where `cd` may lead from each of the directories, as names and as real paths."""
     found = resolve(target, places, bases)
     if target.is_glob:
@@ -287,7 +287,7 @@ def _moved(target: Word, places: Places, bases: Sequence[str]) -> list[str]:
     return [*(expand(target.text, base, places.home) for base in bases), *found]
 
 
-def resolve(word: Word, places: Places, bases: Sequence[str]) -> list[str]:
+def resolve(word: Word, places: PathScope, bases: Sequence[str]) -> list[str]:
     """Return the real paths that a word may stand for, from each directory the shell may be in. Raise Unknown if they
     cannot be determined."""
     if word.dynamic:
@@ -333,7 +333,7 @@ def has_deep_wildcards(word: Word) -> bool:
     return sum(any(char in part for char in "*?[") for part in word.text.split("/")) > _MAX_DEPTH
 
 
-def matches(word: Word, places: Places, bases: Sequence[str]) -> list[str]:
+def matches(word: Word, places: PathScope, bases: Sequence[str]) -> list[str]:
     """Return the real paths that a word with wildcards matches, for rules that deny: at most _MAX_MATCHES for each
     base, and none for wildcards that reach too deep, which are asked about."""
     if has_deep_wildcards(word):
@@ -349,7 +349,7 @@ def matches(word: Word, places: Places, bases: Sequence[str]) -> list[str]:
     return list(dict.fromkeys(found))
 
 
-def _matches_of(word: Word, text: str, places: Places, base: str) -> list[str]:
+def _matches_of(word: Word, text: str, places: PathScope, base: str) -> list[str]:
     """Return the real paths that a word with wildcards may match in any locale, and perhaps others: `?` counts as `*`,
     because the locale says how many bytes make a character."""
     if not text.isascii():

@@ -10,7 +10,7 @@ from typing import Any
 
 from ccb.tunnel.wire.tool_traits import BASH, EDIT, READ
 
-from .paths import Places, is_too_wide
+from .paths import PathScope, is_too_wide
 from .rules import CommandPattern, Rule, RuleError, parse_rule
 from .shell.harmless_options import HARMLESS
 from .shell.shell_words import Command, canonical
@@ -111,7 +111,7 @@ def for_file(writes: bool, real: str) -> list[Json]:
     return add_rules([rule]) if rule else []
 
 
-def for_path(writes: bool, real: str, places: Places, accepts_edits: bool) -> list[Json]:
+def for_path(writes: bool, real: str, places: PathScope, accepts_edits: bool) -> list[Json]:
     """Return updates for a file tool. The first is enough by itself."""
     if not writes:
         rule = directory_rule(READ.name, real, places.home)

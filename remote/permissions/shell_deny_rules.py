@@ -12,7 +12,7 @@ from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.tool_traits import BASH, EDIT, READ
 
 from ..system.host import is_under
-from .paths import PathPattern, Places
+from .paths import PathPattern, PathScope
 from .read_targets import (
     Unknown,
     directories_inside,
@@ -50,7 +50,7 @@ class _CommandLineRules:
         return _CommandLineRules(commands, reads, writes, rules.whole_tool(behavior, EDIT.name))
 
 
-def forbidding_rule(text: str, rules: RuleSet, behavior: Behavior, places: Places, start: str) -> Rule | None:
+def forbidding_rule(text: str, rules: RuleSet, behavior: Behavior, places: PathScope, start: str) -> Rule | None:
     """Return the deny (or ask) rule that some command of the line falls under. The search is wide: it looks through
     wrappers, into `sh -c`, and into the raw text of a line that cannot be parsed."""
     held = _CommandLineRules.of(rules, behavior)
@@ -69,12 +69,14 @@ def forbidding_rule(text: str, rules: RuleSet, behavior: Behavior, places: Place
 
 
 def _rule_about_own_files(
-    command: Command, held: _CommandLineRules, places: Places, bases: Sequence[str]
+    command: Command, held: _CommandLineRules, places: PathScope, bases: Sequence[str]
 ) -> Rule | None:
     return _rule_about_redirects(command, held, places, bases) or _rule_about_arguments(command, held, places, bases)
 
 
-def _rule_about_files(command: Command, held: _CommandLineRules, places: Places, bases: Sequence[str]) -> Rule | None:
+def _rule_about_files(
+    command: Command, held: _CommandLineRules, places: PathScope, bases: Sequence[str]
+) -> Rule | None:
     """Return the rule about a file that a command opens, or that a line inside it does, as in `sh -c 'cat file'`."""
     rule = _rule_about_own_files(command, held, places, bases)
     if rule or not (held.reads or held.writes or held.no_writes):
@@ -88,7 +90,7 @@ def _rule_about_files(command: Command, held: _CommandLineRules, places: Places,
     return None
 
 
-def swept_rule(text: str, rules: Sequence[Rule], places: Places, start: str) -> Rule | None:
+def swept_rule(text: str, rules: Sequence[Rule], places: PathScope, start: str) -> Rule | None:
     """Return the path rule that a command of the line would circumvent by reading a whole directory above the rule's
     files."""
     try:
@@ -108,7 +110,7 @@ def _rule_about_command(command: Command, held: _CommandLineRules) -> Rule | Non
 
 
 def _rule_about_redirects(
-    command: Command, held: _CommandLineRules, places: Places, bases: Sequence[str]
+    command: Command, held: _CommandLineRules, places: PathScope, bases: Sequence[str]
 ) -> Rule | None:
     for redirect in command.redirects:
         writes = redirect.writes and not is_null(redirect.target)
@@ -121,7 +123,7 @@ def _rule_about_redirects(
 
 
 def _rule_about_arguments(
-    command: Command, held: _CommandLineRules, places: Places, bases: Sequence[str]
+    command: Command, held: _CommandLineRules, places: PathScope, bases: Sequence[str]
 ) -> Rule | None:
     if is_pathless(command):
         return None
@@ -168,7 +170,7 @@ def _is_wrapper(words: Sequence[str]) -> bool:
     return bool(words) and len(everything_behind(Command(tuple(Word(word, word) for word in words[:2])))) > 1
 
 
-def _rule_about_path(word: Word, rules: Sequence[Rule], places: Places, bases: Sequence[str]) -> Rule | None:
+def _rule_about_path(word: Word, rules: Sequence[Rule], places: PathScope, bases: Sequence[str]) -> Rule | None:
     texts = {word.text, word.text.partition("=")[2], *re.split("[=:@,]", word.text)}  # HEAD:path, -d@path, host:path
     if word.text.startswith("-"):
         texts.update(option_values(word.text))
@@ -193,7 +195,7 @@ _MAX_ENTRIES = 20_000
 
 
 def rule_on_the_way(
-    commands: Sequence[Command], bases: Sequence[str], rules: Sequence[Rule], places: Places
+    commands: Sequence[Command], bases: Sequence[str], rules: Sequence[Rule], places: PathScope
 ) -> Rule | None:
     """Return the first path rule that covers a file below a directory that the command reads recursively. `bases` are
     the directories the shell may be in. If the search takes too long, the rule counts as found."""
@@ -208,7 +210,7 @@ def rule_on_the_way(
     return None
 
 
-def _roots(command: Command, places: Places, bases: Sequence[str]) -> list[str]:
+def _roots(command: Command, places: PathScope, bases: Sequence[str]) -> list[str]:
     """Return the directories that a command reads recursively: all `bases` and those it names if they are unclear, none
     for other commands."""
     inner = effective(command)
@@ -222,7 +224,7 @@ def _roots(command: Command, places: Places, bases: Sequence[str]) -> list[str]:
     return directories or ([] if inner.name == "diff" else list(bases))  # diff may compare two files
 
 
-def _directories(words: Sequence[Word], places: Places, bases: Sequence[str]) -> list[str]:
+def _directories(words: Sequence[Word], places: PathScope, bases: Sequence[str]) -> list[str]:
     """Return the directories that any of the words may name."""
     found: list[str] = []
     for word in words:
@@ -248,7 +250,7 @@ def _operands(command: Command) -> list[Word]:
     return [word for word in found if not word.text.startswith("-")]
 
 
-def _holds(root: str, pattern: PathPattern, places: Places, deadline: float) -> bool:
+def _holds(root: str, pattern: PathPattern, places: PathScope, deadline: float) -> bool:
     below = root.casefold()
     for start, is_whole in pattern.starts(places):
         if is_under(start.casefold(), below):
@@ -259,7 +261,7 @@ def _holds(root: str, pattern: PathPattern, places: Places, deadline: float) -> 
     return False
 
 
-def _finds(top: str, pattern: PathPattern, places: Places, deadline: float) -> bool:
+def _finds(top: str, pattern: PathPattern, places: PathScope, deadline: float) -> bool:
     matches = re.compile("|".join(pattern.expressions(places)), re.DOTALL).fullmatch
     left = _MAX_ENTRIES
     for directory, directories, files in os.walk(top):

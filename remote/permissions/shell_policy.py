@@ -11,7 +11,7 @@ from ccb.tunnel.wire.tool_traits import BASH, EDIT, READ
 from . import rule_suggestions
 from .git_repositories import why_unsafe
 from .modes import Trust
-from .paths import PathPattern, Places, protection
+from .paths import PathPattern, PathScope, protection
 from .read_targets import (
     Unknown,
     check_directories,
@@ -61,7 +61,7 @@ class BashPolicy:
     directory."""
 
     def __init__(
-        self, rules: RuleSet, places: Places, accepts_edits: bool, start: str, *, trust: Trust = Trust.ANY
+        self, rules: RuleSet, places: PathScope, accepts_edits: bool, start: str, *, trust: Trust = Trust.ANY
     ) -> None:
         self._start = start
         self._trust = trust

@@ -32,7 +32,7 @@ from .running import RunningCommand
 if TYPE_CHECKING:
     from importlib.abc import InspectLoader
 
-    from .outliving import Guard
+    from .outliving import DirectoryGuard
 
 
 _log = logging.getLogger(__name__)
@@ -91,7 +91,7 @@ class PathVanished(CageUnavailable):
     helps. To leave the path out does not: the command could make it."""
 
 
-class Mechanism(enum.Enum):
+class CageMechanism(enum.Enum):
     """The part of the kernel that limits files in a cage."""
 
     LANDLOCK = "Landlock"
@@ -104,7 +104,7 @@ class Availability:
     """Which cages this machine offers. `abi` is the version of Landlock (0: none), `workspace` whether the cage for the
     workspace can be made, and `why` what keeps the cage that is missing from being made."""
 
-    mechanism: Mechanism
+    mechanism: CageMechanism
     abi: int
     workspace: bool
     why: str = ""
@@ -117,7 +117,7 @@ class CageServer:
     def __init__(self, most_abi: int = 99) -> None:
         self._most_abi = most_abi
         self._workspace = threading.Lock()  # held before the other one
-        self._guard: Guard | None = None  # made with the first command in the cage for the workspace
+        self._guard: DirectoryGuard | None = None  # made with the first command in the cage for the workspace
         self._unchecked: set[RunningCommand] = set()  # commands in that cage whose end was not looked at
         self._living: set[RunningCommand] = set()  # commands in that cage of which something may live
         self._placeholders = Placeholders()
@@ -164,7 +164,7 @@ class CageServer:
                 raise OSError(str(error)) from None
         available = self.availability()
         if rules.kind is CageKind.READ_ONLY:
-            if available.mechanism is Mechanism.NONE:
+            if available.mechanism is CageMechanism.NONE:
                 raise CageUnavailable(f"there is no read-only cage on this host: {available.why}")
             return self._start(argv, cwd, env, rules)
         if not available.workspace:
@@ -239,24 +239,24 @@ class CageServer:
 
     def _availability(self) -> Availability:
         if self._closed:
-            return Availability(Mechanism.NONE, 0, False, "the session has ended")
+            return Availability(CageMechanism.NONE, 0, False, "the session has ended")
         if self._available is None:
             temporary = self._directories.make()
             try:
                 asked = {"ask": "probe", "abi": self._most_abi, "temporary": os.fsencode(temporary)}
                 self._available = _available(self._ask(asked, ()))
             except OSError as error:
-                self._available = Availability(Mechanism.NONE, 0, False, str(error))
+                self._available = Availability(CageMechanism.NONE, 0, False, str(error))
             finally:
                 self._directories.remove(temporary)
         return self._available
 
     def _begin(self, rules: CageRules, env: Mapping[str, str]) -> tuple[list[str], list[str]]:
         """As `Guard.begin`, for a command that is about to start in the cage for the workspace."""
-        from .outliving import Guard, TooLarge
+        from .outliving import DirectoryGuard, TooLarge
 
         alone = self._guard is None or not (self._unchecked or self._lives())
-        self._guard = self._guard or Guard()
+        self._guard = self._guard or DirectoryGuard()
         try:
             return self._guard.begin(rules.write, alone, lambda where: self._git(where, env, rules), rules.protected)
         except TooLarge as error:
@@ -448,9 +448,9 @@ def load_modules() -> bytes:
 def _available(answer: Mapping[str, object]) -> Availability:
     abi = answer.get("abi")
     abi = abi if isinstance(abi, int) else 0
-    mechanism = Mechanism.NONE
+    mechanism = CageMechanism.NONE
     if abi or answer.get("namespaces"):
-        mechanism = Mechanism.LANDLOCK if abi else Mechanism.NAMESPACES
+        mechanism = CageMechanism.LANDLOCK if abi else CageMechanism.NAMESPACES
     return Availability(
         mechanism, abi, bool(answer.get("workspace")), str(answer.get("why") or answer.get("error") or "")
     )

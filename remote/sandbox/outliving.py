@@ -130,7 +130,7 @@ class _Name(NamedTuple):
     links: int
 
 
-class Census:
+class LaterActors:
     """Counts what acts later in the directory with the real path `top`."""
 
     def __init__(self, top: str) -> None:
@@ -500,7 +500,7 @@ class _Watched:
     """One directory. `known` was there before any living command, or was accepted, with what it led to in `tops`.
     `named` is what the configuration of git names, and `held` what living commands have as mounts."""
 
-    census: Census
+    census: LaterActors
     tops: Collection[str] = ()
     known: set[str] = field(default_factory=set)
     named: set[str] = field(default_factory=set)
@@ -524,7 +524,7 @@ class _Watched:
         self.held.clear()
 
 
-class Guard:
+class DirectoryGuard:
     """Watches the session's directories from the first command on. It belongs to one thread at a time."""
 
     def __init__(self) -> None:
@@ -540,7 +540,7 @@ class Guard:
         `ask` tells the settings of git. Raise OSError, as TooLarge."""
         paths: list[str] = []
         for top in filter(os.path.isdir, tops):
-            watched = self._watched.get(top) or _Watched(Census(top))
+            watched = self._watched.get(top) or _Watched(LaterActors(top))
             accepts = alone or top not in self._watched
             if alone and self._links_changed:
                 watched.census.forget()

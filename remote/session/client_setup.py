@@ -293,7 +293,7 @@ _OF_THE_SESSION = (
 )
 
 
-class Launches:
+class ClientLaunches:
     """`options` are the options in force. Options of a client process come from the process that drives; options of the
     session stay until a client sets them. `models` is what the options say of models."""
 

@@ -17,7 +17,7 @@ from ..context.reminders import Occasion
 from ..context.system_prompt import SessionPrompt, session_prompt
 from ..hooks.hook_runner import HookRunner
 from ..hooks.hook_table import CONFIG_CHANGE, EVENTS
-from ..permissions.paths import Places
+from ..permissions.paths import PathScope
 from ..session_store.session_paths import home_directory
 from ..settings.worker_settings import WorkerSettings
 from ..slash_commands.command_registry import CommandCall, CommandRegistry, Printed, SlashCommand
@@ -80,7 +80,7 @@ class SessionCommands:
         context = self._agent.config.context
         if self._files is None or not any(each.paths for each in self._files.files):
             return ()
-        places = Places.of(context.cwd, context.cages.home)
+        places = PathScope.of(context.cwd, context.cages.home)
         return self._files.due(context.files.paths, places, again=occasion is Occasion.COMPACTED)
 
     def _from_files(self) -> Iterator[SlashCommand]:

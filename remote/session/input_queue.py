@@ -10,7 +10,7 @@ from typing import Any, Callable
 
 from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.journal_records import LATER, MAIN_AGENT, PRIORITY, QueuedRecord
-from ccb.tunnel.wire.messages import PublicLine, UserLine
+from ccb.tunnel.wire.messages import PublicMessage, UserMessage
 
 from ..agent.turn_state import Prompt
 
@@ -51,7 +51,7 @@ class Waiting:
         return prompt.silent or (not (self.is_notice or prompt.verbatim) and text.startswith("/"))
 
 
-class Inputs:
+class InputQueue:
     """The ids of the inputs that were applied, and the queue of prompts and notices. Prompts keep their order, but for
     those that a client has sent with another priority. Notices come after prompts. `any_prompt` says whether the
     session ever had a prompt."""
@@ -75,14 +75,14 @@ class Inputs:
         """Return whether the input with this id was applied."""
         return input_id in self._seen
 
-    def knows_message(self, line: PublicLine) -> bool:
+    def knows_message(self, line: PublicMessage) -> bool:
         """Return whether this user message was applied before, under any input id."""
-        return isinstance(line, UserLine) and f"uuid:{line.uuid}" in self._seen
+        return isinstance(line, UserMessage) and f"uuid:{line.uuid}" in self._seen
 
-    def remember(self, input_id: str, line: PublicLine) -> None:
+    def remember(self, input_id: str, line: PublicMessage) -> None:
         """Remember that this input is in the journal."""
         self._seen[input_id] = None
-        if isinstance(line, UserLine) and line.uuid:
+        if isinstance(line, UserMessage) and line.uuid:
             self._seen[f"uuid:{line.uuid}"] = None
         while len(self._seen) > _MAX_SEEN:
             self._seen.popitem(last=False)
@@ -92,7 +92,7 @@ class Inputs:
         if len(self._queue) >= MAX_WAITING:
             raise TooManyInputs(f"{MAX_WAITING} prompts are waiting already")
 
-    def put(self, input_id: str, line: UserLine) -> bool:
+    def put(self, input_id: str, line: UserMessage) -> bool:
         """Queue the prompt in a user message. Return whether the running turn is to make room for it."""
         self.any_prompt = True
         priority = _PRIORITIES.get(str(line.body.get(PRIORITY)), _NEXT)

@@ -30,7 +30,7 @@ from ccb.tunnel.wire.journal_records import (
     TurnStartRecord,
     UnqueuedRecord,
 )
-from ccb.tunnel.wire.messages import ControlRequestLine, ControlResponseLine, ResultLine, SystemLine, UserLine
+from ccb.tunnel.wire.messages import ControlRequest, ControlResponse, ResultMessage, SystemMessage, UserMessage
 from ccb.tunnel.wire.projection import Projection, on
 from ccb.tunnel.wire.session_options import SessionOptions
 
@@ -39,8 +39,8 @@ from ..agent.agent_histories import AgentHistories
 from ..permissions.modes import PLAN
 from ..permissions.rules import COMMAND_LINE
 from ..session_store.journal_summary import KnownDirectory, WorkerMark, prompt_start
-from .client_setup import Launches
-from .input_queue import Inputs
+from .client_setup import ClientLaunches
+from .input_queue import InputQueue
 from .request_broker import OpenRequests
 from .session import Session, SessionParts
 from .session_log import SessionLog, Watchers
@@ -57,8 +57,8 @@ class UnfinishedPrompts(Projection):
     them: the prompts that waited before it become `doubtful` (with the start of their text). `unanswered` are the
     doubtful prompts without a known result."""
 
-    def __init__(self, inputs: Inputs) -> None:
-        self.waiting: OrderedDict[str, UserLine] = OrderedDict()
+    def __init__(self, inputs: InputQueue) -> None:
+        self.waiting: OrderedDict[str, UserMessage] = OrderedDict()
         self.doubtful: OrderedDict[str, str] = OrderedDict()
         self.unanswered: OrderedDict[str, None] = OrderedDict()
         self.notices: OrderedDict[str, tuple[QueuedRecord, str]] = OrderedDict()
@@ -77,7 +77,7 @@ class UnfinishedPrompts(Projection):
         line = content.public
         repeated = self._inputs.knows_message(line)
         self._inputs.remember(content.id, line)
-        if isinstance(line, UserLine):
+        if isinstance(line, UserMessage):
             self._inputs.any_prompt = True
             if not repeated:
                 self.waiting[content.id] = line
@@ -129,8 +129,8 @@ class UnfinishedPrompts(Projection):
     def _turn_start(self, _: TurnStartRecord, __: Record) -> None:
         self._taken = False
 
-    @on(ResultLine, main_only=True)
-    def _result(self, _: ResultLine, __: Record) -> None:
+    @on(ResultMessage, main_only=True)
+    def _result(self, _: ResultMessage, __: Record) -> None:
         self.answered()
 
     @on(DamagedRecord)
@@ -202,12 +202,12 @@ class Recovered(Projection):
     def _turn_end(self, _: TurnEndRecord, __: Record) -> None:
         self.turn_open = self.result_due = False
 
-    @on(ResultLine, main_only=True)
-    def _result(self, _: ResultLine, __: Record) -> None:
+    @on(ResultMessage, main_only=True)
+    def _result(self, _: ResultMessage, __: Record) -> None:
         self.result_due = False
 
-    @on(SystemLine, main_only=True)
-    def _system(self, line: SystemLine, _: Record) -> None:
+    @on(SystemMessage, main_only=True)
+    def _system(self, line: SystemMessage, _: Record) -> None:
         if line.permission_mode and line.permission_mode != self.options.permission_mode:
             self._mode(line.permission_mode)
             self.options = replace(self.options, permission_mode=line.permission_mode)
@@ -228,10 +228,10 @@ class Recovered(Projection):
         """Take the permission updates out of the answer to an open question about a tool call, and those that the
         person has made without one."""
         line = content.public
-        if isinstance(line, ControlRequestLine) and line.subtype == CHANGE_RULES.name:
+        if isinstance(line, ControlRequest) and line.subtype == CHANGE_RULES.name:
             with suppress(RequestRefused):
                 self.updates += CHANGE_RULES.read(line.request)
-        if not isinstance(line, ControlResponseLine) or self._requests.kind_of(line.request_id) != CAN_USE_TOOL.name:
+        if not isinstance(line, ControlResponse) or self._requests.kind_of(line.request_id) != CAN_USE_TOOL.name:
             return
         granted = CAN_USE_TOOL.read_answer(answer_in(line)).updates
         self.updates += [each for each in granted if each.get("type") != "setMode"]
@@ -270,11 +270,11 @@ class Restored:
 def restore(log: SessionLog, watchers: Watchers, surviving: Collection[str] = ()) -> Restored:
     """Read the journal, report its damage, and withdraw the requests that no task waits for any more. `surviving` names
     the kinds of requests that stay open until they are asked again."""
-    inputs, requests, histories = Inputs(), OpenRequests(surviving), AgentHistories(log.journal.rewound)
+    inputs, requests, histories = InputQueue(), OpenRequests(surviving), AgentHistories(log.journal.rewound)
     recovered, prompts = Recovered(requests), UnfinishedPrompts(inputs)
     worker, tasks, known = WorkerMark(), JournalledTasks(), KnownDirectory()
     log.read(recovered, prompts, requests, histories, worker, tasks, known)
-    launches = Launches(recovered.options)
+    launches = ClientLaunches(recovered.options)
     for options in recovered.launches:
         launches.keep(options)
     parts = SessionParts.make(log, watchers, launches, inputs, requests)

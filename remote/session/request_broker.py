@@ -33,7 +33,7 @@ from ccb.tunnel.wire.journal_records import (
     MessageRecord,
     Record,
 )
-from ccb.tunnel.wire.messages import ControlCancelLine, ControlRequestLine, ControlResponseLine
+from ccb.tunnel.wire.messages import ControlCancel, ControlRequest, ControlResponse
 from ccb.tunnel.wire.projection import Projection, on
 
 from ..session_store.journal import NotKept
@@ -53,7 +53,7 @@ class OpenRequests(Projection):
     def __init__(self, surviving: Collection[str] = ()) -> None:
         self.answers: OrderedDict[str, Answer] = OrderedDict()
         self._surviving = surviving
-        self._open: OrderedDict[str, tuple[int, ControlRequestLine]] = OrderedDict()  # number of the event, request
+        self._open: OrderedDict[str, tuple[int, ControlRequest]] = OrderedDict()  # number of the event, request
         self._copied: set[str] = set()
 
     def kind_of(self, request_id: str) -> str:
@@ -74,18 +74,18 @@ class OpenRequests(Projection):
         ]
         return kept, [request_id for request_id in self._open if request_id not in kept]
 
-    @on(ControlRequestLine)
-    def _asked(self, line: ControlRequestLine, record: Record) -> None:
+    @on(ControlRequest)
+    def _asked(self, line: ControlRequest, record: Record) -> None:
         self._open[line.request_id] = record.seq, line
 
-    @on(ControlCancelLine)
-    def _withdrawn(self, line: ControlCancelLine, _: Record) -> None:
+    @on(ControlCancel)
+    def _withdrawn(self, line: ControlCancel, _: Record) -> None:
         self._open.pop(line.request_id, None)
 
     @on(InputRecord)
     def _answered(self, content: InputRecord, _: Record) -> None:
         line = content.public
-        if not isinstance(line, ControlResponseLine):
+        if not isinstance(line, ControlResponse):
             return
         answer = answer_in(line)
         asked = self._open.pop(answer.request_id, None)
@@ -116,7 +116,7 @@ class RequestLog(Protocol):
 
 
 @dataclass(frozen=True)
-class Handled:
+class RequestOutcome:
     """The outcome of a handled request. `then` runs after the answer was journalled, or could not be."""
 
     payload: Json | None = None
@@ -149,7 +149,7 @@ class RequestBroker:
         self._open: OrderedDict[str, _Open] = OrderedDict()
         self._unclaimed: set[str] = set()  # open since an earlier worker; this worker has not asked them again yet
         self._journalled = journalled or OpenRequests()
-        self._handlers: dict[str, Callable[[Json], Handled]] = {}
+        self._handlers: dict[str, Callable[[Json], RequestOutcome]] = {}
         self._slow: dict[str, Callable[[Json], Awaitable[Json]]] = {}
         self._working: set[asyncio.Task[None]] = set()
         self._suspended = False
@@ -262,7 +262,7 @@ class RequestBroker:
 
     # What clients ask.
 
-    def register(self, kind: RequestKind[P, A], handler: Callable[[P], Handled]) -> None:
+    def register(self, kind: RequestKind[P, A], handler: Callable[[P], RequestOutcome]) -> None:
         """Let `handler` answer the requests of a kind. A handler raises RequestRefused for requests that it refuses."""
         self._handlers[kind.name] = lambda fields: handler(kind.read(fields))
 
@@ -282,13 +282,13 @@ class RequestBroker:
             task.cancel()
         await asyncio.gather(*self._working, return_exceptions=True)
 
-    def _begin(self, line: ControlRequestLine) -> Awaitable[Json]:
+    def _begin(self, line: ControlRequest) -> Awaitable[Json]:
         try:
             return self._slow[line.subtype](line.request)
         except (RequestRefused, NotKept) as error:  # raised again where the answer is made
             return _raising(error)
 
-    async def _work_on(self, line: ControlRequestLine, work: Awaitable[Json]) -> None:
+    async def _work_on(self, line: ControlRequest, work: Awaitable[Json]) -> None:
         try:
             answer: Answer = Success(line.request_id, await work)
         except asyncio.CancelledError:  # only `close` does that
@@ -305,7 +305,7 @@ class RequestBroker:
         except NotKept as error:
             _log.error("the answer to a request of a client could not be written: %s", error)
 
-    def take_request(self, line: ControlRequestLine) -> None:
+    def take_request(self, line: ControlRequest) -> None:
         """Answer a request of a client, with an error if no handler is registered for its kind."""
         if line.subtype not in self._slow and line.subtype not in self._handlers:
             find_more, self.find_more = self.find_more, lambda: None
@@ -315,7 +315,7 @@ class RequestBroker:
             self._working.add(task)
             task.add_done_callback(self._working.discard)
             return
-        handled = Handled()
+        handled = RequestOutcome()
         try:
             handler = self._handlers.get(line.subtype)
             if handler is None:

@@ -39,7 +39,7 @@ from ccb.tunnel.wire.mcp_messages import CLIENT_MCP_MESSAGE, MCP_RECONNECT, MCP_
 from ccb.tunnel.wire.model_facts import ALIASES, ModelTable
 from ccb.tunnel.wire.session_options import CLAUDE_CODE_VERSION
 
-from ..agent.agent_messages import CAPABILITIES, status
+from ..agent.agent_messages import CAPABILITIES, status_message
 from ..hooks.hook_table import POST_MODEL_SWITCH, PRE_MODEL_SWITCH
 from ..model.model_request import can_think, effort_of
 from ..session_store.journal import NotKept
@@ -48,7 +48,7 @@ from ..system.regular_files import ABSENT, FileChanged, NotAFile, digest_of
 from ..system.text_encoding import text_of
 from ..tools.tasks import Task
 from .client_setup import Initialize, output_styles
-from .request_broker import Handled
+from .request_broker import RequestOutcome
 from .session import Session, check_model, find_task
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ def register_client_requests(session: Session) -> None:
     broker.register(INTERRUPT, lambda with_queue: _interrupt(session, with_queue or False))
     broker.register(SET_PERMISSION_MODE, lambda mode: _set_permission_mode(session, mode))
     broker.register_slow(SET_MODEL, lambda name: _set_model(session, name))
-    broker.register(MCP_STATUS, lambda _: Handled({"mcpServers": session.clients.status}))
+    broker.register(MCP_STATUS, lambda _: RequestOutcome({"mcpServers": session.clients.status}))
     broker.register(MCP_RECONNECT, lambda name: _reconnect(session, name))
     broker.register(MCP_TOGGLE, lambda switch: _toggle(session, switch))
     broker.register(CLIENT_MCP_MESSAGE, lambda message: _server_said(session, message))
@@ -95,7 +95,8 @@ def register_client_requests(session: Session) -> None:
     register_steering(session)
     register_notes(session)
     broker.register(
-        LIST_COMMANDS, lambda _: Handled({"commands": session.agent.config.disclosure.announced.entries("commands")})
+        LIST_COMMANDS,
+        lambda _: RequestOutcome({"commands": session.agent.config.disclosure.announced.entries("commands")}),
     )
     broker.find_more = lambda: _find_more(session)
     broker.register_slow(GET_CONTEXT_USAGE, lambda _: _context_usage(session))
@@ -164,22 +165,22 @@ def _server(session: Session, name: str) -> McpServers:
     return session.clients.servers
 
 
-def _reconnect(session: Session, name: str) -> Handled:
+def _reconnect(session: Session, name: str) -> RequestOutcome:
     servers = _server(session, name)
-    return Handled(then=lambda: servers.reconnect(name))
+    return RequestOutcome(then=lambda: servers.reconnect(name))
 
 
-def _toggle(session: Session, switch: ServerSwitch) -> Handled:
+def _toggle(session: Session, switch: ServerSwitch) -> RequestOutcome:
     servers = _server(session, switch.name)
-    return Handled(then=lambda: servers.toggle(switch.name, switch.enabled))
+    return RequestOutcome(then=lambda: servers.toggle(switch.name, switch.enabled))
 
 
-def _server_said(session: Session, message: McpMessage) -> Handled:
+def _server_said(session: Session, message: McpMessage) -> RequestOutcome:
     servers = _server(session, message.server_name)
-    return Handled(then=lambda: servers.said(message.server_name, message.message))
+    return RequestOutcome(then=lambda: servers.said(message.server_name, message.message))
 
 
-def _interrupt(session: Session, with_queue: bool) -> Handled:
+def _interrupt(session: Session, with_queue: bool) -> RequestOutcome:
     """Withdraw the questions to the person before the answer; end the turn after it. The turn also ends if the
     withdrawal or the answer cannot be journalled. Agents in the background go on, and their questions stay open."""
     try:
@@ -189,10 +190,10 @@ def _interrupt(session: Session, with_queue: bool) -> Handled:
         raise
     cancelled = [each for each in session.queued_uuids if session.take_back(each)] if with_queue else None
     receipt = {"still_queued": session.queued_uuids, **({} if cancelled is None else {"cancelled": cancelled})}
-    return Handled(receipt, session.turns.interrupt)
+    return RequestOutcome(receipt, session.turns.interrupt)
 
 
-def _set_permission_mode(session: Session, mode: str) -> Handled:
+def _set_permission_mode(session: Session, mode: str) -> RequestOutcome:
     try:
         session.agent.config.permissions.set_mode(mode)
     except ValueError as error:
@@ -200,9 +201,9 @@ def _set_permission_mode(session: Session, mode: str) -> Handled:
 
     def announce() -> None:
         permissions = session.agent.config.permissions
-        session.log.emit(MessageRecord(status(None, permissions.mode, permissions.cage_in_force)))
+        session.log.emit(MessageRecord(status_message(None, permissions.mode, permissions.cage_in_force)))
 
-    return Handled({"mode": mode}, announce)
+    return RequestOutcome({"mode": mode}, announce)
 
 
 async def _set_model(session: Session, name: str | None) -> Json:
@@ -272,30 +273,30 @@ def register_steering(session: Session) -> None:
     session.broker.register(CHANGE_RULES, lambda updates: _change_rules(session, updates))
 
 
-def _change_rules(session: Session, updates: list[Json]) -> Handled:
+def _change_rules(session: Session, updates: list[Json]) -> RequestOutcome:
     problems = session.agent.config.permissions.apply(updates)
     if problems:
         raise RequestRefused("; ".join(problems))
-    return Handled({})
+    return RequestOutcome({})
 
 
-def _learn_models(session: Session, known: Json) -> Handled:
+def _learn_models(session: Session, known: Json) -> RequestOutcome:
     session.learn_models(known["models"], known["thinking"])
-    return Handled({})
+    return RequestOutcome({})
 
 
-def _set_effort(session: Session, level: str | None) -> Handled:
+def _set_effort(session: Session, level: str | None) -> RequestOutcome:
     """Answer with the level that the present model is asked for, "" if it has no levels."""
     session.reason(replace(session.agent.config.reasoning, effort=level))
     model = session.agent.model
-    return Handled({"effort": level, "applied": effort_of(model, session.models.facts(model), level)})
+    return RequestOutcome({"effort": level, "applied": effort_of(model, session.models.facts(model), level)})
 
 
-def _set_tokens(session: Session, tokens: int | None) -> Handled:
+def _set_tokens(session: Session, tokens: int | None) -> RequestOutcome:
     """Answer whether the present model is known to think."""
     session.reason(replace(session.agent.config.reasoning, thinking_tokens=tokens))
     model = session.agent.model
-    return Handled({"max_thinking_tokens": tokens, "can_think": can_think(model, session.models.facts(model))})
+    return RequestOutcome({"max_thinking_tokens": tokens, "can_think": can_think(model, session.models.facts(model))})
 
 
 _MAX_LINES = 200
@@ -305,18 +306,20 @@ _MAX_BYTES = 32 * 1024
 def register_task_requests(session: Session) -> None:
     """Register the handlers with the session's broker."""
     broker = session.broker
-    broker.register(BACKGROUND_TASKS, lambda _: Handled({"moved": session.agent.config.context.shells.move_all()}))
+    broker.register(
+        BACKGROUND_TASKS, lambda _: RequestOutcome({"moved": session.agent.config.context.shells.move_all()})
+    )
     broker.register(STOP_TASK, lambda task_id: _stop(session, task_id))
-    broker.register(READ_TASK, lambda task_id: Handled(_output(find_task(session, task_id))))
-    broker.register(CANCEL_ASYNC_MESSAGE, lambda uuid: Handled({"cancelled": session.take_back(uuid)}))
-    broker.register(MOVE_ASYNC_MESSAGE, lambda move: Handled({"moved": session.move(move)}))
+    broker.register(READ_TASK, lambda task_id: RequestOutcome(_output(find_task(session, task_id))))
+    broker.register(CANCEL_ASYNC_MESSAGE, lambda uuid: RequestOutcome({"cancelled": session.take_back(uuid)}))
+    broker.register(MOVE_ASYNC_MESSAGE, lambda move: RequestOutcome({"moved": session.move(move)}))
 
 
-def _stop(session: Session, task_id: str) -> Handled:
+def _stop(session: Session, task_id: str) -> RequestOutcome:
     task = find_task(session, task_id)
     if task.end is not None:
         raise RequestRefused(f"Task {task_id} is not running: its status is {task.status.value}")
-    return Handled({}, lambda: session.tasks.stop_soon(task))
+    return RequestOutcome({}, lambda: session.tasks.stop_soon(task))
 
 
 def _output(task: Task) -> Json:

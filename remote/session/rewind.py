@@ -25,7 +25,7 @@ from ccb.tunnel.wire.journal_records import (
     RewindRecord,
     RewoundRecord,
 )
-from ccb.tunnel.wire.messages import UserLine
+from ccb.tunnel.wire.messages import UserMessage
 from ccb.tunnel.wire.spelling import spelled, unspelled
 
 from ..agent.conversation import Conversation, close_open_tool_uses
@@ -307,7 +307,7 @@ def _check(records: Iterable[Record], to: int, prompt: str, rewound: Sequence[tu
     begun = False
     for record in records:
         content = record.content
-        if isinstance(content, InputRecord) and isinstance(content.public, UserLine):
+        if isinstance(content, InputRecord) and isinstance(content.public, UserMessage):
             uuids[content.id] = str(content.body.get("uuid"))
         if record.seq < to or record.agent_id != MAIN_AGENT:
             continue

@@ -29,7 +29,7 @@ from ..system.regular_files import NotAFile
 from ..tools.file_access import absolute
 from ..tools.search_process import NameFinder
 from .client_setup import Initialize, output_styles
-from .request_broker import Handled
+from .request_broker import RequestOutcome
 from .session import Session, check_model, find_task
 
 Json = dict[str, Any]
@@ -63,13 +63,13 @@ def register_app_requests(session: Session) -> None:
     }
     for name, handler in slow.items():
         session.broker.register_slow(client_kind(name, dict), partial(handler, session))
-    session.broker.register(client_kind("get_hooks_listing", dict), lambda _: Handled(_hooks(session)))
-    session.broker.register(client_kind("set_has_subscribers", dict), lambda _: Handled({}))
+    session.broker.register(client_kind("get_hooks_listing", dict), lambda _: RequestOutcome(_hooks(session)))
+    session.broker.register(client_kind("set_has_subscribers", dict), lambda _: RequestOutcome({}))
     for name, why in _REFUSED.items():
         session.broker.register(client_kind(name, dict), partial(_refuse, f"Unsupported here: {why}"))
 
 
-def _refuse(why: str, _: Json) -> Handled:
+def _refuse(why: str, _: Json) -> RequestOutcome:
     raise RequestRefused(why, "unsupported_request")
 
 
@@ -217,7 +217,7 @@ _MAX_OUTPUT = 64 * 1024
 
 def register_rare_requests(session: Session) -> None:
     """Register the handlers with the session's broker."""
-    handlers: dict[str, Callable[[Session, Json], Handled]] = {
+    handlers: dict[str, Callable[[Session, Json], RequestOutcome]] = {
         "rename_session": _rename,
         "generate_session_title": _title,
         "list_permission_rules": _rules,
@@ -238,22 +238,22 @@ def _text(given: Json, name: str) -> str:
     return value
 
 
-def _rename(session: Session, given: Json) -> Handled:
+def _rename(session: Session, given: Json) -> RequestOutcome:
     if given.get("session_id") not in (None, session.id):
         raise RequestRefused("only the session that runs can be renamed")
     session.name(_text(given, "title"))
-    return Handled({})
+    return RequestOutcome({})
 
 
-def _title(session: Session, given: Json) -> Handled:
+def _title(session: Session, given: Json) -> RequestOutcome:
     """A title made of the description's first words. It costs no model call."""
     title = " ".join(_text(given, "description").split()[:8])[:60]
     if given.get("persist"):
         session.name(title)
-    return Handled({"title": title})
+    return RequestOutcome({"title": title})
 
 
-def _rules(session: Session, _: Json) -> Handled:
+def _rules(session: Session, _: Json) -> RequestOutcome:
     engine = session.agent.config.permissions
     first, *added = engine.directories
     state: Json = {
@@ -262,10 +262,10 @@ def _rules(session: Session, _: Json) -> Handled:
         "originalCwd": first,
         "managedOnly": False,
     }
-    return Handled({"state": state})
+    return RequestOutcome({"state": state})
 
 
-def _settings(session: Session, _: Json) -> Handled:
+def _settings(session: Session, _: Json) -> RequestOutcome:
     """The settings in force: all layers, the weakest first, and merged."""
     layers = session.settings.current.layers
     effective: Json = {}
@@ -274,10 +274,10 @@ def _settings(session: Session, _: Json) -> Handled:
     agent = session.agent
     applied = {"model": agent.model, "effort": agent.config.reasoning.effort}
     sources = [{"source": f"{each.source}Settings", "settings": dict(each.values)} for each in layers]
-    return Handled({"effective": effective, "sources": sources, "applied": applied})
+    return RequestOutcome({"effective": effective, "sources": sources, "applied": applied})
 
 
-def _apply(session: Session, given: Json) -> Handled:
+def _apply(session: Session, given: Json) -> RequestOutcome:
     settings = given.get("settings")
     settings = settings if isinstance(settings, dict) else {}
     fixed = sorted(settings.keys() - {"model", "effortLevel"})
@@ -290,13 +290,13 @@ def _apply(session: Session, given: Json) -> Handled:
         session.reason(replace(session.agent.config.reasoning, effort=level))
     if "model" in settings:
         session.agent.set_model(model)
-    return Handled({})
+    return RequestOutcome({})
 
 
-def _task_output(session: Session, given: Json) -> Handled:
+def _task_output(session: Session, given: Json) -> RequestOutcome:
     text = find_task(session, _text(given, "task_id")).read(10_000, _MAX_OUTPUT)
     size = len(text.encode())
-    return Handled({"output": text, "total_bytes": size, "truncated": size >= _MAX_OUTPUT})
+    return RequestOutcome({"output": text, "total_bytes": size, "truncated": size >= _MAX_OUTPUT})
 
 
 async def _set_servers(session: Session, given: Json) -> Json:

@@ -18,12 +18,12 @@ from ccb.tunnel.wire.journal_records import (
     ReasoningRecord,
     UnqueuedRecord,
 )
-from ccb.tunnel.wire.messages import ControlRequestLine, ControlResponseLine, UserLine, parse_message
+from ccb.tunnel.wire.messages import ControlRequest, ControlResponse, UserMessage, parse_message
 from ccb.tunnel.wire.model_facts import ALIASES, ModelTable
 from ccb.tunnel.wire.session_options import SessionOptions
 
 from ..agent.agent import Agent
-from ..agent.agent_messages import informational, session_title, status
+from ..agent.agent_messages import informational, session_title, status_message
 from ..context.system_prompt import session_prompt
 from ..hooks.hook_runner import HookRunner
 from ..hooks.hook_table import client_hooks
@@ -37,9 +37,9 @@ from ..slash_commands.command_registry import CommandRegistry
 from ..subagents.sub_agents import SubAgents
 from ..tools.tasks import Task
 from .client_setup import (
+    ClientLaunches,
     ClientSetup,
     Initialize,
-    Launches,
     added_directories,
     check_sandbox,
     demanded,
@@ -47,7 +47,7 @@ from .client_setup import (
     with_own_files,
 )
 from .extensions import SessionExtensions
-from .input_queue import Inputs
+from .input_queue import InputQueue
 from .request_broker import OpenRequests, RequestBroker
 from .session_log import SessionLog, Watchers
 from .session_settings import SessionSettings
@@ -65,14 +65,14 @@ class SessionParts:
     """The parts of a session besides its agent. The agent is made after them, because it uses them."""
 
     log: SessionLog
-    inputs: Inputs
-    launches: Launches
+    inputs: InputQueue
+    launches: ClientLaunches
     broker: RequestBroker
     watchers: Watchers
 
     @staticmethod
     def make(
-        log: SessionLog, watchers: Watchers, launches: Launches, inputs: Inputs, requests: OpenRequests
+        log: SessionLog, watchers: Watchers, launches: ClientLaunches, inputs: InputQueue, requests: OpenRequests
     ) -> SessionParts:
         """Return the parts with a broker for them."""
         log.follow(requests)
@@ -202,23 +202,23 @@ class Session:
         if self._inputs.knows(input_id):
             return journal.seq
         line = parse_message(body)
-        if isinstance(line, UserLine):
+        if isinstance(line, UserMessage):
             self._inputs.check_room()
         repeated = self._inputs.knows_message(line)
         self.log.emit(InputRecord(input_id, body))
         self._inputs.remember(input_id, line)
-        if isinstance(line, UserLine):
+        if isinstance(line, UserMessage):
             self._take_prompt(input_id, line, repeated=repeated)
-        elif isinstance(line, ControlRequestLine):
+        elif isinstance(line, ControlRequest):
             self.broker.take_request(line)
             self._inputs.wake()
-        elif isinstance(line, ControlResponseLine):
+        elif isinstance(line, ControlResponse):
             self.broker.take_answer(answer_in(line))
             self._inputs.wake()  # notices wait while the person is asked
         journal.flush_soon()
         return journal.seq
 
-    def _take_prompt(self, input_id: str, line: UserLine, *, repeated: bool) -> None:
+    def _take_prompt(self, input_id: str, line: UserMessage, *, repeated: bool) -> None:
         echo = self.options.replay_user_messages
         if not repeated:
             self.turns.put(input_id, line, echo=echo)
@@ -232,7 +232,7 @@ class Session:
     def refuse_input(self, body: Json, error: JournalError) -> bool:
         """Handle an input that could not be journalled. Return True if it is settled: a prompt outside of a turn gets a
         result that reports the failure. Return False for any other input, which must be tried again."""
-        if self.turns.state is not TurnState.NONE or not isinstance(parse_message(body), UserLine):
+        if self.turns.state is not TurnState.NONE or not isinstance(parse_message(body), UserMessage):
             return False
         advice = "This prompt was not taken."
         if error.full and self.log.journal.path:
@@ -392,7 +392,7 @@ class Session:
         if mode and "permission_mode" in settings.left_open:
             permissions = self.agent.config.permissions
             permissions.set_mode(mode)
-            self.log.say(status(None, permissions.mode, permissions.cage_in_force))
+            self.log.say(status_message(None, permissions.mode, permissions.cage_in_force))
 
     def _check_askable(self, sent: SessionOptions) -> None:
         if sent.permission_prompts != "stdio" and self.broker.waits_for(AnsweredBy.PERSON):

@@ -27,12 +27,12 @@ from ccb.tunnel.wire.journal_records import (
     agent_of_message,
 )
 from ccb.tunnel.wire.messages import (
-    AssistantLine,
-    ResultLine,
-    StreamEventLine,
-    TaskLine,
-    ToolProgressLine,
-    UserLine,
+    AssistantMessage,
+    ResultMessage,
+    StreamEventMessage,
+    TaskMessage,
+    ToolProgressMessage,
+    UserMessage,
     as_dict,
     parse_message,
 )
@@ -67,7 +67,7 @@ class SessionLog:
         self.journal = journal
         self.summary = JournalSummary()
         self.usage = SessionUsage()
-        self.partial = Partial()
+        self.partial = UnfinishedWork()
         self.snapshot = SnapshotProjection()
         self.points = RewindPoints()
         self._projections: list[Projection] = [
@@ -193,21 +193,23 @@ class _StreamedAnswer:
         return [self.start, *(body for block in self.blocks.values() for body in block.bodies())]
 
 
-class Partial(Projection):
+class UnfinishedWork(Projection):
     """Collects what a session shows as progress (`take`), drops what has reached the journal (`apply`), and returns the
     rest for a client that attaches in the middle (`bodies`)."""
 
     def __init__(self) -> None:
         self._answers: OrderedDict[str, _StreamedAnswer] = OrderedDict()  # by agent id
-        self._tools: OrderedDict[str, tuple[ToolProgressLine, str]] = OrderedDict()  # slot -> newest output, agent id
+        self._tools: OrderedDict[str, tuple[ToolProgressMessage, str]] = (
+            OrderedDict()
+        )  # slot -> newest output, agent id
 
     def take(self, key: str, body: Json) -> None:
         """Take the next public object that is not journalled; `key` is its slot, see `Emitter.progress`."""
         line = parse_message(body)
         agent_id = agent_of_message(body)
-        if isinstance(line, StreamEventLine):
+        if isinstance(line, StreamEventMessage):
             self._stream(agent_id, line)
-        elif isinstance(line, ToolProgressLine) and key:
+        elif isinstance(line, ToolProgressMessage) and key:
             self._tools.pop(key, None)
             self._tools[key] = line, agent_id
             while len(self._tools) > _MAX_TOOLS:
@@ -218,14 +220,14 @@ class Partial(Projection):
         streamed = [("", body) for answer in self._answers.values() for body in answer.bodies()]
         return streamed + [(key, line.body) for key, (line, _) in self._tools.items()]
 
-    @on(ResultLine, AgentResultRecord)
-    def _result(self, _: ResultLine | AgentResultRecord, record: Record) -> None:
+    @on(ResultMessage, AgentResultRecord)
+    def _result(self, _: ResultMessage | AgentResultRecord, record: Record) -> None:
         """Drop the answer and the outputs of an agent whose turn is over."""
         self._answers.pop(record.agent_id, None)
         self._drop_tools(lambda line, agent_id: agent_id == record.agent_id)
 
-    @on(UserLine)
-    def _user(self, line: UserLine, _: Record) -> None:
+    @on(UserMessage)
+    def _user(self, line: UserMessage, _: Record) -> None:
         done = line.done_tool_uses()
         if done:
             self._drop_tools(lambda shown, _: shown.tool_use_id in done)
@@ -236,11 +238,11 @@ class Partial(Projection):
         if answer is not None and answer.message_id == withdrawn.message_id:
             del self._answers[record.agent_id]
 
-    def _drop_tools(self, done: Callable[[ToolProgressLine, str], bool]) -> None:
+    def _drop_tools(self, done: Callable[[ToolProgressMessage, str], bool]) -> None:
         for key in [key for key, (line, agent_id) in self._tools.items() if done(line, agent_id)]:
             del self._tools[key]
 
-    def _stream(self, agent_id: str, line: StreamEventLine) -> None:
+    def _stream(self, agent_id: str, line: StreamEventMessage) -> None:
         kind, index = line.event.get("type"), line.event.get("index")
         answer = self._answers.get(agent_id)
         if kind == "message_start":
@@ -261,7 +263,7 @@ _NEVER = 1 << 62
 class _TrackedPrompt:
     """A prompt and the numbers of the events that brought it (`seq`), with which a turn took it and that turn ended."""
 
-    def __init__(self, seq: int, input_id: str, line: UserLine) -> None:
+    def __init__(self, seq: int, input_id: str, line: UserMessage) -> None:
         self.seq = seq
         self.taken = self.ended = _NEVER
         self.input_id = input_id
@@ -308,7 +310,7 @@ class SnapshotProjection(Projection):
     @on(InputRecord)
     def _input(self, content: InputRecord, record: Record) -> None:
         line = content.public
-        if isinstance(line, UserLine) and not (line.uuid and line.uuid in [each.uuid for each in self._prompts]):
+        if isinstance(line, UserMessage) and not (line.uuid and line.uuid in [each.uuid for each in self._prompts]):
             prompt = _TrackedPrompt(record.seq, content.id, line)
             self._prompts.append(prompt)
             live = [each for each in self._live if each.ended == _NEVER]
@@ -327,8 +329,8 @@ class SnapshotProjection(Projection):
             if prompt.input_id in taken:
                 prompt.taken = min(prompt.taken, seq)
 
-    @on(TaskLine, main_only=True)
-    def _task(self, line: TaskLine, record: Record) -> None:
+    @on(TaskMessage, main_only=True)
+    def _task(self, line: TaskMessage, record: Record) -> None:
         if line.subtype == "task_notification":
             self._tasks.pop(line.task_id, None)
         elif line.in_background:
@@ -368,12 +370,12 @@ class SnapshotProjection(Projection):
         while content.to and self._todos and self._todos[-1][0] >= content.to:
             self._todos.pop()
 
-    @on(ResultLine, main_only=True)
-    def _last_result(self, line: ResultLine, _: Record) -> None:
+    @on(ResultMessage, main_only=True)
+    def _last_result(self, line: ResultMessage, _: Record) -> None:
         self._result = line.body
 
-    @on(AssistantLine, main_only=True)
-    def _assistant(self, line: AssistantLine, record: Record) -> None:
+    @on(AssistantMessage, main_only=True)
+    def _assistant(self, line: AssistantMessage, record: Record) -> None:
         for block in line.blocks:
             tool_input = block.get("input")
             if traits_of(str(block.get("name"))).view is View.CHECKLIST and isinstance(tool_input, dict):

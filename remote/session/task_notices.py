@@ -15,12 +15,12 @@ from ccb.tunnel.wire.journal_records import (
     QueuedRecord,
     Record,
 )
-from ccb.tunnel.wire.messages import TaskLine, parse_message
+from ccb.tunnel.wire.messages import TaskMessage, parse_message
 from ccb.tunnel.wire.projection import Projection, on
 
 from ..session_store.journal import NotKept
 from ..tools.tasks import Task, TaskEnd, TaskKind, TaskRegistry, TaskStatus
-from .input_queue import Inputs
+from .input_queue import InputQueue
 from .session_log import SessionLog
 
 Json = dict[str, Any]
@@ -42,12 +42,12 @@ class JournalledTasks(Projection):
 
     def __init__(self) -> None:
         self.count = 0
-        self.open: OrderedDict[str, tuple[TaskLine, str]] = OrderedDict()
+        self.open: OrderedDict[str, tuple[TaskMessage, str]] = OrderedDict()
         self.told: dict[str, QueuedRecord] = {}
         self.copied: set[str] = set()
 
-    @on(TaskLine)
-    def _news(self, line: TaskLine, record: Record) -> None:
+    @on(TaskMessage)
+    def _news(self, line: TaskMessage, record: Record) -> None:
         if line.subtype == "task_notification":
             self.open.pop(line.task_id, None)
             self.told.pop(line.task_id, None)
@@ -69,7 +69,7 @@ class JournalledTasks(Projection):
 class TaskNotices:
     """Watches the registry of tasks for a session. What the journal cannot take is kept and tried again."""
 
-    def __init__(self, log: SessionLog, inputs: Inputs, tasks: TaskRegistry) -> None:
+    def __init__(self, log: SessionLog, inputs: InputQueue, tasks: TaskRegistry) -> None:
         self._tasks = tasks
         self._session = log
         self._inputs = inputs
@@ -96,7 +96,7 @@ class TaskNotices:
     def ended(self, task: Task, end: TaskEnd, *, closing: bool) -> None:
         """See TaskWatcher."""
         line = parse_message(_started(task))
-        assert isinstance(line, TaskLine)
+        assert isinstance(line, TaskMessage)
         self._end(line, end, task.agent_id, wakes=not closing)
         self.flush()
         self._inputs.wake()
@@ -115,7 +115,7 @@ class TaskNotices:
                 self._inputs.notify(content, agent_id)
         self._session.journal.flush_soon()
 
-    def _end(self, line: TaskLine, end: TaskEnd, agent_id: str, *, wakes: bool) -> None:
+    def _end(self, line: TaskMessage, end: TaskEnd, agent_id: str, *, wakes: bool) -> None:
         """Queue first: a worker that is killed in between then owes only the clients their message."""
         if not end.told:
             content = [{"type": "text", "text": notification_text(line, end)}]
@@ -124,7 +124,7 @@ class TaskNotices:
         self._due.append((MessageRecord(_ended(line, end)), agent_id))
 
 
-def notification_text(line: TaskLine, end: TaskEnd) -> str:
+def notification_text(line: TaskMessage, end: TaskEnd) -> str:
     """Return what the agent reads about the end of a task."""
     fields = [
         ("task-id", line.task_id),
@@ -153,7 +153,7 @@ def _started(task: Task) -> Json:
     return {**body, **{name: value for name, value in more.items() if value}}
 
 
-def _ended(line: TaskLine, end: TaskEnd) -> Json:
+def _ended(line: TaskMessage, end: TaskEnd) -> Json:
     body: Json = {
         "type": "system",
         "subtype": "task_notification",

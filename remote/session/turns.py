@@ -18,7 +18,7 @@ from ccb.tunnel.wire.journal_records import (
     TurnEndRecord,
     TurnStartRecord,
 )
-from ccb.tunnel.wire.messages import ResultLine, UserLine
+from ccb.tunnel.wire.messages import ResultMessage, UserMessage
 from ccb.tunnel.wire.projection import Projection, on
 
 from ..agent.agent import Agent
@@ -27,7 +27,7 @@ from ..agent.turn_state import Prompt
 from ..session_store.journal import JournalError
 from ..system.deadline import within
 from ..tools.tasks import TaskRegistry
-from .input_queue import Inputs
+from .input_queue import InputQueue
 from .session_log import SessionLog, Watchers
 from .task_notices import TaskNotices
 
@@ -61,7 +61,7 @@ class Turns(Projection):
     def __init__(
         self,
         session_log: SessionLog,
-        inputs: Inputs,
+        inputs: InputQueue,
         agent: Agent,
         watchers: Watchers,
         ready: Callable[[], Awaitable[None]],
@@ -79,7 +79,7 @@ class Turns(Projection):
         self._finish_by: float | None = None  # end when idle; wait for tasks until this monotonic time
         session_log.follow(self)
 
-    def put(self, input_id: str, line: UserLine, *, echo: bool) -> None:
+    def put(self, input_id: str, line: UserMessage, *, echo: bool) -> None:
         """Queue the prompt in a user message. `echo`: show the message again when a turn takes it."""
         if echo:
             self._echoes[input_id] = line.body
@@ -190,8 +190,8 @@ class Turns(Projection):
         else:
             log.error("after the result: %s", " ".join(reasons))
 
-    @on(ResultLine, main_only=True)
-    def _result(self, _: ResultLine, __: Record) -> None:
+    @on(ResultMessage, main_only=True)
+    def _result(self, _: ResultMessage, __: Record) -> None:
         if self.state is TurnState.RUNNING:
             self.state = TurnState.ANSWERED
 

@@ -18,7 +18,7 @@ from ccb.tunnel.wire.journal_records import (
     RewindRecord,
     RewoundRecord,
 )
-from ccb.tunnel.wire.messages import UserLine
+from ccb.tunnel.wire.messages import UserMessage
 from ccb.tunnel.wire.projection import Projection, on
 
 from ..system.regular_files import digest_of, sync_directory
@@ -86,7 +86,7 @@ class RewindPoints(Projection):
     @on(InputRecord)
     def _input(self, content: InputRecord, _: Record) -> None:
         line = content.public
-        if isinstance(line, UserLine):
+        if isinstance(line, UserMessage):
             self._inputs[content.id] = (line.uuid or content.id, line.text("\n")[:_MAX_TEXT])
             while len(self._inputs) > _MAX_INPUTS:
                 self._inputs.popitem(last=False)

@@ -14,13 +14,13 @@ from ccb.tunnel.wire.journal_records import ForkedRecord, in_session, parse_line
 
 from . import session_paths
 from .journal_summary import unused_origin
-from .session_registry import Entry
+from .session_registry import SessionEntry
 
 _BESIDES = ("outputs", "history")
 """The directories of a session that its copy gets as well: large outputs, and earlier versions of files."""
 
 
-def fork(entry: Entry, session: str) -> bool:
+def fork(entry: SessionEntry, session: str) -> bool:
     """Copy the journal of `entry` up to its last whole record, with its large outputs and its file history.
     Return False and change nothing when a session of that id already exists. Raises OSError, NoPlace.
     """
@@ -76,7 +76,7 @@ def unused_copy_of(session: str) -> str:
         return ""
 
 
-def _copy(source: BinaryIO, target: BinaryIO, entry: Entry, session: str, state: str) -> None:
+def _copy(source: BinaryIO, target: BinaryIO, entry: SessionEntry, session: str, state: str) -> None:
     seq = 0
     old_outputs, new_outputs = (
         json.dumps(os.path.join(each, "outputs") + "/", ensure_ascii=False)[1:-1].encode("utf-8", "replace")

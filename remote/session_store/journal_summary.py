@@ -18,7 +18,7 @@ from ccb.tunnel.wire.journal_records import (
     WorktreeRecord,
     parse_line,
 )
-from ccb.tunnel.wire.messages import SystemLine, UserLine
+from ccb.tunnel.wire.messages import SystemMessage, UserMessage
 from ccb.tunnel.wire.projection import Projection, on, replay
 
 _END_BYTES = 256 * 1024
@@ -26,7 +26,7 @@ _MAX_TEXT = 200
 _MAX_UUIDS = 20_000
 
 
-def prompt_start(line: UserLine) -> str:
+def prompt_start(line: UserMessage) -> str:
     """Return the start of a prompt as one line."""
     return one_line(line.text(" "))
 
@@ -60,8 +60,8 @@ class JournalSummary(Projection):
         self.created = self.created or record.time
         self.cwd = self.cwd or options.cwd
 
-    @on(SystemLine, main_only=True)
-    def _system(self, line: SystemLine, _: Record) -> None:
+    @on(SystemMessage, main_only=True)
+    def _system(self, line: SystemMessage, _: Record) -> None:
         self.cwd = self.cwd or line.cwd
         if line.subtype == "session_title_changed":
             self.prompt = self.title = one_line(str(line.body.get("title")))
@@ -77,7 +77,7 @@ class JournalSummary(Projection):
     @on(InputRecord)
     def _input(self, content: InputRecord, _: Record) -> None:
         line = content.public
-        if not isinstance(line, UserLine) or line.uuid in self._uuids:
+        if not isinstance(line, UserMessage) or line.uuid in self._uuids:
             return
         self.prompt = self.title or prompt_start(line)
         self.prompts += 1

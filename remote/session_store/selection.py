@@ -15,7 +15,7 @@ from .session_paths import resolve_directory
 TYPE_CHECKING = False
 
 if TYPE_CHECKING:
-    from .session_registry import Entry
+    from .session_registry import SessionEntry
 
 
 Params = dict[str, object]
@@ -68,7 +68,7 @@ def _is_full_id(session: str, params: Params) -> bool:
     return bool(params.get("create", True)) or (len(session) == 36 and session_paths.state_exists(session))
 
 
-def _latest(params: Params) -> tuple[Entry, bool]:
+def _latest(params: Params) -> tuple[SessionEntry, bool]:
     """Return the most recently used session of the directory, and whether it worked under another name then. Raise
     HostRefusal when there is none."""
     from . import session_registry
@@ -80,7 +80,7 @@ def _latest(params: Params) -> tuple[Entry, bool]:
     return entry, not entry.works_in(path)
 
 
-def _found(wanted: str, params: Params) -> Entry:
+def _found(wanted: str, params: Params) -> SessionEntry:
     """Return the only session whose id starts with `wanted`. Raise HostRefusal when there are none or several."""
     from . import session_registry
 
@@ -104,7 +104,7 @@ def _end_processes_of(session: str) -> None:
     asyncio.run(stop_marked(session))
 
 
-def _copy(entry: Entry, session: str, *, fresh: bool) -> None:
+def _copy(entry: SessionEntry, session: str, *, fresh: bool) -> None:
     """Make `session` a copy of `entry`. Raise HostRefusal when the id is taken."""
     from .fork import fork, unused_copy_of
 

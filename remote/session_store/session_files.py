@@ -18,7 +18,7 @@ log = logging.getLogger(__name__)
 _MAX_NAME = 200
 
 
-class Lease:
+class DriverLease:
     """The driver's lease. `epoch` is the highest epoch that was ever granted. `driver` is the name of the client that
     holds it, "" when that client has left. A session in memory ends with its daemon and needs no file: `path` is ""."""
 

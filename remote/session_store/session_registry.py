@@ -31,7 +31,7 @@ _OF_WORKTREE = re.compile(r"/\.claude/worktrees/[^/]+")
 _DERIVED = ("cwd", "created")  # taken from the journal when the summary does not have them
 
 
-class Entry:
+class SessionEntry:
     """A session. `directory` is its state directory, "" when it is in memory only. `summary` has the known fields of
     its summary."""
 
@@ -142,7 +142,7 @@ def directories() -> list[tuple[str, str]]:
     return found
 
 
-def living() -> dict[str, Json]:
+def live_sessions() -> dict[str, Json]:
     """Return the daemons that run here, by session id. The value is the content of the lock file, or the summary from
     the hello of a session in memory."""
     found = in_memory()
@@ -198,9 +198,9 @@ def read_lock(path: str) -> Json:
     return data if isinstance(data, dict) else {}
 
 
-def sessions() -> list[Entry]:
+def sessions() -> list[SessionEntry]:
     """Return all sessions that have begun, the most recently used first."""
-    owners = living()
+    owners = live_sessions()
     found = []
     for session, directory in directories():
         entry = _entry(session, directory, owners.get(session))
@@ -209,12 +209,12 @@ def sessions() -> list[Entry]:
     there = {entry.session for entry in found}
     for session, owner in owners.items():
         if sockets.in_memory(owner["socket"]) and owner.get("state") and session not in there:
-            found.append(Entry(session, "", owner))
+            found.append(SessionEntry(session, "", owner))
     found.sort(key=lambda entry: entry.updated, reverse=True)
     return found
 
 
-def _entry(session: str, directory: str, owner: Json | None) -> Entry | None:
+def _entry(session: str, directory: str, owner: Json | None) -> SessionEntry | None:
     journal = os.path.join(directory, "journal.jsonl")
     try:
         info = os.lstat(journal)
@@ -225,16 +225,16 @@ def _entry(session: str, directory: str, owner: Json | None) -> Entry | None:
     summary = read_summary(directory)
     if not (summary.get("cwd") and summary.get("created")):
         summary = {
-            **derived(journal),
+            **summary_of(journal),
             **{name: value for name, value in summary.items() if value or name not in _DERIVED},
         }
     if owner is not None:
         summary.update(owner)
     summary.setdefault("updated", info.st_mtime)
-    return Entry(session, directory, summary)
+    return SessionEntry(session, directory, summary)
 
 
-def derived(journal: str) -> Json:
+def summary_of(journal: str) -> Json:
     """Return the summary fields that the start and the end of a journal tell. Only the prompts in these two parts are
     counted."""
     from .journal_summary import summarize_ends  # not every start needs it
@@ -253,7 +253,7 @@ def derived(journal: str) -> Json:
     return known
 
 
-def latest_of(path: str) -> Entry | None:
+def latest_of(path: str) -> SessionEntry | None:
     """Return the most recently used session of a directory (a canonical path), None if it has none.
 
     A session that works in a worktree belongs to the directory in which it was started, too. One whose directory was
@@ -278,7 +278,7 @@ def _listed(value: object) -> list[str]:
     return [str(each) for each in value] if isinstance(value, list) else []
 
 
-def by_prefix(text: str) -> list[Entry]:
+def by_prefix(text: str) -> list[SessionEntry]:
     """Return the sessions whose id starts with `text`. If an id is exactly `text`, return only that session."""
     exact, near = [], []
     for entry in sessions():
@@ -289,7 +289,7 @@ def by_prefix(text: str) -> list[Entry]:
     return exact or near
 
 
-def described(entry: Entry) -> Json:
+def described(entry: SessionEntry) -> Json:
     """Return the body of a `session` report. Ages are in seconds of this host's clock."""
     summary, alive, now = entry.summary, entry.alive, time.time()
     created = summary.get("created")
@@ -319,7 +319,7 @@ def described(entry: Entry) -> Json:
     }
 
 
-def _given_title(entry: Entry) -> str:
+def _given_title(entry: SessionEntry) -> str:
     """Return the name that a list has given to a session; "" when it has none, or was named otherwise since."""
     given = read_lock(os.path.join(entry.directory, TITLE)) if entry.directory else {}
     return str(given.get("title") or "") if given.get("over") == (entry.summary.get("title") or "") else ""
@@ -343,7 +343,7 @@ def created_at(state_directory: str) -> float:
     now."""
     if state_directory:
         when = _time(read_summary(state_directory))
-        return when or _time(derived(os.path.join(state_directory, "journal.jsonl"))) or time.time()
+        return when or _time(summary_of(os.path.join(state_directory, "journal.jsonl"))) or time.time()
     return time.time()
 
 

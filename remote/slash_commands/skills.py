@@ -9,10 +9,10 @@ from typing import Any
 
 from ccb.tunnel.wire import tool_traits
 
-from ..permissions.paths import PathPattern, Places
+from ..permissions.paths import PathPattern, PathScope
 from ..settings.worker_settings import USER, WorkerSettings
 from ..tools.tool_contract import Tool, ToolContext, ToolDeclaration, ToolResult
-from ..tools.toolset import ToolRegistry
+from ..tools.toolset import Toolset
 from .command_files import SKILL, CommandFile, discover, expand, filled, named_files, places, skill_text, task_of
 from .command_registry import CommandCall, Expanded, SlashCommand
 
@@ -21,7 +21,7 @@ class FileCommands:
     """`files` are the commands and skills that count under the settings in force. They are found once for each value of
     the settings, so a file that the session's own tools write does not count in the same session."""
 
-    def __init__(self, session_id: str, tools: ToolRegistry) -> None:
+    def __init__(self, session_id: str, tools: Toolset) -> None:
         self.files: Sequence[CommandFile] = ()
         self.problems: list[str] = []
         self._told: set[str] = set()  # skills for certain files
@@ -65,7 +65,7 @@ class FileCommands:
         """Return the names and descriptions of the skills."""
         return [{"name": each.name, "description": each.description} for each in self.files if each.kind == SKILL]
 
-    def due(self, worked_with: Iterable[str], places: Places, *, again: bool) -> Iterator[str]:
+    def due(self, worked_with: Iterable[str], places: PathScope, *, again: bool) -> Iterator[str]:
         """Yield a text about each skill for certain files, when the model has worked with one of them. `again`: also
         about those that were told."""
         new = [path for path in worked_with if path not in self._worked_with]

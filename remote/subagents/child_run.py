@@ -9,13 +9,13 @@ from typing import Any, Callable
 
 from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.journal_records import Content, MessageRecord, ModelEndRecord, Record, WorktreeRecord
-from ccb.tunnel.wire.messages import AssistantLine
+from ccb.tunnel.wire.messages import AssistantMessage
 from ccb.tunnel.wire.model_facts import TOKENS, count
 
 from ..agent.agent import Agent
 from ..agent.agent_log import Emitter
 from ..agent.token_usage import Ledger
-from ..agent.turn_state import Prompt, Terminal
+from ..agent.turn_state import EndReason, Prompt
 from ..model.model_call import SystemClock
 from ..session_store.journal import NotKept
 from ..tools.tasks import TaskStatus
@@ -50,7 +50,7 @@ class WatchedEmitter:
             self._context = sum(count(content.usage, name) for name in TOKENS[:3])
             self._output += count(content.usage, "output_tokens")
             self._changed()
-        elif isinstance(content, MessageRecord) and isinstance(content.public, AssistantLine):
+        elif isinstance(content, MessageRecord) and isinstance(content.public, AssistantMessage):
             self._said(content.public)
         return record
 
@@ -60,7 +60,7 @@ class WatchedEmitter:
     async def commit(self) -> None:
         await self._inner.commit()
 
-    def _said(self, line: AssistantLine) -> None:
+    def _said(self, line: AssistantMessage) -> None:
         if line.is_api_error:
             return
         for block in line.blocks:
@@ -84,10 +84,10 @@ _GRACE_S = 4.0  # less than the executor of the main agent waits for a cancelled
 _SHOWN_EVERY_S = 1.0
 _MAX_SUMMARY = 500  # characters
 _WORDS = {
-    Terminal.MAX_TURNS: "It reached the limit of its turns before it was done.",
-    Terminal.PROMPT_TOO_LONG: "Its conversation no longer fits its model's context window.",
-    Terminal.ABORTED_TOOLS: "The user stopped it.",
-    Terminal.ABORTED_STREAMING: "The user stopped it.",
+    EndReason.MAX_TURNS: "It reached the limit of its turns before it was done.",
+    EndReason.PROMPT_TOO_LONG: "Its conversation no longer fits its model's context window.",
+    EndReason.ABORTED_TOOLS: "The user stopped it.",
+    EndReason.ABORTED_STREAMING: "The user stopped it.",
 }
 
 
@@ -149,9 +149,9 @@ class Child:
         return self._result(agent, ledger, result)
 
     def _result(self, agent: Agent, ledger: Ledger, result: Json) -> ToolResult:
-        terminal = Terminal(result["terminal_reason"])
-        completed = terminal is Terminal.COMPLETED
-        self.refused = terminal in (Terminal.ABORTED_TOOLS, Terminal.ABORTED_STREAMING)
+        terminal = EndReason(result["terminal_reason"])
+        completed = terminal is EndReason.COMPLETED
+        self.refused = terminal in (EndReason.ABORTED_TOOLS, EndReason.ABORTED_STREAMING)
         text = str(result.get("result") or "") if completed else self._partial(terminal, result)
         failed = not completed and not self.emitter.answer
         self.text = text
@@ -185,7 +185,7 @@ class Child:
         """Tell the main agent where a run that was stopped has left something."""
         self.context.call.stopped(f"{self.emitter.answer}{_left_in(tree)}")
 
-    def _partial(self, terminal: Terminal, result: Json) -> str:
+    def _partial(self, terminal: EndReason, result: Json) -> str:
         """Return why the agent did not come to its end, and its last words."""
         said = str(result.get("result") or "") or " ".join(result.get("errors") or ())
         why = _WORDS.get(terminal) or f"It failed: {said}"

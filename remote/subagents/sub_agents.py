@@ -12,15 +12,15 @@ from typing import Any, Callable
 
 from ccb.tunnel.wire.control_protocol import Broker
 from ccb.tunnel.wire.journal_records import MAIN_AGENT, AgentResultRecord, MessageRecord, Record, WorktreeRecord
-from ccb.tunnel.wire.messages import TaskLine
+from ccb.tunnel.wire.messages import TaskMessage
 from ccb.tunnel.wire.session_options import SessionOptions
 from ccb.tunnel.wire.tool_traits import DEFAULT_AGENT, SKILL
 
 from ..agent.agent import Agent
-from ..agent.agent_config import AgentConfig, Disclosure, PromptSource, ToolOffer
+from ..agent.agent_config import AgentConfig, OfferedTools, PromptSource, ToldToClients
 from ..agent.agent_histories import AgentHistories, AgentHistory
 from ..agent.agent_log import Emitter
-from ..agent.agent_messages import informational, status
+from ..agent.agent_messages import informational, status_message
 from ..agent.token_usage import zero_usage
 from ..context.system_prompt import SessionPrompt
 from ..hooks.hook_table import WORKTREE_CREATE, WORKTREE_REMOVE
@@ -32,12 +32,12 @@ from ..session_store.journal import Journal
 from ..settings.worker_settings import LOCAL, MEMORIES, MEMORY_FILE, PROJECT, USER, WorkerSettings, read_text
 from ..slash_commands.skills import SkillTool
 from ..tools.agent_definitions import BUILT_IN_AGENTS, INHERIT, AgentDefinition
-from ..tools.background_shells import Shells
+from ..tools.background_shells import BackgroundShells
 from ..tools.task import TaskTool
 from ..tools.tasks import Task, TaskEnd, TaskKind, TaskStatus
 from ..tools.tool_contract import ToolContext, ToolResult
 from ..tools.tool_state import FileState, TodoList
-from ..tools.toolset import ToolRegistry
+from ..tools.toolset import Toolset
 from .agent_catalogue import PROJECT_AGENTS
 from .child_run import Child, TaskFacts, task_notification
 from .worktrees import WorktreeRefused, Worktrees, directory_in, gone
@@ -179,7 +179,7 @@ def earlier_run(records: Iterable[Record], agent_id: str) -> tuple[str, AgentHis
             history.conversation.apply(record)
             if isinstance(record.content, WorktreeRecord):
                 history.worktree = record.content
-        elif isinstance(record.content, MessageRecord) and isinstance(record.content.public, TaskLine):
+        elif isinstance(record.content, MessageRecord) and isinstance(record.content.public, TaskMessage):
             line = record.content.public
             if line.subtype == "task_started" and line.task_id == agent_id:
                 name = str(line.body.get("subagent_type"))
@@ -398,7 +398,7 @@ class SubAgents:
         tree, cwd = child.tree, child.context.cwd
         if tree is not None:
             cwd = directory_in(tree, cwd)
-        shells = Shells(cwd, child.context.tasks)
+        shells = BackgroundShells(cwd, child.context.tasks)
         own = replace(child.context, cwd=cwd, files=FileState(), shells=shells, todos=TodoList(), sub_agents=None)
         history.ledger.parent = self._main.ledger
         try:
@@ -493,12 +493,12 @@ class SubAgents:
             prompts=ChildPrompt(
                 definition.prompt, main.prompts, *((context.cwd, tree.branch) if tree is not None else ())
             ),
-            tools=ToolRegistry(offered, main.deferred_tools()),
+            tools=Toolset(offered, main.deferred_tools()),
             permissions=permissions,
             context=context,
             model=own if chosen in ("", INHERIT) else chosen,
             max_turns=definition.max_turns,
-            disclosure=Disclosure(api_key_source=main.disclosure.api_key_source),
+            disclosure=ToldToClients(api_key_source=main.disclosure.api_key_source),
             take_queued=main.take_queued,
             reasoning=replace(main.reasoning, effort=definition.effort or main.reasoning.effort),
             fallback_model=main.fallback_model,
@@ -507,7 +507,7 @@ class SubAgents:
             settings=main.settings,
             names=main.names,
             budget=main.budget.rest(self._main.ledger.total_cost_usd) if main.budget is not None else None,
-            offer=ToolOffer(judge=main.offer.judge, role=definition),
+            offer=OfferedTools(judge=main.offer.judge, role=definition),
         )
 
     def _warn(self, text: str) -> None:
@@ -515,7 +515,7 @@ class SubAgents:
 
     def _tell_mode(self) -> None:
         permissions = self._main.config.permissions
-        self._emitter(MAIN_AGENT).emit(MessageRecord(status(None, permissions.mode, permissions.cage_in_force)))
+        self._emitter(MAIN_AGENT).emit(MessageRecord(status_message(None, permissions.mode, permissions.cage_in_force)))
 
 
 def defines_agents(options: SessionOptions, settings: WorkerSettings) -> bool:

@@ -67,7 +67,7 @@ class ForegroundCommand:
         self.moves = False
 
 
-class Shells:
+class BackgroundShells:
     """Owns every process that outlives its tool call; `close` ends them all. `session` is the mark that the host gives
     to the processes it starts (see `LocalHost.session`). By this mark even detached processes are found."""
 

@@ -23,7 +23,7 @@ from ..system.host import is_under, nearest_directory
 from ..system.process import Process
 from .background_shells import MAX_RUNNING, ForegroundCommand, ShellStart
 from .file_access import refusal
-from .output import MAX_OUTPUT_CHARS, Output, Spill, clean
+from .output import MAX_OUTPUT_CHARS, Output, OutputFiles, clean
 from .tool_contract import Tool, ToolContext, ToolDeclaration, ToolResult
 
 Json = dict[str, Any]
@@ -442,7 +442,7 @@ class CwdReport:
     """One report, which `take` returns once, after the command is over. The command writes to `path`; "" means that it
     cannot report. `caged`: the command runs in a cage, which can open a file for it but not a pipe of the worker."""
 
-    def __init__(self, spill: Spill, *, caged: bool = False) -> None:
+    def __init__(self, spill: OutputFiles, *, caged: bool = False) -> None:
         self._pipe: tuple[int, int] | None = None
         self.path = spill.scratch("cwd")
         if self.path and caged:

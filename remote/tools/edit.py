@@ -18,11 +18,11 @@ from .file_access import (
     missing,
     os_error,
     path_refusal,
-    peek,
     peek_refusal,
     preview_of,
+    read_current,
     refusal,
-    store,
+    store_change,
     text_error,
 )
 from .read import LINE_CUT
@@ -194,7 +194,7 @@ def _validate(path: str, edits: list[Json], context: ToolContext) -> str | None:
             reason = "No changes to make: old_string and new_string are exactly the same."
         if reason is not None:
             return reason
-    seen, data = peek(context, path)
+    seen, data = read_current(context, path)
     if data is None or _creates(edits, data):
         return None
     reason = peek_refusal(context, path, merge=True)
@@ -276,7 +276,7 @@ async def _run(file_path: str, edits: list[Json], context: ToolContext) -> ToolR
     """Make the edits. Return what was done, or a refusal."""
     try:
         file, data, count = await _planned(file_path, edits, context)
-        notes = await store(context, file, data)
+        notes = await store_change(context, file, data)
     except (ChangeRefused, EditRefused) as refused:
         return refusal(str(refused))
     except OSError as error:
@@ -358,7 +358,7 @@ class Write(Tool):
         try:
             file = await _replaceable(tool_input, context)
             data, kept = await in_thread(_content, content, file)
-            notes = await store(context, file, data)
+            notes = await store_change(context, file, data)
         except ChangeRefused as refused:
             return refusal(str(refused))
         except OSError as error:

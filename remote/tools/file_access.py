@@ -78,7 +78,7 @@ def path_refusal(file_path: str) -> str | None:
     return path_error(file_path)
 
 
-def peek(context: ToolContext, file_path: str) -> tuple[Seen | None, bytes | None]:
+def read_current(context: ToolContext, file_path: str) -> tuple[Seen | None, bytes | None]:
     """Return the version of the file that was seen, and its content if it is small, for a quick check before the person
     is asked."""
     real = context.host.real_path(absolute(file_path, context.cwd))
@@ -87,7 +87,7 @@ def peek(context: ToolContext, file_path: str) -> tuple[Seen | None, bytes | Non
 
 def peek_refusal(context: ToolContext, file_path: str, *, merge: bool = False) -> str | None:
     """Return why the file may not be changed (see `current`), None if a quick check finds no reason."""
-    seen, data = peek(context, file_path)
+    seen, data = read_current(context, file_path)
     if data is None:
         return None
     if seen is None:
@@ -157,7 +157,7 @@ def preview_of(file: Current, data: bytes) -> Preview:
     return Preview(public, FileVersion(file.real, file.digest))
 
 
-async def store(context: ToolContext, file: Current, data: bytes) -> str:
+async def store_change(context: ToolContext, file: Current, data: bytes) -> str:
     """Make `data` the content of the file. Return what the model must know about it, behind what was done. Raise
     ChangeRefused if the file has changed meanwhile, or OSError."""
     digest = digest_of(data)

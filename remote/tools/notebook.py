@@ -27,7 +27,7 @@ from .file_access import (
     peek_refusal,
     preview_of,
     refusal,
-    store,
+    store_change,
     text_error,
 )
 from .notebook_cells import MAX_OUTPUT, MAX_TEXT
@@ -175,7 +175,7 @@ class NotebookEdit(Tool):
     async def run(self, tool_input: Json, context: ToolContext) -> ToolResult:
         try:
             file, edited = await _planned(tool_input, context)
-            notes = await store(context, file, edited.data)
+            notes = await store_change(context, file, edited.data)
         except ChangeRefused as refused:
             return refusal(str(refused))
         except OSError as error:

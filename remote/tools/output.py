@@ -33,7 +33,7 @@ class Output:
     """Collects the output of a process. Memory holds the start and the end; a long output is also written to a file, in
     full."""
 
-    def __init__(self, spill: Spill, name: str, *, to_file: bool = False) -> None:
+    def __init__(self, spill: OutputFiles, name: str, *, to_file: bool = False) -> None:
         self.total = 0
         self._spill = spill
         self._name = name
@@ -139,7 +139,7 @@ class Output:
         return f"the whole output ({self.total:,} bytes) is in {self._file.path}; use Read or Grep on it"
 
 
-def limited(text: str, spill: Spill, name: str, max_chars: int = MAX_OUTPUT_CHARS) -> str:
+def limited(text: str, spill: OutputFiles, name: str, max_chars: int = MAX_OUTPUT_CHARS) -> str:
     """Return `text`, or its head and tail around a note with the path of a file that has the whole text."""
     if len(text) <= max_chars:
         return text
@@ -179,7 +179,7 @@ class SpillFile:
     """One output on disk. `kept` counts the bytes in the file, `dropped` the bytes that were not written because of a
     limit or an error."""
 
-    def __init__(self, owner: Spill, path: str, file: int) -> None:
+    def __init__(self, owner: OutputFiles, path: str, file: int) -> None:
         self.path = path
         self.kept = 0
         self.dropped = 0
@@ -215,7 +215,7 @@ class SpillFile:
             self._owner.finished(self)
 
 
-class Spill:
+class OutputFiles:
     """The directory for the outputs of a session, "" for a session in memory. It is created with mode 0700 when first
     needed; files get 0600. `why_none` says why the last file could not be created."""
 

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from ..session_store.session_directory import SessionDirectory
     from ..system.host import Host
     from ..system.login_shell import LoginEnvironment
-    from .background_shells import Shells
-    from .output import Spill
+    from .background_shells import BackgroundShells
+    from .output import OutputFiles
     from .tasks import TaskRegistry
     from .tool_state import FileState, TodoList
 
@@ -184,8 +184,8 @@ class ToolContext:
     cwd: str  # the session's directory, absolute
     add_dirs: list[str]
     files: FileState
-    shells: Shells
-    spill: Spill
+    shells: BackgroundShells
+    spill: OutputFiles
     todos: TodoList
     cages: Cages
     history: FileHistory

@@ -18,7 +18,7 @@ DEFER_ABOVE_CHARS = 60_000
 """About a tenth of the window of most models."""
 
 
-class ToolRegistry(Sequence["Tool"]):
+class Toolset(Sequence["Tool"]):
     """Tools in the order in which the model sees them. Additions and removals take effect at the start of a turn. New
     tools go to the end, sorted by name, so the request prefix changes only when the set of tools does.
 
@@ -105,7 +105,7 @@ def _weight(tool: Tool) -> int:
     return len(tool.name) + len(tool.description) + len(str(tool.input_schema))
 
 
-def default_tools() -> ToolRegistry:
+def default_tools() -> Toolset:
     """Return a registry of the built-in tools, in the order of `tool_traits.BUILT_IN`."""
     from .ask_user import AskUserQuestion
     from .background_tools import BashOutput, KillShell, TaskOutput, TaskStop
@@ -120,7 +120,7 @@ def default_tools() -> ToolRegistry:
     from .todo import TodoWrite
     from .web import WebFetch, WebSearch
 
-    return ToolRegistry(
+    return Toolset(
         (
             Bash(),
             BashOutput(),
@@ -159,8 +159,8 @@ def make_context(cwd: str, outputs: str, token: str = "", caged: CageServer | No
     from ..session_store.session_files import PlanFile
     from ..system.host import LocalHost
     from ..system.login_shell import LoginEnvironment
-    from .background_shells import Shells
-    from .output import Spill
+    from .background_shells import BackgroundShells
+    from .output import OutputFiles
     from .tasks import TaskRegistry
     from .tool_contract import ToolContext, WebSettings
     from .tool_state import FileState, TodoList
@@ -174,8 +174,8 @@ def make_context(cwd: str, outputs: str, token: str = "", caged: CageServer | No
         cwd=cwd,
         add_dirs=[],
         files=FileState(),
-        shells=Shells(cwd, tasks, host.session),
-        spill=Spill(outputs),
+        shells=BackgroundShells(cwd, tasks, host.session),
+        spill=OutputFiles(outputs),
         todos=TodoList(),
         cages=Cages(host.cages, environ, home_directory()),
         plan=PlanFile.beside(outputs),

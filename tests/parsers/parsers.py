@@ -21,7 +21,7 @@ from ccb.remote.agent import mentions
 from ccb.remote.context.instructions import find_instructions
 from ccb.remote.hooks.hook_outcome import read_output
 from ccb.remote.model.answer_stream import SseParser
-from ccb.remote.permissions.paths import PathPattern, Places
+from ccb.remote.permissions.paths import PathPattern, PathScope
 from ccb.remote.permissions.rules import Behavior, RuleSet, parse_rules
 from ccb.remote.permissions.shell.read_only import is_read_only_command
 from ccb.remote.permissions.shell.shell_parser import parse as parse_command
@@ -189,7 +189,7 @@ def schema(text: str) -> None:
 
 
 def path_rule(text: str) -> None:
-    places, path = Places("/x", "/h", ("/x",)), text[:4000].replace("*", "a").replace("?", "a")
+    places, path = PathScope("/x", "/h", ("/x",)), text[:4000].replace("*", "a").replace("?", "a")
     PathPattern(f"//x/{text[:300]}c").forbids(f"/x/{path}", places)
     PathPattern(f"{text[:300]}c").allows(f"/x/{path}", places)
 
@@ -202,7 +202,7 @@ def command_rules(text: str) -> None:
     rules = RuleSet()
     rules.add("", Behavior.DENY, parse_rules(["Bash(rm *)", "Bash(a*b*c)", "Read(.env)", "Edit(//x/**/a/**)"]))
     line = text[:20_000]
-    forbidding_rule(line, rules, Behavior.DENY, Places("/x", "/h", ("/x",)), "/x")
+    forbidding_rule(line, rules, Behavior.DENY, PathScope("/x", "/h", ("/x",)), "/x")
     is_read_only_command(line)
 
 

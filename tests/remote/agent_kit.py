@@ -14,7 +14,7 @@ from typing import Any, Callable, TypeVar, Union, cast
 from tests.support.worker.cages import sandbox
 
 from ccb.remote.agent.agent import Agent
-from ccb.remote.agent.agent_config import AgentConfig, AgentDeps, Disclosure
+from ccb.remote.agent.agent_config import AgentConfig, AgentDeps, ToldToClients
 from ccb.remote.agent.conversation import Conversation
 from ccb.remote.agent.token_usage import Ledger
 from ccb.remote.agent.turn_state import Prompt
@@ -25,10 +25,10 @@ from ccb.remote.permissions.matchers import Askable
 from ccb.remote.permissions.rules import Behavior, Decision
 from ccb.remote.settings.worker_settings import Layer, WorkerSettings
 from ccb.remote.slash_commands.command_registry import CommandCall, CommandRegistry, Printed, SlashCommand
-from ccb.remote.tools.output import Spill
+from ccb.remote.tools.output import OutputFiles
 from ccb.remote.tools.tool_contract import Tool, ToolContext, ToolDeclaration, ToolResult
 from ccb.remote.tools.tool_state import FileState, TodoList
-from ccb.remote.tools.toolset import ToolRegistry
+from ccb.remote.tools.toolset import Toolset
 from ccb.tunnel.wire.control_protocol import A, P, Request, RequestKind, ToolPermission
 from ccb.tunnel.wire.journal_records import MAIN_AGENT, Content, MessageRecord, Record, parse, record_of, to_line
 from ccb.tunnel.wire.tool_traits import Effect, ToolTraits
@@ -389,7 +389,7 @@ def make_world(
     ledger: Ledger | None = None,
     model: str | None = None,
     heartbeat_s: float = 30.0,
-    spill: Spill | None = None,
+    spill: OutputFiles | None = None,
     window: WindowSettings | None = None,
 ) -> World:
     log: list[str] = []
@@ -408,7 +408,7 @@ def make_world(
     nothing = cast(Any, None)
     config = AgentConfig(
         prompts=FixedPrompts(),
-        tools=ToolRegistry([read, write]),
+        tools=Toolset([read, write]),
         permissions=permissions,
         context=ToolContext(
             nothing,
@@ -427,7 +427,7 @@ def make_world(
         ),
         model=model,
         max_turns=max_turns,
-        disclosure=Disclosure(partial_messages=partial),
+        disclosure=ToldToClients(partial_messages=partial),
         take_queued=take_queued,
         settings=settings_of(window or WindowSettings()),
     )

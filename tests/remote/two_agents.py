@@ -18,13 +18,13 @@ from ccb.remote.agent.agent import Agent
 from ccb.remote.agent.agent_config import AgentConfig
 from ccb.remote.agent.turn_state import Prompt
 from ccb.remote.daemon.assembly import AgentFactory
-from ccb.remote.daemon.model_streams import Calls
+from ccb.remote.daemon.model_streams import ModelStreams
 from ccb.remote.session.recovery import restore, take_up
 from ccb.remote.session.session import Session
 from ccb.remote.session.session_log import SessionLog
 from ccb.remote.session_store.journal import Journal
 from ccb.remote.tools.tool_contract import Tool, ToolContext, ToolDeclaration, ToolResult
-from ccb.remote.tools.toolset import ToolRegistry, make_context
+from ccb.remote.tools.toolset import Toolset, make_context
 from ccb.tunnel.wire.journal_records import MAIN_AGENT, OptionsRecord
 from ccb.tunnel.wire.session_options import SessionOptions
 from ccb.tunnel.wire.tool_traits import Effect, ToolTraits
@@ -136,7 +136,7 @@ class TwoAgents:
     def open(directory: Path, scripts: Mapping[str, Sequence[Reply]]) -> TwoAgents:
         """Begin the session, or go on with it."""
         journal, watchers, meeting = Journal(str(directory / "journal.jsonl")), Unwatched(), Meeting()
-        router = cast(Calls, ModelRouter(directory, scripts))
+        router = cast(ModelStreams, ModelRouter(directory, scripts))
         context = make_context(str(directory), "")
         if not journal.seq:
             journal.append(OptionsRecord(_OPTIONS.to_json(), SESSION))
@@ -148,7 +148,7 @@ class TwoAgents:
         def agent(agent_id: str) -> Agent:
             config = AgentConfig(
                 prompts=FixedSystem(agent_id),
-                tools=ToolRegistry([LoggedTool(TOOLS[agent_id], directory / "ran", meeting)]),
+                tools=Toolset([LoggedTool(TOOLS[agent_id], directory / "ran", meeting)]),
                 permissions=OpenPermissions(),
                 context=replace(context, add_dirs=[]),
                 model=MODELS[agent_id],

@@ -21,16 +21,16 @@ from ccb.tunnel.wire.frames import (
     CHUNK,
     Attach,
     Attached,
+    CallData,
+    CallEnd,
+    CallHead,
+    CallOpen,
     Credit,
-    Data,
-    End,
     Event,
     Fenced,
     Frame,
-    Head,
     Hello,
     Input,
-    Open,
     Ping,
     Pong,
     Refused,
@@ -152,30 +152,30 @@ class Laptop:
         response = {"subtype": "success", "request_id": request_id, "response": payload}
         await self.send(Input(self.epoch, uuid.uuid4().hex, {"type": "control_response", "response": response}))
 
-    async def call(self) -> tuple[Open, bytes]:
+    async def call(self) -> tuple[CallOpen, bytes]:
         """The next model call, its body read to the end."""
-        opened = await self.next(Open)
+        opened = await self.next(CallOpen)
         body = b""
         while len(body) < opened.size:
-            data = await self.next(Data, lambda frame: frame.stream == opened.stream)
+            data = await self.next(CallData, lambda frame: frame.stream == opened.stream)
             chunk = base64.b64decode(data.b64)
             body += chunk
             await self.send(Credit(self.epoch, opened.stream, len(chunk)))
-        await self.next(End, lambda frame: frame.stream == opened.stream)
+        await self.next(CallEnd, lambda frame: frame.stream == opened.stream)
         return opened, body
 
     async def answer(
-        self, opened: Open, content: bytes, *, status: int = 200, offset: int = 0, end: bool = True
+        self, opened: CallOpen, content: bytes, *, status: int = 200, offset: int = 0, end: bool = True
     ) -> None:
         """Answer a model call as the auth proxy would."""
         await self.send(
-            Head(self.epoch, opened.stream, status, {"content-type": "text/event-stream", "request-id": "r"})
+            CallHead(self.epoch, opened.stream, status, {"content-type": "text/event-stream", "request-id": "r"})
         )
         for place in range(0, len(content), CHUNK):
             chunk = content[place : place + CHUNK]
-            await self.send(Data(self.epoch, opened.stream, offset + place, base64.b64encode(chunk).decode()))
+            await self.send(CallData(self.epoch, opened.stream, offset + place, base64.b64encode(chunk).decode()))
         if end:
-            await self.send(End(self.epoch, opened.stream))
+            await self.send(CallEnd(self.epoch, opened.stream))
 
     async def stop(self) -> None:
         """End the session and wait for the bridge to leave."""

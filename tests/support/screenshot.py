@@ -26,7 +26,7 @@ from tests.support.repl.pilot import screen_text
 from ccb import __version__
 from ccb.local.command_line.parser import parse_arguments
 from ccb.local.connect.connect_session import connect_session
-from ccb.local.session.session_client import Item, Received, SessionClient
+from ccb.local.session.session_client import Item, SessionClient, SessionEvent
 from ccb.local.terminal.terminal_prompts import prompts_for
 from ccb.local.tui.app import Repl
 from ccb.local.tui.widgets.session_info import ReplInfo
@@ -120,7 +120,7 @@ class RenamedSession:
     async def events(self) -> AsyncIterator[Item]:
         """The events of the session, renamed."""
         async for item in self._session.events():
-            if isinstance(item, Received):
+            if isinstance(item, SessionEvent):
                 body = json.loads(json.dumps(item.body).replace(self._real, PLACE))
                 yield replace(item, body=body)
             else:

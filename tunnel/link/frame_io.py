@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Iterator, Sized
 
 from ..errors import ConnectionLost, ProtocolError
 from ..transports.pipe import Pipe
-from ..wire.frames import Credit, Data, End, Frame, FrameError, Head
+from ..wire.frames import CallData, CallEnd, CallHead, Credit, Frame, FrameError
 from ..wire.ndjson import FrameDecoder, encode_frame
 
 
@@ -94,7 +94,9 @@ class FrameWriter:
             self.send_soon(frame)
             return
         lines = encode_frame(frame, next(self._part_ids))
-        lane, limit = (self._data, _MAX_DATA) if isinstance(frame, Head | Data | End) else (self._inputs, _MAX_INPUTS)
+        lane, limit = (
+            (self._data, _MAX_DATA) if isinstance(frame, CallHead | CallData | CallEnd) else (self._inputs, _MAX_INPUTS)
+        )
         await self._room(lane, limit)
         lane.append(lines)
         self._news.set()

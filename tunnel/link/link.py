@@ -26,16 +26,16 @@ from ..wire.frames import (
     Attach,
     Attached,
     Bye,
+    CallData,
+    CallEnd,
+    CallOpen,
     Cancel,
     Credit,
-    Data,
-    End,
     Event,
     Fenced,
     Frame,
     Hello,
     NamesFound,
-    Open,
     Past,
     Ping,
     Pong,
@@ -170,7 +170,7 @@ SessionFrame = Attached | Snapshot | Event | Progress | Applied | Past | NamesFo
 class StreamHandler(Protocol):
     """Handles the frames of model calls: the in-band front of the auth proxy. It must not wait for the provider."""
 
-    async def handle(self, frame: Open | Data | End | Credit | Cancel) -> None: ...
+    async def handle(self, frame: CallOpen | CallData | CallEnd | Credit | Cancel) -> None: ...
 
 
 def new_nonce() -> Secret:
@@ -382,7 +382,7 @@ class Link:
         match frame:
             case Ping():
                 self._writer.send_soon(Pong(self._epoch, frame.n))
-            case Open() | Data() | End() | Credit() | Cancel():
+            case CallOpen() | CallData() | CallEnd() | Credit() | Cancel():
                 if self._streams is None:
                     raise ProtocolError(f"{self._host} sent a {frame.t!r} frame to a client that only watches")
                 await self._streams.handle(frame)

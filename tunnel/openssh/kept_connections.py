@@ -80,7 +80,7 @@ async def share_kept(route: KeptRoute, prompts: Prompts) -> Transport:
     return trial
 
 
-async def _log_in(route: KeptRoute, prompts: Prompts, record: Path, old: Kept | None) -> Transport:
+async def _log_in(route: KeptRoute, prompts: Prompts, record: Path, old: KeptConnection | None) -> Transport:
     """Log in, in the place of `old`, and keep the connection if that is allowed."""
     if problem := await not_kept(route, record.parent):
         tell_once(prompts, f"The connection to {route.target.shown} is not kept: {problem}.")
@@ -178,7 +178,7 @@ _GONE_S = 4.0
 
 
 @dataclass(frozen=True)
-class Kept:
+class KeptConnection:
     """A connection that is kept. `host` is the name that the person used, `until` the wall-clock time of its end.
 
     `slept` and `addresses` are the seconds that this machine had slept and the addresses that it had at the login.
@@ -249,12 +249,12 @@ def key_of(configs: Sequence[HostConfig], host: str) -> str:
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:24]
 
 
-def read_record(path: Path) -> Kept | None:
+def read_record(path: Path) -> KeptConnection | None:
     """Return the connection that the record is about, None if its keeper has ended or is still logging in."""
     try:
         about = json.loads(_held(path) or b"{}")
         socket, addresses = path.with_suffix(""), tuple(about["addresses"])
-        return Kept(str(about["host"]), socket, path, about["pid"], about["until"], about["slept"], addresses)
+        return KeptConnection(str(about["host"]), socket, path, about["pid"], about["until"], about["slept"], addresses)
     except (ValueError, KeyError, TypeError):
         return None
 
@@ -278,7 +278,7 @@ def _held(path: Path) -> bytes | None:
         return None
 
 
-def all_kept(env: Mapping[str, str], host: str | None = None) -> list[Kept]:
+def all_kept(env: Mapping[str, str], host: str | None = None) -> list[KeptConnection]:
     """Return the connections that are kept; with `host` (`[user@]host`), those to it."""
     directory = kept_directory(env)
     if not private(directory):

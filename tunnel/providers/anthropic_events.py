@@ -58,7 +58,7 @@ class _Call:
     looked_at: int = -1
 
 
-class Answer:
+class AnswerBuilder:
     """Collects the bytes of one answer; `take` returns what is new. `model` is the name that the worker asked for.
 
     `stops` are stop sequences that the provider does not know: what follows one is left out.

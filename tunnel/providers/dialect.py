@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 from ..wire.dataclass import dataclass
 from ..wire.json_schema import SCHEMA_LISTS, SCHEMA_MAPS, SINGLE_SCHEMAS, cleaned, plain_root
-from .anthropic_events import Answer
+from .anthropic_events import AnswerBuilder
 from .model_traits import ModelTraits
 
 Json = dict[str, Any]
@@ -29,7 +29,7 @@ class ModelTarget:
 class StreamReader(Protocol):
     """Reads the events of one answer."""
 
-    answer: Answer
+    answer: AnswerBuilder
 
     def feed(self, data: bytes) -> None:
         """Take the data of the next event. Raise AnswerError when it says that the provider failed, or is not

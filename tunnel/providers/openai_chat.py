@@ -8,7 +8,7 @@ from dataclasses import field
 from typing import Any, Literal
 
 from ..wire.dataclass import dataclass
-from .anthropic_events import MAX_ANSWER, MAX_CALLS, WRONG, Answer, AnswerError, dump, read_usage
+from .anthropic_events import MAX_ANSWER, MAX_CALLS, WRONG, AnswerBuilder, AnswerError, dump, read_usage
 from .api_errors import error_in_stream
 from .dialect import DialectCall, ModelTarget, ToolNames, hashed, object_schema, short_id
 from .gemini import gemini_schema
@@ -372,7 +372,7 @@ class ChatReader:
     ) -> None:
         from uuid import uuid4
 
-        self.answer = Answer(target.shown, fallback_id or f"msg_{uuid4().hex}", stops)
+        self.answer = AnswerBuilder(target.shown, fallback_id or f"msg_{uuid4().hex}", stops)
         self.answer.unsigned = sealed(target.provider, target.model, {})
         self._rules = rules
         self._target = target

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 from uuid import uuid4
 
-from .anthropic_events import WRONG, Answer, AnswerError, dump, read_usage
+from .anthropic_events import WRONG, AnswerBuilder, AnswerError, dump, read_usage
 from .api_errors import error_in_stream
 from .dialect import DialectCall, ModelTarget, ToolNames, hashed, object_schema, short_id
 from .request_content import (
@@ -196,7 +196,7 @@ class ResponsesReader:
     def __init__(
         self, target: ModelTarget, names: ToolNames, stops: tuple[str, ...] = (), *, fallback_id: str = ""
     ) -> None:
-        self.answer = Answer(target.shown, fallback_id or f"msg_{uuid4().hex}", stops)
+        self.answer = AnswerBuilder(target.shown, fallback_id or f"msg_{uuid4().hex}", stops)
         self.answer.unsigned = sealed(target.provider, target.model, {})
         self._target = target
         self._names = names

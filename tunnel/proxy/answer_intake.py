@@ -15,7 +15,7 @@ from ..wire.messages import MAX_EVENT
 from .auditing import AuditedCalls, Auditor
 from .metering import CallMeter
 from .policy import response_headers
-from .proxied_call import Call, ResponseHead
+from .proxied_call import ProxiedCall, ResponseHead
 
 _MAX_WHOLE = 32 * 1024 * 1024
 """Bytes of an answer in one piece that are looked at: as many as a worker takes. What cannot be read is paid for as an
@@ -160,7 +160,7 @@ class AnswerIntake:
     to its reader."""
 
     def __init__(
-        self, call: Call, meter: CallMeter, auditor: Auditor, limit: int | None, answered: Callable[[], None]
+        self, call: ProxiedCall, meter: CallMeter, auditor: Auditor, limit: int | None, answered: Callable[[], None]
     ) -> None:
         self._call = call
         self._meter = meter

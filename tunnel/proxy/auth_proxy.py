@@ -18,21 +18,21 @@ from ..providers.provider import Provider, ProviderError, ProviderRequest
 from ..wire.model_facts import ModelTable
 from .answer_intake import AnswerIntake
 from .auditing import Auditor, NoAuditor
-from .body_store import RequestBodies
+from .body_store import BodyStore
 from .metering import Accounts, CallMeter, NoAccounts, Reservation
 from .policy import MAX_WRONG, CallGrant, CallPace, NonceGuard, Policy, RequestHead, WrongNonce, request_headers
 from .proxied_call import (
     BUFFER,
     DIRECT_BUFFER,
     HOLD,
-    Call,
+    CallReader,
     CallRegistry,
     CallState,
+    ProxiedCall,
     ProxiedResponse,
-    Reader,
     own_answer,
 )
-from .request_upload import Upload
+from .request_upload import RequestUpload
 
 log = logging.getLogger(__name__)
 
@@ -64,12 +64,12 @@ class AuthProxy:
         self._models = models or ModelTable()
         self._epoch = 0
         self._calls = CallRegistry(self._abort, hold)
-        self._tasks: dict[Call, asyncio.Task[None]] = {}
-        self._reserved: dict[Call, Reservation | None] = {}  # None until it is, so for ever where it is refused
+        self._tasks: dict[ProxiedCall, asyncio.Task[None]] = {}
+        self._reserved: dict[ProxiedCall, Reservation | None] = {}  # None until it is, so for ever where it is refused
         self._grant = CallGrant(self._policy.lasts_s)
         self._pace = CallPace(self._policy.max_burst, self._policy.max_per_minute, time.monotonic())
         self._warned_at = -_WARNED_EVERY_S
-        self.bodies = RequestBodies()
+        self.bodies = BodyStore()
         self.warn: Callable[[str], None] = lambda text: None
         """Tells the person that the worker does more than it should."""
 
@@ -121,7 +121,7 @@ class AuthProxy:
         `body` is not touched. Leaving the context aborts the call, unless `keep` is set, the request has an id and its
         body has been sent: then it goes on without a reader.
         """
-        call: Call | None = None
+        call: ProxiedCall | None = None
         try:
             try:
                 self._check(head, nonce)
@@ -167,7 +167,7 @@ class AuthProxy:
 
     def _find_or_start(
         self, head: RequestHead, body: AsyncIterator[bytes], offset: int, *, keep: bool
-    ) -> tuple[Call, Reader]:
+    ) -> tuple[ProxiedCall, CallReader]:
         call = self._calls.find(head.id) if head.id else None
         if call is not None and not call.uploaded:
             log.info("model call %s starts again: the provider did not get its whole request", head.id)
@@ -185,7 +185,7 @@ class AuthProxy:
             raise Refusal(529, f"more than {self._policy.max_calls} model calls at once", headers={"retry-after": "1"})
         self._check_pace()
         log.info("model call %s", head.id)
-        call = Call(head.id, BUFFER if keep else DIRECT_BUFFER)
+        call = ProxiedCall(head.id, BUFFER if keep else DIRECT_BUFFER)
         reader = call.attach(0)
         meter = CallMeter(head.id, head.path.partition("?")[0], self._models)
         work = self._run(call, head, body, meter)
@@ -225,7 +225,7 @@ class AuthProxy:
         after = {"retry-after": str(math.ceil(wait))}
         raise Refusal(529, f"{limit}: the laptop holds them back", kind="laptop_rate_limit", headers=after)
 
-    def _leave(self, call: Call, reader: Reader, keep: bool) -> None:
+    def _leave(self, call: ProxiedCall, reader: CallReader, keep: bool) -> None:
         if not reader.current:
             return
         if not (keep and call.id and call.uploaded):
@@ -235,7 +235,7 @@ class AuthProxy:
         else:
             self._calls.reader_left(call)
 
-    def _abort(self, call: Call) -> None:
+    def _abort(self, call: ProxiedCall) -> None:
         # A task that has not started yet runs no handler when it is cancelled, so the call fails here.
         call.fail(ProviderError("the call was aborted"))
         task = self._tasks.get(call)
@@ -248,15 +248,15 @@ class AuthProxy:
             return Refusal(502, text, kind=kind, headers={"x-should-retry": "false"})
         return Refusal(503, f"{text}; check {self._provider.what_to_check}", kind=kind)
 
-    def _ended(self, call: Call, meter: CallMeter, *, given_up: bool) -> None:
+    def _ended(self, call: ProxiedCall, meter: CallMeter, *, given_up: bool) -> None:
         self._tasks.pop(call, None)
         reserved = self._reserved.pop(call, Reservation())
         if reserved is not None:
             self._accounts.ended(meter.report(complete=call.state is CallState.DONE, given_up=given_up), reserved)
 
-    async def _run(self, call: Call, head: RequestHead, body: AsyncIterator[bytes], meter: CallMeter) -> None:
+    async def _run(self, call: ProxiedCall, head: RequestHead, body: AsyncIterator[bytes], meter: CallMeter) -> None:
         """Send the call to the provider and fill `call` with the response."""
-        upload = Upload(call, body, head, self._policy, self._auditor.max_body)
+        upload = RequestUpload(call, body, head, self._policy, self._auditor.max_body)
         try:
             await self._exchange(call, head, upload, meter)
             call.finish()
@@ -277,7 +277,7 @@ class AuthProxy:
                 self._look_at(upload, head.id, answers=True)
             meter.uploaded(upload.sent, upload.digest)
 
-    async def _exchange(self, call: Call, head: RequestHead, upload: Upload, meter: CallMeter) -> None:
+    async def _exchange(self, call: ProxiedCall, head: RequestHead, upload: RequestUpload, meter: CallMeter) -> None:
         answers = head.path.partition("?")[0] == ANSWERED
 
         async def asks(asked: BilledRequest) -> None:
@@ -299,7 +299,7 @@ class AuthProxy:
         finally:
             intake.close()
 
-    def _look_at(self, upload: Upload, call_id: str, *, answers: bool) -> None:
+    def _look_at(self, upload: RequestUpload, call_id: str, *, answers: bool) -> None:
         """Let the auditor have a request that has been sent, and free its memory: what streams for minutes needs none.
         Later calls do nothing."""
         if not upload.keeps_body:

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 from ..providers.provider import MAX_BODY
 from ..wire.body_deltas import DICTIONARY, MAX_KEPT, MAX_PARTS, BodyCache, inflate
-from ..wire.frames import Open
+from ..wire.frames import CallOpen
 from .policy import MAX_BURST, MAX_PER_MINUTE, CallPace
 
 _MAX_IN_FLIGHT = MAX_KEPT  # bytes of all bodies that are collected or made at the same time
@@ -38,7 +38,7 @@ class Saving:
     again: int = 0
 
 
-class RequestBodies:
+class BodyStore:
     """Keeps the bodies of one session, over all its connections, and makes new ones of them."""
 
     def __init__(self) -> None:
@@ -48,7 +48,7 @@ class RequestBodies:
         self._pace = CallPace(MAX_BURST, MAX_PER_MINUTE, time.monotonic())
 
     @asynccontextmanager
-    async def receive(self, opened: Open, arriving: AsyncIterator[bytes]) -> AsyncIterator[AsyncIterator[bytes]]:
+    async def receive(self, opened: CallOpen, arriving: AsyncIterator[bytes]) -> AsyncIterator[AsyncIterator[bytes]]:
         """Turn the bytes that arrive for a call into its body. Raise CannotRebuild if the worker must send all of it.
 
         The body of a call without parts passes through, and is kept if there is room.
@@ -68,7 +68,7 @@ class RequestBodies:
         finally:
             self._in_flight -= opened.size
 
-    async def _keeping(self, opened: Open, arriving: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    async def _keeping(self, opened: CallOpen, arriving: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
         """Pass a whole body on. It is kept under the digest that it has, whatever the worker says."""
         pieces, size = [], 0
         async for piece in arriving:
@@ -81,7 +81,7 @@ class RequestBodies:
                 self._count(size, size)
             yield piece
 
-    async def _rebuilt(self, opened: Open, arriving: AsyncIterator[bytes]) -> bytes:
+    async def _rebuilt(self, opened: CallOpen, arriving: AsyncIterator[bytes]) -> bytes:
         base = self._kept.get(opened.base) if opened.base else b""
         if base is None:
             raise self._failed()
@@ -110,7 +110,7 @@ class RequestBodies:
         return CannotRebuild()
 
 
-def _make(opened: Open, base: bytes, sent: bytes) -> bytes:
+def _make(opened: CallOpen, base: bytes, sent: bytes) -> bytes:
     """Return the body. Nothing larger than its announced length is ever made. Raise ValueError or zlib.error."""
     count = new_bytes(opened.parts, len(base), opened.size)
     if opened.deflated:

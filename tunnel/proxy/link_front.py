@@ -1,6 +1,6 @@
 """The front for frames of the link: HTTP-shaped streams with credit in both directions.
 
-One `InbandCalls` serves one connection. When the connection ends its calls go on in the auth proxy, and the next
+One `LinkFront` serves one connection. When the connection ends its calls go on in the auth proxy, and the next
 connection may ask for them by their ids.
 """
 
@@ -21,7 +21,7 @@ from ..providers.api_errors import Refusal
 from ..providers.provider import ProviderError
 from ..secret import Secret
 from ..wire.body_deltas import MAX_PARTS, pack
-from ..wire.frames import CHUNK, INITIAL_CREDIT, Cancel, Credit, Data, End, Frame, Head, Open, Packed
+from ..wire.frames import CHUNK, INITIAL_CREDIT, CallData, CallEnd, CallHead, CallOpen, Cancel, Credit, Frame, Packed
 from .auth_proxy import AuthProxy
 from .body_store import CannotRebuild
 from .policy import NonceGuard, RequestHead
@@ -45,7 +45,7 @@ Send = Callable[[Frame], Awaitable[None]]
 class _Stream:
     """One stream: request bytes the provider has not taken yet, and how much of the response the worker can take."""
 
-    def __init__(self, opened: Open, grant: Callable[[int, int], Awaitable[None]], *, resumed: bool) -> None:
+    def __init__(self, opened: CallOpen, grant: Callable[[int, int], Awaitable[None]], *, resumed: bool) -> None:
         self.opened = opened
         self.task: asyncio.Task[None] | None = None
         self.response: ProxiedResponse | None = None
@@ -62,7 +62,7 @@ class _Stream:
         self._news = asyncio.Event()
         self._credit_news = asyncio.Event()
 
-    async def feed(self, data: Data) -> None:
+    async def feed(self, data: CallData) -> None:
         """Take request bytes. Raise ValueError if they are not at the next offset or exceed the credit."""
         chunk = base64.b64decode(data.b64, validate=True)
         if data.off != self._received:
@@ -124,7 +124,7 @@ class _Stream:
         return self.finished and (self.response is None or self._taken >= self.response.offset)
 
 
-class InbandCalls:
+class LinkFront:
     """Serves the model calls of one connection whose `attach` carried `nonce`. `send` must wait while the link is full.
 
     `packs` says that the worker takes compressed pieces of answers.
@@ -172,21 +172,21 @@ class InbandCalls:
         """Wait until no stream is open or the context is left."""
         await self._idle.wait()
 
-    async def handle(self, frame: Open | Data | End | Credit | Cancel) -> None:
+    async def handle(self, frame: CallOpen | CallData | CallEnd | Credit | Cancel) -> None:
         """Take one frame of the connection. Never wait for the provider. Ignore frames of unknown streams."""
-        if isinstance(frame, Open):
+        if isinstance(frame, CallOpen):
             await self._open(frame)
             return
         stream = self._streams.get(frame.stream)
         if stream is None:
             return
         match frame:
-            case Data():
+            case CallData():
                 try:
                     await stream.feed(frame)
                 except (ValueError, binascii.Error) as error:
                     await self._break(stream, f"bad data frame: {error}")
-            case End():
+            case CallEnd():
                 stream.end(lost=bool(frame.error))
             case Credit():
                 stream.take(frame.bytes)
@@ -195,13 +195,13 @@ class InbandCalls:
             case Cancel():
                 await self._cancel(stream)
 
-    async def _open(self, opened: Open) -> None:
+    async def _open(self, opened: CallOpen) -> None:
         if refused := self._refused(opened):
-            await self._answers.put(End(self._epoch, opened.stream, refused))
+            await self._answers.put(CallEnd(self._epoch, opened.stream, refused))
             return
         for earlier in [each for each in self._streams.values() if opened.id and each.opened.id == opened.id]:
             await self._end_stream(earlier)
-            await self._answers.put(End(self._epoch, earlier.opened.stream, _READ_ELSEWHERE))
+            await self._answers.put(CallEnd(self._epoch, earlier.opened.stream, _READ_ELSEWHERE))
         resumed = bool(opened.id) and self._proxy.knows(opened.id)
 
         stream = _Stream(opened, self._grant, resumed=resumed)
@@ -209,7 +209,7 @@ class InbandCalls:
         self._idle.clear()
         stream.task = asyncio.create_task(self._serve(stream), name=f"model stream {opened.stream}")
 
-    def _refused(self, opened: Open) -> str:
+    def _refused(self, opened: CallOpen) -> str:
         """Return why there will be no such stream, "" if there will."""
         if opened.stream in self._streams:
             return "the stream number is in use"
@@ -255,7 +255,7 @@ class InbandCalls:
 
     async def _break(self, stream: _Stream, reason: str) -> None:
         await self._cancel(stream)
-        await self._answers.put(End(self._epoch, stream.opened.stream, reason))
+        await self._answers.put(CallEnd(self._epoch, stream.opened.stream, reason))
 
     async def _serve(self, stream: _Stream) -> None:
         try:
@@ -267,7 +267,7 @@ class InbandCalls:
             if stream.acknowledged():
                 self._forget(stream)
 
-    async def _outcome(self, stream: _Stream) -> End:
+    async def _outcome(self, stream: _Stream) -> CallEnd:
         """Answer a call and return the end of its stream, with what was wrong.
 
         Raise CcbError when the connection is gone.
@@ -288,7 +288,7 @@ class InbandCalls:
         except Exception:
             log.exception("stream %d failed", stream.opened.stream)
             wrong = "the auth proxy on the laptop failed"
-        return End(self._epoch, stream.opened.stream, wrong, again)
+        return CallEnd(self._epoch, stream.opened.stream, wrong, again)
 
     async def _respond(self, stream: _Stream) -> None:
         opened, body = stream.opened, stream.body()
@@ -301,7 +301,7 @@ class InbandCalls:
             if response.refusal is not None and opened.offset:
                 raise response.refusal
             stream.response = response
-            await self._send(Head(self._epoch, opened.stream, response.status, dict(response.headers)))
+            await self._send(CallHead(self._epoch, opened.stream, response.status, dict(response.headers)))
             while True:
                 credit = await stream.next_credit()
                 offset = response.offset
@@ -312,8 +312,8 @@ class InbandCalls:
                 stream.acknowledge()
                 await self._send(self._piece(opened.stream, offset, chunk))
 
-    def _piece(self, stream: int, offset: int, chunk: bytes) -> Data:
+    def _piece(self, stream: int, offset: int, chunk: bytes) -> CallData:
         """Return the frame for a piece of an answer: compressed, if it gets shorter."""
         if self.packs and len(packed := pack(chunk)) < len(chunk):
             return Packed(self._epoch, stream, offset, base64.b64encode(packed).decode("ascii"))
-        return Data(self._epoch, stream, offset, base64.b64encode(chunk).decode("ascii"))
+        return CallData(self._epoch, stream, offset, base64.b64encode(chunk).decode("ascii"))

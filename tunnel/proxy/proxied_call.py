@@ -50,8 +50,8 @@ class ResponseHead:
     headers: Mapping[str, str]
 
 
-class Call:
-    """The response of one call. One task fills it; at most one `Reader` reads it.
+class ProxiedCall:
+    """The response of one call. One task fills it; at most one `CallReader` reads it.
 
     `uploaded` says that the provider has the whole request: from then on the call must not be sent again.
     """
@@ -72,7 +72,7 @@ class Call:
 
         self._chunks: dict[int, bytes] = {}  # by their offset, in order
         self._base = self._end = 0  # the offsets of the first byte that is not acknowledged, and of the next to arrive
-        self._reader: Reader | None = None
+        self._reader: CallReader | None = None
         self._waiting: asyncio.Future[None] | None = None  # the reader, for news
         self._full: asyncio.Future[None] | None = None  # the provider, for room
 
@@ -131,14 +131,14 @@ class Call:
         self._wake()
         self._make_room()
 
-    def attach(self, offset: int) -> Reader:
+    def attach(self, offset: int) -> CallReader:
         """Return a reader that starts at byte `offset` and acknowledges everything before it.
 
         An earlier reader gets `Superseded`. Raise Refusal (410) if the buffer does not reach from or to `offset`.
         """
         if not self._base <= offset <= self._end:
             raise Refusal(410, f"byte {offset} of this response is not held any more")
-        earlier, self._reader = self._reader, Reader(self, offset)
+        earlier, self._reader = self._reader, CallReader(self, offset)
         if earlier is not None:
             self._wake()
         if offset:
@@ -148,7 +148,7 @@ class Call:
     def _end_as(self, state: CallState) -> None:
         self.state, self.over = state, True
 
-    def _trim(self, reader: Reader, offset: int) -> None:
+    def _trim(self, reader: CallReader, offset: int) -> None:
         if reader is not self._reader or offset <= self._base:
             return
         if offset >= self._end:
@@ -188,10 +188,10 @@ class Call:
         return next((at for at, chunk in self._chunks.items() if offset < at + len(chunk)), self._end)
 
 
-class Reader:
+class CallReader:
     """Reads one call. `offset` is the position of the next byte in the response."""
 
-    def __init__(self, call: Call, offset: int) -> None:
+    def __init__(self, call: ProxiedCall, offset: int) -> None:
         self._call = call
         self.offset = offset
         self._chunk = call._start_of(offset) if offset else 0  # where the chunk begins that is read next
@@ -280,37 +280,37 @@ class CallRegistry:
     however late. `abort` is called for every call that is forgotten; it ends one that is under way.
     """
 
-    def __init__(self, abort: Callable[[Call], None], hold: float = HOLD) -> None:
+    def __init__(self, abort: Callable[[ProxiedCall], None], hold: float = HOLD) -> None:
         self._abort = abort
         self._hold = hold
-        self._calls: dict[str, Call] = {}
-        self._unread: dict[str, Call] = {}
+        self._calls: dict[str, ProxiedCall] = {}
+        self._unread: dict[str, ProxiedCall] = {}
         self._expiries: dict[str, asyncio.TimerHandle] = {}
         self._link_down = False
 
     def __len__(self) -> int:
         return len(self._calls)
 
-    def find(self, call_id: str) -> Call | None:
+    def find(self, call_id: str) -> ProxiedCall | None:
         """Return the call with this id, or None."""
         return self._calls.get(call_id)
 
-    def all(self) -> list[Call]:
+    def all(self) -> list[ProxiedCall]:
         """Return every call."""
         return list(self._calls.values())
 
-    def add(self, call: Call) -> None:
+    def add(self, call: ProxiedCall) -> None:
         """Register a new call."""
         self._calls[call.id] = call
 
-    def reader_came(self, call: Call) -> None:
+    def reader_came(self, call: ProxiedCall) -> None:
         """Stop the clock of `call`: it has a reader again."""
         self._stop_clock(call.id)
         self._unread.pop(call.id, None)
         call.limit = BUFFER
         self._share()
 
-    def reader_left(self, call: Call) -> None:
+    def reader_left(self, call: ProxiedCall) -> None:
         """Start the clock of `call`, which has no reader now: keep it for HOLD seconds, counted while the link is
         up."""
         if self._calls.get(call.id) is not call:
@@ -333,7 +333,7 @@ class CallRegistry:
         for call in self._unread.values():
             self._start_clock(call)
 
-    def drop(self, call: Call) -> None:
+    def drop(self, call: ProxiedCall) -> None:
         """Forget `call`, and abort it if it is under way."""
         if self._calls.get(call.id) is call:
             self._stop_clock(call.id)
@@ -350,7 +350,7 @@ class CallRegistry:
         for call in self._unread.values():
             call.limit = max(BUFFER, READ_AHEAD // len(self._unread))
 
-    def _start_clock(self, call: Call) -> None:
+    def _start_clock(self, call: ProxiedCall) -> None:
         self._stop_clock(call.id)
         self._expiries[call.id] = asyncio.get_running_loop().call_later(self._hold, self.drop, call)
 
@@ -378,7 +378,7 @@ class ProxiedResponse:
     asked for the next piece.
     """
 
-    def __init__(self, head: ResponseHead, source: Reader | bytes, refusal: Refusal | None = None) -> None:
+    def __init__(self, head: ResponseHead, source: CallReader | bytes, refusal: Refusal | None = None) -> None:
         self.status = head.status
         self.headers: Mapping[str, str] = head.headers
         self.refusal = refusal
@@ -387,14 +387,14 @@ class ProxiedResponse:
 
     @property
     def offset(self) -> int:
-        return self._source.offset if isinstance(self._source, Reader) else self._offset
+        return self._source.offset if isinstance(self._source, CallReader) else self._offset
 
     async def read(self, limit: int = _RESPONSE_PIECE) -> bytes:
         """Return at most `limit` bytes; b"" at the end.
 
         Raise ProviderError when the provider broke off, and Superseded when another reader asked for the same call.
         """
-        if isinstance(self._source, Reader):
+        if isinstance(self._source, CallReader):
             return await self._source.read(limit)
         piece = self._source[self._offset : self._offset + limit]
         self._offset += len(piece)
@@ -402,12 +402,12 @@ class ProxiedResponse:
 
     def ack(self, offset: int) -> None:
         """Release the bytes before `offset`: the worker has them."""
-        if isinstance(self._source, Reader):
+        if isinstance(self._source, CallReader):
             self._source.ack(offset)
 
     def body(self) -> AsyncIterator[bytes]:
         """Return the bytes as they arrive. Asking for the next piece acknowledges the one before."""
-        return self._source.pieces() if isinstance(self._source, Reader) else as_body(self._source)
+        return self._source.pieces() if isinstance(self._source, CallReader) else as_body(self._source)
 
 
 def own_answer(refusal: Refusal) -> ProxiedResponse:

@@ -10,7 +10,7 @@ from ..providers.api_errors import Refusal
 from ..providers.costs import ANSWERED
 from ..providers.request_body import WholeBody
 from .policy import Policy, RequestHead
-from .proxied_call import Call
+from .proxied_call import ProxiedCall
 
 _IN_THREAD = 64 * 1024  # bytes from which on a body is checked in a thread: it takes a millisecond and more
 
@@ -19,7 +19,7 @@ class BodyLost(Exception):
     """Raised by the body of a front when its sender is gone before the end."""
 
 
-class Upload:
+class RequestUpload:
     """Passes one request body on, and remembers in `failure` what was wrong with it.
 
     `most_kept` are the bytes of a body that are kept to be looked at. A provider reads `pieces`. The exception that
@@ -28,7 +28,7 @@ class Upload:
     """
 
     def __init__(
-        self, call: Call, body: AsyncIterator[bytes], head: RequestHead, policy: Policy, most_kept: int
+        self, call: ProxiedCall, body: AsyncIterator[bytes], head: RequestHead, policy: Policy, most_kept: int
     ) -> None:
         self._call = call
         self._body = body

@@ -30,7 +30,7 @@ from ..ssh_config.config_files import resolve
 from ..ssh_config.host_config import HostConfig, Route
 from ..ssh_config.ssh_target import SshTarget, flags_of
 from ..transports.command_transport import StderrTail, TransportProcess, start
-from ..transports.login_failures import Overheard
+from ..transports.login_failures import ServerMessages
 from ..transports.login_prompts import Prompts
 
 if TYPE_CHECKING:
@@ -100,12 +100,12 @@ class FirstStream:
         self._listening: asyncio.Task[None] | None = None
         self._askpass = AsyncExitStack()
 
-    async def open(self) -> Overheard:
+    async def open(self) -> ServerMessages:
         """Close the stream before, if any, and return a new one. Raise Unreachable."""
         await self.close()
         route = self._config.route
         if route.proxy_command is None:
-            return Overheard(await open_socket(self._config))
+            return ServerMessages(await open_socket(self._config))
         from ..transports.askpass import Askpass, private_directory
 
         env = without_secrets(os.environ)
@@ -116,7 +116,7 @@ class FirstStream:
         try:
             with its:
                 await self._start(route.proxy_command, its, {**env, **askpass.variables})
-            return Overheard(await self._handed_over(ours) if route.passes_socket else ours)
+            return ServerMessages(await self._handed_over(ours) if route.passes_socket else ours)
         except BaseException:
             ours.close()
             raise
@@ -206,7 +206,7 @@ class Carrier:
         self,
         *,
         stream: FirstStream | None = None,
-        sock: Overheard | None = None,
+        sock: ServerMessages | None = None,
         tunnel: asyncssh.SSHClientConnection | None = None,
         through: SshTarget | None = None,
     ) -> None:

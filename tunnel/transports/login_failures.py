@@ -265,7 +265,7 @@ _EXPIRED = re.compile(
 )
 
 
-class Overheard(socket.socket):
+class ServerMessages(socket.socket):
     """Takes over `sock` and remembers the first bytes that arrive."""
 
     def __init__(self, sock: socket.socket) -> None:

@@ -15,7 +15,7 @@ from enum import Enum
 from typing import Any, Callable, Generic, Protocol, TypeVar, Union
 
 from .dataclass import dataclass
-from .messages import ControlResponseLine
+from .messages import ControlResponse
 
 Json = dict[str, Any]
 P = TypeVar("P")
@@ -157,7 +157,7 @@ def public_withdrawal(request_id: str) -> Json:
     return {"type": "control_cancel_request", "request_id": request_id}
 
 
-def answer_in(line: ControlResponseLine) -> Answer:
+def answer_in(line: ControlResponse) -> Answer:
     """Return the answer that a `control_response` holds. What is not clearly a success is a failure."""
     if line.subtype != "success":
         return Failure(line.request_id, line.error or "no reason given", line.code)

@@ -21,7 +21,7 @@ INITIAL_CREDIT = 1024 * 1024
 
 
 @dataclass(frozen=True)
-class Open:
+class CallOpen:
     """W>L. Starts the HTTP-shaped stream `stream` for the model call `id`. The worker chooses the stream number, which
     is unique on the connection.
 
@@ -53,7 +53,7 @@ class Open:
 
 
 @dataclass(frozen=True)
-class Head:
+class CallHead:
     """L>W. The head of the response on `stream`, before its first `data`."""
 
     t: ClassVar[str] = "head"
@@ -64,7 +64,7 @@ class Head:
 
 
 @dataclass(frozen=True)
-class Data:
+class CallData:
     """Both ways. Bytes of a body on `stream`, in base64, from offset `off` of that body. At most `CHUNK` bytes decoded,
     and never more than the receiver's credit."""
 
@@ -76,7 +76,7 @@ class Data:
 
 
 @dataclass(frozen=True)
-class Packed(Data):
+class Packed(CallData):
     """L>W. Bytes of a response like `Data`, compressed (`compression.py`). Only for a worker whose hello has the
     capability `packed`. Offset and credit count the bytes before that."""
 
@@ -84,7 +84,7 @@ class Packed(Data):
 
 
 @dataclass(frozen=True)
-class End:
+class CallEnd:
     """Both ways. The body on `stream` in this direction is complete; when `error` is not empty, it failed. With
     `whole`, the laptop could not make the body of its parts: the worker opens the call again and sends all of it."""
 
@@ -406,9 +406,8 @@ class Bye:
 
 
 Frame = Union[
-    Hello, Refused, Attach, Attached, Snapshot, Fetch, Past, Event, Progress, Input, Applied, Ack, Fenced, Open, Head,
-    Data, Packed, End, Credit, Cancel, Ping, Pong, Detach, Stop, Report, Bye, FindNames,
-    NamesFound,
+    Hello, Refused, Attach, Attached, Snapshot, Fetch, Past, Event, Progress, Input, Applied, Ack, Fenced, CallOpen,
+    CallHead, CallData, Packed, CallEnd, Credit, Cancel, Ping, Pong, Detach, Stop, Report, Bye, FindNames, NamesFound,
 ]  # fmt: skip
 
 _KINDS: dict[str, type[Any]] = {kind.t: kind for kind in get_args(Frame)}

@@ -21,7 +21,7 @@ from typing import Any, Callable, ClassVar, Union, get_args
 
 from .dataclass import dataclass
 from .frames import Json
-from .messages import PublicLine, as_blocks, as_dict, as_text, parse_message
+from .messages import PublicMessage, as_blocks, as_dict, as_text, parse_message
 from .ndjson import dump, load, to_bytes
 
 BEFORE = "before"
@@ -227,7 +227,7 @@ class MessageRecord:
     body: Json
 
     @cached_property
-    def public(self) -> PublicLine:
+    def public(self) -> PublicMessage:
         return parse_message(self.body)
 
 
@@ -241,7 +241,7 @@ class InputRecord:
     body: Json
 
     @cached_property
-    def public(self) -> PublicLine:
+    def public(self) -> PublicMessage:
         return parse_message(self.body)
 
 
@@ -349,7 +349,7 @@ class AgentResultRecord:
     result: Json
 
     @cached_property
-    def public(self) -> PublicLine:
+    def public(self) -> PublicMessage:
         return parse_message(self.result)
 
 

@@ -3,7 +3,7 @@
 Each class keeps the object it was read from in `body`, unchanged, because headless output prints that object byte for
 byte. Content blocks and stream events belong to the Messages API and stay plain JSON. `parse_message` never raises: a
 field that is missing or has the wrong type gets the empty value of its type, and an object of an unknown type becomes
-an `OtherLine`.
+an `OtherMessage`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from .prompt_content import is_attached_file
 
 
 @dataclass(frozen=True)
-class AssistantLine:
+class AssistantMessage:
     """One or more finished blocks of a model answer. Lines with the same `message_id` belong to one answer.
     `is_api_error`: ccb wrote the line itself to show a failed model call, so it is not part of the conversation."""
 
@@ -27,7 +27,7 @@ class AssistantLine:
 
 
 @dataclass(frozen=True)
-class UserLine:
+class UserMessage:
     """A prompt, a tool result or a note. `uuid` is the id its client gave it, "" for none. `is_replay`: an echo of a
     prompt for clients that asked for echoes, so it is not part of the conversation. `is_summary`: it replaces the whole
     conversation before it."""
@@ -49,7 +49,7 @@ class UserLine:
 
 
 @dataclass(frozen=True)
-class ResultLine:
+class ResultMessage:
     """The end of a turn. `total_cost_usd` and `model_usage` count for the whole session."""
 
     body: Json
@@ -61,7 +61,7 @@ class ResultLine:
 
 
 @dataclass(frozen=True)
-class SystemLine:
+class SystemMessage:
     """A notice of the worker: `init`, `status`, `api_retry`, `permission_denied` and others. `permission_mode` is the
     mode that holds from here on, "" when the notice does not name one. `init` names the model and the directory.
     `attempt` counts the retries of a model call, from 1. `decision_behavior` of a denied tool call is "ask" if it was
@@ -77,7 +77,7 @@ class SystemLine:
 
 
 @dataclass(frozen=True)
-class CompactLine:
+class CompactMessage:
     """`compact_boundary`: the summary that follows replaces the conversation so far, of `pre_tokens`. `prefix_tokens`
     is the estimated size of what goes before the conversation. `microcompact_boundary` (`is_micro`): the contents of
     the results in `cleared` are left out of the conversation from here on, which saves `tokens_saved`."""
@@ -92,7 +92,7 @@ class CompactLine:
 
 
 @dataclass(frozen=True)
-class TaskLine:
+class TaskMessage:
     """News of a task: `task_started`, `task_progress` (never journalled), `task_updated` (its patch may say
     `is_backgrounded`) or `task_notification`, which is its end. `status` is the public one at its end: completed,
     failed or stopped. `tool_use_id` is the call that started it. `in_background`: the agent does not wait for it."""
@@ -110,7 +110,7 @@ class TaskLine:
 
 
 @dataclass(frozen=True)
-class ControlRequestLine:
+class ControlRequest:
     """A question of the worker to the client (`can_use_tool`) or a command of the client to the worker (`interrupt`,
     …)."""
 
@@ -135,7 +135,7 @@ class ControlRequestLine:
 
 
 @dataclass(frozen=True)
-class ControlCancelLine:
+class ControlCancel:
     """The question `request_id` is withdrawn: nobody has to answer it any more."""
 
     body: Json
@@ -143,7 +143,7 @@ class ControlCancelLine:
 
 
 @dataclass(frozen=True)
-class ControlResponseLine:
+class ControlResponse:
     """The answer to a control request. `payload` is what a successful answer holds (None when it holds no object),
     `error` what a refusal says, and `code` its public `error_code`."""
 
@@ -156,7 +156,7 @@ class ControlResponseLine:
 
 
 @dataclass(frozen=True)
-class StreamEventLine:
+class StreamEventMessage:
     """A raw event of the model's answer; never journalled."""
 
     body: Json
@@ -164,7 +164,7 @@ class StreamEventLine:
 
 
 @dataclass(frozen=True)
-class ToolProgressLine:
+class ToolProgressMessage:
     """What a running tool has printed so far; never journalled."""
 
     body: Json
@@ -172,24 +172,24 @@ class ToolProgressLine:
 
 
 @dataclass(frozen=True)
-class OtherLine:
+class OtherMessage:
     """An object of a type that this version does not know."""
 
     body: Json
     type: str
 
 
-PublicLine = Union[
-    AssistantLine, UserLine, ResultLine, SystemLine, CompactLine, TaskLine, ControlRequestLine, ControlCancelLine,
-    ControlResponseLine, StreamEventLine, ToolProgressLine, OtherLine,
+PublicMessage = Union[
+    AssistantMessage, UserMessage, ResultMessage, SystemMessage, CompactMessage, TaskMessage, ControlRequest,
+    ControlCancel, ControlResponse, StreamEventMessage, ToolProgressMessage, OtherMessage,
 ]  # fmt: skip
 
 
-def parse_message(body: Json) -> PublicLine:
+def parse_message(body: Json) -> PublicMessage:
     """Return the typed form of a public object."""
     kind = as_text(body.get("type"))
     parser = _PARSERS.get(kind)
-    return parser(body) if parser is not None else OtherLine(body, kind)
+    return parser(body) if parser is not None else OtherMessage(body, kind)
 
 
 def as_text(value: object) -> str:
@@ -215,23 +215,23 @@ def as_blocks(content: object) -> list[Json]:
     return [block for block in content if isinstance(block, dict)] if isinstance(content, list) else []
 
 
-def _assistant(body: Json) -> PublicLine:
+def _assistant(body: Json) -> PublicMessage:
     message = as_dict(body.get("message"))
     blocks = as_blocks(message.get("content"))
-    return AssistantLine(body, as_text(message.get("id")), blocks, bool(body.get("is_api_error_message")))
+    return AssistantMessage(body, as_text(message.get("id")), blocks, bool(body.get("is_api_error_message")))
 
 
-def _user(body: Json) -> PublicLine:
+def _user(body: Json) -> PublicMessage:
     uuid = body.get("uuid")
     blocks = as_blocks(as_dict(body.get("message")).get("content"))
     replay, summary = bool(body.get("isReplay")), bool(body.get("isCompactSummary"))
-    return UserLine(body, blocks, uuid if isinstance(uuid, str) else "", replay, summary)
+    return UserMessage(body, blocks, uuid if isinstance(uuid, str) else "", replay, summary)
 
 
-def _result(body: Json) -> PublicLine:
+def _result(body: Json) -> PublicMessage:
     errors, cost = body.get("errors"), body.get("total_cost_usd")
     usage = as_dict(body.get("modelUsage"))
-    return ResultLine(
+    return ResultMessage(
         body,
         as_text(body.get("subtype")),
         bool(body.get("is_error")),
@@ -250,14 +250,14 @@ _COMPACT = {"compact_boundary": "compact_metadata", "microcompact_boundary": "mi
 _TASK_SUBTYPES = ("task_started", "task_progress", "task_updated", "task_notification")
 
 
-def _system(body: Json) -> PublicLine:
+def _system(body: Json) -> PublicMessage:
     subtype = as_text(body.get("subtype"))
     if subtype in _COMPACT:
         return _compact(body, subtype)
     if subtype in _TASK_SUBTYPES:
         return _task(body)
     mode, attempt = body.get("permissionMode"), body.get("attempt")
-    return SystemLine(
+    return SystemMessage(
         body,
         subtype,
         as_text(body.get("model")),
@@ -268,17 +268,17 @@ def _system(body: Json) -> PublicLine:
     )
 
 
-def _compact(body: Json, subtype: str) -> PublicLine:
+def _compact(body: Json, subtype: str) -> PublicMessage:
     given = as_dict(body.get(_COMPACT[subtype]))
     names = ("pre_tokens", "post_tokens", "prefix_tokens", "tokens_saved")
     pre, post, prefix, saved = [value if isinstance(value := given.get(name), int) else 0 for name in names]
     cleared = given.get("cleared")
     ids = [as_text(each) for each in cleared] if isinstance(cleared, list) else []
-    return CompactLine(body, subtype == "microcompact_boundary", pre, post, prefix, saved, ids)
+    return CompactMessage(body, subtype == "microcompact_boundary", pre, post, prefix, saved, ids)
 
 
-def _task(body: Json) -> PublicLine:
-    return TaskLine(
+def _task(body: Json) -> PublicMessage:
+    return TaskMessage(
         body,
         as_text(body.get("subtype")),
         as_text(body.get("task_id")),
@@ -292,19 +292,19 @@ def _task(body: Json) -> PublicLine:
     )
 
 
-def _control_request(body: Json) -> PublicLine:
+def _control_request(body: Json) -> PublicMessage:
     request = as_dict(body.get("request"))
-    return ControlRequestLine(body, as_text(body.get("request_id")), as_text(request.get("subtype")), request)
+    return ControlRequest(body, as_text(body.get("request_id")), as_text(request.get("subtype")), request)
 
 
-def _control_cancel(body: Json) -> PublicLine:
-    return ControlCancelLine(body, as_text(body.get("request_id")))
+def _control_cancel(body: Json) -> PublicMessage:
+    return ControlCancel(body, as_text(body.get("request_id")))
 
 
-def _control_response(body: Json) -> PublicLine:
+def _control_response(body: Json) -> PublicMessage:
     response = as_dict(body.get("response"))
     payload = response.get("response")
-    return ControlResponseLine(
+    return ControlResponse(
         body,
         as_text(response.get("request_id")),
         as_text(response.get("subtype")),
@@ -314,15 +314,15 @@ def _control_response(body: Json) -> PublicLine:
     )
 
 
-def _stream_event(body: Json) -> PublicLine:
-    return StreamEventLine(body, as_dict(body.get("event")))
+def _stream_event(body: Json) -> PublicMessage:
+    return StreamEventMessage(body, as_dict(body.get("event")))
 
 
-def _tool_progress(body: Json) -> PublicLine:
-    return ToolProgressLine(body, as_text(body.get("tool_use_id")))
+def _tool_progress(body: Json) -> PublicMessage:
+    return ToolProgressMessage(body, as_text(body.get("tool_use_id")))
 
 
-_PARSERS: dict[str, Callable[[Json], PublicLine]] = {
+_PARSERS: dict[str, Callable[[Json], PublicMessage]] = {
     "assistant": _assistant,
     "user": _user,
     "result": _result,

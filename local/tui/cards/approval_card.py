@@ -11,11 +11,11 @@ from textual.widget import Widget
 from textual.widgets import Static
 
 from ccb.tunnel.wire.dataclass import dataclass
-from ccb.tunnel.wire.messages import ControlRequestLine
+from ccb.tunnel.wire.messages import ControlRequest
 
 from ...terminal.keymap import Keymap
 from ..rendering.approval_text import bounded, subject_lines
-from ..rendering.card_rows import GOES_ON, CardLine, FoldedRows, Voice
+from ..rendering.card_rows import GOES_ON, CardLine, FoldedRows, RowStyle
 from ..rendering.permission_updates import (
     KEPT,
     can_be_kept,
@@ -35,7 +35,7 @@ MAX_BESIDE = 60
 
 
 @dataclass(frozen=True)
-class Situation:
+class QuestionState:
     """What decides about the answers. `unseen`: rows that were not on the screen yet. `focused`: the person is at the
     answers. `driving`: they may answer here. `note` says what happens to an answer now."""
 
@@ -62,7 +62,7 @@ class AnswerChoices(Static):
         self._grants = grants
         self._palette = palette
         self._readable = readable
-        self._situation = Situation()
+        self._situation = QuestionState()
         self.editable = False
         self.covered = 0
         """How many of the questions that wait the rules cover as well."""
@@ -93,7 +93,7 @@ class AnswerChoices(Static):
         more = [*(["always"] if self._keeps else []), *(["edit"] if self.editable else [])]
         return ["once", "session", "deny", *more]
 
-    def show(self, situation: Situation) -> None:
+    def show(self, situation: QuestionState) -> None:
         """Show what is possible in a situation."""
         if situation.focused != self._situation.focused:
             self.marked = ""
@@ -186,7 +186,7 @@ class ApprovalCard(QuestionCard):
 
     ASKS_FOR = "approval"
 
-    def __init__(self, request: ControlRequestLine, place: str, palette: Palette, keymap: Keymap) -> None:
+    def __init__(self, request: ControlRequest, place: str, palette: Palette, keymap: Keymap) -> None:
         self._answers = {char: answer for answer, key_id in _IDS.items() for char in keymap.characters(key_id)}
         self.MARKS = "".join(self._answers)
         self._updates = session_updates(request)
@@ -194,14 +194,14 @@ class ApprovalCard(QuestionCard):
         lines, readable = bounded(subject_lines(request))
         if request.text("decision_reason_type") == _OUTSIDE and request.text("blocked_path"):
             path = escaped_name(request.text("blocked_path"))
-            lines.insert(0, CardLine("! ", f"Outside of the session's directories: {path}", Voice.WARNING, "  "))
+            lines.insert(0, CardLine("! ", f"Outside of the session's directories: {path}", RowStyle.WARNING, "  "))
         self._choices = AnswerChoices(rules, palette, keymap, readable=readable, keeps=can_be_kept(self._updates))
         self._choices.KEYS = {answer: keymap.name(key_id) for answer, key_id in _IDS.items()}
         self._choices.editable = single_rule(self._updates) is not None
         self._edits = False
         self._edited = False
         if self._choices.rules_above:
-            lines += [CardLine("this session │ ", rule, Voice.EXACT, "             ┆ ") for rule in rules]
+            lines += [CardLine("this session │ ", rule, RowStyle.EXACT, "             ┆ ") for rule in rules]
         self._reason = Static(classes="reason")
         super().__init__(request, place, palette, ApprovalSubject(lines, palette), keymap)
 
@@ -223,7 +223,7 @@ class ApprovalCard(QuestionCard):
             entries.insert(0, ("Sub-agent: ", _shortened(agent)))
         if self.screen.has_class("-short"):
             return Text(" · ".join(map("".join, reversed(entries))), self._palette.dim)
-        lines = [CardLine(name, text, Voice.CCB, f"{GOES_ON:>{len(name) - 1}} ") for name, text in entries]
+        lines = [CardLine(name, text, RowStyle.CCB, f"{GOES_ON:>{len(name) - 1}} ") for name, text in entries]
         return FoldedRows(lines, self._palette)
 
     def on_mount(self) -> None:
@@ -238,7 +238,7 @@ class ApprovalCard(QuestionCard):
         super().fit()
 
     def show_choices(self) -> None:
-        self._choices.show(Situation(self.unseen, self.has_focus, *self._driving_and_note))
+        self._choices.show(QuestionState(self.unseen, self.has_focus, *self._driving_and_note))
 
     def mark(self, char: str) -> None:
         self._choices.mark(self._answers.get(char, ""))

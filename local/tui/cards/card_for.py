@@ -8,14 +8,14 @@ from textual.app import ComposeResult
 from textual.widget import Widget
 
 from ccb.tunnel.wire.control_protocol import TRUST_PROJECT
-from ccb.tunnel.wire.messages import ControlRequestLine
+from ccb.tunnel.wire.messages import ControlRequest
 from ccb.tunnel.wire.tool_traits import View, traits_of
 
 from ...terminal.keymap import Keymap
 from ...transcript.questions import Answers, read_questions
 from ..rendering.approval_text import bounded, trust_lines
 from ..rendering.themes import Palette
-from .approval_card import AnswerChoices, ApprovalCard, Situation
+from .approval_card import AnswerChoices, ApprovalCard, QuestionState
 from .card_subject import ApprovalSubject
 from .form_card import ElicitationCard, FormCard, is_elicitation
 from .plan_card import AgreementCard, PlanCard
@@ -37,7 +37,7 @@ class QuestionsCard(FormCard):
         self.respond({"behavior": "deny", "message": message})
 
 
-def card_for(request: ControlRequestLine, place: str, palette: Palette, keymap: Keymap) -> QuestionCard:
+def card_for(request: ControlRequest, place: str, palette: Palette, keymap: Keymap) -> QuestionCard:
     """Return the card for a question. A call that cannot be shown in a better way gets the approval card, which shows
     any input exactly."""
     if asks_about_trust(request):
@@ -73,7 +73,7 @@ class TrustCard(QuestionCard):
 
     MARKS = "".join(_ANSWERS)
 
-    def __init__(self, request: ControlRequestLine, place: str, palette: Palette, keymap: Keymap) -> None:
+    def __init__(self, request: ControlRequest, place: str, palette: Palette, keymap: Keymap) -> None:
         lines, readable = bounded(trust_lines(request.input))
         self._choices = TrustChoices([], palette, keymap, readable=readable)
         super().__init__(request, place, palette, ApprovalSubject(lines, palette), keymap)
@@ -90,7 +90,7 @@ class TrustCard(QuestionCard):
         return [self._choices]
 
     def show_choices(self) -> None:
-        self._choices.show(Situation(self.unseen, self.has_focus, *self._driving_and_note))
+        self._choices.show(QuestionState(self.unseen, self.has_focus, *self._driving_and_note))
 
     def mark(self, char: str) -> None:
         self._choices.mark(_ANSWERS.get(char, ""))
@@ -108,6 +108,6 @@ class TrustCard(QuestionCard):
             self._choices.step(STEPS[key])
 
 
-def asks_about_trust(request: ControlRequestLine) -> bool:
+def asks_about_trust(request: ControlRequest) -> bool:
     """Return whether this is a question for the trust card."""
     return request.subtype == TRUST_PROJECT.name

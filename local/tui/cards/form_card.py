@@ -16,13 +16,13 @@ from textual.widgets import Static
 
 from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.mcp_messages import ELICITATION
-from ccb.tunnel.wire.messages import ControlRequestLine
+from ccb.tunnel.wire.messages import ControlRequest
 
 from ...session.remote_session import is_own
 from ...terminal.keymap import Keymap
 from ...transcript.questions import Answers, Form, FormEntry, FormField, ServerForm, read_server_form, yes_only
 from ..rendering.approval_text import doubts
-from ..rendering.card_rows import GOES_ON, CardLine, Voice
+from ..rendering.card_rows import GOES_ON, CardLine, RowStyle
 from ..rendering.themes import Palette
 from ..rendering.untrusted_text import escaped, escaped_name
 from .card_subject import FormRows
@@ -48,7 +48,7 @@ def form_page(form: Form) -> FormPage:
 def _field_page(form: Form, of: FormField) -> FormPage:
     lines = doubts(of.question, *(text for each in of.options for text in (each.label, each.description)))
     lines += [
-        CardLine("? " if number == 0 else "  ", line, Voice.EXACT, f"{GOES_ON} ")
+        CardLine("? " if number == 0 else "  ", line, RowStyle.EXACT, f"{GOES_ON} ")
         for number, line in enumerate(escaped(of.question).split("\n"))
     ]
     entry = form.entry
@@ -56,13 +56,13 @@ def _field_page(form: Form, of: FormField) -> FormPage:
     for index, option in enumerate(of.options):
         first = len(lines)
         gutter = f"{_key(index)} {_box(of, chosen=index in entry.chosen)} "
-        lines.append(CardLine(gutter, escaped_name(option.label), Voice.EXACT, f"    {GOES_ON} "))
+        lines.append(CardLine(gutter, escaped_name(option.label), RowStyle.EXACT, f"    {GOES_ON} "))
         if option.description.strip():
-            lines.append(CardLine("      ", escaped_name(option.description), Voice.CONTEXT, f"    {GOES_ON} "))
+            lines.append(CardLine("      ", escaped_name(option.description), RowStyle.CONTEXT, f"    {GOES_ON} "))
         rows.append((first, len(lines) - 1))
     if of.own_text:
         gutter = f"{_key(len(of.options))} {_box(of, chosen=bool(entry.text))} "
-        voice = Voice.EXACT if entry.text else Voice.CCB
+        voice = RowStyle.EXACT if entry.text else RowStyle.CCB
         asked = OWN_TEXT if of.options else _ONLY_TEXT
         lines.append(CardLine(gutter, escaped_name(entry.text) or asked, voice, f"    {GOES_ON} "))
         rows.append((len(lines) - 1, len(lines) - 1))
@@ -75,12 +75,12 @@ def _overview(form: Form) -> FormPage:
     for place, (of, entry) in enumerate(zip(form.fields, form.entries, strict=True)):
         first = len(lines)
         question = " ".join(of.question.split("\n"))
-        lines.append(CardLine(f"{_key(place)} ", escaped_name(question), Voice.CONTEXT, f"{GOES_ON} "))
+        lines.append(CardLine(f"{_key(place)} ", escaped_name(question), RowStyle.CONTEXT, f"{GOES_ON} "))
         answers = entry.answers(of)
-        lines += [CardLine("  → ", escaped_name(answer), Voice.EXACT, f"  {GOES_ON} ") for answer in answers]
+        lines += [CardLine("  → ", escaped_name(answer), RowStyle.EXACT, f"  {GOES_ON} ") for answer in answers]
         if not answers:
             missing = "no answer" if of.optional else "no answer yet"
-            lines.append(CardLine("  → ", missing, Voice.CCB, f"  {GOES_ON} "))
+            lines.append(CardLine("  → ", missing, RowStyle.CCB, f"  {GOES_ON} "))
         rows.append((first, len(lines) - 1))
     return FormPage(lines, rows)
 
@@ -105,7 +105,7 @@ class FormCard(QuestionCard):
 
     MARKS = "123456789"
 
-    def __init__(self, request: ControlRequestLine, place: str, palette: Palette, form: Form, keymap: Keymap) -> None:
+    def __init__(self, request: ControlRequest, place: str, palette: Palette, form: Form, keymap: Keymap) -> None:
         self.form = form
         self._rows = FormRows(palette)
         self._choices = Static(classes="choices")
@@ -146,7 +146,7 @@ class FormCard(QuestionCard):
         page = form_page(self.form)
         marked = page.rows[self._marked] if 0 <= self._marked < len(page.rows) else (0, -1)
         wrong = self._problem if self.has_class("typing") else ""  # else it stands beside the keys
-        lines = page.lines + ([CardLine("! ", wrong, Voice.WARNING, "  ")] if wrong else [])
+        lines = page.lines + ([CardLine("! ", wrong, RowStyle.WARNING, "  ")] if wrong else [])
         self._rows.show(lines, marked)
         self.show_titles()
 
@@ -319,7 +319,7 @@ class ElicitationCard(FormCard):
     """Shows the form of a server, or the address that the person should visit. A form that cannot be shown can only be
     declined."""
 
-    def __init__(self, request: ControlRequestLine, place: str, palette: Palette, keymap: Keymap) -> None:
+    def __init__(self, request: ControlRequest, place: str, palette: Palette, keymap: Keymap) -> None:
         message = request.text("message")[:_MAX_MESSAGE]
         if request.text("mode") == "url":
             shown = f"{message}\nOpen this address in a browser, if you trust it: {request.text('url')}"
@@ -350,6 +350,6 @@ class ElicitationCard(FormCard):
         self.decline("")
 
 
-def is_elicitation(request: ControlRequestLine) -> bool:
+def is_elicitation(request: ControlRequest) -> bool:
     """Return whether this is the form of an MCP server."""
     return request.subtype == ELICITATION.name

@@ -12,7 +12,7 @@ from textual.app import ComposeResult
 from textual.widget import Widget
 from textual.widgets import TextArea
 
-from ccb.tunnel.wire.messages import ControlRequestLine
+from ccb.tunnel.wire.messages import ControlRequest
 from ccb.tunnel.wire.tool_traits import BASH
 
 from ...terminal.keymap import Keymap
@@ -21,7 +21,7 @@ from ..rendering.card_rows import CardLine, own_words
 from ..rendering.permission_updates import suggestions
 from ..rendering.themes import Palette
 from ..rendering.untrusted_text import is_hidden
-from .approval_card import AnswerChoices, Situation
+from .approval_card import AnswerChoices, QuestionState
 from .card_subject import ApprovalSubject
 from .question_card import STEPS, QuestionCard
 
@@ -57,16 +57,16 @@ class AgreementCard(QuestionCard):
     WHY_NOT: ClassVar[str] = "What instead? The agent reads it. Enter answers no, Esc goes back."
     KEYS: ClassVar[Mapping[str, str]] = {"yes": "1", "deny": "2"}
 
-    def __init__(self, request: ControlRequestLine, place: str, palette: Palette, keymap: Keymap) -> None:
+    def __init__(self, request: ControlRequest, place: str, palette: Palette, keymap: Keymap) -> None:
         lines, readable = bounded(self.lines(request))
         self._choices = Ways(self.KEYS, self.ways(request), palette, keymap, readable=readable)
         super().__init__(request, place, palette, ApprovalSubject(lines, palette), keymap)
 
-    def lines(self, request: ControlRequestLine) -> list[CardLine]:
+    def lines(self, request: ControlRequest) -> list[CardLine]:
         """Return what is proposed."""
         return [own_words(_PLAN_FIRST), *subject_lines(request)]
 
-    def ways(self, request: ControlRequestLine) -> Mapping[str, str]:
+    def ways(self, request: ControlRequest) -> Mapping[str, str]:
         """Return the possible answers and their words."""
         return {"yes": "plan first", "deny": "no, go on"}
 
@@ -83,7 +83,7 @@ class AgreementCard(QuestionCard):
         return [self._choices, self.field]
 
     def show_choices(self) -> None:
-        self._choices.show(Situation(self.unseen, self.has_focus, *self._driving_and_note))
+        self._choices.show(QuestionState(self.unseen, self.has_focus, *self._driving_and_note))
 
     def mark(self, char: str) -> None:
         by_key = {key: answer for answer, key in self._choices.KEYS.items()}
@@ -136,17 +136,17 @@ class PlanCard(AgreementCard):
     WHY_NOT = "What should be different? The agent reads it. Enter sends it, Esc goes back."
     KEYS: ClassVar[Mapping[str, str]] = {"edits": "1", "ask": "2", "deny": "3", "before": "4", "plain": "5"}
 
-    def __init__(self, request: ControlRequestLine, place: str, palette: Palette, keymap: Keymap) -> None:
+    def __init__(self, request: ControlRequest, place: str, palette: Palette, keymap: Keymap) -> None:
         plan = request.input.get("plan")
         self._asked = self._plan = plan if isinstance(plan, str) else ""
         super().__init__(request, place, palette, keymap)
         self._editor = TextArea(tab_behavior="focus", id="plan")
         self._editable = bool(self._plan) and not any(map(_is_hidden, self._plan))
 
-    def lines(self, request: ControlRequestLine) -> list[CardLine]:
+    def lines(self, request: ControlRequest) -> list[CardLine]:
         return subject_lines(request)
 
-    def ways(self, request: ControlRequestLine) -> Mapping[str, str]:
+    def ways(self, request: ControlRequest) -> Mapping[str, str]:
         self._updates: dict[str, Json] = {}
         self._rules: list[Json] = []
         ways = {}

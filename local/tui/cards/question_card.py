@@ -18,7 +18,7 @@ from textual.widget import Widget
 from textual.widgets import Input
 
 from ccb.tunnel.wire.dataclass import dataclass
-from ccb.tunnel.wire.messages import ControlRequestLine
+from ccb.tunnel.wire.messages import ControlRequest
 
 from ...terminal.keymap import Keymap
 from ..rendering.themes import Palette
@@ -141,7 +141,7 @@ class QuestionCard(Vertical, can_focus=True):
 
     def __init__(
         self,
-        request: ControlRequestLine,
+        request: ControlRequest,
         place: str,
         palette: Palette,
         subject: ApprovalSubject,

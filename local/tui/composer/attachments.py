@@ -70,7 +70,7 @@ class Attachment:
 
 
 @dataclass(frozen=True)
-class Taken:
+class AttachedFile:
     """What became of a text that was pasted and names files: the placeholders, or why it stays what it is."""
 
     shown: str
@@ -87,27 +87,29 @@ class Attachments:
         self._leaving: frozenset[str] = frozenset()  # of prompts that were submitted and are not sent yet
         self._images = 0
 
-    def take_image(self, image: Attachment, composed: str = "") -> Taken:
+    def take_image(self, image: Attachment, composed: str = "") -> AttachedFile:
         """Keep an image of the clipboard. `composed` is what the composer holds."""
         try:
             self._make_room(1, image.size, composed)
         except NotAttached as error:
-            return Taken("", str(error))
+            return AttachedFile("", str(error))
         self._images += 1
         shown = image.placeholder.replace("[Image ", f"[Image #{self._images} ")
         self._kept[shown] = image
-        return Taken(shown, f"the image will go along with the prompt{_scaled_note([image])}; Backspace removes it")
+        return AttachedFile(
+            shown, f"the image will go along with the prompt{_scaled_note([image])}; Backspace removes it"
+        )
 
-    def take(self, files: Sequence[Attachment], composed: str = "") -> Taken:
+    def take(self, files: Sequence[Attachment], composed: str = "") -> AttachedFile:
         """Keep files that were dropped. `composed` is what the composer holds."""
         try:
             self._make_room(len(files), sum(each.size for each in files), composed)
         except NotAttached as error:
-            return Taken("", str(error))
+            return AttachedFile("", str(error))
         shown = [self._keep(each) for each in files]
         names = shown_name(files[0].path) if len(files) == 1 and files[0].path else f"{len(files)} files"
         said = f"{names} of this laptop will go along with the prompt{_scaled_note(files)}; undo makes it text"
-        return Taken(" ".join(shown), said)
+        return AttachedFile(" ".join(shown), said)
 
     def submitted(self, text: str) -> None:
         """Note that a prompt with this text is on its way out of the composer."""

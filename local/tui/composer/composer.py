@@ -23,7 +23,7 @@ from ...config.prompt_history import PromptKeeper, PromptRecall
 from ...terminal.clipboard import NoImage, clipboard_image
 from ...terminal.keymap import Keymap
 from ...terminal.stdio import in_thread
-from .attachments import Attachments, NotAttached, Taken, dropped_files, image_attachment, may_name_files
+from .attachments import AttachedFile, Attachments, NotAttached, dropped_files, image_attachment, may_name_files
 from .vim import VimEffect, VimKeys, changed_part
 
 _MAX_READ_S = 5.0  # seconds for reading what was dropped; a path on a file system that hangs stays text
@@ -280,16 +280,16 @@ class Composer(TextArea):
         if taken is not None:
             self.around.says(taken.said)
 
-    async def _taken(self, text: str) -> Taken | None:
+    async def _taken(self, text: str) -> AttachedFile | None:
         """Return what became of the files that a text names, None if it names none. Only what was read in time counts:
         the thread may end much later."""
         try:
             async with asyncio.timeout(_MAX_READ_S):
                 files = await in_thread(lambda: dropped_files(text))
         except TimeoutError:
-            return Taken("", f"it was not read within {_MAX_READ_S:.0f} seconds: the path stays text")
+            return AttachedFile("", f"it was not read within {_MAX_READ_S:.0f} seconds: the path stays text")
         except NotAttached as error:
-            return Taken("", str(error))
+            return AttachedFile("", str(error))
         return self.attachments.take(files, self.text) if files and not self.read_only else None
 
     @work(exclusive=True, group="clipboard")

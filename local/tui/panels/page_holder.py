@@ -10,7 +10,7 @@ from textual.app import SuspendNotSupported
 from textual.containers import Vertical
 from textual.widget import Widget
 
-from ...session.session_client import Received, SessionClient, Skipped
+from ...session.session_client import EventGap, SessionClient, SessionEvent
 from ...terminal.editor import NoPager, page
 from ...transcript.blocks import Block
 from ..composer.composer import Composer
@@ -26,7 +26,7 @@ _TWICE_S = 0.7
 """Seconds within which a key counts as pressed twice."""
 
 
-class Reading(Vertical):
+class PageHolder(Vertical):
     """Shows one thing at a time. A page takes the place of `transcript` and `composer`; cards and the status line stay.
     `copied` copies a text, and returns what happened to it."""
 
@@ -119,10 +119,10 @@ class Reading(Vertical):
         if self.page is not None and self.screen.focused in (None, self._composer):
             self.page.focus()
 
-    def received(self, event: Received | Skipped) -> None:
+    def received(self, event: SessionEvent | EventGap) -> None:
         """Something happens in the session."""
         if isinstance(self.shown, TranscriptPage):
-            if isinstance(event, Skipped):
+            if isinstance(event, EventGap):
                 self.shown.skipped(event)
             else:
                 self.shown.received(event)

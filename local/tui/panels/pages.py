@@ -14,7 +14,7 @@ from ccb.tunnel.wire.client_requests import REWIND_FILES, FileRewind
 from ccb.tunnel.wire.control_protocol import Request, RequestFailed
 from ccb.tunnel.wire.journal_records import MAIN_AGENT, agent_of_message
 
-from ...session.session_client import Received, SessionClient, Skipped, parse_snapshot
+from ...session.session_client import EventGap, SessionClient, SessionEvent, parse_snapshot
 from ...transcript.blocks import FileDiffBlock, Level, NoticeBlock
 from ...transcript.transcript_reducer import TranscriptReducer
 from ..rendering.diffs import is_patch
@@ -171,7 +171,7 @@ class TranscriptPage(ReadingPage):
         self._reducer.notices.cwd = cwd
         self._loader = HistoryLoader(client, self.body, self._reducer)
         self._seq = 0
-        self._early: list[Received] | None = []  # what comes before the first page is here
+        self._early: list[SessionEvent] | None = []  # what comes before the first page is here
 
     async def fill(self) -> None:
         self.say("loading …")
@@ -187,7 +187,7 @@ class TranscriptPage(ReadingPage):
             self.received(event)
         self.say("")
 
-    def received(self, event: Received) -> None:
+    def received(self, event: SessionEvent) -> None:
         """Something happens in the session."""
         if self._early is not None:
             self._early.append(event)
@@ -198,7 +198,7 @@ class TranscriptPage(ReadingPage):
             self._seq = event.seq
             self._reducer.apply_event(event.record, replayed=event.replayed)
 
-    def skipped(self, item: Skipped) -> None:
+    def skipped(self, item: EventGap) -> None:
         """Events of the session are not sent: they can be loaded."""
         if self._early is None and item.seq > self._seq:
             self._loader.skipped(self._seq, item.seq + 1)

@@ -11,10 +11,10 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from ccb.tunnel.wire.mcp_messages import server_name
-from ccb.tunnel.wire.messages import ControlRequestLine
+from ccb.tunnel.wire.messages import ControlRequest
 from ccb.tunnel.wire.tool_traits import BASH, BUILT_IN, View, traits_of
 
-from .card_rows import GOES_ON, CardLine, Voice, own_words
+from .card_rows import GOES_ON, CardLine, RowStyle, own_words
 from .diffs import content_lines, diff_card_lines, is_patch, patch_lines, replacement_lines
 from .untrusted_text import escaped, escaped_name, hidden_count, warnings
 
@@ -58,7 +58,7 @@ _MAX_WARNINGS = 4
 _PLAIN_KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,23}")
 
 
-def subject_lines(asked: ControlRequestLine) -> list[CardLine]:
+def subject_lines(asked: ControlRequest) -> list[CardLine]:
     """Return what the call would do. Different calls never give the same lines."""
     values = dict(asked.input)
     lines = [] if asked.tool_name in BUILT_IN else _table({"tool": asked.tool_name})
@@ -81,11 +81,11 @@ def subject_lines(asked: ControlRequestLine) -> list[CardLine]:
     if traits.view is View.COMMAND and isinstance(values.get("command"), str):
         lines += _command(values.pop("command"))
         if isinstance(values.get("description"), str):
-            says = _table({MODEL_SAYS: values.pop("description")}, Voice.MODEL)
+            says = _table({MODEL_SAYS: values.pop("description")}, RowStyle.MODEL)
     return [*doubts(asked.tool_name, *_texts(asked.input)), *lines, *_table(values), *says]
 
 
-def place_of_call(asked: ControlRequestLine, place: str, laptop_servers: Collection[str]) -> str:
+def place_of_call(asked: ControlRequest, place: str, laptop_servers: Collection[str]) -> str:
     """Return where a call would run, for its title: on the host `place`, or on this laptop if it is one of
     `laptop_servers` that does it."""
     named = asked.input.get("server") if asked.tool_name in BUILT_IN else None  # ReadMcpResource
@@ -107,7 +107,7 @@ def commands_of_plan(values: Mapping[str, Any]) -> list[str]:
 
 def plan_lines(plan: str) -> list[CardLine]:
     """Return the lines of a plan."""
-    return [CardLine("│ ", line, Voice.EXACT, f"{GOES_ON} ") for line in escaped(plan).split("\n")]
+    return [CardLine("│ ", line, RowStyle.EXACT, f"{GOES_ON} ") for line in escaped(plan).split("\n")]
 
 
 def doubts(*texts: str) -> list[CardLine]:
@@ -123,20 +123,20 @@ def doubts(*texts: str) -> list[CardLine]:
     lines += found[:_MAX_WARNINGS]
     if len(found) > _MAX_WARNINGS:
         lines.append(f"and {len(found) - _MAX_WARNINGS} more words like these")
-    return [CardLine("! ", line, Voice.WARNING, "  ") for line in lines]
+    return [CardLine("! ", line, RowStyle.WARNING, "  ") for line in lines]
 
 
 def _command(command: str) -> list[CardLine]:
     return [
-        CardLine("> " if number else "$ ", line, Voice.EXACT, f"{GOES_ON} ")
+        CardLine("> " if number else "$ ", line, RowStyle.EXACT, f"{GOES_ON} ")
         for number, line in enumerate(escaped(command).split("\n"))
     ]
 
 
-def _table(values: Mapping[str, Any], voice: Voice = Voice.EXACT, *, names: bool = False) -> list[CardLine]:
+def _table(values: Mapping[str, Any], voice: RowStyle = RowStyle.EXACT, *, names: bool = False) -> list[CardLine]:
     """Return one line or more for each value: its key, then `│` for text and `=` for JSON. `names`: each value is
     one line."""
-    ours = voice is Voice.MODEL  # then the key is ccb's own
+    ours = voice is RowStyle.MODEL  # then the key is ccb's own
     if not ours and (WHOLE_INPUT in values or not all(map(_PLAIN_KEY.fullmatch, values))):
         values = {WHOLE_INPUT: [dict(values)]}
     width = max(map(len, values), default=0)
@@ -207,12 +207,12 @@ def _change(name: str, values: Json, compared: object) -> list[CardLine]:
         why = "The host did not compare it with the file"
         if compared is not None:
             why = "The host's comparison with the file cannot be read"
-        return [_note(f"{why}. The call says:", Voice.WARNING), *_said(name, values)]
+        return [_note(f"{why}. The call says:", RowStyle.WARNING), *_said(name, values)]
     lines = []
     if change.path:
         lines += _table({"is": change.path}, names=True)
     if not change.decoded:
-        lines.append(_note("The file is not all UTF-8: bytes that are not are shown as �.", Voice.WARNING))
+        lines.append(_note("The file is not all UTF-8: bytes that are not are shown as �.", RowStyle.WARNING))
     is_new = change.created and traits_of(name).view is View.NEW_CONTENT
     diff = list(content_lines(values["content"]) if is_new else patch_lines(change.patch))
     if is_new or change.complete:
@@ -251,7 +251,7 @@ def _lines(count: int) -> str:
     return f"{count:,} line{'s' if count != 1 else ''}"
 
 
-def _note(text: str, voice: Voice = Voice.CCB) -> CardLine:
+def _note(text: str, voice: RowStyle = RowStyle.CCB) -> CardLine:
     return own_words(text, voice)
 
 
@@ -270,7 +270,7 @@ def bounded(lines: list[CardLine]) -> tuple[list[CardLine], bool]:
             break
     shown = sum(len(line.picture) for line in kept)
     warning = f"Too long to read: these are the first {shown:,} of {chars:,} characters. It can only be denied."
-    return [CardLine("! ", warning, Voice.WARNING, "  "), *kept], False
+    return [CardLine("! ", warning, RowStyle.WARNING, "  "), *kept], False
 
 
 _KINDS = {
@@ -300,15 +300,15 @@ def trust_lines(asked: Json) -> list[CardLine]:
         kind, name, detail, found_in = (str(each.get(key, "")) for key in ("kind", "name", "detail", "path"))
         if found_in != path:
             path = found_in
-            lines.append(CardLine("in ", escaped_name(path), Voice.CONTEXT, f" {GOES_ON} "))
+            lines.append(CardLine("in ", escaped_name(path), RowStyle.CONTEXT, f" {GOES_ON} "))
             if each.get("owner"):
-                lines.append(CardLine("   of ", escaped_name(str(each["owner"])), Voice.CONTEXT, f"    {GOES_ON} "))
+                lines.append(CardLine("   of ", escaped_name(str(each["owner"])), RowStyle.CONTEXT, f"    {GOES_ON} "))
         lines += _entry(_KINDS.get(kind, escaped_name(kind)[:_WIDTH]), name, detail)
     return lines
 
 
 def _entry(kind: str, name: str, detail: str) -> list[CardLine]:
     goes_on = f"{'':>{_WIDTH}} {GOES_ON} "
-    lines = [CardLine(f"{kind:>{_WIDTH}} │ ", escaped_name(name), Voice.EXACT, goes_on)]
+    lines = [CardLine(f"{kind:>{_WIDTH}} │ ", escaped_name(name), RowStyle.EXACT, goes_on)]
     below = escaped(detail).split("\n") if detail else ()
-    return lines + [CardLine(f"{'':>{_WIDTH}} │   ", line, Voice.EXACT, f"{goes_on}  ") for line in below]
+    return lines + [CardLine(f"{'':>{_WIDTH}} │   ", line, RowStyle.EXACT, f"{goes_on}  ") for line in below]

@@ -24,7 +24,7 @@ _MIN_TEXT = 12  # cells; the longest symbol has 10
 _EARLIEST_BREAK = 0.6  # share of a row that must be full before it may end between two words
 
 
-class Voice(Enum):
+class RowStyle(Enum):
     """Whose words a line has, or what they mean."""
 
     EXACT = "exact"  # what the call would do
@@ -43,7 +43,7 @@ class CardLine:
 
     gutter: str
     picture: str
-    voice: Voice
+    voice: RowStyle
     goes_on: str
 
 
@@ -53,7 +53,7 @@ class CardRow:
 
     gutter: str
     picture: str
-    voice: Voice
+    voice: RowStyle
     line: int
 
     @property
@@ -62,7 +62,7 @@ class CardRow:
         return self.gutter + self.picture
 
 
-def own_words(text: str, voice: Voice = Voice.CCB) -> CardLine:
+def own_words(text: str, voice: RowStyle = RowStyle.CCB) -> CardLine:
     """Return a line with words of ccb."""
     return CardLine("· ", text, voice, "· ")
 
@@ -73,7 +73,7 @@ def fold(lines: list[CardLine], width: int) -> list[CardRow]:
     for index, line in enumerate(lines):
         gutter = line.gutter
         for picture in _pieces(line.picture, max(_MIN_TEXT, width - cell_len(gutter))):
-            own = line.voice in (Voice.CCB, Voice.WARNING)
+            own = line.voice in (RowStyle.CCB, RowStyle.WARNING)
             rows.append(CardRow(gutter, picture.rstrip("␣") if own else picture, line.voice, index))
             gutter = line.goes_on
     return rows
@@ -114,20 +114,20 @@ def _row(row: list[str]) -> str:
 def drawn(row: CardRow, palette: Palette) -> Text:
     """Draw a row in the colours of the theme."""
     style = {
-        Voice.EXACT: "bold",
-        Voice.ADDED: palette.good,
-        Voice.REMOVED: palette.bad,
-        Voice.CONTEXT: palette.dim,
-        Voice.MODEL: f"italic {palette.dim}",
-        Voice.CCB: palette.dim,
-        Voice.WARNING: f"bold {palette.warn}",
+        RowStyle.EXACT: "bold",
+        RowStyle.ADDED: palette.good,
+        RowStyle.REMOVED: palette.bad,
+        RowStyle.CONTEXT: palette.dim,
+        RowStyle.MODEL: f"italic {palette.dim}",
+        RowStyle.CCB: palette.dim,
+        RowStyle.WARNING: f"bold {palette.warn}",
     }[row.voice]
-    signed = row.voice in (Voice.ADDED, Voice.REMOVED)
+    signed = row.voice in (RowStyle.ADDED, RowStyle.REMOVED)
     text = Text(no_wrap=True, end="")
     text.append(row.gutter, style=style if signed else palette.dim)
     start = len(row.gutter)
     text.append(row.picture, style=style)
-    if row.voice in (Voice.CCB, Voice.WARNING):
+    if row.voice in (RowStyle.CCB, RowStyle.WARNING):
         return text
     for first, end in doubtful(row.picture):
         text.stylize(f"underline {palette.warn}", start + first, start + end)

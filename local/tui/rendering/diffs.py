@@ -18,7 +18,7 @@ from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.tool_traits import View, traits_of
 
 from ...transcript.blocks import ToolBlock
-from .card_rows import GOES_ON, CardLine, Voice
+from .card_rows import GOES_ON, CardLine, RowStyle
 from .themes import Palette
 from .tool_output import MORE_KEY, counted
 from .untrusted_text import escaped, symbols
@@ -26,7 +26,7 @@ from .untrusted_text import escaped, symbols
 Json = dict[str, Any]
 
 NO_NEWLINE = "No newline at end of file"
-_VOICES = {"+": Voice.ADDED, "-": Voice.REMOVED, " ": Voice.CONTEXT}
+_VOICES = {"+": RowStyle.ADDED, "-": RowStyle.REMOVED, " ": RowStyle.CONTEXT}
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ def diff_card_lines(lines: Sequence[DiffLine]) -> list[CardLine]:
     width = number_width(lines)
     goes_on = " " * (width + 1 if width else 0) + f"{GOES_ON} "
     return [
-        CardLine(gutter(line, width), shown_line(line), _VOICES.get(line.sign, Voice.CCB), goes_on) for line in lines
+        CardLine(gutter(line, width), shown_line(line), _VOICES.get(line.sign, RowStyle.CCB), goes_on) for line in lines
     ]
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ccb.tunnel.plain_text import one_line
-from ccb.tunnel.wire.messages import ControlRequestLine
+from ccb.tunnel.wire.messages import ControlRequest
 from ccb.tunnel.wire.tool_traits import BUILT_IN, Effect, RuleKind, traits_of
 from ccb.tunnel.wire.web_fetch import WebRefused, read_url
 
@@ -41,19 +41,19 @@ def describe_update(update: Json) -> list[str]:
     return [escaped_name(str(kind))]
 
 
-def suggestions(request: ControlRequestLine) -> list[Json]:
+def suggestions(request: ControlRequest) -> list[Json]:
     """Return the permission updates that the worker suggests."""
     return _listed(request.request.get("permission_suggestions"), dict)
 
 
-def session_updates(request: ControlRequestLine) -> list[Json]:
+def session_updates(request: ControlRequest) -> list[Json]:
     """Return what the answer "this session" grants: the first suggestion, for this session only. A suggestion that
     names nothing or is too long to read is never granted."""
     first = suggestions(request)[:1]
     return [{**update, "destination": "session"} for update in first if 0 < _length(update) <= _MAX_RULE]
 
 
-def covers(updates: list[Json], request: ControlRequestLine) -> bool:
+def covers(updates: list[Json], request: ControlRequest) -> bool:
     """Return whether updates add rules about the tool of a call and nothing else. The host chooses what it suggests, so
     the same rule at another question proves nothing: where the laptop may be concerned, the rule must be about the
     whole tool, or about the domain of the call, because nobody here checks which calls another one covers."""

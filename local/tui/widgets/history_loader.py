@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from ccb.tunnel.errors import CcbError
 
-from ...session.session_client import Received, SessionClient
+from ...session.session_client import SessionClient, SessionEvent
 from ...transcript.blocks import BlockList, HoleBlock, Level, NoticeBlock
 from ...transcript.transcript_reducer import TranscriptReducer
 from .transcript import Transcript
@@ -66,7 +66,7 @@ class HistoryLoader:
         await self.load(hole, turn_page=False)
         return hole not in self._holes or hole.before != before
 
-    def _fill(self, hole: HoleBlock, events: Sequence[Received], *, turn_page: bool) -> None:
+    def _fill(self, hole: HoleBlock, events: Sequence[SessionEvent], *, turn_page: bool) -> None:
         if not self._transcript.has_block(hole):
             return  # the full transcript has dropped the hole meanwhile
         loaded = BlockList()

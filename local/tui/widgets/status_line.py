@@ -15,7 +15,7 @@ from ccb.tunnel.wire.dataclass import dataclass
 
 from ...session.session_client import LinkState
 from ...terminal.keymap import DEFAULT_KEYMAP, Keymap
-from ...transcript.session_facts import TodoItem, Todos, Totals, _used
+from ...transcript.session_facts import TodoItem, Todos, UsageTotals, _used
 from ..rendering.themes import Palette
 
 _GAP = "  "
@@ -75,7 +75,7 @@ class StatusFacts:
     model: str
     mode: str
     link: LinkFacts
-    totals: Totals
+    totals: UsageTotals
     busy: Busy | None
     hint: str = ""
     card_waits: str = ""

@@ -18,7 +18,7 @@ from tests.remote.worker_process import Laptop, WorkerHost
 from ccb.remote.agent.conversation import Conversation
 from ccb.remote.agent.turn_state import Prompt
 from ccb.remote.tools.read import Read
-from ccb.remote.tools.toolset import ToolRegistry, close_context, make_context
+from ccb.remote.tools.toolset import Toolset, close_context, make_context
 from ccb.tunnel.wire.frames import Event, Hello
 
 Json = dict[str, Any]
@@ -181,7 +181,7 @@ async def test_three_thousand_tool_calls_stay_in_the_window(tmp_path: Path) -> N
     world = make_world()
     tools = make_context(str(tmp_path), str(tmp_path / "out"))
     agent = world.agent
-    agent.configure(replace(agent.config, context=tools, tools=ToolRegistry([Read()])))
+    agent.configure(replace(agent.config, context=tools, tools=Toolset([Read()])))
     agent._deps = replace(agent._deps, transport=model)  # the only part that is not real
     try:
         result = await agent.run_turn(

@@ -15,7 +15,7 @@ from ccb.local.command_line.parser import parse_arguments
 from ccb.local.config.settings import Settings
 from ccb.local.connect import open_transport as transport
 from ccb.local.connect.open_transport import SessionLoading, open_transport
-from ccb.local.connect.startup import SessionStartup, Startup, StartupLoader
+from ccb.local.connect.startup import LoadedBasics, SessionStartup, StartupLoader
 from ccb.tunnel.errors import ConfigError, Unreachable
 from ccb.tunnel.transports.login_prompts import NobodyToAsk
 
@@ -31,8 +31,8 @@ def hanging_ssh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 async def test_the_limit_of_a_headless_run_counts_while_ssh_still_reads_its_configuration(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def settings() -> Startup:
-        return Startup(
+    async def settings() -> LoadedBasics:
+        return LoadedBasics(
             Settings(connectTimeoutSeconds=0.5, given=frozenset({"connectTimeoutSeconds"})), (), Bundle.of(b"")
         )
 
@@ -45,7 +45,7 @@ async def test_the_limit_of_a_headless_run_counts_while_ssh_still_reads_its_conf
 async def test_settings_that_cannot_be_read_are_told_while_ssh_still_reads_its_configuration(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def settings() -> Startup:
+    async def settings() -> LoadedBasics:
         raise ConfigError("the settings cannot be read")
 
     hanging_ssh(tmp_path, monkeypatch)
@@ -56,7 +56,7 @@ async def test_settings_that_cannot_be_read_are_told_while_ssh_still_reads_its_c
 
 
 async def test_a_connection_that_nobody_takes_is_closed(sshd: Sshd, host_user: HostUser, tmp_path: Path) -> None:
-    async def settings() -> Startup:
+    async def settings() -> LoadedBasics:
         while any(task.get_name() == "connect" for task in asyncio.all_tasks()):
             await asyncio.sleep(0.01)
         raise ConfigError("the settings cannot be read")
@@ -80,9 +80,9 @@ async def test_the_rest_is_loaded_when_it_is_asked_for_or_while_a_login_takes_lo
 ) -> None:
     """Loading it beside a quick login would only delay that."""
     monkeypatch.setattr(transport, "_QUICK_LOGIN_S", 0 if slow else 3600)
-    basics, begun = Startup(Settings(), (), Bundle.of(b"")), threading.Event()
+    basics, begun = LoadedBasics(Settings(), (), Bundle.of(b"")), threading.Event()
 
-    def rest(given: Startup) -> SessionStartup:
+    def rest(given: LoadedBasics) -> SessionStartup:
         assert given is basics
         begun.set()
         raise ConfigError("it was loaded")

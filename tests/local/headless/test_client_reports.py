@@ -13,7 +13,7 @@ from ccb.local.headless.stderr_reports import RetryReports
 from ccb.local.headless.stdin_input import BadInput, EarlyInput
 from ccb.local.headless.turn_results import TurnReports, state_flags
 from ccb.local.session.session_client import Json
-from ccb.tunnel.wire.messages import SystemLine, parse_message
+from ccb.tunnel.wire.messages import SystemMessage, parse_message
 
 INITIALIZE = {"type": "control_request", "request_id": "r1", "request": {"subtype": "initialize"}}
 
@@ -127,13 +127,13 @@ def test_what_the_worker_warns_of_is_on_stderr_where_no_stream_shows_it(capfd: p
         "level": "warning",
     }
     line = parse_message(warning)
-    assert isinstance(line, SystemLine)
+    assert isinstance(line, SystemMessage)
     RetryReports(quiet=True).system(line)
     assert capfd.readouterr().err == ""
     RetryReports(quiet=False).system(line)
     said = capfd.readouterr().err
     assert said.startswith("ccb: the host warns: “There is no agent 'x'") and "\x1b" not in said
     told = parse_message({**warning, "level": "info"})
-    assert isinstance(told, SystemLine)
+    assert isinstance(told, SystemMessage)
     RetryReports(quiet=False).system(told)
     assert capfd.readouterr().err == ""

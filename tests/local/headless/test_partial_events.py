@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from ccb.local.headless.event_printer import PartialEvents
-from ccb.remote.session.session_log import Partial
+from ccb.remote.session.session_log import UnfinishedWork
 
 Json = dict[str, Any]
 
@@ -55,7 +55,7 @@ def test_what_is_told_again_after_a_reconnect_is_not_passed_on_again(got: int, m
     whole = stream()
     if got + missed >= len(whole) - 1:
         return  # its end was told, or nobody ever hears of it
-    host, laptop, out = Partial(), PartialEvents(), []
+    host, laptop, out = UnfinishedWork(), PartialEvents(), []
     for body in whole[:got]:
         host.take("", body)
         out.append(laptop.new_part(body))

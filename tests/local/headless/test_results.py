@@ -8,7 +8,7 @@ from ccb.local.command_line.exit_codes import ExitCode
 from ccb.local.headless.output_formats import exit_code, local_result, make_output, result_text
 from ccb.local.session.session_client import Json
 from ccb.local.terminal.stdio import Writer
-from ccb.tunnel.wire.messages import BLOCKED_PROMPT, ResultLine, parse_message
+from ccb.tunnel.wire.messages import BLOCKED_PROMPT, ResultMessage, parse_message
 
 DONE: Json = {"type": "result", "subtype": "success", "is_error": False, "result": "All good."}
 
@@ -76,7 +76,7 @@ async def test_only_an_answer_is_one(
 
 def test_a_result_made_here_has_what_clients_require() -> None:
     result = local_result("sid", ["no link"], reason="link_lost", duration_ms=12)
-    assert isinstance(parse_message(result), ResultLine)
+    assert isinstance(parse_message(result), ResultMessage)
     assert (result["terminal_reason"], result["session_id"]) == ("link_lost", "sid")
     for name in ("subtype", "duration_ms", "duration_api_ms", "is_error", "num_turns", "session_id"):
         assert name in result

@@ -22,7 +22,7 @@ from ccb.local.command_line.arguments import Arguments
 from ccb.local.command_line.parser import parse_arguments
 from ccb.local.config.project_records import Projects
 from ccb.local.config.settings import Settings
-from ccb.local.connect.connect_session import Connected
+from ccb.local.connect.connect_session import OpenSession
 from ccb.local.connect.file_connection import FileConnection
 from ccb.local.connect.host_sessions import HostSessions
 from ccb.local.connect.project_trust import ProjectDesk
@@ -71,11 +71,11 @@ def host(monkeypatch: pytest.MonkeyPatch) -> ScriptedHost:
     host = ScriptedHost()
 
     @asynccontextmanager
-    async def connect(*_: object, **__: object) -> AsyncIterator[Connected]:
+    async def connect(*_: object, **__: object) -> AsyncIterator[OpenSession]:
         async with RemoteSession(host.dial, AttachOptions(waits=no_waits, patience=0)) as session:
             desk = ProjectDesk(Arguments(), Settings(), Projects({}))
             files = FileConnection(lambda: session.state, lambda: None, no_login)
-            yield Connected(session, "devbox", SessionOptions(), (), RESUME, desk, cast(HostSessions, None), files)
+            yield OpenSession(session, "devbox", SessionOptions(), (), RESUME, desk, cast(HostSessions, None), files)
 
     monkeypatch.setattr(headless, "connect_session", connect)
     return host

@@ -13,7 +13,7 @@ from ccb.local.headless.headless_run import with_boot_fields
 from ccb.local.headless.input_pump import AgentLines, OwnAnswers
 from ccb.local.headless.output_formats import TranscriptMirror
 from ccb.local.headless.stdin_input import EarlyInput
-from ccb.tunnel.wire.messages import ControlRequestLine, parse_message
+from ccb.tunnel.wire.messages import ControlRequest, parse_message
 
 Json = dict[str, Any]
 
@@ -37,10 +37,10 @@ class Shown:
         raise AssertionError("nothing ends here")
 
 
-def asked(subtype: str, **fields: object) -> ControlRequestLine:
+def asked(subtype: str, **fields: object) -> ControlRequest:
     body = {"type": "control_request", "request_id": "r1", "request": {"subtype": subtype, **fields}}
     line = parse_message(body)
-    assert isinstance(line, ControlRequestLine)
+    assert isinstance(line, ControlRequest)
     return line
 
 

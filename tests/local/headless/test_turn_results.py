@@ -6,7 +6,7 @@ from ccb.local.command_line.exit_codes import ExitCode
 from ccb.local.headless.stderr_reports import RetryReports
 from ccb.local.headless.turn_results import PendingPrompts, TurnReports, TurnResults
 from ccb.local.session.session_client import Json
-from ccb.tunnel.wire.messages import TaskLine, parse_message
+from ccb.tunnel.wire.messages import TaskMessage, parse_message
 
 RESULT: Json = {"type": "result", "subtype": "success", "is_error": False, "result": "Done."}
 
@@ -201,7 +201,7 @@ async def test_every_change_of_what_runs_in_the_background_is_told_with_all_that
     async def news(subtype: str, **more: object) -> None:
         body = {"type": "system", "subtype": subtype, "task_id": "b1", "tool_use_id": "t1", **more}
         line = parse_message(body)
-        assert isinstance(line, TaskLine)
+        assert isinstance(line, TaskMessage)
         await results.task_news(line)
 
     await news("task_started", task_type="local_bash", description="the build")

@@ -26,7 +26,7 @@ from ccb.tunnel.proxy.answer_intake import AnswerReader
 from ccb.tunnel.proxy.auditing import NoAuditor, WantedCall
 from ccb.tunnel.proxy.auth_proxy import AuthProxy
 from ccb.tunnel.proxy.metering import CallMeter
-from ccb.tunnel.wire.messages import ControlRequestLine, ControlResponseLine, parse_message
+from ccb.tunnel.wire.messages import ControlRequest, ControlResponse, parse_message
 from ccb.tunnel.wire.model_facts import ModelTable
 
 PLACE = CallPlace("5e55-1", "gpu", "/srv")
@@ -260,7 +260,7 @@ async def test_decisions_made_here_are_kept(tmp_path: Path, fake_model: FakeMode
     question = parse_message({"type": "control_request", "request_id": "r1", "request": ask})
     answer = {"subtype": "success", "request_id": "r1", "response": {"behavior": "allow", "updatedInput": {}}}
     answered = parse_message({"type": "control_response", "response": answer})
-    assert isinstance(question, ControlRequestLine) and isinstance(answered, ControlResponseLine)
+    assert isinstance(question, ControlRequest) and isinstance(answered, ControlResponse)
     async with session.audit:
         session.audit.said(parse_message({"type": "user", "message": {"role": "user", "content": "fix it"}}))
         session.audit.asked(question)

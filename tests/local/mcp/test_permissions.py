@@ -15,7 +15,7 @@ from tests.support.network.link_peer import Peer
 from ccb.local.mcp.mcp_permissions import LaptopPermissions
 from ccb.local.mcp.mcp_service import guard_client_servers, is_call, permitted
 from ccb.local.session.remote_session import RemoteSession
-from ccb.local.session.session_client import Received, Skipped
+from ccb.local.session.session_client import EventGap, SessionEvent
 from ccb.tunnel.wire.client_requests import CHANGE_RULES
 from ccb.tunnel.wire.control_protocol import (
     CAN_USE_TOOL,
@@ -110,9 +110,9 @@ async def hostile(
 
         async def read() -> None:
             async for item in session.events():
-                if isinstance(item, Received):
+                if isinstance(item, SessionEvent):
                     worker.shown.put_nowait(item.body)
-                elif isinstance(item, Skipped):
+                elif isinstance(item, EventGap):
                     for each in item.body.get("asks", ()):
                         worker.shown.put_nowait(each)
 

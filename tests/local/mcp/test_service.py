@@ -20,7 +20,7 @@ from ccb.local.mcp.mcp_permissions import LaptopPermissions
 from ccb.local.mcp.mcp_service import LaptopServers
 from ccb.local.session.own_hooks import FormHooks
 from ccb.local.session.remote_session import RemoteSession
-from ccb.local.session.session_client import Received
+from ccb.local.session.session_client import SessionEvent
 from ccb.tunnel.wire.control_protocol import CAN_USE_TOOL, Request, public_withdrawal
 from ccb.tunnel.wire.frames import Event, Input
 from ccb.tunnel.wire.mcp_messages import ELICITATION, LAPTOP_MCP_MESSAGE, McpMessage
@@ -146,7 +146,7 @@ async def test_the_tool_that_answers_in_place_of_the_person_counts() -> None:
 
 async def read(session: RemoteSession, shown: asyncio.Queue[Json]) -> None:
     async for item in session.events():
-        if isinstance(item, Received):
+        if isinstance(item, SessionEvent):
             shown.put_nowait(item.body)
 
 

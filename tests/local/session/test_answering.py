@@ -17,7 +17,7 @@ from ccb.local.session.dialing import AttachOptions
 from ccb.local.session.newest import MAX_ID
 from ccb.local.session.outbox import MAX_INPUTS
 from ccb.local.session.remote_session import RemoteSession
-from ccb.local.session.session_client import Item, LaptopNotice, LinkChange, LinkState, Received, Skipped
+from ccb.local.session.session_client import EventGap, Item, LaptopNotice, LinkChange, LinkState, SessionEvent
 from ccb.tunnel.wire.control_protocol import (
     CAN_USE_TOOL,
     AnsweredBy,
@@ -122,7 +122,7 @@ async def test_a_service_answers_and_its_request_is_not_the_readers_to_see(host:
         await peer.say(ask("b", "f2"))
         assert (await answer_of(peer))["response"] == {"text": "page b"}
         assert service.calls == [{"url": "a"}, {"url": "b"}]
-        assert not [item for item in seen if isinstance(item, Received)]
+        assert not [item for item in seen if isinstance(item, SessionEvent)]
 
 
 @pytest.mark.parametrize(
@@ -146,7 +146,7 @@ async def test_what_is_not_registered_is_refused_and_logged(
         response = await answer_of(peer)
         assert (response["subtype"], response["error_code"]) == ("error", "unsupported_request")
         assert "rm_rf" in caplog.text
-        assert not service.calls and not [item for item in seen if isinstance(item, Received)]
+        assert not service.calls and not [item for item in seen if isinstance(item, SessionEvent)]
 
 
 async def test_an_approval_is_left_to_the_reader(host: ScriptedHost) -> None:
@@ -157,7 +157,7 @@ async def test_an_approval_is_left_to_the_reader(host: ScriptedHost) -> None:
         async with asyncio.timeout(60):
             while not seen:
                 await asyncio.sleep(0.005)
-        assert isinstance(seen[0], Received) and seen[0].body == question
+        assert isinstance(seen[0], SessionEvent) and seen[0].body == question
         await session.answer("q1", {"behavior": "allow"})
         assert (await answer_of(peer))["response"] == {"behavior": "allow"}
 
@@ -284,7 +284,7 @@ async def test_the_open_requests_of_a_snapshot_are_answered(host: ScriptedHost) 
         async with asyncio.timeout(60):
             while not seen:
                 await asyncio.sleep(0.005)
-        assert seen == [Skipped(7, {"asks": [question], "model": "m"})], "the reader is shown only its own questions"
+        assert seen == [EventGap(7, {"asks": [question], "model": "m"})], "the reader is shown only its own questions"
 
 
 def answering_tasks() -> int:
@@ -299,7 +299,7 @@ async def test_a_flood_of_requests_of_a_hostile_worker_takes_a_limited_number_of
             await progress(peer, Request(OTHER, {"path": "/"}, id=f"f{number}").public())
         await peer.say({"type": "system", "subtype": "status"})
         async with asyncio.timeout(60):
-            while not any(isinstance(item, Received) for item in seen):
+            while not any(isinstance(item, SessionEvent) for item in seen):
                 await asyncio.sleep(0.005)
         assert answering_tasks() <= MAX_ANSWERING
 
@@ -342,9 +342,9 @@ async def test_an_approval_that_came_before_its_reader_is_left_to_the_reader(
         async with asyncio.timeout(60):
             first = await anext(session.events())
         if in_snapshot:
-            assert isinstance(first, Skipped) and first.body["asks"] == [question]
+            assert isinstance(first, EventGap) and first.body["asks"] == [question]
         else:
-            assert isinstance(first, Received) and first.body == question
+            assert isinstance(first, SessionEvent) and first.body == question
         await asyncio.gather(*(task for task in asyncio.all_tasks() if task.get_name() == "answer q1"))
         assert session.unsent == 0, "only the reader answers"
         await session.answer("q1", {"behavior": "allow"})
@@ -367,7 +367,7 @@ async def test_requests_that_came_before_their_kinds_were_registered_go_where_th
         events = session.events()
         async with asyncio.timeout(60):
             seen = [await anext(events), await anext(events)]
-        assert [item.body for item in seen if isinstance(item, Received)] == [withdrawn, public_withdrawal("q1")]
+        assert [item.body for item in seen if isinstance(item, SessionEvent)] == [withdrawn, public_withdrawal("q1")]
         assert (await answer_of(peer))["request_id"] == "f1"
         assert service.calls == [{"url": "a"}]
 
@@ -377,7 +377,7 @@ def approval(number: int, command: str = "ls") -> Json:
 
 
 def questions_in(seen: list[Item]) -> list[str]:
-    return [str(item.body["request_id"]) for item in seen if isinstance(item, Received)]
+    return [str(item.body["request_id"]) for item in seen if isinstance(item, SessionEvent)]
 
 
 async def test_of_thousands_of_open_questions_the_reader_gets_a_hundred_and_is_told_once(host: ScriptedHost) -> None:
@@ -434,7 +434,7 @@ async def test_the_open_questions_of_a_snapshot_are_limited_too(host: ScriptedHo
         await peer.send(Snapshot(1, 10, {"asks": [approval(number) for number in range(MAX_OPEN + 3)]}))
         assert [(await answer_of(peer))["request_id"] for _ in range(3)] == ["q100", "q101", "q102"]
         await everything_is_read(session, peer)
-        (skipped,) = (item for item in seen if isinstance(item, Skipped))
+        (skipped,) = (item for item in seen if isinstance(item, EventGap))
         assert [each["request_id"] for each in skipped.body["asks"]] == [f"q{number}" for number in range(MAX_OPEN)]
 
 

@@ -14,7 +14,7 @@ from ccb.local.session import link_reader
 from ccb.local.session.dialing import AttachOptions
 from ccb.local.session.link_reader import MAX_QUEUED
 from ccb.local.session.remote_session import RemoteSession
-from ccb.local.session.session_client import Item, LaptopNotice, LinkChange, LinkState, Received, SessionClient
+from ccb.local.session.session_client import Item, LaptopNotice, LinkChange, LinkState, SessionClient, SessionEvent
 from ccb.tunnel.errors import CcbError, ConnectionLost, UsageError
 from ccb.tunnel.wire.control_protocol import SET_MODEL, SET_PERMISSION_MODE, Request, RequestFailed
 from ccb.tunnel.wire.frames import Ack, Bye, Detach, Input, Json, Progress, Stop
@@ -57,9 +57,9 @@ async def test_events_and_progress_come_in_order_until_the_host_says_bye() -> No
         await peer.say({"id": "x"}, kind="tool_start")
         await peer.send(Progress(2, 1, "k", {"type": "stream_event"}), Bye("finished"))
         assert await all_of(session) == [
-            Received("message", {"type": "assistant"}, 1),
-            Received("tool_start", {"id": "x"}, 2),
-            Received("progress", {"type": "stream_event"}, 2),
+            SessionEvent("message", {"type": "assistant"}, 1),
+            SessionEvent("tool_start", {"id": "x"}, 2),
+            SessionEvent("progress", {"type": "stream_event"}, 2),
             LinkChange(LinkState.CLOSED, "“finished”"),
         ]
         assert session.state is LinkState.CLOSED
@@ -82,7 +82,7 @@ async def test_control_requests_get_their_own_answers_in_any_order() -> None:
         await peer.say(success(first))
         assert (await model, await mode) == ({}, {"mode": "plan"})
         await peer.send(Bye())
-        assert [item for item in await all_of(session) if isinstance(item, Received)] == []
+        assert [item for item in await all_of(session) if isinstance(item, SessionEvent)] == []
 
 
 async def test_a_control_request_is_one_of_its_own_whatever_its_client_calls_it() -> None:
@@ -112,7 +112,7 @@ async def test_answers_to_somebody_else_are_passed_on() -> None:
         await peer.say(foreign)
         await peer.say({"type": "control_response", "response": "nonsense"})
         await peer.send(Bye())
-        assert next(item.body for item in await all_of(session) if isinstance(item, Received)) == foreign
+        assert next(item.body for item in await all_of(session) if isinstance(item, SessionEvent)) == foreign
 
 
 async def test_interrupt_answer_refuse_and_stop_are_the_public_objects() -> None:
@@ -144,7 +144,7 @@ async def test_a_lost_link_fails_waiting_requests_and_ends_the_events_with_the_r
         with pytest.raises(ConnectionLost):
             async for item in session.events():
                 seen.append(item)  # noqa: PERF401 - what came before the error is wanted
-        assert isinstance(seen[0], Received)
+        assert isinstance(seen[0], SessionEvent)
         assert isinstance(seen[1], LinkChange) and seen[1].state is LinkState.LOST
         with pytest.raises(ConnectionLost):
             await session.prompt("late")
@@ -170,7 +170,7 @@ async def test_a_reader_that_does_not_read_holds_the_host_back_and_loses_nothing
         talking = asyncio.create_task(talk())
         done, _ = await asyncio.wait({talking}, timeout=0.5)
         assert not done, "the host must meet back-pressure"
-        got = [item.body["n"] for item in await all_of(session) if isinstance(item, Received)]
+        got = [item.body["n"] for item in await all_of(session) if isinstance(item, SessionEvent)]
         await talking
         assert got == list(range(count))
         assert (await peer.next(Ack)).seq <= count
@@ -191,7 +191,7 @@ async def test_large_events_hold_the_host_back_before_they_fill_the_memory(monke
         talking = asyncio.create_task(talk())
         done, _ = await asyncio.wait({talking}, timeout=0.5)
         assert not done and sent < MAX_QUEUED / 2, "the host must meet back-pressure"
-        got = [item.body["n"] for item in await all_of(session) if isinstance(item, Received)]
+        got = [item.body["n"] for item in await all_of(session) if isinstance(item, SessionEvent)]
         await talking
         assert got == list(range(MAX_QUEUED - 10))
 
@@ -202,7 +202,7 @@ async def test_an_event_over_the_limit_of_the_queue_still_arrives(monkeypatch: p
         for number in range(5):
             await peer.say({"type": "assistant", "n": number, "fill": "x" * 20_000})
         await peer.send(Bye())
-        assert [item.body["n"] for item in await all_of(session) if isinstance(item, Received)] == list(range(5))
+        assert [item.body["n"] for item in await all_of(session) if isinstance(item, SessionEvent)] == list(range(5))
 
 
 @pytest.mark.parametrize("levels", [195, 205, 600])
@@ -214,7 +214,7 @@ async def test_a_message_that_is_nested_too_deeply_does_not_reach_the_reader(lev
         await peer.say(body)
         await peer.send(Bye())
         if levels < 200:
-            assert [item.body for item in await all_of(session) if isinstance(item, Received)] == [body]
+            assert [item.body for item in await all_of(session) if isinstance(item, SessionEvent)] == [body]
             return
         with pytest.raises(CcbError, match="more than 200 levels"):
             await all_of(session)

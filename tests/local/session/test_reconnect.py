@@ -12,7 +12,7 @@ from tests.support.hosts.scripted_host import ScriptedHost, no_waits, session_on
 from ccb.local.session import dialing as attempts
 from ccb.local.session.dialing import AttachOptions
 from ccb.local.session.remote_session import RemoteSession
-from ccb.local.session.session_client import Item, LinkChange, LinkState, Received, Skipped
+from ccb.local.session.session_client import EventGap, Item, LinkChange, LinkState, SessionEvent
 from ccb.tunnel.errors import (
     AuthFailed,
     ConnectionLost,
@@ -82,7 +82,7 @@ async def test_after_a_loss_it_asks_for_what_it_has_not_and_every_event_comes_on
             await again.send(Event(n, 2, "message", {"n": n}))
         await again.send(Bye())
         seen += await rest(session)
-        received = [(item.body["n"], item.replayed) for item in seen if isinstance(item, Received)]
+        received = [(item.body["n"], item.replayed) for item in seen if isinstance(item, SessionEvent)]
         assert received == [(1, False), (2, False), (3, True), (4, False)]
         states = [item.state for item in seen if isinstance(item, LinkChange)]
         assert states[0] is LinkState.RECONNECTING
@@ -181,7 +181,7 @@ async def test_fenced_it_watches_refuses_input_and_takes_back_only_when_told(hos
         assert "bob@desk" in change.reason and "\x07" not in change.reason
         assert not session.driving
         await peer.say({"n": 1})
-        assert isinstance(await anext(session.events()), Received), "it still sees what happens"
+        assert isinstance(await anext(session.events()), SessionEvent), "it still sees what happens"
         with pytest.raises(UsageError, match="another client"):
             await session.prompt("mine")
         session.take_back()
@@ -230,8 +230,8 @@ async def test_a_snapshot_is_passed_on_and_the_next_loss_asks_from_there(host: S
             Attached(1, "driver", 52), Snapshot(1, 50, {"model": "opus"}), Event(51, 1, "message", {"n": 51})
         )
         events = session.events()
-        assert await anext(events) == Skipped(50, {"model": "opus"})
-        assert await anext(events) == Received("message", {"n": 51}, 51, replayed=True)
+        assert await anext(events) == EventGap(50, {"model": "opus"})
+        assert await anext(events) == SessionEvent("message", {"n": 51}, 51, replayed=True)
         peer.hang_up()
         _, attach = await host.granted()
         assert attach.have == 51
@@ -244,7 +244,7 @@ async def test_earlier_events_are_fetched_on_demand(host: ScriptedHost) -> None:
         assert (fetch.before, fetch.most) == (50, 1000)
         records = [{"seq": 49, "kind": "message", "body": {"n": 49}}, "nonsense", {"seq": "x"}]
         await peer.send(Past(1, fetch.request, {"records": records}))
-        assert await asking == [Received("message", {"n": 49}, 49, replayed=True)]
+        assert await asking == [SessionEvent("message", {"n": 49}, 49, replayed=True)]
         lost = asyncio.create_task(session.earlier(49))
         await peer.next(Fetch)
         peer.hang_up()
@@ -274,7 +274,7 @@ async def test_a_gap_is_never_shown_as_silence(host: ScriptedHost) -> None:
         await peer.send(Event(2, 1, "message", {}))
         with pytest.raises(ProtocolError, match="missing"):
             await rest(session)
-        assert not any(isinstance(item, Received) for item in seen)
+        assert not any(isinstance(item, SessionEvent) for item in seen)
 
 
 async def test_a_drop_before_the_first_attach_is_tried_again_and_a_refusal_is_not(host: ScriptedHost) -> None:
@@ -425,11 +425,11 @@ async def test_a_screen_whose_events_the_host_has_lost_says_so_and_goes_on_with_
         assert attach.have == 2
         await again.send(*(Event(n, 2, "message", {"new": n}) for n in (3, 4)), Bye())
         seen = await rest(session)
-        at = next(at for at, item in enumerate(seen) if isinstance(item, Received) and item.kind == "damaged")
+        at = next(at for at, item in enumerate(seen) if isinstance(item, SessionEvent) and item.kind == "damaged")
         lost = seen[at]
-        assert isinstance(lost, Received) and "lost the last 2 event" in lost.body["what"]
-        assert seen[at + 1] == Skipped(2, {}), "so nothing that was open before is taken for open"
-        assert [item.body for item in seen[at + 2 :] if isinstance(item, Received)] == [{"new": 3}, {"new": 4}]
+        assert isinstance(lost, SessionEvent) and "lost the last 2 event" in lost.body["what"]
+        assert seen[at + 1] == EventGap(2, {}), "so nothing that was open before is taken for open"
+        assert [item.body for item in seen[at + 2 :] if isinstance(item, SessionEvent)] == [{"new": 3}, {"new": 4}]
 
 
 async def test_a_run_whose_events_the_host_has_lost_ends(host: ScriptedHost) -> None:

@@ -10,7 +10,7 @@ from tests.support.repl.pilot import desk
 from ccb.local.headless.stderr_reports import RetryReports
 from ccb.local.plain.line_output import LinePrinter
 from ccb.local.transcript.notices import Notices
-from ccb.tunnel.wire.messages import SystemLine, parse_message
+from ccb.tunnel.wire.messages import SystemMessage, parse_message
 
 
 def retry(attempt: int, delay_s: float) -> dict[str, Any]:
@@ -18,9 +18,9 @@ def retry(attempt: int, delay_s: float) -> dict[str, Any]:
     return {**note, "attempt": attempt, "retry_delay_ms": delay_s * 1000}
 
 
-def line_of(body: dict[str, Any]) -> SystemLine:
+def line_of(body: dict[str, Any]) -> SystemMessage:
     line = parse_message(body)
-    assert isinstance(line, SystemLine)
+    assert isinstance(line, SystemMessage)
     return line
 
 

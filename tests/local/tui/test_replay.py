@@ -12,7 +12,7 @@ from textual import events
 from ccb.local.session.session_client import LinkState
 from ccb.local.transcript.questions import OpenQuestions, ReplayMonitor
 from ccb.local.tui.approvals import Approvals
-from ccb.tunnel.wire.messages import ControlRequestLine, parse_message
+from ccb.tunnel.wire.messages import ControlRequest, parse_message
 
 MAKE = {"command": "make"}
 
@@ -94,7 +94,7 @@ def test_a_question_that_was_answered_here_is_never_open_again() -> None:
     questions = OpenQuestions()
     body = {"type": "control_request", "request_id": "a", "request": {"subtype": "can_use_tool", "tool_name": "Bash"}}
     asked = parse_message(body)
-    assert isinstance(asked, ControlRequestLine)
+    assert isinstance(asked, ControlRequest)
     assert questions.opened(asked)
     questions.answered("a")
     assert not questions.opened(asked)

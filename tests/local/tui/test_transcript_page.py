@@ -8,16 +8,18 @@ from tests.support.repl.pilot import Desk, desk
 from tests.support.repl.scripted_session import ScriptedSession
 
 from ccb.local.config.settings_loading import ScreenSettings
-from ccb.local.session.session_client import LinkState, Received
+from ccb.local.session.session_client import LinkState, SessionEvent
 from ccb.local.terminal.keymap import keymap_of
 from ccb.local.tui.panels.reading_page import SearchedBlocks
 
 Json = dict[str, Any]
 
 
-def said(seq: int, text: str) -> Received:
+def said(seq: int, text: str) -> SessionEvent:
     message = {"id": f"m{seq}", "role": "assistant", "model": "m", "content": [{"type": "text", "text": text}]}
-    return Received("message", {"type": "assistant", "message": {**message, "usage": {}}, "uuid": f"u{seq}"}, seq, True)
+    return SessionEvent(
+        "message", {"type": "assistant", "message": {**message, "usage": {}}, "uuid": f"u{seq}"}, seq, True
+    )
 
 
 def long_session(count: int = 40) -> ScriptedSession:
@@ -59,7 +61,7 @@ async def test_ctrl_o_twice_opens_it_and_once_more_closes_it() -> None:
 
 async def test_paths_are_relative_on_the_page_too() -> None:
     session = long_session()
-    session.past.append(Received("rewind", {"files": [{"path": "/srv/shop/cart.py"}]}, 41, True))
+    session.past.append(SessionEvent("rewind", {"files": [{"path": "/srv/shop/cart.py"}]}, 41, True))
     async with desk(session) as at:
         await open_page(at)
         await at.sees("Restored 1 file:\n cart.py")

@@ -12,7 +12,7 @@ from tests.remote.agent_kit import World, assert_valid, calls, error_reply, make
 from ccb.remote.permissions.rules import Behavior, Decision
 from ccb.remote.tools.tool_contract import Tool, ToolContext, ToolDeclaration, ToolResult
 from ccb.remote.tools.tool_search import find
-from ccb.remote.tools.toolset import DEFER_ABOVE_CHARS, ToolRegistry
+from ccb.remote.tools.toolset import DEFER_ABOVE_CHARS, Toolset
 from ccb.tunnel.wire.tool_traits import Effect, ToolTraits
 
 Json = dict[str, Any]
@@ -128,7 +128,7 @@ async def test_a_refusal_that_is_about_no_tool_of_a_server_ends_the_turn() -> No
 
 
 def test_many_added_tools_are_deferred_from_then_on_and_few_are_not() -> None:
-    registry = ToolRegistry([])
+    registry = Toolset([])
     registry.add(SLACK)
     assert [tool.name for tool in registry.begin_turn()] == ["mcp__slack__list_channels", "mcp__slack__send_message"]
     assert registry.deferred == ()

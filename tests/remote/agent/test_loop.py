@@ -27,7 +27,7 @@ from ccb.remote.agent.turn_state import Prompt
 from ccb.remote.model.retry import ModelError
 from ccb.tunnel.wire import ndjson
 from ccb.tunnel.wire.journal_records import InputRecord, MessageRecord, PromptItem, PromptRecord, record_of
-from ccb.tunnel.wire.messages import UserLine, parse_message
+from ccb.tunnel.wire.messages import UserMessage, parse_message
 
 Json = dict[str, Any]
 
@@ -242,7 +242,7 @@ async def test_prompts_of_journalled_inputs_are_in_the_journal_once() -> None:
     body = {"type": "user", "message": {"role": "user", "content": "from the client"}}
     world.emitter.emit(InputRecord("i1", body))
     line = parse_message(body)
-    assert isinstance(line, UserLine)
+    assert isinstance(line, UserMessage)
     await world.clock.run_until_done(world.agent.run_turn([Prompt.from_input("i1", line)]))
     assert world.emitter.facts("prompt")[0]["items"] == [{"input": "i1"}]
     rebuilt = Conversation.from_records(world.emitter.journal)

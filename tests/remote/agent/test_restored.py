@@ -20,7 +20,7 @@ from ccb.remote.system.deadline import within
 from ccb.remote.tools.plan_mode import PlanReminders
 from ccb.remote.tools.read import Read
 from ccb.remote.tools.todo import TodoWrite
-from ccb.remote.tools.toolset import ToolRegistry, close_context, make_context
+from ccb.remote.tools.toolset import Toolset, close_context, make_context
 from ccb.tunnel.wire.journal_records import MessageRecord
 
 
@@ -38,7 +38,7 @@ def told_in(world: World) -> str:
 async def real_tools(world: World, tmp_path: Path) -> AsyncIterator[None]:
     """The agent of `world` with the tools Read and TodoWrite in a real directory."""
     context = make_context(str(tmp_path), str(tmp_path / "out"))
-    world.agent.configure(replace(world.agent.config, context=context, tools=ToolRegistry([Read(), TodoWrite()])))
+    world.agent.configure(replace(world.agent.config, context=context, tools=Toolset([Read(), TodoWrite()])))
     try:
         yield
     finally:

@@ -24,7 +24,7 @@ from tests.remote.agent_kit import (
 from ccb.remote.agent.tool_call import ToolCall, ToolExecutor
 from ccb.remote.permissions.rules import Behavior, Decision
 from ccb.remote.tools.input_schema import issues
-from ccb.remote.tools.output import Spill
+from ccb.remote.tools.output import OutputFiles
 from ccb.remote.tools.tool_contract import ToolResult
 from ccb.tunnel.wire.control_protocol import ToolPermission
 
@@ -251,7 +251,7 @@ async def test_an_exception_of_a_tool_is_a_result() -> None:
 
 
 async def test_a_result_longer_than_the_tool_declares_is_cut(tmp_path: Path) -> None:
-    world = make_world(calls(("t1", "Look", {"key": "a"})), says("ok", "msg_2"), spill=Spill(str(tmp_path)))
+    world = make_world(calls(("t1", "Look", {"key": "a"})), says("ok", "msg_2"), spill=OutputFiles(str(tmp_path)))
     whole = "\n".join(f"line {number}" for number in range(10_000))
     world.read.results = {"a": ToolResult(whole)}
     await world.turn()

@@ -12,18 +12,18 @@ from pathlib import Path
 import pytest
 
 from ccb.remote.daemon import attached_client as client_module
-from ccb.remote.daemon.attached_client import Client
+from ccb.remote.daemon.attached_client import AttachedClient
 from ccb.remote.session_store.journal import Journal
 from ccb.tunnel.wire.frames import (
     Attach,
+    CallData,
+    CallEnd,
+    CallHead,
     Credit,
-    Data,
-    End,
     Event,
     Fetch,
     FindNames,
     Frame,
-    Head,
     Input,
     Ping,
     Pong,
@@ -45,31 +45,31 @@ class Daemon:
         self.busy = False
         self.given_up = asyncio.Event()
 
-    def attached(self, client: Client, frame: Attach) -> None:
+    def attached(self, client: AttachedClient, frame: Attach) -> None:
         client.admit(frame.role, frame.epoch, frame.have)
 
-    def received(self, client: Client, frame: Input | Head | Data | End | Credit | Stop) -> None:
+    def received(self, client: AttachedClient, frame: Input | CallHead | CallData | CallEnd | Credit | Stop) -> None:
         raise AssertionError(f"nobody sends a {frame.t}")
 
-    def fetch(self, client: Client, frame: Fetch) -> None:
+    def fetch(self, client: AttachedClient, frame: Fetch) -> None:
         raise AssertionError("nobody asks for earlier events")
 
-    def detached(self, client: Client, *, done: bool) -> None:
+    def detached(self, client: AttachedClient, *, done: bool) -> None:
         raise AssertionError("nobody leaves by itself")
 
     async def prepare(self, frame: Frame) -> None:
         """Nothing needs to be found out."""
 
-    def find_names(self, client: Client, frame: FindNames) -> None:
+    def find_names(self, client: AttachedClient, frame: FindNames) -> None:
         """No names are needed."""
 
-    def reads(self, client: Client) -> bool:
+    def reads(self, client: AttachedClient) -> bool:
         return self.busy
 
-    def stuck(self, client: Client) -> None:
+    def stuck(self, client: AttachedClient) -> None:
         self.given_up.set()
 
-    def left(self, client: Client) -> None:
+    def left(self, client: AttachedClient) -> None:
         self.gone.set()
 
 
@@ -104,11 +104,11 @@ async def daemon(tmp_path: Path) -> Daemon:
 
 
 @asynccontextmanager
-async def served(daemon: Daemon) -> AsyncIterator[tuple[Client, Wire]]:
+async def served(daemon: Daemon) -> AsyncIterator[tuple[AttachedClient, Wire]]:
     ours, theirs = socket.socketpair()
     theirs.setblocking(False)
     reader, writer = await asyncio.open_unix_connection(sock=ours)
-    client = Client(daemon, reader, writer, None)
+    client = AttachedClient(daemon, reader, writer, None)
     task = asyncio.ensure_future(client.run())
     try:
         yield client, Wire(theirs)
@@ -226,7 +226,7 @@ async def test_data_waits_for_events_and_is_bounded(daemon: Daemon) -> None:
 
         async def upload() -> None:
             for number in range(60):
-                await client.outbox.bulk(Data(1, 1, number, "A" * 100_000))
+                await client.outbox.bulk(CallData(1, 1, number, "A" * 100_000))
 
         sending = asyncio.ensure_future(upload())
         await wire.read()
@@ -236,12 +236,12 @@ async def test_data_waits_for_events_and_is_bounded(daemon: Daemon) -> None:
         seen = 0
         while True:
             frames = await wire.frames(1)
-            seen += sum(isinstance(frame, Data) for frame in frames)
+            seen += sum(isinstance(frame, CallData) for frame in frames)
             if any(isinstance(frame, Event) for frame in frames):
                 break
         assert seen < 40
         while seen < 60:
-            seen += sum(isinstance(frame, Data) for frame in await wire.frames(1))
+            seen += sum(isinstance(frame, CallData) for frame in await wire.frames(1))
         await asyncio.wait_for(sending, DEADLINE_S)
 
 

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from ccb.remote.daemon.model_streams import Calls, ModelLink
+from ccb.remote.daemon.model_streams import ModelStreams, StreamLink
 from ccb.remote.model.model_request import ModelLinkError
-from ccb.tunnel.wire.frames import CHUNK, INITIAL_CREDIT, Cancel, Credit, Data, End, Head, Open
+from ccb.tunnel.wire.frames import CHUNK, INITIAL_CREDIT, CallData, CallEnd, CallHead, CallOpen, Cancel, Credit
 
 DEADLINE_S = 60.0
 
@@ -19,16 +19,16 @@ DEADLINE_S = 60.0
 class Link:
     """What one connection carries; `stuck` makes it take no more data."""
 
-    def __init__(self, calls: Calls, epoch: int, client: str = "alice") -> None:
+    def __init__(self, calls: ModelStreams, epoch: int, client: str = "alice") -> None:
         self.sent: deque[Any] = deque()
-        self.open: dict[int, Open] = {}
+        self.open: dict[int, CallOpen] = {}
         self.bodies: dict[int, bytes] = {}
         self.granted: dict[int, int] = {}
         self.stuck = False
         self._news = asyncio.Event()
         self._calls = calls
         self.epoch = epoch
-        self.line = ModelLink(epoch, client, f"nonce-{epoch}", self.take, self.bulk)
+        self.line = StreamLink(epoch, client, f"nonce-{epoch}", self.take, self.bulk)
 
     def attach(self) -> None:
         self._calls.attach(self.line)
@@ -38,10 +38,10 @@ class Link:
 
     def take(self, frame: Any) -> None:
         self.sent.append(frame)
-        if isinstance(frame, Open):
+        if isinstance(frame, CallOpen):
             self.open[frame.stream] = frame
             self.bodies[frame.stream] = b""
-        elif isinstance(frame, Data):
+        elif isinstance(frame, CallData):
             chunk = base64.b64decode(frame.b64)
             assert len(chunk) <= CHUNK
             assert frame.off == len(self.bodies[frame.stream])
@@ -69,32 +69,32 @@ class Link:
         return await asyncio.wait_for(found(), DEADLINE_S)
 
     def head(self, stream: int, status: int = 200) -> None:
-        self._calls.handle(self.line, Head(self.epoch, stream, status, {"Request-ID": "r"}))
+        self._calls.handle(self.line, CallHead(self.epoch, stream, status, {"Request-ID": "r"}))
 
     def data(self, stream: int, off: int, chunk: bytes) -> None:
-        self._calls.handle(self.line, Data(self.epoch, stream, off, base64.b64encode(chunk).decode()))
+        self._calls.handle(self.line, CallData(self.epoch, stream, off, base64.b64encode(chunk).decode()))
 
     def end(self, stream: int, error: str = "") -> None:
-        self._calls.handle(self.line, End(self.epoch, stream, error))
+        self._calls.handle(self.line, CallEnd(self.epoch, stream, error))
 
     def credit(self, stream: int, count: int) -> None:
         self._calls.handle(self.line, Credit(self.epoch, stream, count))
 
 
-async def ask(calls: Calls, call_id: str = "c", body: bytes = b"question") -> bytes:
+async def ask(calls: ModelStreams, call_id: str = "c", body: bytes = b"question") -> bytes:
     """The response body of one call."""
     async with calls.request(call_id, "POST", "/v1/messages", {"x": "y"}, [body]) as response:
         return b"".join([chunk async for chunk in response.body()])
 
 
 async def test_a_call_is_opened_with_the_nonce_of_its_connection_and_its_body_follows_at_once() -> None:
-    calls = Calls()
+    calls = ModelStreams()
     link = Link(calls, 3)
     link.attach()
     asked = asyncio.ensure_future(ask(calls, body=b"q" * 300_000))
-    opened = await link.next(Open)
+    opened = await link.next(CallOpen)
     assert (opened.id, opened.nonce, opened.epoch, opened.size, opened.offset) == ("c", "nonce-3", 3, 300_000, 0)
-    await link.next(End)
+    await link.next(CallEnd)
     assert link.bodies[opened.stream] == b"q" * 300_000
     link.head(opened.stream)
     link.data(opened.stream, 0, b"ans")
@@ -105,40 +105,40 @@ async def test_a_call_is_opened_with_the_nonce_of_its_connection_and_its_body_fo
 
 
 async def test_no_more_of_a_body_is_sent_than_was_granted() -> None:
-    calls = Calls()
+    calls = ModelStreams()
     link = Link(calls, 1)
     link.attach()
     size = INITIAL_CREDIT + 200_000
     asked = asyncio.ensure_future(ask(calls, body=b"q" * size))
-    opened = await link.next(Open)
+    opened = await link.next(CallOpen)
     while len(link.bodies[opened.stream]) < INITIAL_CREDIT:
-        await link.next(Data)
+        await link.next(CallData)
     for _ in range(20):
         await asyncio.sleep(0)
     assert len(link.bodies[opened.stream]) == INITIAL_CREDIT
     link.credit(opened.stream, 200_000)
-    await link.next(End)
+    await link.next(CallEnd)
     assert len(link.bodies[opened.stream]) == size
     asked.cancel()
     await asyncio.gather(asked, return_exceptions=True)
 
 
 async def test_a_call_waits_for_a_link_and_goes_on_at_its_offset_on_the_next() -> None:
-    calls = Calls()
+    calls = ModelStreams()
     asked = asyncio.ensure_future(ask(calls))
     await asyncio.sleep(0)
     first = Link(calls, 1)
     first.attach()
-    opened = await first.next(Open)
+    opened = await first.next(CallOpen)
     first.head(opened.stream)
     first.data(opened.stream, 0, b"half ")
     first.drop()
     first.data(opened.stream, 5, b"from a link that is gone")
     second = Link(calls, 2)
     second.attach()
-    again = await second.next(Open)
+    again = await second.next(CallOpen)
     assert (again.id, again.nonce, again.offset) == ("c", "nonce-2", 5)
-    await second.next(End)
+    await second.next(CallEnd)
     assert second.bodies[again.stream] == b"question"
     second.head(again.stream, status=503)
     second.data(again.stream, 5, b"whole")
@@ -147,18 +147,18 @@ async def test_a_call_waits_for_a_link_and_goes_on_at_its_offset_on_the_next() -
 
 
 async def test_another_client_takes_new_calls_while_the_one_before_reads_its_own_to_the_end() -> None:
-    calls = Calls()
+    calls = ModelStreams()
     alice, bob = Link(calls, 1, "alice"), Link(calls, 2, "bob")
     alice.attach()
     asked = asyncio.ensure_future(ask(calls, "first"))
-    opened = await alice.next(Open)
-    await alice.next(End)
+    opened = await alice.next(CallOpen)
+    await alice.next(CallEnd)
     alice.head(opened.stream)
     alice.data(opened.stream, 0, b"half ")
     bob.attach()
     assert calls.uses(alice.line)
     later = asyncio.ensure_future(ask(calls, "second"))
-    second = await bob.next(Open)
+    second = await bob.next(CallOpen)
     assert (second.id, second.nonce, list(bob.open)) == ("second", "nonce-2", [second.stream])
     bob.data(opened.stream, 5, b"forged by who did not open it")
     alice.head(second.stream, 500)
@@ -171,18 +171,18 @@ async def test_another_client_takes_new_calls_while_the_one_before_reads_its_own
     assert not calls.uses(alice.line)
 
 
-async def half_read_by(link: Link, calls: Calls) -> asyncio.Future[bytes]:
+async def half_read_by(link: Link, calls: ModelStreams) -> asyncio.Future[bytes]:
     """A call that `link` has answered the half of."""
     link.attach()
     asked = asyncio.ensure_future(ask(calls))
-    opened = await link.next(Open)
+    opened = await link.next(CallOpen)
     link.head(opened.stream)
     link.data(opened.stream, 0, b"half ")
     return asked
 
 
 async def read_on_by(link: Link, asked: asyncio.Future[bytes]) -> None:
-    again = await link.next(Open)
+    again = await link.next(CallOpen)
     assert (again.id, again.nonce, again.offset) == ("c", link.line.nonce, 5)
     link.head(again.stream)
     link.data(again.stream, 5, b"whole")
@@ -192,7 +192,7 @@ async def read_on_by(link: Link, asked: asyncio.Future[bytes]) -> None:
 
 @pytest.mark.parametrize("drives", [True, False], ids=["to drive again", "to watch"])
 async def test_a_client_that_was_taken_over_from_and_comes_back_soon_reads_on(drives: bool) -> None:
-    calls = Calls()
+    calls = ModelStreams()
     alice, bob = Link(calls, 1, "alice"), Link(calls, 2, "bob")
     asked = await half_read_by(alice, calls)
     bob.attach()
@@ -212,7 +212,7 @@ async def test_a_client_that_does_not_come_back_is_waited_for_no_longer_than_tha
     who_drives: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("ccb.remote.daemon.model_streams.CLIENT_WAIT_S", 0.2)
-    calls = Calls()
+    calls = ModelStreams()
     alice, bob = Link(calls, 1, "alice"), Link(calls, 2, "bob")
     asked = await half_read_by(alice, calls)
     if who_drives == "later":
@@ -225,7 +225,7 @@ async def test_a_client_that_does_not_come_back_is_waited_for_no_longer_than_tha
 
 
 async def test_a_client_that_has_left_is_not_waited_for() -> None:
-    calls = Calls()
+    calls = ModelStreams()
     alice, bob = Link(calls, 1, "alice"), Link(calls, 2, "bob")
     asked = await half_read_by(alice, calls)
     calls.forget(alice.line)
@@ -237,7 +237,7 @@ async def test_a_client_that_has_left_is_not_waited_for() -> None:
 
 
 async def test_a_client_that_does_not_move_is_read_from_no_more() -> None:
-    calls = Calls()
+    calls = ModelStreams()
     alice, bob = Link(calls, 1, "alice"), Link(calls, 2, "bob")
     asked = await half_read_by(alice, calls)
     bob.attach()
@@ -248,15 +248,15 @@ async def test_a_client_that_does_not_move_is_read_from_no_more() -> None:
 
 
 async def test_the_same_client_on_a_new_connection_takes_its_calls_along_at_once() -> None:
-    calls = Calls()
+    calls = ModelStreams()
     zombie, alive = Link(calls, 1), Link(calls, 2)
     zombie.attach()
     asked = asyncio.ensure_future(ask(calls))
-    opened = await zombie.next(Open)
+    opened = await zombie.next(CallOpen)
     zombie.head(opened.stream)
     zombie.data(opened.stream, 0, b"half ")
     alive.attach()
-    again = await alive.next(Open)
+    again = await alive.next(CallOpen)
     zombie.data(opened.stream, 5, b"late")
     zombie.drop()
     alive.head(again.stream)
@@ -267,17 +267,17 @@ async def test_the_same_client_on_a_new_connection_takes_its_calls_along_at_once
 
 async def test_the_bytes_of_one_answer_never_come_under_the_head_of_another() -> None:
     """A laptop died between head and body; the next one asks the provider again."""
-    calls = Calls()
+    calls = ModelStreams()
     first = Link(calls, 1)
     first.attach()
     asked = asyncio.ensure_future(ask(calls))
-    opened = await first.next(Open)
+    opened = await first.next(CallOpen)
     first.head(opened.stream, status=529)
     await asyncio.sleep(0)
     first.drop()
     second = Link(calls, 2)
     second.attach()
-    again = await second.next(Open)
+    again = await second.next(CallOpen)
     assert again.offset == 0
     second.head(again.stream, status=200)
     with pytest.raises(ModelLinkError, match="200, not 529"):
@@ -286,12 +286,12 @@ async def test_the_bytes_of_one_answer_never_come_under_the_head_of_another() ->
 
 async def test_credit_comes_back_as_a_response_ten_times_the_window_is_read() -> None:
     size = 10 * INITIAL_CREDIT
-    calls = Calls()
+    calls = ModelStreams()
     link = Link(calls, 1)
     link.attach()
     asked = asyncio.ensure_future(ask(calls))
-    opened = await link.next(Open)
-    await link.next(End)
+    opened = await link.next(CallOpen)
+    await link.next(CallEnd)
     link.head(opened.stream)
     sent, window = 0, INITIAL_CREDIT
     while sent < size:
@@ -305,12 +305,12 @@ async def test_credit_comes_back_as_a_response_ten_times_the_window_is_read() ->
 
 
 async def test_a_response_beyond_the_window_fails_the_call_instead_of_growing_it() -> None:
-    calls = Calls()
+    calls = ModelStreams()
     link = Link(calls, 1)
     link.attach()
     asked = asyncio.ensure_future(ask(calls))
-    opened = await link.next(Open)
-    await link.next(End)
+    opened = await link.next(CallOpen)
+    await link.next(CallEnd)
     link.head(opened.stream)
     for place in range(0, INITIAL_CREDIT + CHUNK, CHUNK):
         link.data(opened.stream, place, b"a" * CHUNK)
@@ -319,11 +319,11 @@ async def test_a_response_beyond_the_window_fails_the_call_instead_of_growing_it
 
 
 async def test_a_gap_in_the_response_fails_the_call() -> None:
-    calls = Calls()
+    calls = ModelStreams()
     link = Link(calls, 1)
     link.attach()
     asked = asyncio.ensure_future(ask(calls))
-    opened = await link.next(Open)
+    opened = await link.next(CallOpen)
     link.head(opened.stream)
     link.data(opened.stream, 1, b"x")
     with pytest.raises(ModelLinkError, match="byte 1"):
@@ -332,22 +332,22 @@ async def test_a_gap_in_the_response_fails_the_call() -> None:
 
 
 async def test_a_refusal_without_a_response_is_an_error() -> None:
-    calls = Calls()
+    calls = ModelStreams()
     link = Link(calls, 1)
     link.attach()
     asked = asyncio.ensure_future(ask(calls))
-    opened = await link.next(Open)
+    opened = await link.next(CallOpen)
     link.end(opened.stream, "upstream is unreachable")
     with pytest.raises(ModelLinkError, match="unreachable"):
         await asyncio.wait_for(asked, DEADLINE_S)
 
 
 async def test_leaving_early_cancels_the_call_on_the_laptop() -> None:
-    calls = Calls()
+    calls = ModelStreams()
     link = Link(calls, 1)
     link.attach()
     asked = asyncio.ensure_future(ask(calls))
-    opened = await link.next(Open)
+    opened = await link.next(CallOpen)
     link.head(opened.stream)
     link.data(opened.stream, 0, b"begun")
     asked.cancel()
@@ -357,12 +357,12 @@ async def test_leaving_early_cancels_the_call_on_the_laptop() -> None:
 
 
 async def test_calls_at_once_do_not_mix() -> None:
-    calls = Calls()
+    calls = ModelStreams()
     link = Link(calls, 1)
     link.attach()
     asked = [asyncio.ensure_future(ask(calls, f"call-{n}", f"q{n}".encode())) for n in range(50)]
     for _ in asked:
-        await link.next(End)
+        await link.next(CallEnd)
     for stream, opened in link.open.items():
         link.head(stream)
         assert link.bodies[stream] == opened.id.replace("call-", "q").encode()
@@ -377,17 +377,17 @@ async def test_calls_at_once_do_not_mix() -> None:
 
 
 async def test_an_upload_on_a_link_that_takes_nothing_ends_with_the_link() -> None:
-    calls = Calls()
+    calls = ModelStreams()
     first = Link(calls, 1)
     first.stuck = True
     first.attach()
     asked = asyncio.ensure_future(ask(calls))
-    await first.next(Open)
+    await first.next(CallOpen)
     first.drop()
     second = Link(calls, 2)
     second.attach()
-    opened = await second.next(Open)
-    await second.next(End)
+    opened = await second.next(CallOpen)
+    await second.next(CallEnd)
     assert second.bodies[opened.stream] == b"question"
     second.head(opened.stream)
     second.end(opened.stream)
@@ -395,21 +395,21 @@ async def test_an_upload_on_a_link_that_takes_nothing_ends_with_the_link() -> No
 
 
 async def test_a_call_is_resumed_on_its_link_once_its_request_has_been_sent() -> None:
-    calls = Calls()
+    calls = ModelStreams()
     link = Link(calls, 1)
     link.attach()
     asked = asyncio.ensure_future(ask(calls, body=b"q" * (INITIAL_CREDIT + 1)))
-    first = await link.next(Open)
+    first = await link.next(CallOpen)
     while sum(map(len, link.bodies.values())) < INITIAL_CREDIT:
-        await link.next(Data)
+        await link.next(CallData)
     assert calls.resume("c") > 0 and len(link.open) == 1, "what is being sent is not sent again"
     link.credit(first.stream, 1)
-    await link.next(End)
+    await link.next(CallEnd)
     link.head(first.stream)
     link.data(first.stream, 0, b"ans")
     await asyncio.sleep(0)
     calls.resume("c")
-    again = await link.next(Open)
+    again = await link.next(CallOpen)
     assert (again.id, again.offset) == ("c", 3)
     link.data(first.stream, 3, b"lost")
     link.head(again.stream)

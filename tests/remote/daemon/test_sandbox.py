@@ -18,7 +18,7 @@ from tests.remote.agent_kit import calls, content, says
 from tests.remote.worker_process import DEADLINE_S, Laptop, WorkerHost, alive, until
 from tests.support.worker.cages import NO_CAGE, NO_NAMESPACES
 
-from ccb.remote.sandbox.cage_server import Availability, CageServer, Mechanism
+from ccb.remote.sandbox.cage_server import Availability, CageMechanism, CageServer
 from ccb.tunnel.wire.frames import Attach, Attached, Hello, Input, Refused
 from ccb.tunnel.wire.session_options import SessionOptions
 
@@ -43,7 +43,7 @@ def offered() -> Availability:
 
 @pytest.fixture
 def reading(offered: Availability) -> None:
-    if offered.mechanism is Mechanism.NONE:
+    if offered.mechanism is CageMechanism.NONE:
         pytest.skip(offered.why)
 
 

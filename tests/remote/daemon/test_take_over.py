@@ -16,20 +16,20 @@ from tests.remote.agent_kit import calls, content, opening, says
 from tests.remote.worker_process import Laptop, WorkerHost, alive, until
 
 from ccb.remote.daemon.attached_client import SILENT_S, STUCK_S
-from ccb.remote.session.session_log import Partial
+from ccb.remote.session.session_log import UnfinishedWork
 from ccb.tunnel.wire.frames import (
     Applied,
     Attach,
     Attached,
-    Data,
+    CallData,
+    CallEnd,
+    CallOpen,
     Detach,
-    End,
     Event,
     Fenced,
     Fetch,
     Hello,
     Input,
-    Open,
     Past,
     Ping,
     Pong,
@@ -196,9 +196,9 @@ async def test_what_one_reads_of_the_model_it_reads_to_the_end_although_another_
     bob = await come(host, session, {"client": BOB.client, "allowed_tools": ["Bash"]})
     await alice.next(Fenced)
     rest = base64.b64encode(answer[200:]).decode()
-    await bob.send(Data(bob.epoch, opened.stream, 200, base64.b64encode(b"forged").decode()))
-    await alice.send(Data(alice.epoch, opened.stream, 200, rest))
-    await alice.send(End(alice.epoch, opened.stream))
+    await bob.send(CallData(bob.epoch, opened.stream, 200, base64.b64encode(b"forged").decode()))
+    await alice.send(CallData(alice.epoch, opened.stream, 200, rest))
+    await alice.send(CallEnd(alice.epoch, opened.stream))
     following, body = await bob.call()
     assert following.id != opened.id and "toolu_1" in body.decode()
     await bob.answer(following, content(says("done")))
@@ -220,11 +220,11 @@ async def test_who_was_taken_over_from_reads_on_after_a_lost_connection(
     await alice.next(Fenced)
     await alice.drop()
     back = await come(host, session, {"client": ALICE.client}, have=alice.last_seq, role=role)
-    again = await back.next(Open)
+    again = await back.next(CallOpen)
     assert (again.id, again.offset) == (opened.id, 200)
     await back.answer(again, answer[200:], offset=200)
     await (bob if role == "viewer" else back).message("result")
-    assert not [frame for frame in bob.frames if isinstance(frame, Open)]
+    assert not [frame for frame in bob.frames if isinstance(frame, CallOpen)]
 
 
 async def test_who_was_taken_over_from_and_says_nothing_any_more_is_not_waited_for_long(
@@ -320,7 +320,7 @@ async def test_one_that_asks_for_pages_without_end_is_left(host: WorkerHost, ses
 
 
 def test_a_withdrawn_answer_is_under_way_no_more() -> None:
-    partial = Partial()
+    partial = UnfinishedWork()
     start = json.loads(opening("msg_1").split(b"data: ", 1)[1])
     partial.take("", {"type": "stream_event", "event": start})
     assert [body["event"]["type"] for _, body in partial.bodies()] == ["message_start"]

@@ -12,7 +12,7 @@ from typing import Any, cast
 import pytest
 
 from ccb.remote.hooks.hook_outcome import NOTHING, HookOutcome, read_output
-from ccb.remote.hooks.hook_runner import HookRunner, HookSession
+from ccb.remote.hooks.hook_runner import HookContext, HookRunner
 from ccb.remote.hooks.hook_table import Hook, HookSource, client_hooks, read_hooks
 from ccb.remote.system.deadline import within_while
 from ccb.remote.system.host import LocalHost
@@ -52,7 +52,7 @@ class Desk:
         self.client = Client()
         self.records: list[tuple[Content, str]] = []
         self.durable = 0
-        session = HookSession("s-1", "/j", str(cwd), self.host, cast(Any, self.client), self)
+        session = HookContext("s-1", "/j", str(cwd), self.host, cast(Any, self.client), self)
         self.runner = HookRunner(session)
         self.runner.mode = lambda: "plan"
 

@@ -19,8 +19,8 @@ from ccb.remote.host_commands import storage_checks
 from ccb.remote.host_commands import storage_checks as doctor_storage
 from ccb.remote.host_commands import system_checks as doctor_system
 from ccb.remote.host_commands.system_checks import said_by
-from ccb.remote.sandbox.cage_server import Availability, CageServer, Mechanism
-from ccb.tunnel.wire.frames import Bye, Credit, Data, Ping, Report, Stop
+from ccb.remote.sandbox.cage_server import Availability, CageMechanism, CageServer
+from ccb.tunnel.wire.frames import Bye, CallData, Credit, Ping, Report, Stop
 
 
 async def test_checks_then_measurements_then_goodbye(host: WorkerHost) -> None:
@@ -32,7 +32,7 @@ async def test_checks_then_measurements_then_goodbye(host: WorkerHost) -> None:
     assert all(check["state"] in ("ok", "warn", "info") and check["found"] for check in checks), checks
     assert all(check["fix"] for check in checks if check["state"] == "warn")
     assert not [check for check in checks if "this check failed" in check["found"]]
-    await laptop.send(Data(0, 0, 0, "x" * 1000))
+    await laptop.send(CallData(0, 0, 0, "x" * 1000))
     await laptop.send(Ping(0, 7))
     clock = await laptop.next(Report)
     assert (clock.kind, clock.body["n"]) == ("clock", 7)
@@ -135,7 +135,7 @@ def _wait(reached: Callable[[], bool], otherwise: str) -> None:
 
 def test_what_the_doctor_asks_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with contextlib.closing(CageServer()) as server:
-        if server.availability().mechanism is Mechanism.NONE:
+        if server.availability().mechanism is CageMechanism.NONE:
             pytest.skip(server.availability().why)
     program = tmp_path / "git"
     program.write_text(f"#!/bin/sh\ntouch {tmp_path}/made\necho git version 9\n", encoding="ascii")
@@ -147,9 +147,13 @@ def test_what_the_doctor_asks_changes_nothing(tmp_path: Path, monkeypatch: pytes
 
 def test_the_cages_of_the_host_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
     for available, state, said in (
-        (Availability(Mechanism.LANDLOCK, 4, True), "ok", "read-only and workspace cage (Landlock ABI 4)"),
-        (Availability(Mechanism.LANDLOCK, 4, False, "it is forbidden"), "info", "no workspace cage: it is forbidden"),
-        (Availability(Mechanism.NONE, 0, False, "no Landlock"), "warn", "no cage: no Landlock"),
+        (Availability(CageMechanism.LANDLOCK, 4, True), "ok", "read-only and workspace cage (Landlock ABI 4)"),
+        (
+            Availability(CageMechanism.LANDLOCK, 4, False, "it is forbidden"),
+            "info",
+            "no workspace cage: it is forbidden",
+        ),
+        (Availability(CageMechanism.NONE, 0, False, "no Landlock"), "warn", "no cage: no Landlock"),
     ):
         monkeypatch.setattr(CageServer, "availability", lambda self, told=available: told)
         (found,) = doctor_sandbox.sandbox()

@@ -22,9 +22,9 @@ from ccb.remote.permissions.rules import Behavior, RuleSet, parse_rule
 from ccb.remote.session.client_setup import call_seconds
 from ccb.remote.slash_commands.command_registry import CommandCall, CommandRefused, Expanded
 from ccb.remote.slash_commands.mcp_prompts import prompt_commands
-from ccb.remote.tools.output import Spill
+from ccb.remote.tools.output import OutputFiles
 from ccb.remote.tools.tool_contract import CallContext, ToolContext
-from ccb.remote.tools.toolset import ToolRegistry
+from ccb.remote.tools.toolset import Toolset
 from ccb.tunnel.wire.mcp_messages import tool_name
 
 Json = dict[str, Any]
@@ -90,8 +90,8 @@ def _reply(message: Json, result: Json) -> Json:
     return {"jsonrpc": "2.0", "id": message["id"], "result": result}
 
 
-async def connected(*servers: Server) -> tuple[McpServers, ToolRegistry]:
-    registry = ToolRegistry(())
+async def connected(*servers: Server) -> tuple[McpServers, Toolset]:
+    registry = Toolset(())
     found = McpServers(registry)
     found.use(IN_CLIENT, {f"s{number}": server for number, server in enumerate(servers)})
     assert {each["status"] for each in found.summary()} == {"pending"}
@@ -102,7 +102,7 @@ async def connected(*servers: Server) -> tuple[McpServers, ToolRegistry]:
 
 def called_as(call: CallContext) -> ToolContext:
     """The context of a call of an MCP server, which uses nothing of the session's."""
-    return cast(ToolContext, SimpleNamespace(call=call, spill=Spill("")))
+    return cast(ToolContext, SimpleNamespace(call=call, spill=OutputFiles("")))
 
 
 async def test_the_tools_of_all_pages_join_the_registry() -> None:
@@ -190,7 +190,7 @@ async def test_a_server_is_tried_again_even_if_taking_it_up_fails(monkeypatch: p
         if servers.status()[0]["status"] == "connected" and failures:
             raise failures.pop()
 
-    registry, far = ToolRegistry(()), Server(ADD)
+    registry, far = Toolset(()), Server(ADD)
     far.failure, far.may_come_back = "it cannot be reached", True
     servers = McpServers(registry, changed)
     servers.use(IN_CLIENT, {"s0": far})
@@ -255,7 +255,7 @@ async def test_resources_are_listed_and_read() -> None:
     }
     _, registry = await connected(server, other)
     tools = {tool.name: tool for tool in registry}
-    context = cast(ToolContext, SimpleNamespace(spill=Spill("")))
+    context = cast(ToolContext, SimpleNamespace(spill=OutputFiles("")))
     listed = await tools["ListMcpResourcesTool"].run({}, context)
     assert listed.content == '{"server": "s0", "uri": "a://b", "name": "b"}'
     assert (await tools["ListMcpResourcesTool"].run({"server": "s1"}, context)).content == "There are no resources."
@@ -305,7 +305,7 @@ def test_an_image_that_the_api_would_refuse_does_not_get_into_the_history() -> N
 
 
 def test_what_the_model_cannot_see_is_kept_in_a_file(tmp_path: Path) -> None:
-    spill = Spill(str(tmp_path / "outputs"))
+    spill = OutputFiles(str(tmp_path / "outputs"))
     audio = {"type": "audio", "data": "aGk=", "mimeType": "audio/wav"}
     table = {"type": "resource", "resource": {"uri": "file:///srv/../t.parquet", "blob": "aGk="}}
     said = str(tool_result({"content": [audio, table]}, spill).content)
@@ -367,7 +367,7 @@ async def test_tools_whose_names_differ_in_punctuation_only_keep_their_names() -
 async def test_a_client_limits_how_long_a_call_of_its_server_takes() -> None:
     slow = Server(ADD)
     slow.silent = "tools/call"
-    registry = ToolRegistry(())
+    registry = Toolset(())
     servers = McpServers(registry)
     servers.use(IN_CLIENT, {"slow": slow}, call_seconds({"slow": {"timeout": 1000}, "other": {"timeout": 999}}))
     await servers.ready()

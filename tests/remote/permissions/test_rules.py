@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from ccb.remote.permissions.engine import read_rule
-from ccb.remote.permissions.paths import PathPattern, Places, protection
+from ccb.remote.permissions.paths import PathPattern, PathScope, protection
 from ccb.remote.permissions.rules import CommandPattern, Rule, RuleError, parse_rule, parse_rules, split_rules
 from ccb.remote.settings.worker_settings import PROJECT, Layer, Sourced
 
@@ -93,10 +93,10 @@ def test_matching_takes_linear_time() -> None:
 
 
 @pytest.fixture
-def places(tmp_path: Path) -> Places:
+def places(tmp_path: Path) -> PathScope:
     for name in ("project/src/deep", "home", "other"):
         (tmp_path / name).mkdir(parents=True)
-    return Places.of(str(tmp_path / "project"), str(tmp_path / "home"), [str(tmp_path / "other")])
+    return PathScope.of(str(tmp_path / "project"), str(tmp_path / "home"), [str(tmp_path / "other")])
 
 
 @pytest.mark.parametrize(
@@ -134,28 +134,28 @@ def places(tmp_path: Path) -> Places:
         ("src/[z-a]", "src/[z-a]", True),
     ],
 )
-def test_path_patterns(places: Places, pattern: str, path: str, allows: bool) -> None:
+def test_path_patterns(places: PathScope, pattern: str, path: str, allows: bool) -> None:
     assert PathPattern(pattern).allows(places.real(path), places) is allows
 
 
-def test_two_slashes_make_a_pattern_absolute(places: Places, tmp_path: Path) -> None:
+def test_two_slashes_make_a_pattern_absolute(places: PathScope, tmp_path: Path) -> None:
     real = str((tmp_path / "other").resolve())
     assert PathPattern(f"/{real}/**").allows(f"{real}/x", places)
     assert not PathPattern(f"{real}/**").allows(f"{real}/x", places)
 
 
-def test_a_link_in_the_project_leads_no_allow_rule_out_of_it(places: Places, tmp_path: Path) -> None:
+def test_a_link_in_the_project_leads_no_allow_rule_out_of_it(places: PathScope, tmp_path: Path) -> None:
     (tmp_path / "project/out").symlink_to(tmp_path / "home")
     for pattern in ("out/**", "**", "out/x"):
         assert not PathPattern(pattern).allows(places.real("out/x"), places)
 
 
-def test_an_absolute_rule_about_a_link_is_about_where_it_leads(places: Places, tmp_path: Path) -> None:
+def test_an_absolute_rule_about_a_link_is_about_where_it_leads(places: PathScope, tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(tmp_path / "other")
     assert PathPattern(f"/{tmp_path}/link/**").allows(places.real(f"{tmp_path}/link/x"), places)
 
 
-def test_a_deny_pattern_sees_the_name_the_target_and_any_case(places: Places, tmp_path: Path) -> None:
+def test_a_deny_pattern_sees_the_name_the_target_and_any_case(places: PathScope, tmp_path: Path) -> None:
     (tmp_path / "project/alias").symlink_to(tmp_path / "project/src")
     for path in ("src/key", "./src/../src/key", "alias/key", "SRC/Key"):
         assert PathPattern("src/*").forbids(path, places), path
@@ -172,11 +172,11 @@ def test_a_deny_pattern_sees_the_name_the_target_and_any_case(places: Places, tm
         *(".claude/rules/a.md", ".cursorrules", ".git", ".nvim.lua", ".yarnrc.yml"),
     ],
 )
-def test_files_that_start_programs_or_hold_keys_are_protected(places: Places, path: str) -> None:
+def test_files_that_start_programs_or_hold_keys_are_protected(places: PathScope, path: str) -> None:
     assert protection(places.real(path), places.home)
 
 
-def test_what_the_next_worker_runs_is_protected(places: Places, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_the_next_worker_runs_is_protected(places: PathScope, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", f"{places.home}/Cache")
     assert protection(places.real("~/Cache/ccb/worker/bundle.code"), places.home)
     assert protection(places.real(f"/tmp/ccb-{os.getuid()}/worker"), places.home)
@@ -184,7 +184,7 @@ def test_what_the_next_worker_runs_is_protected(places: Places, monkeypatch: pyt
 
 
 @pytest.mark.parametrize("path", ["src/a.py", ".gitignore", ".github/workflows/x.yml", ".claude/notes.md", "bin/x"])
-def test_ordinary_files_are_not(places: Places, path: str) -> None:
+def test_ordinary_files_are_not(places: PathScope, path: str) -> None:
     assert protection(places.real(path), places.home) is None
 
 
@@ -193,7 +193,7 @@ def test_a_path_with_one_slash_in_settings_of_a_project_starts_where_they_are(tm
     (root / "deep").mkdir(parents=True)
     (root / "out").symlink_to(tmp_path)
     layer = Layer(PROJECT, f"{root}/.claude/settings.json", {}, on_host=True)
-    places = Places.of(str(root / "deep"), str(home))
+    places = PathScope.of(str(root / "deep"), str(home))
 
     def pattern(text: str) -> PathPattern:
         return PathPattern(read_rule(Sourced(text, layer)).content or "")

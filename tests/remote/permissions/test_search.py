@@ -18,7 +18,7 @@ from ccb.remote.agent.tool_permission import decide
 from ccb.remote.permissions.engine import PermissionEngine
 from ccb.remote.permissions.rules import Behavior
 from ccb.remote.tools.tool_contract import CallContext
-from ccb.remote.tools.toolset import ToolRegistry
+from ccb.remote.tools.toolset import Toolset
 
 ALLOW, ASK, DENY = Behavior.ALLOW, Behavior.ASK, Behavior.DENY
 
@@ -128,7 +128,7 @@ async def test_a_directory_that_is_gone_is_not_where_paths_are_looked_up(box: To
     """The next command runs in the session's directory, where `../..` is another place."""
     (tmp_path / "outside").write_text("needle\n")
     engine = PermissionEngine(cwd=str(box.root), sandbox=sandbox(), home="/nowhere", is_root=False)
-    config = AgentConfig(cast(PromptSource, None), ToolRegistry(()), engine, box.context)
+    config = AgentConfig(cast(PromptSource, None), Toolset(()), engine, box.context)
     call = ParsedCall("t1", box.tools["Bash"], {"command": "cat ../outside"})
     await box.text("Bash", command="mkdir -p one; cd one")
     assert decide(config, call, can_ask=False).behavior is ALLOW

@@ -16,7 +16,7 @@ from tests.remote.tools_kit import until
 from ccb.remote.sandbox.cage_directories import TemporaryDirectories
 from ccb.remote.sandbox.cage_rules import is_repository, why_protected, workspace_rules
 from ccb.remote.sandbox.cage_server import CageServer, CageUnavailable
-from ccb.remote.sandbox.outliving import Census, Guard, set_aside
+from ccb.remote.sandbox.outliving import DirectoryGuard, LaterActors, set_aside
 from ccb.remote.system.host import LocalHost
 from ccb.remote.system.regular_files import ABSENT, digest_of
 
@@ -470,7 +470,7 @@ def test_a_count_is_taken_again_only_where_something_changed(tmp_path: Path, mon
     for number in range(5):
         (tmp_path / f"d{number}" / "inner").mkdir(parents=True)
     monkeypatch.setattr("ccb.remote.sandbox.outliving._TICK_NS", 0)
-    census = Census(str(tmp_path))
+    census = LaterActors(str(tmp_path))
     assert census.take() == set()
     scandir, listed = os.scandir, []
 
@@ -494,7 +494,7 @@ def test_a_command_without_the_cage_has_only_what_changed_read_again(
         (tmp_path / "project" / f"d{number}" / "file").touch()
     monkeypatch.setattr("ccb.remote.sandbox.outliving._TICK_NS", 0)
     top = str(tmp_path / "project")
-    guard = Guard()
+    guard = DirectoryGuard()
     assert guard.begin([top], True, lambda _: b"")[1] == []
     scandir, listed = os.scandir, []
 

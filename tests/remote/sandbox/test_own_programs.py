@@ -11,7 +11,7 @@ import pytest
 from tests.remote.tools_kit import until
 
 from ccb.remote.sandbox.cage_rules import CageRules, read_only_rules
-from ccb.remote.sandbox.cage_server import CageServer, Mechanism
+from ccb.remote.sandbox.cage_server import CageMechanism, CageServer
 from ccb.remote.system.host import LocalHost
 from ccb.remote.system.process import Process
 
@@ -46,7 +46,7 @@ class Programs:
 @pytest.fixture(params=[99, 0], ids=["landlock", "namespaces"])
 async def programs(tmp_path: Path, request: pytest.FixtureRequest) -> AsyncIterator[Programs]:
     made = Programs(tmp_path, request.param)
-    if made.host.cages().mechanism is Mechanism.NONE:
+    if made.host.cages().mechanism is CageMechanism.NONE:
         pytest.skip(made.host.cages().why)
     yield made
     made.host.close()

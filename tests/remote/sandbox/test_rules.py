@@ -16,7 +16,7 @@ from ccb.remote.sandbox.cage_rules import (
     why_protected,
     workspace_rules,
 )
-from ccb.remote.sandbox.outliving import Guard
+from ccb.remote.sandbox.outliving import DirectoryGuard
 from ccb.remote.sandbox.stops import stopped
 
 _LOGIN = {"PATH": "/usr/bin:/bin"}
@@ -85,7 +85,7 @@ def test_the_workspace_protects_a_repository_that_git_is_led_to(tmp_path: Path) 
         (tmp_path / name).mkdir(parents=True)
     (tmp_path / ".git").symlink_to("kept/one")
     (tmp_path / "sub" / ".git").write_text("gitdir: ../kept/two\n")
-    found = {os.path.relpath(path, tmp_path) for path in Guard().begin([str(tmp_path)], True, _ask)[0]}
+    found = {os.path.relpath(path, tmp_path) for path in DirectoryGuard().begin([str(tmp_path)], True, _ask)[0]}
     assert {".git", "kept/one", "sub/.git", "kept/two"} <= found
 
 
@@ -95,7 +95,7 @@ def test_the_workspace_protects_what_acts_later(tmp_path: Path) -> None:
     subprocess.run(["git", "init", "-q", tmp_path], check=True)
     (tmp_path / ".git" / "config").write_text('[core]\n\thooksPath = hooks\n[include]\n\tpath = "../more"\n')
     (tmp_path / "more").touch()
-    found = {os.path.relpath(path, tmp_path) for path in Guard().begin([str(tmp_path)], True, _ask)[0]}
+    found = {os.path.relpath(path, tmp_path) for path in DirectoryGuard().begin([str(tmp_path)], True, _ask)[0]}
     assert {".git", ".claude", ".envrc", "CLAUDE.md", "sub/.git", "sub/deep/.vscode", "hooks", "more"} <= found
     assert ".husky" not in found  # it is not there, and nothing would use it
     rules = workspace_rules([str(tmp_path)], _LOGIN, "/home/somebody", network=True)

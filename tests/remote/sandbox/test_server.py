@@ -24,7 +24,7 @@ from tests.remote.tools_kit import is_alive, until
 
 from ccb.remote.sandbox import cage_server as server_module
 from ccb.remote.sandbox.cage_rules import CageRules, read_only_rules
-from ccb.remote.sandbox.cage_server import CageServer, CageUnavailable, Mechanism
+from ccb.remote.sandbox.cage_server import CageMechanism, CageServer, CageUnavailable
 from ccb.remote.sandbox.running import RunningCommand
 from ccb.remote.system.host import LocalHost
 from ccb.remote.system.process import Process, marked
@@ -50,7 +50,7 @@ class Caged:
 @pytest.fixture
 async def caged(tmp_path: Path) -> AsyncIterator[Caged]:
     made = Caged(tmp_path)
-    if made.host.cages().mechanism is Mechanism.NONE:
+    if made.host.cages().mechanism is CageMechanism.NONE:
         pytest.skip(made.host.cages().why)
     yield made
     made.host.close()
@@ -72,7 +72,7 @@ async def test_after_its_end_nothing_is_started(caged: Caged) -> None:
         await caged.start("true")
     server = CageServer()
     server.close()
-    assert server.availability().mechanism is Mechanism.NONE
+    assert server.availability().mechanism is CageMechanism.NONE
 
 
 async def test_its_temporary_directory_is_thrown_away(caged: Caged) -> None:
@@ -89,7 +89,7 @@ async def test_its_temporary_directory_is_thrown_away(caged: Caged) -> None:
 async def test_one_file_can_be_opened_for_writing(most_abi: int, tmp_path: Path) -> None:
     """As for the directory in which a command ends."""
     host = LocalHost(cages=CageServer(most_abi))
-    if host.cages().mechanism is Mechanism.NONE:
+    if host.cages().mechanism is CageMechanism.NONE:
         pytest.skip(host.cages().why)
     (tmp_path / "outputs").mkdir()
     (tmp_path / "outputs" / "report").touch()
@@ -108,7 +108,7 @@ async def test_one_file_can_be_opened_for_writing(most_abi: int, tmp_path: Path)
 async def test_everything_can_be_opened_for_reading(most_abi: int, tmp_path: Path) -> None:
     """As a rule that allows to read everything does."""
     host = LocalHost(cages=CageServer(most_abi))
-    if host.cages().mechanism is Mechanism.NONE:
+    if host.cages().mechanism is CageMechanism.NONE:
         pytest.skip(host.cages().why)
     (tmp_path / "project").mkdir()
     (tmp_path / "file").write_text("outside\n")
@@ -210,7 +210,7 @@ async def test_a_host_without_any_cage_runs_nothing(tmp_path: Path) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sys, "executable", "/no/such/python")
         available = server.availability()
-        assert (available.mechanism, available.abi, available.workspace) == (Mechanism.NONE, 0, False)
+        assert (available.mechanism, available.abi, available.workspace) == (CageMechanism.NONE, 0, False)
         assert "/no/such/python" in available.why
         with pytest.raises(CageUnavailable, match="no read-only cage"):
             server.start(["touch", "a"], str(tmp_path), os.environ, rules)
@@ -344,7 +344,7 @@ os.kill(os.getpid(), 9)
         [sys.executable, "-c", program], check=False, capture_output=True, text=True, timeout=60, env=_with_source()
     )
     mechanism, pid = done.stdout.split()
-    assert mechanism in Mechanism.__members__
+    assert mechanism in CageMechanism.__members__
     deadline = time.monotonic() + 10
     while is_alive(int(pid)):
         assert time.monotonic() < deadline, "the zygote lives on"

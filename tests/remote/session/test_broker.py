@@ -11,7 +11,7 @@ from typing import Any, cast
 import pytest
 
 from ccb.remote.session.recovery import Recovered
-from ccb.remote.session.request_broker import Handled, OpenRequests, RequestBroker
+from ccb.remote.session.request_broker import OpenRequests, RequestBroker, RequestOutcome
 from ccb.remote.session.request_handlers import register_client_requests
 from ccb.remote.session_store.journal import JournalError
 from ccb.tunnel.wire.control_protocol import (
@@ -34,7 +34,7 @@ from ccb.tunnel.wire.control_protocol import (
     public_answer,
 )
 from ccb.tunnel.wire.journal_records import Content, ForkedRecord, InputRecord, MessageRecord, record_of
-from ccb.tunnel.wire.messages import ControlRequestLine, ControlResponseLine, parse_message
+from ccb.tunnel.wire.messages import ControlRequest, ControlResponse, parse_message
 from ccb.tunnel.wire.projection import replay
 
 Json = dict[str, Any]
@@ -177,7 +177,7 @@ async def test_an_interrupt_ends_the_turn_although_the_disk_has_no_room_for_the_
 
     monkeypatch.setattr(out, "emit", no_room)
     line = parse_message(Request(INTERRUPT, None).public())
-    assert isinstance(line, ControlRequestLine)
+    assert isinstance(line, ControlRequest)
     with pytest.raises(JournalError):
         door.take_request(line)
     ended = await asyncio.wait_for(asyncio.gather(*asking, return_exceptions=True), 60)
@@ -283,23 +283,23 @@ async def test_requests_of_clients_go_to_the_handler_of_their_kind() -> None:
     door = broker(out)
     done: list[str] = []
 
-    def double(number: int) -> Handled:
+    def double(number: int) -> RequestOutcome:
         if number > 10:
             raise RequestRefused("too much", "limit")
-        return Handled({"is": 2 * number}, lambda: done.append("after the answer"))
+        return RequestOutcome({"is": 2 * number}, lambda: done.append("after the answer"))
 
     door.register(client_kind("double", lambda fields: int(fields["number"])), double)
 
     def ask(request_id: str, **request: object) -> None:
         line = parse_message({"type": "control_request", "request_id": request_id, "request": request})
-        assert isinstance(line, ControlRequestLine)
+        assert isinstance(line, ControlRequest)
         door.take_request(line)
 
     ask("r1", subtype="double", number=4)
     ask("r2", subtype="double", number=40)
     ask("r3", subtype="halve")
     answers = [parse_message(each) for each in out.messages]
-    assert [answer_in(line) for line in answers if isinstance(line, ControlResponseLine)] == [
+    assert [answer_in(line) for line in answers if isinstance(line, ControlResponse)] == [
         Success("r1", {"is": 8}),
         Failure("r2", "too much", "limit"),
         Failure("r3", "Unsupported control request subtype: halve", "unsupported_request"),
@@ -338,7 +338,7 @@ async def test_a_worker_that_ends_answers_what_clients_have_asked() -> None:
 
     def ask(request_id: str) -> None:
         body = {"type": "control_request", "request_id": request_id, "request": {"subtype": "think"}}
-        door.take_request(cast("ControlRequestLine", parse_message(body)))
+        door.take_request(cast("ControlRequest", parse_message(body)))
 
     ask("soon")
     asyncio.get_running_loop().call_soon(go.set)
@@ -370,7 +370,7 @@ async def test_what_a_slow_handler_does_before_it_waits_is_done_at_once() -> Non
     for what in ("a turn", "nonsense"):
         request = {"subtype": "prepare", "what": what}
         body = {"type": "control_request", "request_id": what, "request": request}
-        door.take_request(cast("ControlRequestLine", parse_message(body)))
+        door.take_request(cast("ControlRequest", parse_message(body)))
     assert done == ["a turn"]
     await door.settle(30)
     assert (await out.next())["response"]["response"] == {"ready": True}

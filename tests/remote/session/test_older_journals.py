@@ -15,14 +15,14 @@ import pytest
 from ccb.remote.agent.conversation import Conversation, close_open_tool_uses
 from ccb.remote.agent.token_usage import Ledger, SessionUsage
 from ccb.remote.host_commands.logs import last_lines
-from ccb.remote.session.input_queue import Inputs
+from ccb.remote.session.input_queue import InputQueue
 from ccb.remote.session.recovery import Recovered, UnfinishedPrompts
 from ccb.remote.session.request_broker import OpenRequests
 from ccb.remote.session.session_log import SnapshotProjection
 from ccb.remote.session_store.fork import fork, unused_copy_of
 from ccb.remote.session_store.journal import Journal
 from ccb.remote.session_store.journal_summary import JournalSummary, last_mark
-from ccb.remote.session_store.session_registry import Entry, derived
+from ccb.remote.session_store.session_registry import SessionEntry, summary_of
 from ccb.tunnel.wire.journal_records import InputRecord, Record
 from ccb.tunnel.wire.projection import replay
 
@@ -97,7 +97,7 @@ def test_what_was_used_is_the_same(older: Older) -> None:
 
 
 def test_a_worker_that_starts_again_finds_the_same_state(older: Older) -> None:
-    expected, inputs = older.expected, Inputs()
+    expected, inputs = older.expected, InputQueue()
     requests = OpenRequests()
     recovered, prompts = Recovered(requests), UnfinishedPrompts(inputs)
     replay(older.records, recovered, prompts, requests)
@@ -124,7 +124,7 @@ def test_the_summary_is_the_same(older: Older) -> None:
         expected["prompts"],
         expected["created"],
     )
-    assert derived(str(older.path)) == expected["derived"]
+    assert summary_of(str(older.path)) == expected["derived"]
 
 
 def test_the_snapshots_are_the_same(older: Older) -> None:
@@ -153,7 +153,7 @@ def test_the_logs_are_the_same(older: Older) -> None:
 
 def test_a_copy_is_the_same(older: Older) -> None:
     assert unused_copy_of(older.session) == older.expected["unused_copy_of"]
-    assert fork(Entry(older.session, str(older.path.parent), {}), COPY)
+    assert fork(SessionEntry(older.session, str(older.path.parent), {}), COPY)
     lines = (older.path.parent.parent / COPY / "journal.jsonl").read_bytes().splitlines(keepends=True)
     assert len(lines) == older.expected["copy_lines"]
     assert hashlib.sha256(b"".join(lines[:-1])).hexdigest() == older.expected["copy_sha256"]

@@ -9,10 +9,10 @@ import pytest
 
 from ccb.remote.agent.agent_histories import AgentHistories
 from ccb.remote.agent.token_usage import SessionUsage
-from ccb.remote.session.input_queue import Inputs
+from ccb.remote.session.input_queue import InputQueue
 from ccb.remote.session.recovery import Recovered, UnfinishedPrompts
 from ccb.remote.session.request_broker import OpenRequests
-from ccb.remote.session.session_log import Partial, SnapshotProjection
+from ccb.remote.session.session_log import SnapshotProjection, UnfinishedWork
 from ccb.remote.session_store.file_history import RewindPoints
 from ccb.remote.session_store.journal_summary import JournalSummary, WorkerMark
 from ccb.tunnel.wire.journal_records import (
@@ -84,8 +84,15 @@ def _any_record(chance: random.Random, seq: int) -> Content:
 
 
 def _projections(rewound: list[tuple[int, int]]) -> list[Projection]:
-    requests, inputs = OpenRequests(), Inputs()
-    of_session = [JournalSummary(), SessionUsage(), Partial(), SnapshotProjection(), RewindPoints(), WorkerMark()]
+    requests, inputs = OpenRequests(), InputQueue()
+    of_session = [
+        JournalSummary(),
+        SessionUsage(),
+        UnfinishedWork(),
+        SnapshotProjection(),
+        RewindPoints(),
+        WorkerMark(),
+    ]
     return [*of_session, Recovered(requests), UnfinishedPrompts(inputs), requests, AgentHistories(rewound)]
 
 

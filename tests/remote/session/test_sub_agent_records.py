@@ -8,10 +8,10 @@ from typing import Any
 from ccb.remote.agent.agent_histories import AgentHistories
 from ccb.remote.agent.token_usage import SessionUsage
 from ccb.remote.host_commands.logs import last_lines
-from ccb.remote.session.input_queue import Inputs
+from ccb.remote.session.input_queue import InputQueue
 from ccb.remote.session.recovery import Recovered, UnfinishedPrompts
 from ccb.remote.session.request_broker import OpenRequests
-from ccb.remote.session.session_log import Partial, SnapshotProjection
+from ccb.remote.session.session_log import SnapshotProjection, UnfinishedWork
 from ccb.tunnel.wire.journal_records import (
     MAIN_AGENT,
     AgentResultRecord,
@@ -74,7 +74,7 @@ def test_results_todos_and_sizes_of_a_sub_agent_are_not_those_of_the_session() -
 
 
 def test_a_turn_of_a_sub_agent_neither_ends_nor_answers_the_turn_of_the_session() -> None:
-    recovered, prompts = Recovered(OpenRequests()), UnfinishedPrompts(Inputs())
+    recovered, prompts = Recovered(OpenRequests()), UnfinishedPrompts(InputQueue())
     said: Json = {"type": "user", "message": {"role": "user", "content": "go"}}
     records = journal(
         (MAIN_AGENT, InputRecord("1", said)),
@@ -95,7 +95,7 @@ def test_a_turn_of_a_sub_agent_neither_ends_nor_answers_the_turn_of_the_session(
 
 
 def test_answers_of_two_agents_stream_beside_each_other() -> None:
-    partial = Partial()
+    partial = UnfinishedWork()
     mine, its = started(MAIN_AGENT, "m"), started(SUB, "s")
     partial.take("", mine)
     partial.take("", its)

@@ -14,7 +14,7 @@ from typing import Any, cast
 from tests.remote.agent_kit import Reply, ScriptedTransport, calls, says
 
 from ccb.remote.daemon.assembly import SessionHost, begin_session, resume_session
-from ccb.remote.daemon.model_streams import Calls
+from ccb.remote.daemon.model_streams import ModelStreams
 from ccb.remote.session.session import Session
 from ccb.remote.session_store.journal import Journal
 from ccb.remote.tools.toolset import close_context, make_context
@@ -131,7 +131,7 @@ async def delegation(
     project.mkdir(exist_ok=True)
     journal, shown, model = Journal(str(directory / "journal.jsonl")), Shown(), ModelOfAgents(scripts)
     context = make_context(str(project), "")
-    host = SessionHost(SESSION, journal, shown, cast(Calls, model), context, "9.9.9")
+    host = SessionHost(SESSION, journal, shown, cast(ModelStreams, model), context, "9.9.9")
     if journal.seq:
         session, _ = resume_session(host)
     else:

@@ -14,7 +14,7 @@ from ccb.remote.context.instructions import find_instructions, instruction_text,
 from ccb.remote.context.system_prompt import style_text
 from ccb.remote.permissions.git_repositories import why_unsafe
 from ccb.remote.permissions.modes import Cages, repository_around
-from ccb.remote.sandbox.cage_server import Availability, Mechanism
+from ccb.remote.sandbox.cage_server import Availability, CageMechanism
 from ccb.remote.settings.project_switches import read_project
 from ccb.remote.settings.worker_settings import Layer, WorkerSettings
 from ccb.remote.slash_commands.command_files import discover
@@ -153,7 +153,7 @@ def test_whose_each_file_of_a_project_is_does_not_change_its_fingerprint(tmp_pat
 async def test_no_git_that_ccb_runs_finds_a_repository_above_that_others_can_make(shared: Path) -> None:
     subprocess.run(["git", "init", "-q", str(shared)], check=True)
     (shared / "own" / ".git").mkdir()  # no repository: git goes on to look above it
-    cages = Cages(lambda: Availability(Mechanism.NONE, 0, False), dict(os.environ), "/nowhere")
+    cages = Cages(lambda: Availability(CageMechanism.NONE, 0, False), dict(os.environ), "/nowhere")
     host = LocalHost()
     try:
         ours = Git(host, cages, str(shared))

@@ -14,10 +14,10 @@ import pytest
 from tests.remote.tools_kit import Toolbox, open_toolbox, until
 
 from ccb.remote.sandbox.cage_rules import CageRules, workspace_rules
-from ccb.remote.sandbox.cage_server import CageServer, Mechanism
+from ccb.remote.sandbox.cage_server import CageMechanism, CageServer
 from ccb.remote.system.host import LocalHost
 from ccb.remote.system.process import Process
-from ccb.remote.tools.output import Spill
+from ccb.remote.tools.output import OutputFiles
 from ccb.remote.tools.tool_contract import CallContext
 
 _HOW = "To ask the user to run it without the sandbox, call Bash again with dangerouslyDisableSandbox: true."
@@ -27,7 +27,7 @@ _HOW = "To ask the user to run it without the sandbox, call Bash again with dang
 async def box(tmp_path: Path) -> AsyncIterator[Toolbox]:
     """A session whose commands run in the read-only cage."""
     async with open_toolbox(tmp_path) as toolbox:
-        if toolbox.context.host.cages().mechanism is Mechanism.NONE:
+        if toolbox.context.host.cages().mechanism is CageMechanism.NONE:
             pytest.skip(toolbox.context.host.cages().why)
         cage = toolbox.context.cages.read_only([str(toolbox.root)])
         toolbox.context = toolbox.context.for_call(CallContext(cage=cage))
@@ -51,7 +51,7 @@ async def test_the_next_command_starts_where_a_caged_one_has_gone(box: Toolbox) 
 
 async def test_where_no_file_can_be_made_the_directory_stays_and_the_model_is_told(box: Toolbox) -> None:
     (box.root / "sub").mkdir()
-    box.context = replace(box.context, spill=Spill(""))
+    box.context = replace(box.context, spill=OutputFiles(""))
     assert "Shell cwd stays" in await box.text("Bash", command="cd sub")
     assert await box.text("Bash", command="pwd") == str(box.root)
 

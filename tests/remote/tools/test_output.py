@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ccb.remote.tools.output import MAX_OUTPUT_CHARS, Output, Spill, clean, limited
+from ccb.remote.tools.output import MAX_OUTPUT_CHARS, Output, OutputFiles, clean, limited
 
 
 @pytest.fixture
-def spill(tmp_path: Path) -> Spill:
-    return Spill(str(tmp_path / "outputs"))
+def spill(tmp_path: Path) -> OutputFiles:
+    return OutputFiles(str(tmp_path / "outputs"))
 
 
 @pytest.mark.parametrize(
@@ -38,7 +38,7 @@ def test_what_the_model_gets_is_clean_text(data: bytes, text: str) -> None:
     assert clean(data) == text
 
 
-def test_a_short_output_stays_as_it_is_and_makes_no_file(spill: Spill) -> None:
+def test_a_short_output_stays_as_it_is_and_makes_no_file(spill: OutputFiles) -> None:
     output = Output(spill, "bash")
     output.add(b"one\n")
     output.add(b"two\n")
@@ -47,7 +47,7 @@ def test_a_short_output_stays_as_it_is_and_makes_no_file(spill: Spill) -> None:
     assert not Path(spill.directory).exists()
 
 
-def test_a_long_output_is_head_path_and_tail(spill: Spill) -> None:
+def test_a_long_output_is_head_path_and_tail(spill: OutputFiles) -> None:
     output = Output(spill, "bash")
     whole = b"".join(b"line %d\n" % n for n in range(200_000))
     for start in range(0, len(whole), 70_001):
@@ -63,7 +63,7 @@ def test_a_long_output_is_head_path_and_tail(spill: Spill) -> None:
     assert Path(output.path).read_bytes() == whole
 
 
-def test_files_are_for_their_owner_only(spill: Spill) -> None:
+def test_files_are_for_their_owner_only(spill: OutputFiles) -> None:
     kept = spill.keep(b"x", "../Odd name!/x.txt")
     assert kept is not None
     assert os.path.dirname(kept.path) == spill.directory
@@ -71,16 +71,16 @@ def test_files_are_for_their_owner_only(spill: Spill) -> None:
     assert stat.S_IMODE(os.stat(spill.directory).st_mode) == 0o700
 
 
-def test_a_file_of_an_earlier_daemon_is_not_overwritten(spill: Spill) -> None:
+def test_a_file_of_an_earlier_daemon_is_not_overwritten(spill: OutputFiles) -> None:
     first = spill.keep(b"first", "a.txt")
-    second = Spill(spill.directory).keep(b"second", "a.txt")
+    second = OutputFiles(spill.directory).keep(b"second", "a.txt")
     assert first is not None
     assert second is not None
     assert Path(first.path).read_bytes() == b"first"
 
 
 def test_memory_is_bounded_and_the_file_too(tmp_path: Path) -> None:
-    spill = Spill(str(tmp_path), file_cap=1 << 20)
+    spill = OutputFiles(str(tmp_path), file_cap=1 << 20)
     output = Output(spill, "bash")
     for _ in range(64):
         output.add(b"x" * 65536)
@@ -93,14 +93,14 @@ def test_memory_is_bounded_and_the_file_too(tmp_path: Path) -> None:
 
 
 def test_the_oldest_finished_outputs_make_room_for_new_ones(tmp_path: Path) -> None:
-    spill = Spill(str(tmp_path), total_cap=2500)
+    spill = OutputFiles(str(tmp_path), total_cap=2500)
     kept = [spill.keep(b"x" * 1000, "a") for _ in range(4)]
     assert [each is not None and os.path.exists(each.path) for each in kept] == [False, False, True, True]
 
 
 def test_without_a_place_for_files_the_rest_still_works(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    spill = Spill(str(tmp_path / "file" / "outputs"))
+    spill = OutputFiles(str(tmp_path / "file" / "outputs"))
     output = Output(spill, "bash")
     output.add(b"x" * 500_000)
     assert "could not be kept" in output.text()
@@ -108,7 +108,7 @@ def test_without_a_place_for_files_the_rest_still_works(tmp_path: Path) -> None:
     assert spill.scratch("cwd") == ""
 
 
-def test_the_live_tail_is_the_newest_lines(spill: Spill) -> None:
+def test_the_live_tail_is_the_newest_lines(spill: OutputFiles) -> None:
     output = Output(spill, "bash")
     output.add(b"".join(b"%d\n" % n for n in range(100)))
     assert output.last(3, 4096) == "97\n98\n99\n"
@@ -121,7 +121,7 @@ def test_the_live_tail_is_the_newest_lines(spill: Spill) -> None:
 def test_what_came_since_is_never_lost_or_repeated(
     tmp_path_factory: pytest.TempPathFactory, chunks: list[bytes], first: int
 ) -> None:
-    output = Output(Spill(str(tmp_path_factory.mktemp("o"))), "bash", to_file=True)
+    output = Output(OutputFiles(str(tmp_path_factory.mktemp("o"))), "bash", to_file=True)
     for chunk in chunks[:first]:
         output.add(chunk)
     start = output.total
@@ -142,7 +142,7 @@ def test_what_came_since_is_never_lost_or_repeated(
 def test_limited_text_is_the_text_or_its_two_ends(
     tmp_path_factory: pytest.TempPathFactory, text: str, most: int
 ) -> None:
-    spill = Spill(str(tmp_path_factory.mktemp("s")))
+    spill = OutputFiles(str(tmp_path_factory.mktemp("s")))
     found = limited(text, spill, "x", most)
     if len(text) <= most:
         assert found == text

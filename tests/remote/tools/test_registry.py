@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from ccb.remote.tools.tool_contract import Tool, ToolContext, ToolDeclaration, ToolResult
-from ccb.remote.tools.toolset import ToolRegistry, default_tools
+from ccb.remote.tools.toolset import Toolset, default_tools
 from ccb.tunnel.wire.tool_traits import BUILT_IN, Effect, RuleKind, ToolTraits, traits_of
 
 Json = dict[str, Any]
@@ -49,7 +49,7 @@ class Brought(Tool):
         return ToolResult(self.name)
 
 
-def names(registry: ToolRegistry) -> list[str]:
+def names(registry: Toolset) -> list[str]:
     return [tool.name for tool in registry]
 
 

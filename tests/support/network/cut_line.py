@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 from typing import Self
 
-from ccb.remote.daemon.model_streams import Calls, ModelLink
+from ccb.remote.daemon.model_streams import ModelStreams, StreamLink
 from ccb.tunnel.link.link import new_nonce
 from ccb.tunnel.proxy.auth_proxy import AuthProxy
-from ccb.tunnel.proxy.link_front import InbandCalls
+from ccb.tunnel.proxy.link_front import LinkFront
 from ccb.tunnel.secret import Secret
 from ccb.tunnel.wire.frames import Frame
 from ccb.tunnel.wire.ndjson import FrameDecoder, encode_frame
@@ -24,7 +24,7 @@ class CutLine:
 
     def __init__(
         self,
-        calls: Calls,
+        calls: ModelStreams,
         proxy: AuthProxy,
         epoch: int,
         *,
@@ -43,9 +43,9 @@ class CutLine:
         self._epoch = epoch
         self._to_laptop: asyncio.Queue[Frame] = asyncio.Queue()
         self._to_worker: asyncio.Queue[Frame] = asyncio.Queue(_MAX_QUEUED)
-        self._inband = InbandCalls(proxy, self._to_worker.put, self.nonce, epoch=epoch)
+        self._inband = LinkFront(proxy, self._to_worker.put, self.nonce, epoch=epoch)
         self._inband.packs = deltas
-        self._line = ModelLink(epoch, "laptop", self._shown.reveal(), self._to_laptop.put_nowait, self._bulk)
+        self._line = StreamLink(epoch, "laptop", self._shown.reveal(), self._to_laptop.put_nowait, self._bulk)
         self._line.deltas = self._line.primed = deltas
         self._tasks: list[asyncio.Task[None]] = []
 

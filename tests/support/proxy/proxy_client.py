@@ -15,11 +15,11 @@ from tests.support.model.fake_model import API_KEY
 from ccb.tunnel.providers.anthropic import AnthropicProvider, anthropic_client
 from ccb.tunnel.providers.credential import Credential, CredentialSource, FixedCredential
 from ccb.tunnel.proxy.auth_proxy import AuthProxy
-from ccb.tunnel.proxy.link_front import InbandCalls
+from ccb.tunnel.proxy.link_front import LinkFront
 from ccb.tunnel.proxy.policy import NonceGuard, Policy, RequestHead
 from ccb.tunnel.proxy.proxied_call import ProxiedResponse
 from ccb.tunnel.secret import Secret
-from ccb.tunnel.wire.frames import CHUNK, INITIAL_CREDIT, Cancel, Credit, Data, End, Frame, Head, Open
+from ccb.tunnel.wire.frames import CHUNK, INITIAL_CREDIT, CallData, CallEnd, CallHead, CallOpen, Cancel, Credit, Frame
 
 NONCE = "nonce-of-this-connection"
 
@@ -79,10 +79,10 @@ async def proxy_to(
 class Stream:
     """What the worker knows of one stream."""
 
-    head: Head | None = None
+    head: CallHead | None = None
     body: bytearray = field(default_factory=bytearray)
     first_offset: int | None = None
-    end: End | None = None
+    end: CallEnd | None = None
     upload_credit: int = INITIAL_CREDIT
 
 
@@ -96,7 +96,7 @@ class Worker:
 
     def __init__(self, proxy: AuthProxy, *, auto_credit: bool = True) -> None:
         self.streams: dict[int, Stream] = {}
-        self.calls = InbandCalls(proxy, self._take, Secret(NONCE), epoch=3)
+        self.calls = LinkFront(proxy, self._take, Secret(NONCE), epoch=3)
         self._auto_credit = auto_credit
         self._changed = asyncio.Condition()
 
@@ -121,7 +121,7 @@ class Worker:
         """Open `stream` without sending its body."""
         self.streams[stream] = Stream()
         headers = {"content-type": "application/json"}
-        await self.calls.handle(Open(3, stream, call_id, nonce, method, path, headers, size, offset))
+        await self.calls.handle(CallOpen(3, stream, call_id, nonce, method, path, headers, size, offset))
 
     async def upload(self, stream: int, body: bytes) -> None:
         """Send a request body within the credit."""
@@ -130,9 +130,9 @@ class Worker:
             chunk = body[start : start + CHUNK]
             await self.until(partial(_may_send, known, len(chunk)))
             known.upload_credit -= len(chunk)
-            await self.calls.handle(Data(3, stream, start, base64.b64encode(chunk).decode()))
+            await self.calls.handle(CallData(3, stream, start, base64.b64encode(chunk).decode()))
             await self._notify()
-        await self.calls.handle(End(3, stream))
+        await self.calls.handle(CallEnd(3, stream))
 
     async def post(self, stream: int, body: bytes, *, call_id: str = "", path: str = "/v1/messages") -> Stream:
         """A whole call; returns when it has ended."""
@@ -163,13 +163,13 @@ class Worker:
             await self._changed.wait_for(condition)
 
     async def _take(self, frame: Frame) -> None:
-        assert isinstance(frame, (Head, Data, End, Credit)) and frame.epoch == 3
+        assert isinstance(frame, (CallHead, CallData, CallEnd, Credit)) and frame.epoch == 3
         known = self.streams.setdefault(frame.stream, Stream())
         match frame:
-            case Head():
+            case CallHead():
                 assert known.head is None and not known.body
                 known.head = frame
-            case Data():
+            case CallData():
                 chunk = base64.b64decode(frame.b64)
                 assert known.head is not None and known.end is None and 0 < len(chunk) <= CHUNK
                 if known.first_offset is None:
@@ -178,7 +178,7 @@ class Worker:
                 known.body += chunk
                 if self._auto_credit:
                     await self.grant(frame.stream, len(chunk))
-            case End():
+            case CallEnd():
                 assert known.end is None
                 known.end = frame
             case Credit():

@@ -17,23 +17,23 @@ from tests.support.proxy.http_door import http_door
 from tests.support.proxy.proxy_client import NONCE, proxy_to
 
 from ccb.tunnel.proxy.auth_proxy import AuthProxy
-from ccb.tunnel.proxy.link_front import InbandCalls
+from ccb.tunnel.proxy.link_front import LinkFront
 from ccb.tunnel.secret import Secret
-from ccb.tunnel.wire.frames import CHUNK, INITIAL_CREDIT, Credit, Data, End, Frame, Open
+from ccb.tunnel.wire.frames import CHUNK, INITIAL_CREDIT, CallData, CallEnd, CallOpen, Credit, Frame
 
 
 class _Far:
     """A worker that keeps nothing of what it receives."""
 
     def __init__(self, proxy: AuthProxy) -> None:
-        self.calls = InbandCalls(proxy, self._take, Secret(NONCE))
+        self.calls = LinkFront(proxy, self._take, Secret(NONCE))
         self.received = 0
         self._credit = INITIAL_CREDIT
         self._news = asyncio.Event()
         self._over = asyncio.Event()
 
     async def call(self, size: int, query: str) -> None:
-        await self.calls.handle(Open(0, 1, str(uuid.uuid4()), NONCE, "POST", f"/v1/messages?{query}", {}, size))
+        await self.calls.handle(CallOpen(0, 1, str(uuid.uuid4()), NONCE, "POST", f"/v1/messages?{query}", {}, size))
         text = base64.b64encode(b"x" * CHUNK).decode()
         sent = 0
         while sent < size:
@@ -43,21 +43,21 @@ class _Far:
                 await self._news.wait()
             self._credit -= count
             short = text if count == CHUNK else base64.b64encode(b"x" * count).decode()
-            await self.calls.handle(Data(0, 1, sent, short))
+            await self.calls.handle(CallData(0, 1, sent, short))
             sent += count
-        await self.calls.handle(End(0, 1))
+        await self.calls.handle(CallEnd(0, 1))
         await self._over.wait()
 
     async def _take(self, frame: Frame) -> None:
         match frame:
-            case Data():
+            case CallData():
                 count = len(base64.b64decode(frame.b64))
                 self.received += count
                 await self.calls.handle(Credit(0, 1, count))
             case Credit():
                 self._credit += frame.bytes
                 self._news.set()
-            case End():
+            case CallEnd():
                 assert not frame.error, frame.error
                 self._over.set()
 

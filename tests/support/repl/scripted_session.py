@@ -15,13 +15,13 @@ from typing import Any
 
 from ccb.local.session.session_client import (
     AS_PROMPT,
+    EventGap,
     FoundNames,
     Item,
     LinkChange,
     LinkState,
-    Received,
-    SendAs,
-    Skipped,
+    PromptDelivery,
+    SessionEvent,
 )
 from ccb.tunnel.errors import CcbError, ConnectionLost, UsageError
 from ccb.tunnel.link.link import Greeting, limited_hello
@@ -82,7 +82,7 @@ class ScriptedSession:
         self.retries = 0
         self.take_backs = 0
         self.stops = 0
-        self.past: list[Received] = []
+        self.past: list[SessionEvent] = []
         self.page = 10
         self.swallow = False
         self.fetched: list[int] = []
@@ -115,7 +115,7 @@ class ScriptedSession:
     def take_back(self) -> None:
         self.take_backs += 1
 
-    async def earlier(self, before: int, most: int = 256 * 1024) -> list[Received]:
+    async def earlier(self, before: int, most: int = 256 * 1024) -> list[SessionEvent]:
         self.fetched.append(before)
         if self._state not in (LinkState.CONNECTED, LinkState.FENCED):
             raise ConnectionLost("there is no connection")
@@ -136,7 +136,9 @@ class ScriptedSession:
                 raise item
             yield item
 
-    async def prompt(self, content: str | list[Json], *, uuid: str | None = None, how: SendAs = AS_PROMPT) -> str:
+    async def prompt(
+        self, content: str | list[Json], *, uuid: str | None = None, how: PromptDelivery = AS_PROMPT
+    ) -> str:
         if self.prompt_failure is not None:
             raise self.prompt_failure
         if not self._driving:
@@ -228,16 +230,16 @@ class ScriptedSession:
     def say(self, body: Json) -> None:
         """A message of the journal."""
         self._seq += 1
-        self._events.put_nowait(Received("message", body, self._seq, self._replaying))
+        self._events.put_nowait(SessionEvent("message", body, self._seq, self._replaying))
 
     def progress(self, body: Json) -> None:
         """Something replaceable: a delta, or the output of a running tool."""
-        self._events.put_nowait(Received("progress", body, self._seq))
+        self._events.put_nowait(SessionEvent("progress", body, self._seq))
 
     def fact(self, kind: str, **body: Any) -> None:
         """A record of the journal that is not a message."""
         self._seq += 1
-        self._events.put_nowait(Received(kind, body, self._seq, self._replaying))
+        self._events.put_nowait(SessionEvent(kind, body, self._seq, self._replaying))
 
     def input(self, body: Json) -> None:
         """The journal's record of an input, of this client or another one."""
@@ -285,13 +287,13 @@ class ScriptedSession:
         """So many events are not replayed; `body` is what is said of them. The number of the last one."""
         self._seq += count
         nothing: Json = {"model": MODEL, "permission_mode": "default", "result": None, "todos": None, "asks": []}
-        self._events.put_nowait(Skipped(self._seq, {**nothing, **body}))
+        self._events.put_nowait(EventGap(self._seq, {**nothing, **body}))
         return self._seq
 
     def lose(self, count: int) -> None:
         """The host has lost so many events that were said, and goes on as if they had not been."""
         self._seq -= count
-        self._events.put_nowait(Skipped(self._seq, {}))
+        self._events.put_nowait(EventGap(self._seq, {}))
 
     def fail(self, error: CcbError) -> None:
         """The session is lost for good, which is also said to whoever sends something then."""

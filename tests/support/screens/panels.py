@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.support.repl.pilot import Desk
 from tests.support.screens.scenes import answered, sessions
 
-from ccb.local.session.session_client import Received
+from ccb.local.session.session_client import SessionEvent
 from ccb.local.tui.panels.list_panel import HostPanel, RecentHost
 from ccb.tunnel.wire.client_requests import LIST_RULES, REWIND_FILES, REWIND_POINTS
 
@@ -59,10 +59,12 @@ async def conversation(at: Desk) -> None:
     await at.sees("Conversation on devbox:/srv/shop", "29 of them")
 
 
-def _said(seq: int) -> Received:
+def _said(seq: int) -> SessionEvent:
     text = f"I have looked at `cart.py`, and counted **{seq}** of them."
     message = {"id": f"m{seq}", "role": "assistant", "model": "m", "content": [{"type": "text", "text": text}]}
-    return Received("message", {"type": "assistant", "message": {**message, "usage": {}}, "uuid": f"u{seq}"}, seq, True)
+    return SessionEvent(
+        "message", {"type": "assistant", "message": {**message, "usage": {}}, "uuid": f"u{seq}"}, seq, True
+    )
 
 
 async def tools(at: Desk) -> None:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 
 from ccb.remote.permissions.modes import Cages, Sandbox
-from ccb.remote.sandbox.cage_server import Availability, Mechanism
+from ccb.remote.sandbox.cage_server import Availability, CageMechanism
 
-ALL_CAGES = Availability(Mechanism.LANDLOCK, 7, True)
-ONLY_READING = Availability(Mechanism.LANDLOCK, 7, False, "user namespaces are forbidden")
-NO_CAGES = Availability(Mechanism.NONE, 0, False, "the kernel offers no Landlock")
+ALL_CAGES = Availability(CageMechanism.LANDLOCK, 7, True)
+ONLY_READING = Availability(CageMechanism.LANDLOCK, 7, False, "user namespaces are forbidden")
+NO_CAGES = Availability(CageMechanism.NONE, 0, False, "the kernel offers no Landlock")
 
 
 def sandbox(

@@ -10,7 +10,7 @@ from typing import Any
 from tests.support.worker.cages import sandbox
 
 from ccb.remote.permissions.engine import PermissionEngine
-from ccb.remote.permissions.paths import Places
+from ccb.remote.permissions.paths import PathScope
 from ccb.remote.permissions.rules import Decision
 from ccb.tunnel.wire.tool_traits import ToolTraits, traits_of
 
@@ -42,8 +42,8 @@ class Desk:
         for file in (self.cwd / "a.txt", self.cwd / "src/b.py", self.home / ".ssh/id", self.root / "other/c"):
             file.write_text("x")
 
-    def places(self) -> Places:
-        return Places.of(str(self.cwd), str(self.home))
+    def places(self) -> PathScope:
+        return PathScope.of(str(self.cwd), str(self.home))
 
     def engine(self, mode: str = "default", allowed: str = "", disallowed: str = "", **more: Any) -> PermissionEngine:
         caged = more.pop("sandbox", None) or sandbox(home=str(self.home))

@@ -19,23 +19,23 @@ from ccb.tunnel.wire.frames import (
     Ack,
     Attach,
     Bye,
+    CallData,
+    CallEnd,
+    CallOpen,
     Cancel,
     Credit,
-    Data,
-    End,
     Event,
     Fenced,
     Frame,
     FrameError,
     Input,
-    Open,
     Ping,
     Pong,
     Progress,
     Refused,
 )
 
-OPEN = Open(1, 3, "call-1", "n", "POST", "/v1/messages", {}, 5)
+OPEN = CallOpen(1, 3, "call-1", "n", "POST", "/v1/messages", {}, 5)
 
 
 class Calls:
@@ -254,7 +254,7 @@ async def test_frames_that_only_a_laptop_sends_are_refused() -> None:
 
 async def test_model_streams_go_to_the_proxy_and_nowhere_else() -> None:
     async with attached() as (link, peer, _, calls):
-        frames: list[Frame] = [OPEN, Data(1, 3, 0, "aGVsbG8="), End(1, 3), Credit(1, 3, 9), Cancel(1, 3)]
+        frames: list[Frame] = [OPEN, CallData(1, 3, 0, "aGVsbG8="), CallEnd(1, 3), Credit(1, 3, 9), Cancel(1, 3)]
         await peer.send(*frames, Bye())
         assert [type(frame) for frame in await collect(link)] == [Bye]
         assert calls.seen == frames
@@ -266,7 +266,7 @@ async def test_control_frames_overtake_waiting_response_bytes() -> None:
 
         async def fill() -> None:
             for n in range(60):
-                await link.send(Data(1, 3, n * 90_000, chunk))
+                await link.send(CallData(1, 3, n * 90_000, chunk))
 
         filling = asyncio.create_task(fill())
         done, _ = await asyncio.wait({filling}, timeout=0.2)
@@ -274,10 +274,10 @@ async def test_control_frames_overtake_waiting_response_bytes() -> None:
         await link.send(Input(1, "urgent", {"type": "user"}))
         before = 0
         async with asyncio.timeout(60):
-            while (await peer.next((Input, Data))).t != "input":  # type: ignore[arg-type]
+            while (await peer.next((Input, CallData))).t != "input":  # type: ignore[arg-type]
                 before += 1
         assert before < 40
-        while (await peer.next(Data)).off < 59 * 90_000:
+        while (await peer.next(CallData)).off < 59 * 90_000:
             pass
         await filling
 

@@ -10,7 +10,7 @@ from tests.support.network.link_peer import HELLO, link_pair
 
 from ccb.tunnel.errors import CcbError, DeployError, NoStorage, NoSuchPath, ProtocolError, UsageError
 from ccb.tunnel.link.link import MAX_NOTES, Link, new_nonce
-from ccb.tunnel.wire.frames import PROTOCOL, Attach, Data, End, Refused
+from ccb.tunnel.wire.frames import PROTOCOL, Attach, CallData, CallEnd, Refused
 from ccb.tunnel.wire.ndjson import encode_frame
 
 
@@ -118,8 +118,8 @@ async def test_a_worker_that_says_nothing_is_given_up() -> None:
             await link.hello(timeout=0.05)
 
 
-@pytest.mark.parametrize("first", [Data(0, 1, 0, ""), End(0, 1)])
-async def test_anything_else_first_is_against_the_protocol(first: Data | End) -> None:
+@pytest.mark.parametrize("first", [CallData(0, 1, 0, ""), CallEnd(0, 1)])
+async def test_anything_else_first_is_against_the_protocol(first: CallData | CallEnd) -> None:
     async with link_pair() as (pipe, peer), Link(pipe) as link:
         await peer.send(first)
         with pytest.raises(ProtocolError, match="hello was due"):

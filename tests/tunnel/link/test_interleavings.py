@@ -25,7 +25,7 @@ from tests.support.network.held_wire import InProcessHost, Wire, frames_in, in_p
 
 from ccb.local.session.dialing import FIRST_TRIES, AttachOptions, KnownSession
 from ccb.local.session.remote_session import RemoteSession
-from ccb.local.session.session_client import LinkState, Received, Skipped
+from ccb.local.session.session_client import EventGap, LinkState, SessionEvent
 from ccb.tunnel.errors import CcbError
 from ccb.tunnel.link.link import Link
 from ccb.tunnel.wire.journal_records import MessageRecord, Record
@@ -43,7 +43,7 @@ class Player:
         self.name = name
         self.session: RemoteSession | None = None
         self.wire: Wire | None = None
-        self.seen: list[Received | Skipped] = []
+        self.seen: list[SessionEvent | EventGap] = []
         self.sent: list[str] = []
         self.free = True
         self.online = asyncio.Event()
@@ -72,7 +72,7 @@ class Player:
         async with RemoteSession(self._dial, self._terms) as session:
             self.session = session
             async for item in session.events():
-                if isinstance(item, Skipped) or (isinstance(item, Received) and item.kind != "progress"):
+                if isinstance(item, EventGap) or (isinstance(item, SessionEvent) and item.kind != "progress"):
                     self.seen.append(item)
 
     @property
@@ -438,7 +438,7 @@ class Links(RuleBasedStateMachine):
     def check_seen(self, player: Player) -> None:
         last = 0
         for item in player.seen:
-            if isinstance(item, Skipped):
+            if isinstance(item, EventGap):
                 assert item.seq >= last
             else:
                 assert item.seq == last + 1, f"{player.name} saw {item.seq} after {last}"

@@ -22,7 +22,7 @@ from tests.support.person.login import Person, target
 from tests.support.person.ssh_asks import SshAsks
 
 from ccb.tunnel.openssh import kept_connections
-from ccb.tunnel.openssh.kept_connections import Kept, KeptRoute, all_kept, key_of, not_kept
+from ccb.tunnel.openssh.kept_connections import KeptConnection, KeptRoute, all_kept, key_of, not_kept
 from ccb.tunnel.openssh.openssh_transport import OpenSshTransport
 from ccb.tunnel.openssh.shared_master import MasterTrial
 from ccb.tunnel.ssh.asyncssh_transport import SshTransport, share_or_connect
@@ -80,12 +80,12 @@ async def use(where: SshTarget, sharing: Sharing = HOUR) -> str:
         return names[type(transport)]
 
 
-def only() -> Kept:
+def only() -> KeptConnection:
     (found,) = all_kept(os.environ)
     return found
 
 
-def processes(kept: Kept) -> list[psutil.Process]:
+def processes(kept: KeptConnection) -> list[psutil.Process]:
     """The keeper, and everything that it has started."""
     keeper = psutil.Process(kept.pid)
     return [keeper, *keeper.children(recursive=True)]

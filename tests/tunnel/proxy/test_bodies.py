@@ -17,11 +17,11 @@ from tests.support.network.cut_line import CutLine
 from tests.support.network.http_server import serving
 from tests.support.proxy.proxy_client import NONCE, Stream, Worker, message_body, proxy_to
 
-from ccb.remote.daemon.model_streams import Calls
+from ccb.remote.daemon.model_streams import ModelStreams
 from ccb.tunnel.proxy import body_store
 from ccb.tunnel.proxy.auth_proxy import AuthProxy
 from ccb.tunnel.wire.body_deltas import MAX_KEPT, deflate, digest_of
-from ccb.tunnel.wire.frames import Open
+from ccb.tunnel.wire.frames import CallOpen
 
 
 class Provider:
@@ -59,7 +59,7 @@ class Conversation:
         return list(self.pieces)
 
 
-async def ask(calls: Calls, call_id: str, body: Sequence[bytes]) -> bytes:
+async def ask(calls: ModelStreams, call_id: str, body: Sequence[bytes]) -> bytes:
     headers = {"content-type": "application/json"}
     async with calls.request(call_id, "POST", "/v1/messages", headers, body) as response:
         assert response.status == 200, [chunk async for chunk in response.body()]
@@ -67,13 +67,15 @@ async def ask(calls: Calls, call_id: str, body: Sequence[bytes]) -> bytes:
 
 
 @asynccontextmanager
-async def connected(calls: Calls, proxy: AuthProxy, epoch: int, *, deltas: bool = True) -> AsyncIterator[CutLine]:
+async def connected(
+    calls: ModelStreams, proxy: AuthProxy, epoch: int, *, deltas: bool = True
+) -> AsyncIterator[CutLine]:
     async with asyncio.timeout(60), CutLine(calls, proxy, epoch, deltas=deltas) as line:
         yield line
 
 
 async def test_each_call_sends_what_is_new_also_over_the_next_connection(provider: Provider) -> None:
-    calls, talk, asked = Calls(), Conversation(1, 400_000), []
+    calls, talk, asked = ModelStreams(), Conversation(1, 400_000), []
     async with proxy_to(provider.url) as proxy:
         for epoch in (1, 2):
             async with connected(calls, proxy, epoch) as line:
@@ -91,7 +93,7 @@ async def test_each_call_sends_what_is_new_also_over_the_next_connection(provide
 
 
 async def test_another_laptop_gets_the_whole_body_once(provider: Provider) -> None:
-    calls, talk, lines = Calls(), Conversation(2, 100_000), []
+    calls, talk, lines = ModelStreams(), Conversation(2, 100_000), []
     for epoch in (1, 2):  # the name of the client is the same: only the laptop itself knows that it has nothing
         async with proxy_to(provider.url) as proxy, connected(calls, proxy, epoch) as line:
             for number in range(3):
@@ -104,7 +106,7 @@ async def test_another_laptop_gets_the_whole_body_once(provider: Provider) -> No
 
 
 async def test_an_older_laptop_gets_whole_bodies(provider: Provider) -> None:
-    calls, talk = Calls(), Conversation(3, 50_000)
+    calls, talk = ModelStreams(), Conversation(3, 50_000)
     async with proxy_to(provider.url) as proxy, connected(calls, proxy, 1, deltas=False) as line:
         for number in range(2):
             await ask(calls, str(number), talk.grow(500))
@@ -128,7 +130,7 @@ async def test_the_events_of_an_answer_take_little_room_for_a_worker_that_can_un
             await response.write(b"".join(map(event, range(start, start + 20))))
         return response
 
-    calls = Calls()
+    calls = ModelStreams()
     async with serving(answer) as url, proxy_to(url) as proxy, connected(calls, proxy, 1, deltas=newer) as line:
         assert await ask(calls, "a", [message_body()]) == b"".join(map(event, range(200)))
         size = len(b"".join(map(event, range(200))))
@@ -136,7 +138,7 @@ async def test_the_events_of_an_answer_take_little_room_for_a_worker_that_can_un
 
 
 async def test_conversations_at_the_same_time_keep_their_own_bodies(provider: Provider) -> None:
-    calls, talks = Calls(), [Conversation(seed, 20_000) for seed in range(9)]
+    calls, talks = ModelStreams(), [Conversation(seed, 20_000) for seed in range(9)]
     async with proxy_to(provider.url) as proxy, connected(calls, proxy, 1):
         for turn in range(4):
             await asyncio.gather(*(ask(calls, f"{n}.{turn}", talk.grow(300)) for n, talk in enumerate(talks)))
@@ -147,7 +149,7 @@ async def test_conversations_at_the_same_time_keep_their_own_bodies(provider: Pr
 @pytest.mark.parametrize("seed", range(6))
 async def test_every_body_arrives_exactly_once_over_connections_that_break(seed: int, provider: Provider) -> None:
     chance = random.Random(seed)
-    calls, talk, asked, epoch = Calls(), Conversation(seed, 60_000), [], 0
+    calls, talk, asked, epoch = ModelStreams(), Conversation(seed, 60_000), [], 0
     async with proxy_to(provider.url) as proxy:
         for number in range(8):
             asked.append(talk.grow(chance.choice((200, 30_000))))
@@ -165,7 +167,7 @@ async def send(worker: Worker, stream: int, opened: dict[str, object], data: byt
     worker.streams[stream] = Stream()
     fields = {"offset": 0, "sent": len(data), **opened}
     headers = {"content-type": "application/json"}
-    await worker.calls.handle(Open(3, stream, f"c{stream}", nonce, "POST", "/v1/messages", headers, **fields))  # type: ignore[arg-type]
+    await worker.calls.handle(CallOpen(3, stream, f"c{stream}", nonce, "POST", "/v1/messages", headers, **fields))  # type: ignore[arg-type]
     await worker.upload(stream, data)
     return await worker.ended(stream)
 

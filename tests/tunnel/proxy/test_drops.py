@@ -19,9 +19,9 @@ from tests.support.network.http_server import serving
 from tests.support.network.relay import relay
 from tests.support.proxy.proxy_client import message_body, proxy_to
 
-from ccb.remote.daemon.model_streams import Calls, ModelLink
+from ccb.remote.daemon.model_streams import ModelStreams, StreamLink
 from ccb.tunnel.proxy.auth_proxy import AuthProxy
-from ccb.tunnel.wire.frames import Credit, Data, End, Frame, Head
+from ccb.tunnel.wire.frames import CallData, CallEnd, CallHead, Credit, Frame
 
 KIB = 1024
 
@@ -33,7 +33,7 @@ class Cut(TypedDict, total=False):
     cut_up: int
 
 
-async def ask(calls: Calls, body: bytes, call_id: str = "c") -> bytes:
+async def ask(calls: ModelStreams, body: bytes, call_id: str = "c") -> bytes:
     """The whole response."""
     headers = {"content-type": "application/json"}
     async with calls.request(call_id, "POST", "/v1/messages", headers, [body]) as response:
@@ -45,7 +45,7 @@ async def over_drops(
     proxy: AuthProxy, body: bytes, cuts: Sequence[Cut], call_id: str = "c", *, deltas: bool = False
 ) -> tuple[bytes, CutLine]:
     """The response over one connection for each of `cuts` and then a whole one; the last connection."""
-    calls = Calls()
+    calls = ModelStreams()
     asked = asyncio.create_task(ask(calls, body, call_id))
     await asyncio.sleep(0)
     try:
@@ -99,7 +99,7 @@ async def test_an_upload_that_is_cut_while_the_provider_reads_it_is_not_a_reques
     _, line = await undisturbed(fake_model.url, body)
     port = int(fake_model.url.rpartition(":")[2])
     async with relay(port) as way, proxy_to(f"http://127.0.0.1:{way.port}") as proxy:
-        calls = Calls()
+        calls = ModelStreams()
         asked = asyncio.create_task(ask(calls, body))
         await asyncio.sleep(0)
         for number, share in enumerate((20, 60, 95), 1):
@@ -127,7 +127,7 @@ async def test_a_request_that_was_handed_over_whole_is_not_sent_again_although_t
 
     body = message_body("x" * 100 * KIB)
     async with serving(handle) as url, proxy_to(url) as proxy:
-        calls = Calls()
+        calls = ModelStreams()
         asked = asyncio.create_task(ask(calls, body))
         async with CutLine(calls, proxy, 1), asyncio.timeout(60):
             while not proxy.knows("c"):
@@ -143,13 +143,13 @@ async def test_the_nonce_of_a_connection_is_worth_nothing_on_the_next_one(fake_m
     fake_model.add({"text": "secret", "stall_after": 3})
     body = message_body()
     async with proxy_to(fake_model.url) as proxy:
-        calls = Calls()
+        calls = ModelStreams()
         asked = asyncio.create_task(ask(calls, body))
         await asyncio.sleep(0)
         async with CutLine(calls, proxy, 1, cut_up=400) as first:
             await first.until_over(asked)
         for call_id in ("c", "another"):
-            thief = Calls()
+            thief = ModelStreams()
             async with (
                 CutLine(thief, proxy, 2, shown=first.nonce),
                 thief.request(call_id, "POST", "/v1/messages", {}, [body]) as response,
@@ -164,7 +164,7 @@ async def test_the_nonce_of_a_connection_is_worth_nothing_on_the_next_one(fake_m
     assert len(fake_model.requests) == 1
 
 
-@pytest.mark.parametrize("loses", [Head, Data, End])
+@pytest.mark.parametrize("loses", [CallHead, CallData, CallEnd])
 async def test_a_call_whose_frames_do_not_arrive_is_resumed_on_the_same_connection(
     loses: type[Frame], fake_model: FakeModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -172,10 +172,10 @@ async def test_a_call_whose_frames_do_not_arrive_is_resumed_on_the_same_connecti
     fake_model.add({"text": "abcdefgh" * 8 * KIB, "times": 2, "network_pieces": 50})
     body = message_body()
     whole, _ = await undisturbed(fake_model.url, body)
-    calls, lost = Calls(), asyncio.Event()
+    calls, lost = ModelStreams(), asyncio.Event()
     handle = calls.handle
 
-    def losing(link: ModelLink, frame: Head | Data | End | Credit) -> None:
+    def losing(link: StreamLink, frame: CallHead | CallData | CallEnd | Credit) -> None:
         if isinstance(frame, loses) and not lost.is_set():
             lost.set()
         elif not (lost.is_set() and frame.stream == 1):
@@ -197,7 +197,7 @@ async def test_a_call_that_is_resumed_while_it_streams_has_every_byte_once(fake_
     fake_model.add({"text": "abcdefgh" * 8 * KIB, "times": 2, "network_pieces": 700})
     body = message_body()
     whole, _ = await undisturbed(fake_model.url, body)
-    calls = Calls()
+    calls = ModelStreams()
     async with proxy_to(fake_model.url) as proxy, CutLine(calls, proxy, 1) as line:
         asked = asyncio.create_task(ask(calls, body))
         resumed = 0

@@ -14,10 +14,10 @@ from tests.support.network.http_server import serving
 from tests.support.proxy.proxy_client import NONCE, Stream, Worker, message_body, proxy_to
 
 from ccb.tunnel.errors import ConnectionLost
-from ccb.tunnel.proxy.link_front import InbandCalls
+from ccb.tunnel.proxy.link_front import LinkFront
 from ccb.tunnel.proxy.proxied_call import BUFFER
 from ccb.tunnel.secret import Secret
-from ccb.tunnel.wire.frames import CHUNK, INITIAL_CREDIT, Data, End, Frame, Open, frame_from_dict
+from ccb.tunnel.wire.frames import CHUNK, INITIAL_CREDIT, CallData, CallEnd, CallOpen, Frame, frame_from_dict
 
 MIB = 1024 * 1024
 
@@ -65,7 +65,7 @@ async def test_a_head_that_no_worker_sends_is_not_kept(
     row, and an id with line ends would write lines of its own into the log."""
     opened = {"epoch": 3, "stream": 1, "id": "a", "nonce": NONCE, "method": "POST", "path": "/v1/messages"}
     frame = frame_from_dict({"t": "open", **opened, "headers": {}, "size": 0, **fields})
-    assert isinstance(frame, Open)
+    assert isinstance(frame, CallOpen)
     async with proxy_to(fake_model.url) as proxy, Worker(proxy) as worker:
         worker.streams[1] = Stream()
         await worker.calls.handle(frame)
@@ -160,13 +160,13 @@ async def test_an_upstream_cut_ends_the_stream_with_an_error(fake_model: FakeMod
 @pytest.mark.parametrize(
     "frame",
     [
-        Data(3, 1, 5, base64.b64encode(b"x").decode()),
-        Data(3, 1, 0, "not base64!"),
-        Data(3, 1, 0, base64.b64encode(b"x" * (CHUNK + 1)).decode()),
+        CallData(3, 1, 5, base64.b64encode(b"x").decode()),
+        CallData(3, 1, 0, "not base64!"),
+        CallData(3, 1, 0, base64.b64encode(b"x" * (CHUNK + 1)).decode()),
     ],
     ids=["gap", "not base64", "over the chunk"],
 )
-async def test_bad_data_ends_its_stream_only(fake_model: FakeModel, frame: Data) -> None:
+async def test_bad_data_ends_its_stream_only(fake_model: FakeModel, frame: CallData) -> None:
     fake_model.add({"text": "x", "times": 0})
     async with proxy_to(fake_model.url) as proxy, Worker(proxy) as worker:
         await worker.open(1, 10 * MIB)
@@ -174,8 +174,8 @@ async def test_bad_data_ends_its_stream_only(fake_model: FakeModel, frame: Data)
         await worker.ended(1)
         end = worker.streams[1].end
         assert end is not None and "bad data frame" in end.error
-        assert (await worker.post(2, message_body())).end == End(3, 2)
-        await worker.calls.handle(Data(3, 1, 0, ""))  # a late frame of the broken stream is ignored
+        assert (await worker.post(2, message_body())).end == CallEnd(3, 2)
+        await worker.calls.handle(CallData(3, 1, 0, ""))  # a late frame of the broken stream is ignored
 
 
 async def test_data_beyond_the_credit_ends_the_stream() -> None:
@@ -187,7 +187,7 @@ async def test_data_beyond_the_credit_ends_the_stream() -> None:
     async with serving(handle) as url, proxy_to(url) as proxy, Worker(proxy) as worker:
         await worker.open(1, 30 * MIB)
         for number in range(31 * MIB // CHUNK):  # never waits for credit
-            await worker.calls.handle(Data(3, 1, number * CHUNK, chunk))
+            await worker.calls.handle(CallData(3, 1, number * CHUNK, chunk))
         await worker.ended(1)
 
 
@@ -197,7 +197,7 @@ async def test_a_stream_number_in_use_is_refused(fake_model: FakeModel) -> None:
         await worker.open(1, 10)
         await worker.open(1, 10)
         await worker.ended(1)
-        assert worker.streams[1].end == End(3, 1, "the stream number is in use")
+        assert worker.streams[1].end == CallEnd(3, 1, "the stream number is in use")
 
 
 async def test_fifty_streams_share_one_connection(fake_model: FakeModel) -> None:
@@ -292,7 +292,7 @@ async def test_a_link_that_drops_during_the_upload_leaves_nothing_and_the_call_m
     async with proxy_to(fake_model.url) as proxy:
         async with Worker(proxy) as first:
             await first.open(1, len(body), call_id="a")
-            await first.calls.handle(Data(3, 1, 0, base64.b64encode(body[:1000]).decode()))
+            await first.calls.handle(CallData(3, 1, 0, base64.b64encode(body[:1000]).decode()))
         assert not proxy.knows("a")
         async with Worker(proxy) as second:
             stream = await second.post(1, body, call_id="a")
@@ -324,7 +324,7 @@ async def test_a_new_connection_may_send_a_call_whose_upload_hangs_on_the_old_on
     body = message_body("x" * 3000)
     async with proxy_to(fake_model.url) as proxy, Worker(proxy) as old:
         await old.open(1, len(body), call_id="a")
-        await old.calls.handle(Data(3, 1, 0, base64.b64encode(body[:1000]).decode()))
+        await old.calls.handle(CallData(3, 1, 0, base64.b64encode(body[:1000]).decode()))
         async with Worker(proxy) as new:
             stream = await new.post(1, body, call_id="a")
             assert stream.head is not None and stream.head.status == 200
@@ -343,10 +343,10 @@ async def test_frames_are_taken_while_the_connection_takes_none(fake_model: Fake
             stuck.set()
             await asyncio.Event().wait()
 
-        async with InbandCalls(proxy, send, Secret(NONCE)) as calls, asyncio.timeout(60):
+        async with LinkFront(proxy, send, Secret(NONCE)) as calls, asyncio.timeout(60):
             for number in range(200):  # the last ones are refused: too many streams
-                await calls.handle(Open(0, number, f"c{number}", NONCE, "POST", "/nowhere", {}, len(body)))
-            await calls.handle(Data(0, 1, 5, "broken"))
+                await calls.handle(CallOpen(0, number, f"c{number}", NONCE, "POST", "/nowhere", {}, len(body)))
+            await calls.handle(CallData(0, 1, 5, "broken"))
             await stuck.wait()
 
 
@@ -359,7 +359,7 @@ async def test_a_second_reader_of_the_same_call_ends_the_first(fake_model: FakeM
         await worker.until(lambda: bool(worker.streams[1].body))
         await worker.open(2, len(body), call_id="a", offset=len(worker.streams[1].body))
         await worker.ended(1)
-        assert worker.streams[1].end == End(3, 1, "the call is read by a newer stream")
+        assert worker.streams[1].end == CallEnd(3, 1, "the call is read by a newer stream")
         await worker.cancel(1)  # says nothing about the newer reader
         fake_model.release()
         await worker.ended(2)
@@ -441,12 +441,12 @@ async def test_a_call_that_fails_together_with_its_connection_leaves_no_unread_e
     told = asyncio.Event()
 
     async def send(frame: Frame) -> None:
-        if isinstance(frame, End):
+        if isinstance(frame, CallEnd):
             told.set()
             raise ConnectionLost("the connection is gone")
 
-    async with proxy_to("http://127.0.0.1:9") as proxy, InbandCalls(proxy, send, Secret(NONCE)) as calls:
-        await calls.handle(Open(0, 1, "a", NONCE, "POST", "/v1/messages", {}, 0, 5))
+    async with proxy_to("http://127.0.0.1:9") as proxy, LinkFront(proxy, send, Secret(NONCE)) as calls:
+        await calls.handle(CallOpen(0, 1, "a", NONCE, "POST", "/v1/messages", {}, 0, 5))
         async with asyncio.timeout(60):
             await told.wait()
             while calls.open_streams:

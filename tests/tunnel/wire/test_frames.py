@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ccb.tunnel.wire.frames import Attach, Data, Event, Frame, FrameError, Hello, Input, Report, frame_from_dict
+from ccb.tunnel.wire.frames import Attach, CallData, Event, Frame, FrameError, Hello, Input, Report, frame_from_dict
 from ccb.tunnel.wire.ndjson import MAX_DEPTH, MAX_FRAME, MAX_LINE, FrameDecoder, LineSplitter, encode_frame
 from ccb.tunnel.wire.session_options import SessionOptions
 
@@ -25,7 +25,7 @@ numbers = st.integers(min_value=0, max_value=2**53 - 1)
 frames: st.SearchStrategy[Any] = st.one_of(
     st.builds(Event, seq=numbers, epoch=numbers, kind=text, body=bodies),
     st.builds(Input, epoch=numbers, id=text, body=bodies),
-    st.builds(Data, epoch=numbers, stream=numbers, off=numbers, b64=text),
+    st.builds(CallData, epoch=numbers, stream=numbers, off=numbers, b64=text),
     st.builds(Attach, epoch=numbers, role=text, have=numbers, nonce=text, options=bodies),
 )
 

@@ -9,19 +9,19 @@ import pytest
 from tests.support.broken_messages import broken_messages
 
 from ccb.tunnel.wire.messages import (
-    AssistantLine,
-    CompactLine,
-    ControlCancelLine,
-    ControlRequestLine,
-    ControlResponseLine,
-    OtherLine,
-    PublicLine,
-    ResultLine,
-    StreamEventLine,
-    SystemLine,
-    TaskLine,
-    ToolProgressLine,
-    UserLine,
+    AssistantMessage,
+    CompactMessage,
+    ControlCancel,
+    ControlRequest,
+    ControlResponse,
+    OtherMessage,
+    PublicMessage,
+    ResultMessage,
+    StreamEventMessage,
+    SystemMessage,
+    TaskMessage,
+    ToolProgressMessage,
+    UserMessage,
     as_number,
     parse_message,
 )
@@ -32,55 +32,63 @@ BLOCKS = [{"type": "tool_result", "tool_use_id": "t"}, {"type": "text", "text": 
 CALL = {"subtype": "can_use_tool", "tool_name": "Bash", "input": {"command": "make"}, "agent": "Explore"}
 TASK = {"type": "system", "task_id": "t1", "tool_use_id": "u1", "description": "Find it"}
 
-LINES: list[tuple[type[PublicLine], Json, Json]] = [
+LINES: list[tuple[type[PublicMessage], Json, Json]] = [
     (
-        AssistantLine,
+        AssistantMessage,
         {"type": "assistant", "message": {"id": "m", "content": [{"type": "text"}, 7]}},
         {"message_id": "m", "blocks": [{"type": "text"}], "is_api_error": False},
     ),
-    (AssistantLine, {"type": "assistant", "is_api_error_message": True}, {"is_api_error": True}),
+    (AssistantMessage, {"type": "assistant", "is_api_error_message": True}, {"is_api_error": True}),
     (
-        UserLine,
+        UserMessage,
         {"type": "user", "isReplay": True, "uuid": "u", "message": {"content": BLOCKS}},
         {"blocks": BLOCKS, "uuid": "u", "is_replay": True, "is_summary": False},
     ),
-    (UserLine, {"type": "user", "message": {"content": "hi"}}, {"blocks": [{"type": "text", "text": "hi"}]}),
+    (UserMessage, {"type": "user", "message": {"content": "hi"}}, {"blocks": [{"type": "text", "text": "hi"}]}),
     (
-        ResultLine,
+        ResultMessage,
         {"type": "result", "subtype": "error", "is_error": True, "errors": ["x"], "total_cost_usd": 2},
         {"subtype": "error", "is_error": True, "errors": ["x"], "total_cost_usd": 2, "model_usage": {}},
     ),
     (
-        SystemLine,
+        SystemMessage,
         {"type": "system", "subtype": "init", "model": "m", "cwd": "/srv", "permissionMode": "plan"},
         {"subtype": "init", "model": "m", "cwd": "/srv", "permission_mode": "plan"},
     ),
-    (SystemLine, {"type": "system", "subtype": "api_retry", "attempt": 2}, {"attempt": 2}),
+    (SystemMessage, {"type": "system", "subtype": "api_retry", "attempt": 2}, {"attempt": 2}),
     (
-        CompactLine,
+        CompactMessage,
         {"type": "system", "subtype": "compact_boundary", "compact_metadata": {"pre_tokens": 9, "post_tokens": 2}},
         {"is_micro": False, "pre_tokens": 9, "post_tokens": 2},
     ),
-    (CompactLine, {"type": "system", "subtype": "microcompact_boundary"}, {"is_micro": True, "cleared": []}),
-    (TaskLine, {**TASK, "subtype": "task_started", "is_backgrounded": True}, {"task_id": "t1", "in_background": True}),
-    (TaskLine, {**TASK, "subtype": "task_progress"}, {"tool_use_id": "u1", "in_background": False}),
-    (TaskLine, {**TASK, "subtype": "task_updated", "patch": {"is_backgrounded": True}}, {"in_background": True}),
-    (TaskLine, {**TASK, "subtype": "task_notification", "status": "failed"}, {"status": "failed", "summary": ""}),
+    (CompactMessage, {"type": "system", "subtype": "microcompact_boundary"}, {"is_micro": True, "cleared": []}),
     (
-        ControlRequestLine,
+        TaskMessage,
+        {**TASK, "subtype": "task_started", "is_backgrounded": True},
+        {"task_id": "t1", "in_background": True},
+    ),
+    (TaskMessage, {**TASK, "subtype": "task_progress"}, {"tool_use_id": "u1", "in_background": False}),
+    (TaskMessage, {**TASK, "subtype": "task_updated", "patch": {"is_backgrounded": True}}, {"in_background": True}),
+    (TaskMessage, {**TASK, "subtype": "task_notification", "status": "failed"}, {"status": "failed", "summary": ""}),
+    (
+        ControlRequest,
         {"type": "control_request", "request_id": "r", "request": CALL},
         {"request_id": "r", "subtype": "can_use_tool", "tool_name": "Bash", "input": {"command": "make"}},
     ),
-    (ControlCancelLine, {"type": "control_cancel_request", "request_id": "r"}, {"request_id": "r"}),
+    (ControlCancel, {"type": "control_cancel_request", "request_id": "r"}, {"request_id": "r"}),
     (
-        ControlResponseLine,
+        ControlResponse,
         {"type": "control_response", "response": {"request_id": "r", "subtype": "success", "response": {"a": 1}}},
         {"request_id": "r", "subtype": "success", "payload": {"a": 1}, "error": ""},
     ),
-    (StreamEventLine, {"type": "stream_event", "event": {"type": "message_stop"}}, {"event": {"type": "message_stop"}}),
-    (ToolProgressLine, {"type": "tool_progress", "tool_use_id": "t"}, {"tool_use_id": "t"}),
-    (OtherLine, {"type": "surprise"}, {"type": "surprise"}),
-    (OtherLine, {}, {"type": ""}),
+    (
+        StreamEventMessage,
+        {"type": "stream_event", "event": {"type": "message_stop"}},
+        {"event": {"type": "message_stop"}},
+    ),
+    (ToolProgressMessage, {"type": "tool_progress", "tool_use_id": "t"}, {"tool_use_id": "t"}),
+    (OtherMessage, {"type": "surprise"}, {"type": "surprise"}),
+    (OtherMessage, {}, {"type": ""}),
 ]
 
 EVERY_LINE = pytest.mark.parametrize(
@@ -89,14 +97,16 @@ EVERY_LINE = pytest.mark.parametrize(
 
 
 @EVERY_LINE
-def test_a_public_message_is_typed_and_kept_as_it_is(kind: type[PublicLine], body: Json, held: Json) -> None:
+def test_a_public_message_is_typed_and_kept_as_it_is(kind: type[PublicMessage], body: Json, held: Json) -> None:
     line = parse_message(body)
     assert type(line) is kind and line.body is body
     assert {name: getattr(line, name) for name in held} == held
 
 
 @EVERY_LINE
-def test_a_field_of_the_wrong_type_gets_a_value_of_its_own_type(kind: type[PublicLine], body: Json, held: Json) -> None:
+def test_a_field_of_the_wrong_type_gets_a_value_of_its_own_type(
+    kind: type[PublicMessage], body: Json, held: Json
+) -> None:
     names = [each.name for each in fields(kind) if each.name != "payload"]  # an answer may have none
     own = [type_of(getattr(parse_message(body), name)) for name in names]
     for broken in broken_messages(body):
@@ -112,13 +122,13 @@ def type_of(value: object) -> type[object]:
 
 def test_the_texts_and_the_tool_results_of_a_user_line() -> None:
     line = parse_message({"type": "user", "message": {"content": BLOCKS}})
-    assert isinstance(line, UserLine)
+    assert isinstance(line, UserMessage)
     assert (line.text("|"), line.done_tool_uses()) == ("|b", {"t"})
 
 
 def test_a_request_tells_its_fields_as_text() -> None:
     line = parse_message({"type": "control_request", "request_id": "r", "request": {**CALL, "input": [], "url": 7}})
-    assert isinstance(line, ControlRequestLine)
+    assert isinstance(line, ControlRequest)
     assert (line.input, line.text("agent"), line.text("url"), line.text("sandbox")) == ({}, "Explore", "7", "")
 
 

@@ -54,7 +54,7 @@ from ccb.tunnel.wire.journal_records import (
     to_line,
     to_page,
 )
-from ccb.tunnel.wire.messages import ResultLine
+from ccb.tunnel.wire.messages import ResultMessage
 from ccb.tunnel.wire.ndjson import FrameDecoder, dump, encode_frame
 from ccb.tunnel.wire.projection import Projection, on, replay
 
@@ -247,8 +247,8 @@ class _Counted(Projection):
     def _turn(self, content: object, record: Record) -> None:
         self.seen.append((record.seq, content))
 
-    @on(ResultLine)
-    def _result(self, line: ResultLine, record: Record) -> None:
+    @on(ResultMessage)
+    def _result(self, line: ResultMessage, record: Record) -> None:
         self.seen.append((record.seq, line.subtype))
 
 

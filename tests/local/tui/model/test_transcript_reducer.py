@@ -8,7 +8,7 @@ import pytest
 from tests.support.broken_messages import broken_messages
 
 from ccb.local.plain.line_output import PlainQuestion
-from ccb.local.session.session_client import Received, parse_snapshot
+from ccb.local.session.session_client import SessionEvent, parse_snapshot
 from ccb.local.terminal.keymap import DEFAULT_KEYMAP
 from ccb.local.transcript.blocks import (
     Block,
@@ -26,7 +26,7 @@ from ccb.local.tui.cards.card_for import card_for
 from ccb.local.tui.rendering.approval_text import place_of_call
 from ccb.local.tui.rendering.themes import palette_of
 from ccb.remote.tools.bash import _HOW_TO_READ
-from ccb.tunnel.wire.messages import ControlRequestLine, parse_message
+from ccb.tunnel.wire.messages import ControlRequest, parse_message
 
 Json = dict[str, Any]
 
@@ -47,7 +47,7 @@ class Told:
 
     def record(self, kind: str, *, replayed: bool = False, **body: Any) -> None:
         self.seq += 1
-        self.reducer.apply_event(Received(kind, body, self.seq).record, replayed=replayed)
+        self.reducer.apply_event(SessionEvent(kind, body, self.seq).record, replayed=replayed)
 
     def assistant(self, *content: Json, message_id: str = "m1") -> None:
         message = {"id": message_id, "role": "assistant", "model": "x", "content": list(content), "usage": {}}
@@ -300,7 +300,7 @@ def test_a_broken_question_can_be_shown_and_answered(tool: str) -> None:
     body = {"type": "control_request", "request_id": "r", "request": {**ASKED, "tool_name": tool}}
     for broken in broken_messages(body):
         request = parse_message(broken)
-        assert isinstance(request, ControlRequestLine)
+        assert isinstance(request, ControlRequest)
         place = place_of_call(request, "host", ["a"])
         question = PlainQuestion(request, place)
         assert question.lines and question.reply("n").response

@@ -22,7 +22,7 @@ from ccb.local.tui.rendering.diffs import EditView
 from ccb.local.tui.rendering.themes import palette_of
 from ccb.remote.tools.text_changes import structured_patch
 from ccb.remote.tools.tool_contract import Preview
-from ccb.tunnel.wire.messages import ControlRequestLine
+from ccb.tunnel.wire.messages import ControlRequest
 
 Json = dict[str, Any]
 
@@ -46,9 +46,9 @@ VALUES = st.recursive(
 WIDTHS = st.integers(30, 110)
 
 
-def asks(tool: str, tool_input: Json, change: object = None) -> ControlRequestLine:
+def asks(tool: str, tool_input: Json, change: object = None) -> ControlRequest:
     request = {"tool_name": tool, "input": tool_input, "file_change": change}
-    return ControlRequestLine({}, "ask", "can_use_tool", request)
+    return ControlRequest({}, "ask", "can_use_tool", request)
 
 
 def card(tool: str, tool_input: Json, width: int, change: object = None) -> list[str]:

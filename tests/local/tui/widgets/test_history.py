@@ -9,7 +9,7 @@ from tests.support.repl.pilot import Desk, desk
 from tests.support.repl.scripted_session import ScriptedSession, question
 from textual import events
 
-from ccb.local.session.session_client import LinkState, Received
+from ccb.local.session.session_client import LinkState, SessionEvent
 from ccb.local.tui.widgets import drawing
 
 TOP = "… earlier events are not loaded · PgUp here loads them"
@@ -22,9 +22,9 @@ RESULT = {
 }
 
 
-def said(seq: int, text: str) -> Received:
+def said(seq: int, text: str) -> SessionEvent:
     message = {"id": f"msg_{seq}", "role": "assistant", "content": [{"type": "text", "text": text}]}
-    return Received("message", {"type": "assistant", "message": message, "uuid": f"u{seq}"}, seq, True)
+    return SessionEvent("message", {"type": "assistant", "message": message, "uuid": f"u{seq}"}, seq, True)
 
 
 def long_session(count: int = 25, kind: type[ScriptedSession] = ScriptedSession) -> ScriptedSession:
@@ -120,8 +120,8 @@ async def test_a_prompt_told_with_the_tail_goes_to_its_place_when_that_is_loaded
         "body": {"type": "user", "uuid": "p1", "message": {"role": "user", "content": "port it to Rust"}},
     }
     session.past = [
-        said(1, "event 0001"), Received("input", body, 2, True), Received("turn_start", {}, 3, True),
-        Received("prompt", {"items": [{"input": "p1"}]}, 4, True), said(5, "event 0005"),
+        said(1, "event 0001"), SessionEvent("input", body, 2, True), SessionEvent("turn_start", {}, 3, True),
+        SessionEvent("prompt", {"items": [{"input": "p1"}]}, 4, True), said(5, "event 0005"),
     ]  # fmt: skip
     session.skip(5, prompts=[sent("p1", "port it to Rust", taken=True)])
     session.text("event 0006")
@@ -222,7 +222,7 @@ async def test_a_call_and_its_result_meet_over_the_edge_of_a_page() -> None:
     call = {"type": "tool_use", "id": "toolu_9", "name": "Bash", "input": {"command": "make"}}
     running = {"type": "tool_use", "id": "toolu_10", "name": "Bash", "input": {"command": "make all"}}
     message = {"id": "msg_1", "role": "assistant", "content": [call, running]}
-    session.past = [Received("message", {"type": "assistant", "message": message, "uuid": "u"}, 1, True)]
+    session.past = [SessionEvent("message", {"type": "assistant", "message": message, "uuid": "u"}, 1, True)]
     session.skip(1)
     with session.replay():
         session.fact("turn_start")
@@ -301,8 +301,8 @@ async def test_a_prompt_that_is_shown_already_is_not_loaded_again() -> None:
         other = {"type": "user", "uuid": "other", "message": {"role": "user", "content": "of another"}}
         session.skip(2)
         session.past = [
-            Received("input", {"id": session.identities[0], "body": own}, 2, True),
-            Received("input", {"id": "other", "body": other}, 3, True),
+            SessionEvent("input", {"id": session.identities[0], "body": own}, 2, True),
+            SessionEvent("input", {"id": "other", "body": other}, 3, True),
         ]
         await at.sees("events are not loaded")
         await at.pilot.press("pageup")
@@ -317,7 +317,7 @@ class Slow(ScriptedSession):
         super().__init__()
         self.gate = asyncio.Event()
 
-    async def earlier(self, before: int, most: int = 256 * 1024) -> list[Received]:
+    async def earlier(self, before: int, most: int = 256 * 1024) -> list[SessionEvent]:
         records = await super().earlier(before, most)
         await self.gate.wait()
         return records
@@ -372,9 +372,9 @@ async def test_loading_stops_where_the_page_is_full(monkeypatch: pytest.MonkeyPa
 async def test_odd_snapshots_and_pages_hurt_nobody() -> None:
     session = ScriptedSession()
     session.past = [
-        Received("message", {"type": "assistant", "message": 7}, 1, True),
-        Received("input", {"id": 1, "body": [2]}, 2, True),
-        Received("prompt", {"items": "x"}, 3, True),
+        SessionEvent("message", {"type": "assistant", "message": 7}, 1, True),
+        SessionEvent("input", {"id": 1, "body": [2]}, 2, True),
+        SessionEvent("prompt", {"items": "x"}, 3, True),
     ]
     session.skip(3, result=[1], todos={"a": 1}, asks={"b": 2}, model=None, permission_mode=None)
     session.skip(1, result={"modelUsage": {"m": 3, "n": {"inputTokens": "x"}}, "total_cost_usd": "y"}, asks=[5, {}])

@@ -11,14 +11,14 @@ import pytest
 from tests.support.repl.pilot import desk
 
 from ccb.local.session.session_client import LinkState
-from ccb.local.transcript.session_facts import Totals
+from ccb.local.transcript.session_facts import UsageTotals
 from ccb.local.tui.rendering.themes import palette_of
 from ccb.local.tui.widgets.status_line import Busy, LinkFacts, StatusFacts, state_in_words, status_text
 
 COLOURS = ("foreground", "background", "accent", "surface", "success", "error", "warning")
 PALETTE = palette_of(dict.fromkeys(COLOURS, "#808080"), dark=True)
 IDLE = StatusFacts(
-    "devbox", "/srv/deep/app", "claude-sonnet-4-5", "default", LinkFacts(LinkState.CONNECTED), Totals(), None
+    "devbox", "/srv/deep/app", "claude-sonnet-4-5", "default", LinkFacts(LinkState.CONNECTED), UsageTotals(), None
 )
 WORKING = replace(IDLE, busy=Busy(4.0))
 ASKING = replace(IDLE, busy=Busy(4.0, asking=True), card_waits="approval")
@@ -185,7 +185,7 @@ async def test_the_time_in_which_it_waits_for_the_person_is_not_counted_as_work(
 
 
 def test_a_wide_terminal_also_shows_branch_share_of_the_context_queue_and_round_trip() -> None:
-    totals = Totals(context_tokens=24_000, model="m", cost_usd=0.5)
+    totals = UsageTotals(context_tokens=24_000, model="m", cost_usd=0.5)
     full = replace(WORKING, model="m", totals=totals, queued=2, branch="fix/total", link=trip(0.0351))
     assert line(full, 120) == (
         "● devbox:/srv/deep/app  ask  2 queued  working 4 s, Esc interrupts  fix/total  m  context 24.0k  $0.50  35 ms"

@@ -21,7 +21,7 @@ from ccb.local.tui.rendering.block_renderer import BlockRenderer
 from ccb.local.tui.rendering.themes import DARK, palette_of
 from ccb.local.tui.widgets.drawing import MAX_BLOCKS, MAX_BYTES, Line, draw_parts, line_text
 from ccb.local.tui.widgets.transcript import Transcript
-from ccb.tunnel.wire.messages import SystemLine, parse_message
+from ccb.tunnel.wire.messages import SystemMessage, parse_message
 
 
 async def test_text_grows_with_the_deltas_and_is_shown_once_when_it_is_finished() -> None:
@@ -286,9 +286,9 @@ async def test_the_tries_of_one_model_call_take_one_line() -> None:
         assert at.screen.count("overloaded") == 1
 
 
-def retry_note(**fields: object) -> SystemLine:
+def retry_note(**fields: object) -> SystemMessage:
     note = parse_message({"type": "system", "subtype": "api_retry", "attempt": 1, "max_retries": 10, **fields})
-    assert isinstance(note, SystemLine)
+    assert isinstance(note, SystemMessage)
     return note
 
 

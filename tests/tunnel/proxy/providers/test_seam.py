@@ -20,7 +20,7 @@ from tests.support.network.cut_line import CutLine
 from tests.support.network.http_server import serving
 from tests.support.proxy.proxy_client import NONCE, Worker, guard, message_body, pieces, read_all, request_head
 
-from ccb.remote.daemon.model_streams import Calls
+from ccb.remote.daemon.model_streams import ModelStreams
 from ccb.tunnel.errors import CredentialError
 from ccb.tunnel.providers.provider import ProviderError, ProviderRequest, ProviderResponse
 from ccb.tunnel.proxy.auth_proxy import AuthProxy
@@ -153,7 +153,7 @@ async def test_over_drops_the_worker_has_every_byte_once_and_the_provider_one_re
     chance = random.Random(seed)
     api = WordApi(["".join(chance.choices("abcdefgh", k=chance.randrange(1, 3000))) for _ in range(40)])
     body = message_body("q" * chance.choice((10, 300_000)))
-    calls = Calls()
+    calls = ModelStreams()
 
     async def ask() -> bytes:
         async with calls.request("c", "POST", "/v1/messages", {}, [body]) as response:
