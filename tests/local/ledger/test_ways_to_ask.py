@@ -13,7 +13,7 @@ import pytest
 from aiohttp import web
 from tests.support.network.http_server import serving
 from tests.support.proxy.proxy_client import guard, pieces, read_all, request_head
-from tests.tunnel.proxy.guards.test_guards import provider_of
+from tests.tunnel.proxy.test_guards import provider_of
 
 from ccb.local.ledger.audit import SessionAudit
 from ccb.local.ledger.budgets import Budgets, SessionAccounts

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 
 import pytest
-from tests.local.tui.theme.test_themes import contrast
+from tests.local.tui.rendering.test_themes import contrast
 from tests.support.screens.goldens import DIRECTORY, GOLDENS, cells, hex_of, name_of, picture
 from tests.support.screens.scenes import Scene, scene
 

@@ -21,7 +21,7 @@ from ccb.tunnel.ssh import pipelined_connection
 from ccb.tunnel.ssh.asyncssh_transport import connect
 from ccb.tunnel.transports.login_prompts import NobodyToAsk
 
-ROOT = Path(__file__).parents[4]
+ROOT = Path(__file__).parents[3]
 HERE = Path(__file__).parent.relative_to(ROOT)
 CHOSEN = (
     "test_inside.py::test_asyncssh_is_as_expected",
