@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 
     from .connect.connect_session import OpenSession
     from .connect.dialer import SpareTransport
-    from .connect.host_sessions import HostSessions, SessionRow
+    from .connect.host_sessions import HostSessions
+    from .connect.session_rows import SessionRow
     from .session.remote_session import RemoteSession
     from .terminal.terminal_prompts import TerminalPrompts
     from .tui.app import Repl

@@ -11,7 +11,7 @@ from rich.cells import cell_len, set_cell_size
 
 from ccb.tunnel.errors import UsageError
 
-from ..connect.host_sessions import SessionRow
+from ..connect.session_rows import SessionRow
 from ..terminal.console import say
 from ..terminal.terminal_prompts import ask_line
 

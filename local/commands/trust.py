@@ -20,8 +20,8 @@ from ..command_line.exit_codes import ExitCode
 from ..command_line.transport_choice import host_label
 from ..config.project_records import HostIdentity, ProjectRecord, Projects
 from ..connect.connect_session import connect_host
-from ..connect.host_sessions import Count, HostWords, ReportRow, Text, reports, row_of
 from ..connect.project_trust import host_identity
+from ..connect.session_rows import Count, HostWords, ReportRow, Text, reports, row_of
 from ..terminal.console import print_line, say
 from ..terminal.signals import run_command
 from ..terminal.terminal_prompts import ask_line, prompts_for

@@ -65,8 +65,9 @@ if TYPE_CHECKING:
     from ..session.remote_session import RemoteSession
     from .dialer import Dialer, SpareTransport
     from .file_connection import FileConnection
-    from .host_sessions import HostSessions, SessionRow
+    from .host_sessions import HostSessions
     from .project_trust import ProjectDesk
+    from .session_rows import SessionRow
 
 
 log = logging.getLogger(__name__)

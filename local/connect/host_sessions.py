@@ -1,4 +1,4 @@
-"""The sessions of a host.
+"""The sessions of a host: listed, renamed, removed.
 
 What reads the reports of the host is loaded by the first question: pydantic takes 60 ms, which every session would wait
 for, also one that never shows a list.
@@ -6,145 +6,21 @@ for, also one that never shows a list.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
-from typing import Annotated, Protocol, TypeVar
+from typing import TYPE_CHECKING, Protocol
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, PlainValidator, ValidationError
-
-from ccb.deploy.bootstrap import launch
 from ccb.deploy.bundle import Bundle
-from ccb.tunnel.errors import ConnectionLost, ProtocolError, UsageError
-from ccb.tunnel.link.worker_refusals import SESSION_ID, refusal_error
+from ccb.tunnel.errors import ProtocolError, UsageError
 from ccb.tunnel.plain_text import HostText
 from ccb.tunnel.transports.pipe import Transport
-from ccb.tunnel.wire.frames import Bye, FrameError, Json, Refused, Report
-from ccb.tunnel.wire.ndjson import FrameDecoder
+
+if TYPE_CHECKING:
+    from .session_rows import Row, SessionRow
 
 _MAX_ABOUT_ONE = 10_000  # reports
 _SAID_LINES = 60
 _SAID = ("prompt: ", "agent: ", "call ", "asks to use ", "turn failed")
-
-
-class SessionsOverLink:
-    """The sessions of a host at the other end of a transport. `transport` returns it, connected."""
-
-    def __init__(self, transport: Callable[[], Awaitable[Transport]], bundle: Bundle) -> None:
-        self._transport = transport
-        self._bundle = bundle
-
-    async def reached(self) -> tuple[Transport, Bundle]:
-        """Return the transport, connected, and the worker that runs commands over it."""
-        return await self._transport(), self._bundle
-
-    async def listed(self) -> Sequence[SessionRow]:
-        """See HostSessions."""
-
-        return await list_sessions(await self._transport(), self._bundle)
-
-    async def last_said(self, session: str) -> Sequence[HostText]:
-        """See HostSessions."""
-
-        rows = await self._rows({"command": "logs", "session": session, "lines": _SAID_LINES}, "log", SaidRow)
-        return [row.text for row in rows if row.source != "worker" and row.text.raw.startswith(_SAID)]
-
-    async def rename(self, session: str, title: str) -> None:
-        """See HostSessions."""
-
-        if not await self._rows({"command": "rename", "session": session, "title": title}, "renamed", ReportRow):
-            raise ProtocolError("the host did not name the session", do="Try it again.")
-
-    async def remove(self, row: SessionRow) -> None:
-        """See HostSessions."""
-
-        command = {"command": "remove", "session": row.session, "driven": bool(row.driver)}
-        if not await self._rows(command, "removed", ReportRow):
-            raise UsageError("the session is still there: a process on the host has it open", do="Try it again.")
-
-    async def _rows(self, command: Mapping[str, object], kind: str, shape: type[Row]) -> list[Row]:
-
-        transport = await self._transport()
-        async with aclosing(reports(transport, self._bundle, command, _MAX_ABOUT_ONE)) as answer:
-            return [row_of(shape, each.body, transport.name) async for each in answer if each.kind == kind]
-
-
-STATES = ("running", "requires_action", "idle", "ended")
-
-MAX_REPORTS = 1_000_000
-"""Reports of one command. More are a ProtocolError."""
-
-MAX_SESSIONS = 10_000
-"""Sessions of one host. More are a ProtocolError."""
-
-_MAX_TEXT = 16_384
-Text = Annotated[str, Field(max_length=_MAX_TEXT)]
-Count = Annotated[int, Field(ge=0, le=2**53)]
-Seconds = Annotated[float, Field(ge=0, le=1e12, allow_inf_nan=False)]
-_MAX_NAME = 1_000
-
-
-def _host_text(value: object, most: int) -> HostText:
-    text = value.raw if isinstance(value, HostText) else value
-    if not isinstance(text, str) or len(text) > most:
-        raise ValueError(f"a text of at most {most} characters is wanted")
-    return HostText(text)
-
-
-_RAW = PlainSerializer(lambda text: text.raw)
-HostWords = Annotated[HostText, PlainValidator(lambda value: _host_text(value, _MAX_TEXT)), _RAW]
-"""A text of the host that is shown in lines of ccb."""
-_State = Annotated[str, BeforeValidator(lambda state: state if state in STATES else "unknown")]
-_SessionId = Annotated[str, Field(pattern=SESSION_ID)]
-_HostName = Annotated[HostText, PlainValidator(lambda value: _host_text(value, _MAX_NAME)), _RAW]
-
-
-Row = TypeVar("Row", bound="ReportRow")
-
-
-class ReportRow(BaseModel):
-    """The typed body of a report. Fields that a newer worker adds are ignored."""
-
-    model_config = ConfigDict(frozen=True, extra="ignore", strict=True)
-
-
-class SessionSummaryRow(ReportRow):
-    """A session as its journal and directory describe it.
-
-    `state` is one of STATES, or unknown. `host` names the other host that the session lives on when
-    several share a home; `storage` is `memory` when nothing of the session is on a disk.
-    """
-
-    session: _SessionId
-    cwd: HostWords = HostText("")
-    state: _State = "unknown"
-    age_s: Seconds = 0
-    idle_s: Seconds = 0
-    prompts: Count = 0
-    prompt: _HostName = HostText("")
-    bytes: Count = 0
-    host: _HostName = HostText("")
-    storage: Text = ""
-
-
-class SessionRow(SessionSummaryRow):
-    """One session of a host, with its worker if one is `alive`.
-
-    `rss` is the worker's memory in bytes. `driver_away` says that the driver has no connection at the moment.
-    """
-
-    alive: bool = False
-    pid: Count = 0
-    rss: Count = 0
-    driver: _HostName = HostText("")
-    driver_away: bool = False
-    viewers: Count = 0
-
-
-class SaidRow(ReportRow):
-    """A line of a session's log."""
-
-    source: Text = ""
-    text: HostWords = HostText("")
 
 
 class HostSessions(Protocol):
@@ -163,67 +39,48 @@ class HostSessions(Protocol):
         """Stop a session and remove it. If nobody drives it in `row`, but somebody does now, refuse that."""
 
 
-async def reports(
-    transport: Transport, bundle: Bundle, command: Mapping[str, object], most: int | None = None
-) -> AsyncGenerator[Report, None]:
-    """Run one host command and yield the reports of its worker, at most `most` (`MAX_REPORTS` if not given). Use with
-    `aclosing`. Raises CcbError."""
-    most = MAX_REPORTS if most is None else most
-    launched = await launch(transport, command, bundle)
-    decoder = FrameDecoder()
-    count = 0
-    try:
-        data = launched.rest
-        while True:
-            try:
-                frames = list(decoder.feed(data))
-            except FrameError as error:
-                raise ProtocolError(
-                    f"{transport.name} sent bytes that are not a frame: {HostText(error.reason)}",
-                    do="Run again with --debug and report it.",
-                ) from None
-            for frame in frames:
-                match frame:
-                    case Report():
-                        count += 1
-                        if count > most:
-                            raise ProtocolError(f"{transport.name} sends too many reports")
-                        yield frame
-                    case Bye():
-                        return
-                    case Refused():
-                        raise refusal_error(frame, transport.name)
-                    case _:
-                        pass
-            data = await launched.pipe.read()
-            if not data:
-                raise ConnectionLost(
-                    f"the connection to {transport.name} ended before its answer was complete",
-                    evidence=launched.pipe.stderr_tail().strip(),
-                    do="Run it again.",
-                )
-    finally:
-        await launched.pipe.close()
+class SessionsOverLink:
+    """The sessions of a host at the other end of a transport. `transport` returns it, connected."""
 
+    def __init__(self, transport: Callable[[], Awaitable[Transport]], bundle: Bundle) -> None:
+        self._transport = transport
+        self._bundle = bundle
 
-async def list_sessions(transport: Transport, bundle: Bundle) -> list[SessionRow]:
-    """Return the sessions of the host, the most recently used first. Raises CcbError."""
-    rows = []
-    async with aclosing(reports(transport, bundle, {"command": "ps"})) as answer:
-        async for report in answer:
-            if report.kind != "session":
-                continue
-            rows.append(row_of(SessionRow, report.body, transport.name))
-            if len(rows) > MAX_SESSIONS:
-                what = f"{transport.name} lists more than {MAX_SESSIONS} sessions"
-                raise ProtocolError(what, do="Remove old ones: `ccb gc HOST`.")
-    return rows
+    async def reached(self) -> tuple[Transport, Bundle]:
+        """Return the transport, connected, and the worker that runs commands over it."""
+        return await self._transport(), self._bundle
 
+    async def listed(self) -> Sequence[SessionRow]:
+        """See HostSessions."""
+        from .session_rows import list_sessions
 
-def row_of(kind: type[Row], body: Json, host: str) -> Row:
-    """Parse `body` as a row of the class `kind`. Raises ProtocolError, which names `host`, if it does not fit."""
-    try:
-        return kind.model_validate(body)
-    except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
-        raise ProtocolError(f"{host} sent a report that makes no sense: {first['loc']}: {first['msg']}") from None
+        return await list_sessions(await self._transport(), self._bundle)
+
+    async def last_said(self, session: str) -> Sequence[HostText]:
+        """See HostSessions."""
+        from .session_rows import SaidRow
+
+        rows = await self._rows({"command": "logs", "session": session, "lines": _SAID_LINES}, "log", SaidRow)
+        return [row.text for row in rows if row.source != "worker" and row.text.raw.startswith(_SAID)]
+
+    async def rename(self, session: str, title: str) -> None:
+        """See HostSessions."""
+        from .session_rows import ReportRow
+
+        if not await self._rows({"command": "rename", "session": session, "title": title}, "renamed", ReportRow):
+            raise ProtocolError("the host did not name the session", do="Try it again.")
+
+    async def remove(self, row: SessionRow) -> None:
+        """See HostSessions."""
+        from .session_rows import ReportRow
+
+        command = {"command": "remove", "session": row.session, "driven": bool(row.driver)}
+        if not await self._rows(command, "removed", ReportRow):
+            raise UsageError("the session is still there: a process on the host has it open", do="Try it again.")
+
+    async def _rows(self, command: Mapping[str, object], kind: str, shape: type[Row]) -> list[Row]:
+        from .session_rows import reports, row_of
+
+        transport = await self._transport()
+        async with aclosing(reports(transport, self._bundle, command, _MAX_ABOUT_ONE)) as answer:
+            return [row_of(shape, each.body, transport.name) async for each in answer if each.kind == kind]

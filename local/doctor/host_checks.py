@@ -19,7 +19,7 @@ from ccb.tunnel.transports.pipe import Pipe, Transport
 from ccb.tunnel.wire.frames import Bye, CallData, Credit, Frame, FrameError, Ping, Refused, Report, Stop
 from ccb.tunnel.wire.ndjson import FrameDecoder, encode_frame
 
-from ..connect.host_sessions import ReportRow, Text, row_of
+from ..connect.session_rows import ReportRow, Text, row_of
 from .doctor_findings import HOST, Finding, State, error_finding, skew_text
 from .ssh_checks import rights_findings
 

@@ -149,7 +149,7 @@ def login_findings(transport: Transport, seconds: float, *, key_known: bool, ver
             found.append(_finding("login", State.INFO, text))
         return found
     found = [_finding("reachability", State.OK, f"connected and logged in within {took}")]
-    from ccb.tunnel.ssh.asyncssh_transport import login_facts
+    from ccb.tunnel.ssh.server_facts import login_facts
 
     facts = login_facts(transport)
     packed = f", {facts.compression}" if facts.compression not in ("", "none") else ""
@@ -180,7 +180,7 @@ async def rights_findings(transport: Transport, socket_path: str) -> list[Findin
 
 
 async def _rights_of_asyncssh(transport: SshTransport, socket_path: str) -> list[Finding]:
-    from ccb.tunnel.ssh.asyncssh_transport import may_forward_ports, may_forward_sockets, more_sessions
+    from ccb.tunnel.ssh.server_facts import may_forward_ports, may_forward_sockets, more_sessions
 
     words = {True: "allowed", False: "forbidden", None: "not known"}
     ports = await may_forward_ports(transport)

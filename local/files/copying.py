@@ -188,7 +188,7 @@ def _gave_up(error: CcbError, progress: CopyProgress) -> ConnectionLost:
     )
 
 
-_MODULES = ("channel", "window", "sending", "receiving", "serving")
+_MODULES = ("copy_channel", "sender", "receiver", "copy_host")
 _FUTURE = "from __future__ import annotations\n"
 _START = 'serve(sys.argv[1], wait=sys.argv[2] == "wait")\n'
 

@@ -30,7 +30,6 @@ from ..command_line.arguments import Arguments
 from ..command_line.exit_codes import ExitCode, code_of, error_lines
 from ..command_line.transport_choice import host_command
 from ..connect.connect_session import connect_session
-from ..session.session_client import LinkState
 from ..terminal.console import say, stdout_failure
 from ..terminal.signals import Interrupts
 from ..terminal.stdio import Writer
@@ -254,6 +253,8 @@ class HeadlessRun:
 
     async def interrupt(self) -> None:
         """Stop the running turn, wait for its result, and stop the session, each for a limited time."""
+        from ..session.session_client import LinkState
+
         session = self._session
         if session is None:
             return
@@ -272,6 +273,8 @@ class HeadlessRun:
 
     async def stop_at_once(self) -> None:
         """Stop the session without waiting for a result. Otherwise it would go on waiting on the host."""
+        from ..session.session_client import LinkState
+
         session = self._session
         if session is None or session.state is LinkState.FENCED or session.ended_on_host:
             return

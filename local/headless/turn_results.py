@@ -9,7 +9,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ccb.tunnel.wire.control_protocol import new_uuid
-from ccb.tunnel.wire.journal_records import TASK_PREFIX
 from ccb.tunnel.wire.messages import TaskMessage
 
 from ..command_line.exit_codes import ExitCode
@@ -199,6 +198,8 @@ class PendingPrompts:
     def taken(self, input_ids: Sequence[str]) -> None:
         """Note the inputs that the turn has taken, as the journal names them."""
         self._turn_has_prompts = True
+        from ccb.tunnel.wire.journal_records import TASK_PREFIX
+
         self._task_turn = self._task_turn or any(each.startswith(TASK_PREFIX) for each in input_ids)
         self._take(input_ids)
 

@@ -12,12 +12,13 @@ import hashlib
 import json
 import logging
 import re
+import sqlite3
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 from ccb.tunnel.errors import CcbError
 from ccb.tunnel.plain_text import one_line
@@ -27,11 +28,7 @@ from ccb.tunnel.wire.control_protocol import CAN_USE_TOOL, Success, ToolPermissi
 from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.messages import ControlRequest, ControlResponse, PublicMessage, UserMessage
 
-from .call_ledger import AuditEntry, CallPlace
-
-if TYPE_CHECKING:
-    from .call_ledger import CallLedger
-
+from .call_ledger import AuditEntry, CallLedger, CallPlace, open_ledger
 
 log = logging.getLogger(__name__)
 
@@ -45,12 +42,6 @@ _MAX_KNOWN = 200_000
 _MAX_OPEN = 1_000
 _VALID_ID = re.compile(r"[A-Za-z0-9_-]{1,200}")
 _MAX_PENDING = 64 * 1024 * 1024  # bytes of requests that wait to be looked at
-
-
-def _load_ledger() -> None:
-    from . import call_ledger
-
-    assert call_ledger
 
 
 class SessionAudit:
@@ -92,10 +83,6 @@ class SessionAudit:
         self._worker.shutdown()
 
     # What the auth proxy tells.
-
-    def prepare(self) -> None:
-        """See Auditor."""
-        self._submit(_load_ledger)
 
     def sent(self, call_id: str, body: bytes | None, digest: str) -> None:
         """See Auditor."""
@@ -261,8 +248,6 @@ class SessionAudit:
             log.warning("an event is not in the audit: the program ends")
 
     def _guarded(self, work: Callable[..., None], *arguments: object) -> None:
-        import sqlite3
-
         try:
             work(*arguments)
         except (CcbError, OSError, sqlite3.Error) as error:
@@ -282,8 +267,6 @@ class SessionAudit:
 
     def _opened(self) -> CallLedger | None:
         if self._ledger is None and not self._broken:
-            from .call_ledger import open_ledger
-
             self._ledger = open_ledger(self._state)
         return self._ledger
 

@@ -13,6 +13,7 @@ import asyncio
 import fcntl
 import logging
 import os
+import sqlite3
 import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
@@ -239,8 +240,6 @@ class SessionAccounts:
 
     def _reserve_or_not(self, most: MostCost) -> _Verdict:
         """Runs in the thread of the writer."""
-        import sqlite3
-
         try:
             self._write()
             if self._broken or self._ledger is None or self._reservations is None:
@@ -273,8 +272,6 @@ class SessionAccounts:
 
     def _write(self) -> None:
         """Append the calls that have ended. Runs in the thread of the writer."""
-        import sqlite3
-
         from .call_ledger import open_ledger
 
         try:

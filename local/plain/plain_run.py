@@ -36,7 +36,8 @@ if TYPE_CHECKING:
     from ccb.tunnel.transports.host_keys import HostKeyInfo
     from ccb.tunnel.transports.login_prompts import Prompts
 
-    from ..connect.host_sessions import HostSessions, SessionRow
+    from ..connect.host_sessions import HostSessions
+    from ..connect.session_rows import SessionRow
 
 
 _MAX_LINE = 1 << 20

@@ -18,7 +18,8 @@ from .repl_shell import LeaveState
 from .widgets.session_info import way_back
 
 if TYPE_CHECKING:
-    from ..connect.host_sessions import HostSessions, SessionRow
+    from ..connect.host_sessions import HostSessions
+    from ..connect.session_rows import SessionRow
 
 
 _WORDS: dict[int, str] = {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Coroutine
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from textual.app import App
 from textual.screen import Screen
@@ -13,13 +13,15 @@ from textual.widgets import Input
 
 from ..terminal.keymap import Keymap
 from .cards.question_card import BURST_S, HOLD_S
-from .panels.page_holder import PageHolder
-from .panels.rewind_panel import TWICE_S, Rewinding
 from .repl_shell import QUIT_WINDOW_S, ReplShell
-from .session_actions import SessionActions
-from .submissions import Steering
-from .widgets.connection_banner import ConnectionView
 from .widgets.painting import call_once_after
+
+if TYPE_CHECKING:
+    from .panels.page_holder import PageHolder
+    from .panels.rewind_panel import Rewinding
+    from .session_actions import SessionActions
+    from .submissions import Steering
+    from .widgets.connection_banner import ConnectionView
 
 
 class StopKeyTarget(Protocol):
@@ -60,6 +62,8 @@ class StopKeys:
         elif view.rewinding.pressed_twice(time.monotonic()):
             self.rewind()
         else:
+            from .panels.rewind_panel import TWICE_S
+
             actions.hint(f"press {self._keymap.name('interrupt')} again to go back to an earlier prompt", TWICE_S)
 
     def rewind(self) -> None:

@@ -15,14 +15,14 @@ from ccb.tunnel.wire.control_protocol import Request
 from ccb.tunnel.wire.dataclass import dataclass
 
 from ..command_line.arguments import Arguments, SessionChoice
-from ..session.session_client import LinkState, SessionClient
 from ..transcript.blocks import Level
-from ..transcript.transcript_reducer import TranscriptReducer
 from .composer.composer import Composer
 from .widgets.session_info import ErrorDisplay
 
 if TYPE_CHECKING:
     from ..connect.host_sessions import HostSessions
+    from ..session.session_client import SessionClient
+    from ..transcript.transcript_reducer import TranscriptReducer
     from .panels.session_panel import SessionPicker
 
 
@@ -93,6 +93,8 @@ class SessionChoosing(Vertical):
         if self.switching is None or self.sessions is None:
             self._reducer.notice("This terminal shows one session only.")
             return False
+        from ..session.session_client import LinkState
+
         if self._client.state not in (LinkState.CONNECTED, LinkState.FENCED):
             key = self._composer.keymap.name("retry")
             self._reducer.notice(f"There is no connection now, so this session stays: {key} connects.", Level.WARNING)

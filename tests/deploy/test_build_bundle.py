@@ -19,11 +19,11 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def test_the_same_sources_give_the_same_bytes(tmp_path: Path) -> None:
-    hooks, tasks = (shutil.copytree(ROOT / "remote" / room, tmp_path / room) for room in ("hooks", "tasks"))
+    hooks, context = (shutil.copytree(ROOT / "remote" / room, tmp_path / room) for room in ("hooks", "context"))
     for path in tmp_path.rglob("*"):
         os.utime(path, (1, 1))
         path.chmod(0o700)
-    assert build(hooks, tasks, __version__) == build(ROOT / "remote/hooks", ROOT / "remote/tasks", __version__)
+    assert build(hooks, context, __version__) == build(ROOT / "remote/hooks", ROOT / "remote/context", __version__)
 
 
 def test_a_change_of_a_source_changes_the_name(tmp_path: Path) -> None:

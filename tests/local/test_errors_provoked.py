@@ -27,8 +27,8 @@ from ccb.deploy.bundle import Bundle
 from ccb.local.command_line.exit_codes import ExitCode, code_of
 from ccb.local.command_line.parser import parse_arguments
 from ccb.local.commands.session_table import choose_session
-from ccb.local.connect import host_sessions
-from ccb.local.connect.host_sessions import SessionRow
+from ccb.local.connect import session_rows
+from ccb.local.connect.session_rows import SessionRow
 from ccb.local.credentials.credential_helper import HelperCredential, checked
 from ccb.local.doctor import host_checks
 from ccb.local.doctor import host_checks as doctor_host
@@ -351,10 +351,10 @@ def repeated(body: str) -> str:
     ],
 )
 async def test_a_host_whose_list_of_sessions_is_odd(answer: str, part: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(host_sessions, "MAX_REPORTS", 20)
+    monkeypatch.setattr(session_rows, "MAX_REPORTS", 20)
     async with instead_of_the_worker(HAVE + answer, monkeypatch) as transport:
         with pytest.raises(CcbError) as caught:
-            await host_sessions.list_sessions(transport, Bundle.of(b"x"))
+            await session_rows.list_sessions(transport, Bundle.of(b"x"))
     assert part in caught.value.what
 
 

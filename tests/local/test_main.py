@@ -148,20 +148,6 @@ def test_nothing_that_a_connection_can_wait_for_is_loaded_before_it_is_asked_for
     assert not [name for name in loaded if name.startswith((*later, *also)) or name in {*HEAVY, "platform", "difflib"}]
 
 
-def test_the_audit_loads_its_database_before_the_first_event() -> None:
-    """The first prompt is the first event, and it waits for nothing."""
-    code = (
-        "import asyncio, sys\nfrom pathlib import Path\nfrom ccb.local.ledger.audit import SessionAudit\n"
-        "async def main():\n"
-        "    async with SessionAudit(Path('/nonexistent')) as audit:\n"
-        "        before = 'sqlite3' in sys.modules\n        audit.prepare()\n"
-        "    print(before, 'ccb.local.ledger.call_ledger' in sys.modules)\n"
-        "asyncio.run(main())"
-    )
-    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
-    assert done.stdout == "False True\n"
-
-
 def test_version(tmp_path: Path) -> None:
     for argv in (["--version"], ["-v"], ["ssh", "host", "--version"]):
         done = ccb_run(tmp_path, *argv)

@@ -24,7 +24,7 @@ from ccb.remote.daemon import daemon_start as start
 start._import_what_the_daemon_needs()
 from ccb.remote.permissions.engine import PermissionEngine
 from ccb.remote.permissions.modes import Sandbox
-from ccb.remote.tools.toolset import default_tools; from ccb.remote.tools.toolset import make_context
+from ccb.remote.tools.toolset import default_tools, make_context
 context = make_context("/", "")
 engine = PermissionEngine(cwd="/", sandbox=Sandbox(context.cages), home="/home")
 tools = {tool.name: tool for tool in default_tools()}

@@ -35,9 +35,6 @@ class Auditor(Protocol):
     max_body: int
     """Bytes of a request body that are kept until it is looked at."""
 
-    def prepare(self) -> None:
-        """Load what notes the events, in a thread: there is time for it now. Later calls do nothing."""
-
     def sent(self, call_id: str, body: bytes | None, digest: str) -> None:
         """The provider has the whole request of a call; `body` is None if it was too large to keep."""
 
@@ -58,9 +55,6 @@ class NoAuditor:
     """Watches nothing."""
 
     max_body = 0
-
-    def prepare(self) -> None:
-        """See Auditor."""
 
     def sent(self, call_id: str, body: bytes | None, digest: str) -> None:
         """See Auditor."""

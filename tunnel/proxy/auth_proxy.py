@@ -141,9 +141,8 @@ class AuthProxy:
         self._epoch = epoch
 
     def prepare(self) -> None:
-        """Load what sends and notes the calls, in threads: there is time for it now. Later calls do nothing."""
+        """Load what sends the calls, in a thread: there is time for it now. Later calls do nothing."""
         self._provider.prepare()
-        self._auditor.prepare()
 
     def link_up(self) -> None:
         """Note that a connection serves the worker. From now on the clocks of unread calls run."""

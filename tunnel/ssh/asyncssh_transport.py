@@ -1,4 +1,4 @@
-"""Transport on asyncssh, and what it shows of the server."""
+"""Transport on asyncssh: one connection, authenticated as ssh would do it, on which commands run."""
 
 from __future__ import annotations
 
@@ -8,118 +8,23 @@ import logging
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-import asyncssh
-from asyncssh.constants import OPEN_ADMINISTRATIVELY_PROHIBITED, OPEN_CONNECT_FAILED
-
 from ..errors import CcbError, Unreachable
 from ..heavy_imports import collection_paused, load_asyncssh
 from ..openssh.shared_master import find_master
-from ..plain_text import neutralise
 from ..ssh_config.ssh_target import SshTarget, of_consequence, only_openssh
 from ..transports.login_prompts import Prompts, tell_once
 from ..transports.pipe import DEFAULT_SHARING, Sharing, Transport
-from ..wire.dataclass import dataclass
 from .carrier import Carrier, FirstStream, Hop, route
 from .exec_channel import SshPipe, lost
-from .login_client import LoginClient
 from .past_logins import PastLogins
-from .pipelined_connection import start_waiting
 from .pipelined_login import Pipelining
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    import asyncssh
+
     from ..ssh_config.host_config import HostConfig
-
-
-_DEADLINE_S = 10.0
-_WINDOW = 64 << 10  # bytes of a command whose output nobody reads
-
-
-@dataclass(frozen=True)
-class LoginFacts:
-    """Facts about a connection, neutralised.
-
-    `tried` is what was offered to log in; the last of it was accepted. `pipelined` says whether that was sent at once.
-    """
-
-    user: str
-    server: str
-    host_key: str
-    cipher: str
-    compression: str
-    tried: str
-    pipelined: str
-
-
-def login_facts(transport: SshTransport) -> LoginFacts:
-    """Return the facts about an open connection."""
-    connection = transport.connection
-    key = connection.get_server_host_key()
-    owner = connection.get_owner()
-
-    def said(name: str) -> str:
-        return neutralise(str(connection.get_extra_info(name) or ""))
-
-    return LoginFacts(
-        user=said("username"),
-        server=said("server_version"),
-        host_key=f"{key.get_algorithm()} {key.get_fingerprint()}" if key is not None else "",
-        cipher=said("send_cipher"),
-        compression=said("send_compression"),
-        tried=owner.tried() if isinstance(owner, LoginClient) else "",
-        pipelined=neutralise(transport.pipelining.report()),
-    )
-
-
-async def may_forward_ports(transport: SshTransport) -> bool | None:
-    """Return whether the server forwards to TCP ports, None if it does not say.
-
-    Tried with a port where nothing listens: "not allowed" and "cannot connect" are different answers.
-    """
-    return await _may(lambda: transport.connection.open_connection("127.0.0.1", 1), when_unconnected=True)
-
-
-async def may_forward_sockets(transport: SshTransport, path: str) -> bool | None:
-    """Return whether the server forwards to Unix sockets. Tried with the socket at `path`, where a process listens."""
-    return await _may(lambda: transport.connection.open_unix_connection(path), when_unconnected=False)
-
-
-async def _may(
-    attempt: Callable[[], Awaitable[tuple[object, asyncssh.SSHWriter[bytes]]]], *, when_unconnected: bool
-) -> bool | None:
-    try:
-        async with asyncio.timeout(_DEADLINE_S):
-            _, writer = await attempt()
-    except asyncssh.ChannelOpenError as error:
-        return {OPEN_ADMINISTRATIVELY_PROHIBITED: False, OPEN_CONNECT_FAILED: when_unconnected}.get(error.code)
-    except (asyncssh.Error, OSError, TimeoutError):
-        return None
-    writer.close()
-    return True
-
-
-async def more_sessions(transport: SshTransport, limit: int) -> int:
-    """Return how many more commands, at most `limit`, the server runs at the same time on this connection."""
-    opened = await asyncio.gather(*(_one_more(transport) for _ in range(limit)), return_exceptions=True)
-    running = [each for each in opened if isinstance(each, asyncssh.SSHClientProcess)]
-    for process in running:
-        process.close()
-    await asyncio.gather(*(_closed(process) for process in running))
-    return len(running)
-
-
-async def _one_more(transport: SshTransport) -> asyncssh.SSHClientProcess[bytes]:
-    async with asyncio.timeout(_DEADLINE_S):
-        return await start_waiting(transport.connection, "exec cat", _WINDOW)
-
-
-async def _closed(process: asyncssh.SSHClientProcess[bytes]) -> None:
-    try:
-        async with asyncio.timeout(_DEADLINE_S):
-            await process.wait_closed()
-    except (TimeoutError, asyncssh.Error, OSError):
-        return
 
 
 log = logging.getLogger(__name__)

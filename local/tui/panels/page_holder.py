@@ -31,8 +31,8 @@ class PageHolder(Vertical):
     `copied` copies a text, and returns what happened to it."""
 
     DEFAULT_CSS = """
-    Reading { height: auto; }
-    Reading.-page { height: 1fr; }
+    PageHolder { height: auto; }
+    PageHolder.-page { height: 1fr; }
     """
 
     def __init__(

@@ -21,7 +21,8 @@ from ccb.tunnel.plain_text import HostText, one_line
 from ccb.tunnel.wire.control_protocol import RequestFailed
 
 from ...commands.session_table import age_text, cut
-from ...connect.host_sessions import HostSessions, SessionRow
+from ...connect.host_sessions import HostSessions
+from ...connect.session_rows import SessionRow
 from ...terminal.keymap import DEFAULT_KEYMAP, Keymap
 from ...transcript.notices import path_in
 from ..rendering.themes import Palette, palette_of

@@ -125,9 +125,15 @@ def _after_duration(words: Sequence[Word] | None) -> Sequence[Word] | None:
     return words[1:]
 
 
+_STARTERS = ("xargs", "-exec", "-execdir", "-ok", "-okdir")
+_MAX_STARTERS = 32  # in one command; those that nest are read by recursion
+
+
 def started_by(command: Command) -> list[Command] | None:
     """Return the commands that `xargs` or `find -exec` starts, with the arguments they add; None if that is unclear.
     Return an empty list for all other commands."""
+    if sum(word.text.endswith(_STARTERS) for word in command.words) > _MAX_STARTERS:
+        return None
     if command.name == "xargs":
         return _started_by_xargs(command)
     if command.name == "find":

@@ -6,7 +6,7 @@ import pytest
 from rich.cells import cell_len, set_cell_size
 
 from ccb.local.commands.session_table import age_text, choose_session, matching, session_table, size_text
-from ccb.local.connect.host_sessions import SessionRow, row_of
+from ccb.local.connect.session_rows import SessionRow, row_of
 from ccb.tunnel.errors import ProtocolError, UsageError
 from ccb.tunnel.plain_text import HostText
 

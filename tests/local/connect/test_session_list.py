@@ -12,8 +12,9 @@ import pytest
 from ccb.deploy.build_bundle import joined
 from ccb.deploy.bundle import Bundle
 from ccb.local.command_line.exit_codes import ExitCode, code_of
-from ccb.local.connect import host_sessions
-from ccb.local.connect.host_sessions import SessionsOverLink, list_sessions, reports
+from ccb.local.connect import session_rows
+from ccb.local.connect.host_sessions import SessionsOverLink
+from ccb.local.connect.session_rows import list_sessions, reports
 from ccb.tunnel.errors import CcbError, ConnectionLost, NoSuchSession, ProtocolError, UsageError
 from ccb.tunnel.transports.command_transport import CommandPipe, LocalTransport
 from ccb.tunnel.wire.frames import Bye, Frame, Refused, Report
@@ -125,7 +126,7 @@ async def test_half_an_answer_or_no_answer_is_an_error_and_never_a_short_list(
 
 
 async def test_there_is_an_end_to_how_much_a_host_may_list(transport: Watched, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(host_sessions, "MAX_SESSIONS", 3)
+    monkeypatch.setattr(session_rows, "MAX_SESSIONS", 3)
     assert len(await list_sessions(transport, worker(frames(*map(session, range(3)), Bye())))) == 3
     with pytest.raises(ProtocolError, match="more than 3"):
         await list_sessions(transport, worker(frames(*map(session, range(4)), Bye())))

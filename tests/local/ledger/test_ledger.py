@@ -208,8 +208,8 @@ OTHER_CCB = """
 import asyncio, sys
 from asyncio.subprocess import PIPE
 from pathlib import Path
-from ccb.local.ledger import budgets as accounts as module
-from ccb.local.ledger.budgets import Budgets; from ccb.local.ledger.budgets import SessionAccounts
+from ccb.local.ledger import budgets as module
+from ccb.local.ledger.budgets import Budgets, SessionAccounts
 from tests.local.ledger.test_ledger import DEAR, PLACE, report
 
 async def main():

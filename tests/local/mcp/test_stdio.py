@@ -78,7 +78,7 @@ async def test_nothing_of_a_server_is_left_when_ccb_is_killed(end: signal.Signal
     odd = Odd(launcher=LAUNCHER)
     program = (
         "import asyncio, sys; from ccb.local.mcp.mcp_config import StdioServer;"
-        "from ccb.local.mcp.laptop_server import ClientSide; from ccb.local.mcp.laptop_server import LaptopServer\n"
+        "from ccb.local.mcp.laptop_server import ClientSide, LaptopServer\n"
         "async def main():\n"
         "    server = LaptopServer('odd', StdioServer.model_validate_json(sys.argv[1]), ClientSide(sys.stderr))\n"
         "    await server.reply({'id': 1, 'method': 'initialize'}); print('up', flush=True)\n"

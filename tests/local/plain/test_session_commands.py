@@ -12,7 +12,7 @@ from tests.support.model.fake_model import FakeModel
 from tests.support.person.laptop import tidy_laptop
 from tests.support.person.terminal import terminal
 
-from ccb.local.connect.host_sessions import SessionRow
+from ccb.local.connect.session_rows import SessionRow
 from ccb.local.tui.session_switching import NextSession
 from ccb.tunnel.plain_text import HostText
 from ccb.tunnel.wire.client_requests import READ_TASK, REWIND_CONVERSATION, REWIND_FILES, REWIND_POINTS, STOP_TASK

@@ -170,7 +170,7 @@ from ccb.local.terminal.terminal_prompts import TerminalPrompts
 from ccb.local.tui.app import Repl
 from ccb.local.tui.between_sessions import run_repl
 from ccb.local.tui.widgets.session_info import ReplInfo
-from ccb.tunnel.errors import CcbError; from ccb.tunnel.errors import Unreachable
+from ccb.tunnel.errors import CcbError, Unreachable
 from tests.support.repl.scripted_session import ScriptedSession
 
 async def attend(app):

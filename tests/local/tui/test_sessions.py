@@ -12,7 +12,7 @@ from tests.support.repl.scripted_session import MODEL, ScriptedSession, hello
 from textual.theme import BUILTIN_THEMES
 
 from ccb.local.command_line.arguments import AgentOptions, Arguments, SessionChoice
-from ccb.local.connect.host_sessions import SessionRow
+from ccb.local.connect.session_rows import SessionRow
 from ccb.local.session.session_client import LinkState
 from ccb.local.tui.app import Repl
 from ccb.local.tui.between_sessions import choose_first, take_off

@@ -25,7 +25,7 @@ from ccb.tunnel.wire.session_options import SessionOptions
 Json = dict[str, Any]
 
 _NO_PARSER = """
-from ccb.remote.permissions.rules import Behavior; from ccb.remote.permissions.rules import Decision
+from ccb.remote.permissions.rules import Behavior, Decision
 from ccb.remote.permissions.shell_policy import BashPolicy
 BashPolicy.decide = lambda self, text: Decision(Behavior.ALLOW, "the parser lets everything through")
 """

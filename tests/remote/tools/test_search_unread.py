@@ -23,7 +23,7 @@ Json = dict[str, Any]
 
 _PROGRAM = """
 import json, sys
-from ccb.remote.search_program.search_main import BadRequest; from ccb.remote.search_program.search_main import answer
+from ccb.remote.search_program.search_main import BadRequest, answer
 for request in json.loads(sys.argv[1]):
     try:
         print(json.dumps(answer(request)))

@@ -15,7 +15,7 @@ from tests.support.repl.scripted_session import ScriptedSession, session_rule
 from tests.support.repl.scripted_work import ANSWER, EDIT, PATCH, PATH, THOUGHT, TODOS
 
 from ccb.local import first_run
-from ccb.local.connect.host_sessions import SessionRow
+from ccb.local.connect.session_rows import SessionRow
 from ccb.local.session.session_client import LinkState
 from ccb.local.tui import presenters
 from ccb.local.tui.widgets.transcript import Spinners

@@ -50,9 +50,9 @@ from pathlib import Path
 from ccb.tunnel.errors import CcbError
 from ccb.local.files.thread_pipe import ThreadPipe
 from ccb.tunnel.transports.login_prompts import NobodyToAsk
-from ccb.tunnel.openssh import openssh_transport as transport as ssh_itself
-from ccb.tunnel.ssh.asyncssh_transport import _one_more
+from ccb.tunnel.openssh import openssh_transport as ssh_itself
 from ccb.tunnel.ssh.asyncssh_transport import connect
+from ccb.tunnel.ssh.server_facts import _one_more
 from ccb.tunnel.ssh_config.ssh_target import SshTarget
 from ccb.tunnel.transports.command_transport import LocalTransport
 

@@ -25,8 +25,8 @@ ROOT = Path(__file__).parents[3]
 HERE = Path(__file__).parent.relative_to(ROOT)
 CHOSEN = (
     "test_inside.py::test_asyncssh_is_as_expected",
-    "test_login.py::test_the_second_login_saves_five_round_trips",
-    "test_login.py::test_another_key_logs_in_on_the_same_try[TCP]",
+    "test_pipelined_login.py::test_the_second_login_saves_five_round_trips",
+    "test_pipelined_login.py::test_another_key_logs_in_on_the_same_try[TCP]",
     "test_servers.py::test_a_server_that_does_not_bear_a_command_ahead_is_logged_in_to_again",
     "test_servers.py::test_later_commands_and_their_ends_are_as_ever",
 )
@@ -52,7 +52,7 @@ async def test_an_asyncssh_that_is_different_is_not_used(
     sshd: Sshd, host_user: HostUser, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """There the window of a command would be opened for what nobody has read."""
-    monkeypatch.setattr("ccb.tunnel.ssh.pipelined_connection.unexpected", lambda: "SSHClientChannel._deliver_data")
+    monkeypatch.setattr("ccb.tunnel.ssh.ssh_login.unexpected", lambda: "SSHClientChannel._deliver_data")
     with pytest.raises(ConfigError, match="does not know this version of asyncssh") as caught:
         await connect(target(sshd, host_user), NobodyToAsk())
     assert "SSHClientChannel._deliver_data" in caught.value.evidence

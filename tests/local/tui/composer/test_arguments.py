@@ -9,7 +9,7 @@ from typing import Any, cast
 from tests.support.repl.pilot import COLOURFUL, Desk, desk
 from tests.support.repl.scripted_session import MODEL, ScriptedSession
 
-from ccb.local.connect.host_sessions import SessionRow
+from ccb.local.connect.session_rows import SessionRow
 from ccb.local.tui.composer.completion_offers import Candidate, choice_offers
 from ccb.tunnel.errors import ConnectionLost
 from ccb.tunnel.plain_text import HostText

@@ -97,7 +97,7 @@ async def test_what_is_far_from_the_screen_is_drawn_in_slices_and_all_of_it_in_t
             super()._measure(start, width)
 
     monkeypatch.setattr("ccb.local.tui.widgets.drawing.draw_parts", counting)
-    monkeypatch.setattr("ccb.local.tui.widgets.transcript.Transcript", Sliced)
+    monkeypatch.setattr("ccb.local.tui.session_view.Transcript", Sliced)
     async with desk(size=(100, 30)) as at:
         await at.prompt("go")
         at.session.begin()

@@ -273,6 +273,13 @@ def test_a_deny_rule_is_found_wherever_the_command_hides(desk: Desk, mode: str, 
     assert bash(desk.engine(mode, allowed="Bash", disallowed="Bash(rm *)"), command).behavior is DENY
 
 
+@pytest.mark.parametrize("command", ["find . -exec " * 1_400 + "rm {} +", "xargs " * 3_000 + "rm"])
+@pytest.mark.parametrize("mode", ["default", "bypassPermissions"])
+def test_commands_that_start_each_other_too_deeply_are_asked_about(desk: Desk, mode: str, command: str) -> None:
+    assert bash(desk.engine(mode, allowed="Bash", disallowed="Bash(rm *)"), command).behavior is ASK
+    assert bash(desk.engine("default"), command).behavior is ASK
+
+
 def test_file_rules_hold_for_bash_too(desk: Desk) -> None:
     engine = desk.engine("bypassPermissions", disallowed="Read(src/**) Edit(a.txt)")
     for command in (
