@@ -69,7 +69,7 @@ types: $(STAMP) ## mypy --strict
 imports: $(STAMP) ## the room contracts
 	@$(BIN)/lint-imports
 
-metrics: $(STAMP) ## sizes and shapes of the code: long functions, many parameters, import cycles (ARGS=--all names them all)
+metrics: $(STAMP) ## sizes and shapes of the code beside their limits (ARGS=--all names every place)
 	@$(BIN)/python -m tests.support.metrics $(ARGS)
 
 unit-fast: $(STAMP)
@@ -107,9 +107,9 @@ bullseye forky arm64:
 	@.ci/system-packages test $(PYTHON)
 	@$(BIN)/python -m tests.support.debian_host $@
 
-bench: $(STAMP) ## every benchmark, each a ratio against its peer in the same run
+bench: $(STAMP) official-sdks ## every benchmark as one table, each figure beside its peer in the same run
 	@.ci/system-packages test $(PYTHON)
-	@for script in benchmarks/[a-z]*.py; do $(BIN)/python -m benchmarks.$$(basename $$script .py) || exit 1; done
+	@$(BIN)/python -m benchmarks
 
 N ?= 1000
 SEED ?= 1

@@ -10,11 +10,11 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import statistics
 import tempfile
 import time
 from pathlib import Path
 
+from benchmarks.ratio import compare, single, versus
 from benchmarks.session_run import run_ccb
 from tests.support.model.fake_model import FakeModel
 
@@ -32,7 +32,7 @@ async def _up(path: Path) -> None:
 
 
 async def _interrupt(directory: Path) -> float:
-    """Return the milliseconds from the cancellation of the call to its end; by then its processes are dead."""
+    """Return the seconds from the cancellation of the call to its end; by then its processes are dead."""
     context = make_context(str(directory), str(directory / "outputs"))
     bash = next(tool for tool in default_tools() if tool.name == "Bash")
     call = asyncio.ensure_future(bash.run({"command": STUBBORN}, context))
@@ -40,7 +40,7 @@ async def _interrupt(directory: Path) -> float:
     start = time.monotonic()
     call.cancel()
     await asyncio.gather(call, return_exceptions=True)
-    taken = (time.monotonic() - start) * 1000
+    taken = time.monotonic() - start
     await close_context(context)
     return taken
 
@@ -51,17 +51,14 @@ async def _kill(directory: Path) -> float:
     start = time.monotonic()
     os.killpg(process.pid, signal.SIGKILL)
     await process.wait()
-    return (time.monotonic() - start) * 1000
+    return time.monotonic() - start
 
 
 async def _ends(directory: Path) -> None:
     ours = [await _interrupt(directory) for _ in range(RUNS)]
     peer = [await _kill(directory) for _ in range(RUNS)]
-    median, base = statistics.median(ours), statistics.median(peer)
-    print(
-        f"interrupt of a Bash call that ignores SIGTERM: median {median:.0f} ms, worst {max(ours):.0f} ms (limit 200); "
-        f"SIGKILL alone {base:.1f} ms, ratio {median / base:.0f}"
-    )
+    compare("interrupt of a Bash call that ignores SIGTERM", ours, "SIGKILL alone", peer, None)
+    single("the same, worst", max(ours) * 1000, 200, unit="ms")
 
 
 async def _memory(home: Path) -> None:
@@ -73,12 +70,10 @@ async def _memory(home: Path) -> None:
     async with FakeModel([{"blocks": [call]}, {"text": "done"}]) as model:
         run = await run_ccb([str(home)], model, home, watch=True)
         sent = len(model.requests[1].tool_result_text)
-    print(f"worker idle {run.worker_idle_mb:.0f} MB (limit 30)")
-    print(
-        f"{MUCH}: worker at most {run.worker_peak_mb:.0f} MB (limit 60), "
-        f"{sent} characters to the model (limit 30000), "
-        f"{(run.result_s - run.hello_s) / base:.1f} times the command into cat"
-    )
+    single("worker, idle", run.worker_idle_mb, 30, unit="MB")
+    single(f"worker while Bash runs {MUCH}", run.worker_peak_mb, 60, unit="MB")
+    single("the same, to the model", sent, 30_000, unit="chars")
+    versus("the same, a turn", run.result_s - run.hello_s, "the command into cat", base, None, unit="s")
 
 
 async def main() -> None:
@@ -86,7 +81,3 @@ async def main() -> None:
         await _ends(Path(name))
     with tempfile.TemporaryDirectory(prefix="ccb-bench-") as name:
         await _memory(Path(name))
-
-
-if __name__ == "__main__":
-    asyncio.run(main())

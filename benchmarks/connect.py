@@ -16,7 +16,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from benchmarks.kernel_network import KernelNetwork, kernel_network, why_not
-from benchmarks.ratio import bound, compare, in_turn
+from benchmarks.ratio import PeerMissing, bound, compare, in_turn
 from benchmarks.session_run import Run, run_ccb
 from tests.support.hosts.sshd import HostUser, Sshd, host_user, sshd
 from tests.support.model.fake_model import FakeModel
@@ -132,8 +132,7 @@ async def _measure(top: Path, network: KernelNetwork, server: Sshd, user: HostUs
 
 async def main() -> None:
     if reason := why_not():
-        print(f"connecting over a kernel network: skipped, {reason}")
-        return
+        raise PeerMissing(f"a kernel network cannot be made: {reason}")
     with tempfile.TemporaryDirectory(prefix="ccb-bench-") as name:
         top = Path(name)
         with host_user(top) as user:
@@ -143,7 +142,3 @@ async def main() -> None:
                 FakeModel() as model,
             ):
                 await _measure(top, network, server, user, model)
-
-
-if __name__ == "__main__":
-    asyncio.run(main())

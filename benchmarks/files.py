@@ -110,7 +110,7 @@ def _get(screen: Terminal, source: Path, target: Path) -> Callable[[], Awaitable
 def _print_keys(what: str, ours: list[float], theirs: list[float]) -> None:
     compare(f"a key beside {what}, median", ours, "beside scp", theirs, MAX_KEY_TIMES)
     late, base = statistics.quantiles(ours, n=100)[98], statistics.quantiles(theirs, n=100)[98]
-    print(f"a key beside {what}, p99: {late * 1000:.0f} ms, beside scp {base * 1000:.0f} ms")
+    compare(f"a key beside {what}, p99", [late], "beside scp", [base], None)
 
 
 async def main() -> None:
@@ -132,7 +132,3 @@ async def main() -> None:
                 )
         compare(f"/get of {size:,} MB beside a streaming answer", ours, "scp", theirs, MAX_TIMES)
         _print_keys("/get", beside_get, beside_scp)
-
-
-if __name__ == "__main__":
-    asyncio.run(main())

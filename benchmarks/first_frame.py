@@ -5,7 +5,6 @@ Each is a process on a pseudo terminal of 120 columns and 40 lines. The host doe
 
 from __future__ import annotations
 
-import asyncio
 import os
 import sys
 import tempfile
@@ -42,7 +41,3 @@ async def main() -> None:
             partial(first_frame, ccb, home, COMPOSER), partial(first_frame, [sys.executable, "-c", EMPTY], home)
         )
         compare("the REPL takes typing", ours, "empty Textual app", empty, LIMIT)
-
-
-if __name__ == "__main__":
-    asyncio.run(main())

@@ -16,7 +16,7 @@ from ccb.remote.tools.grep import Grep
 from ccb.remote.tools.tool_contract import ToolContext
 from ccb.remote.tools.toolset import close_context, make_context
 
-from .ratio import Measure, compare, in_turn
+from .ratio import Measure, PeerMissing, compare, in_turn
 
 FILES = 100_000
 MATCHING = 200
@@ -30,14 +30,14 @@ _OF_A_HOST = "/usr/bin/python3"
 """Search programs start with the Python of a host, which is quicker than one that a developer compiled."""
 
 
-def main() -> None:
+async def main() -> None:
     if os.path.exists(_OF_A_HOST) and os.path.realpath(sys.executable) != os.path.realpath(_OF_A_HOST):
         environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1] / "src")}
-        os.execve(_OF_A_HOST, [_OF_A_HOST, "-m", "benchmarks.grep"], environment)
+        os.execve(_OF_A_HOST, [_OF_A_HOST, "-m", "benchmarks", "grep"], environment)
     with tempfile.TemporaryDirectory(prefix="ccb-bench-") as directory:
         root = Path(directory)
         _make_project(root)
-        asyncio.run(_measure(root))
+        await _measure(root)
 
 
 def _make_project(root: Path) -> None:
@@ -56,8 +56,7 @@ async def _measure(root: Path) -> None:
     path = os.environ["PATH"]
     for peer, search_path in (("rg", path), ("git grep", str(_without_ripgrep(root)))):
         if not shutil.which(peer.split()[0]):
-            print(f"Grep against {peer}: {peer} is not installed here")
-            continue
+            raise PeerMissing(f"`{peer}` is not installed here")
         os.environ["PATH"] = search_path
         context = make_context(str(root), "")
         os.environ["PATH"] = path
@@ -98,7 +97,3 @@ def _program(argv: list[str], root: Path) -> Measure:
         return taken
 
     return measure
-
-
-if __name__ == "__main__":
-    main()

@@ -93,10 +93,4 @@ async def main() -> None:
             compare("names after another character", later, "git ls-files", theirs, 1)
             bound("names after another character", later, FIRST_S)
             bound("slowest 1 % of the pings meanwhile", [statistics.quantiles(busy, n=100)[98]], PING_S)
-            print(
-                f"ping: {statistics.median(idle) * 1000:.1f} ms idle, {statistics.median(busy) * 1000:.1f} ms meanwhile"
-            )
-
-
-if __name__ == "__main__":
-    asyncio.run(main())
+            compare("a ping meanwhile", busy, "idle", idle, None)

@@ -9,6 +9,7 @@ import tempfile
 from pathlib import Path
 
 import psutil
+from benchmarks.ratio import single
 from tests.support.model.fake_model import API_KEY, FakeModel
 from tests.support.person.terminal import Terminal, terminal
 
@@ -61,13 +62,4 @@ async def main() -> None:
                 during = await _turn(screen, "much", SECOND)
             assert "much output that scrolls by" in model.requests[-1].tool_result_text
     for end, first, most in zip(("REPL", "worker"), before, during, strict=True):
-        growth = most - first
-        word = "holds" if growth <= MAX_GROWTH_MB else "missed"
-        print(
-            f"{end} while a command prints 100 MB: at most {most:.0f} MB, with one line {first:.0f} MB: "
-            f"{growth:+.0f} MB (limit {MAX_GROWTH_MB}: {word})"
-        )
-
-
-if __name__ == "__main__":
-    asyncio.run(main())
+        single(f"{end}, growth while a command prints 100 MB", most - first, MAX_GROWTH_MB, unit="MB")

@@ -1,12 +1,10 @@
-"""What translating costs: microseconds for each event of each dialect. `proxy_budget` measures memory.
-
-Run: .venv/bin/python -m benchmarks.providers
-"""
+"""What translating costs: microseconds for each event of each dialect. `proxy_budget` measures memory."""
 
 from __future__ import annotations
 
 import time
 
+from benchmarks.ratio import single
 from tests.support.providers.adapters import MODELS
 from tests.support.providers.dialect_server import stream_of
 from tests.support.providers.readers import reader_of, translated
@@ -30,11 +28,7 @@ def event_cost(flavour: str) -> tuple[int, float]:
     return events, least * 1e6
 
 
-def main() -> None:
+async def main() -> None:
     for flavour in MODELS:
         events, microseconds = event_cost(flavour)
-        print(f"{flavour:11} {events:6} events, {microseconds:5.1f} µs each (limit {LIMIT_US})")
-
-
-if __name__ == "__main__":
-    main()
+        single(f"{flavour}: an event of {events}", microseconds, LIMIT_US, unit="µs")

@@ -5,7 +5,7 @@ The first byte is that of one more call while 50 streams go on, each with an eve
 plain socket that asks at random moments; it, the streams' reader and the provider share one core, for every way, and
 the proxy or the relay has another: what the load itself costs is not the proxy's.
 
-Run: .venv/bin/python -m benchmarks.proxy_budget [speed] [realtime]
+Run: .venv/bin/python -m benchmarks proxy_budget [speed] [realtime]
 `realtime` (as root) takes the cores from whatever else the machine does.
 """
 
@@ -27,6 +27,7 @@ from pathlib import Path
 
 import aiohttp
 from aiohttp import web
+from benchmarks.ratio import single, versus
 from tests.support.network.http_server import serving
 from tests.support.proxy.proxy_alone import NONCE
 
@@ -128,12 +129,10 @@ async def _speed(directory: Path) -> None:
         for name, address in [*addresses.items()] * ROUNDS:
             first[name] += await _first_bytes(address)
         shown = {name: _percentiles(values) for name, values in first.items()}
-        for name, (middle, late) in shown.items():
-            print(f"first byte beside {STREAMS} streams, {name}: p50 {middle:.2f} ms, p99 {late:.2f} ms")
-        for name in ("relay", "proxy"):
-            added = [got - bare_one for got, bare_one in zip(shown[name], shown["direct"], strict=True)]
-            limits = (" (limit 1)", " (limit 5)") if name == "proxy" else ("", "")
-            print(f"  added by the {name}: p50 {added[0]:.2f} ms{limits[0]}, p99 {added[1]:.2f} ms{limits[1]}")
+        for at, (cut, limit) in enumerate((("p50", 1.0), ("p99", 5.0))):
+            ours, bare_one = shown["proxy"][at], shown["relay"][at]
+            versus(f"first byte beside {STREAMS} streams, {cut}", ours, "relay", bare_one, None, unit="ms")
+            single("the same, added to the relay", ours - bare_one, limit, unit="ms")
         os.sched_setaffinity(0, ALL_CORES)
         ways = {"direct": await stack.enter_async_context(aiohttp.ClientSession(url))}
         for name, path in (("relay", relay), ("proxy", front)):
@@ -144,10 +143,7 @@ async def _speed(directory: Path) -> None:
             took[name].append(await _seconds(session))
         took = {name: sorted(values) for name, values in took.items()}
         rate = {name: 100 / values[len(values) // 2] for name, values in took.items()}
-        print(
-            f"throughput: direct {rate['direct']:.0f} MB/s, relay {rate['relay']:.0f}, proxy {rate['proxy']:.0f}; "
-            f"ratio to the relay {rate['proxy'] / rate['relay']:.2f} (at least 0.9)"
-        )
+        versus("throughput", rate["proxy"], "relay", rate["relay"], 0.7, unit="MB/s", least=True)
 
 
 def _piece(model: str) -> bytes:
@@ -198,7 +194,6 @@ async def _memory(directory: Path, model: str, kb: int) -> None:
             it.stdin.write(b"\n")
             return int((await it.stdout.readline()).split()[0]) * 1024 / MB
 
-        idle = await size()
         async with aiohttp.ClientSession("http://m", connector=aiohttp.UnixConnector(socket, limit=0)) as session:
             readers = [asyncio.create_task(read(session)) for _ in range(MEMORY_STREAMS)]
             async with asyncio.timeout(60):
@@ -208,20 +203,15 @@ async def _memory(directory: Path, model: str, kb: int) -> None:
                 each.cancel()
             with suppress(asyncio.CancelledError):
                 await asyncio.gather(*readers, return_exceptions=True)
-    said = f"{now:.0f} MB, {idle:.0f} MB before the first (limit {MAX_MB[model]})"
-    print(f"memory with {MEMORY_STREAMS} streams of {kb} KB, {model}: {said}", flush=True)
+    single(f"{MEMORY_STREAMS} streams of {kb} KB, {model}", now, MAX_MB[model], unit="MB")
 
 
-async def _main(*, speed_only: bool, realtime: bool) -> None:
-    if realtime:
+async def main() -> None:
+    if "realtime" in sys.argv:
         os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(1))
-    for kb in () if speed_only else BODIES_KB:
+    for kb in () if "speed" in sys.argv else BODIES_KB:
         for model in MAX_MB:
             with tempfile.TemporaryDirectory() as directory:
                 await _memory(Path(directory), model, kb)
     with tempfile.TemporaryDirectory() as directory:
         await _speed(Path(directory))
-
-
-if __name__ == "__main__":
-    asyncio.run(_main(speed_only="speed" in sys.argv, realtime="realtime" in sys.argv))

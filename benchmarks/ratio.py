@@ -1,4 +1,4 @@
-"""Figures against their peers: measured in turn in the same run, compared by medians, and printed as ratios."""
+"""Figures against their peers: measured in turn in the same run, compared by medians, printed as rows."""
 
 from __future__ import annotations
 
@@ -8,6 +8,12 @@ from collections.abc import Awaitable, Callable, Sequence
 RUNS = 9
 
 Measure = Callable[[], Awaitable[float]]
+
+HEADER = f"{'figure':<54} {'value':>12}  {'peer':<34} {'ratio':>6} {'limit':>10}"
+
+
+class PeerMissing(Exception):
+    """A peer is not installed here, so a figure cannot be compared. The text says how to get it."""
 
 
 async def in_turn(*measures: Measure, runs: int = RUNS) -> list[list[float]]:
@@ -24,26 +30,40 @@ async def in_turn(*measures: Measure, runs: int = RUNS) -> list[list[float]]:
     return taken
 
 
-def compare(what: str, ours: Sequence[float], peer: str, theirs: Sequence[float], limit: float) -> None:
-    """Print a figure in seconds as a ratio to its peer's, and whether the limit holds."""
-    median, base = statistics.median(ours), statistics.median(theirs)
-    ratio = median / base
-    print(
-        f"{what:<44} {median * 1000:6.0f} ms   {peer} {base * 1000:.0f} ms   "
-        f"{ratio:.2f} times (limit {limit:g}: {_word(ratio <= limit)})",
-        flush=True,
-    )
+def compare(figure: str, ours: Sequence[float], peer: str, theirs: Sequence[float], limit: float | None) -> bool:
+    """Print the median of seconds beside the peer's. The ratio of both has the limit. Return whether it holds."""
+    return versus(figure, statistics.median(ours) * 1000, peer, statistics.median(theirs) * 1000, limit, unit="ms")
 
 
-def bound(what: str, ours: Sequence[float], limit_s: float) -> None:
-    """Print a figure in seconds whose limit is a time, and whether it holds."""
-    median = statistics.median(ours)
-    print(
-        f"{what:<44} {median * 1000:6.0f} ms   "
-        f"{median / limit_s:.2f} times the limit of {limit_s * 1000:.0f} ms ({_word(median <= limit_s)})",
-        flush=True,
-    )
+def bound(figure: str, ours: Sequence[float], limit_s: float) -> bool:
+    """Print the median of seconds, whose limit is a time. Return whether it holds."""
+    return single(figure, statistics.median(ours) * 1000, limit_s * 1000, unit="ms")
 
 
-def _word(holds: bool) -> str:
-    return "holds" if holds else "missed"
+def versus(
+    figure: str, ours: float, peer: str, theirs: float, limit: float | None, *, unit: str, least: bool = False
+) -> bool:
+    """Print a figure beside its peer's. The ratio is at most the limit, or at `least`. Return whether it holds."""
+    ratio = ours / theirs
+    beside = f"{peer} {_number(theirs)} {unit}"
+    return _row(figure, f"{_number(ours)} {unit}", beside, ratio, limit, ratio, least=least)
+
+
+def single(figure: str, value: float, limit: float | None = None, *, unit: str, least: bool = False) -> bool:
+    """Print a figure that has a limit of its own, or none. Return whether it holds."""
+    return _row(figure, f"{_number(value)} {unit}", "", None, limit, value, least=least)
+
+
+def _row(
+    figure: str, value: str, beside: str, ratio: float | None, limit: float | None, measured: float, *, least: bool
+) -> bool:
+    holds = limit is None or (measured >= limit if least else measured <= limit)
+    shown = "" if limit is None else f"{'>=' if least else '<='} {limit:g}"
+    word = "" if limit is None else "holds" if holds else "MISSED"
+    of_peer = "" if ratio is None else f"{ratio:.2f}"
+    print(f"{figure:<54} {value:>12}  {beside:<34} {of_peer:>6} {shown:>10}  {word}".rstrip(), flush=True)
+    return holds
+
+
+def _number(value: float) -> str:
+    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.1f}" if abs(value) >= 10 else f"{value:.2f}"

@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from benchmarks.connect import Far
+from benchmarks.ratio import compare, single, versus
 from tests.support.hosts.sshd import HostUser, Sshd, host_user, sshd
 from tests.support.model.fake_model import API_KEY, FakeModel
 from tests.support.network.relay import Relay, relay
@@ -120,15 +121,8 @@ async def main() -> None:
             events = sum(path.read_text().count("\n") for path in journals)
             per_event = sum(path.stat().st_size for path in journals) / events
         size, alone, durable = await _journal(top)
-    base, again = statistics.median(connects), statistics.median(reattaches)
-    print(f"ssh host true              {statistics.median(ssh) * 1000:6.0f} ms")
-    print(f"plain connect to attached  {base * 1000:6.0f} ms")
-    print(f"loss to attached again     {again * 1000:6.0f} ms   {again / base:.2f} times (limit {LIMIT})")
-    print(f"bytes down for a reattach  {replayed:6.0f}")
-    print(f"journal, bytes an event    {per_event:6.0f}      in a session of one short turn")
-    cost = f"{durable / alone:.0f} times"
-    print(f"append, and with fsync     {alone * 1e6:6.0f} us, {durable * 1e6:.0f} us   {size:.0f} bytes each, {cost}")
-
-
-if __name__ == "__main__":
-    asyncio.run(main())
+    compare("plain connect to attached", connects, "ssh host true", ssh, None)
+    compare("loss to attached again", reattaches, "plain connect", connects, LIMIT)
+    single("bytes down for a reattach", replayed, unit="bytes")
+    single("journal of one short turn, an event", per_event, unit="bytes")
+    versus(f"append of {size:.0f} bytes with fsync", durable * 1e6, "without", alone * 1e6, None, unit="µs")

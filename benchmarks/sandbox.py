@@ -3,13 +3,14 @@ The cage that only reads may cost 6 ms a command."""
 
 from __future__ import annotations
 
-import asyncio
 import os
 import statistics
 import subprocess
 import tempfile
 import time
 from pathlib import Path
+
+from benchmarks.ratio import compare, single
 
 from ccb.remote.sandbox.cage_rules import CageRules, read_only_rules, workspace_rules
 from ccb.remote.sandbox.cage_server import CageMechanism, CageServer
@@ -36,28 +37,26 @@ def _make_project(root: Path) -> None:
 
 
 async def _once(host: LocalHost, argv: list[str], root: Path, cage: CageRules | None) -> float:
-    """Return the milliseconds until the command has ended."""
+    """Return the seconds until the command has ended."""
     began = time.perf_counter()
     process = await host.start(argv, str(root), lambda data: None, None, cage)
     code = await process.wait()
     assert code == 0, argv
-    return (time.perf_counter() - began) * 1000
+    return time.perf_counter() - began
 
 
 async def _measure(name: str, root: Path, cages: dict[str, tuple[LocalHost, CageRules | None]]) -> None:
-    """Print the medians of a command, each with its ratio to the command without a cage."""
+    """Compare a command in each cage with the same command without one."""
     taken: dict[str, list[float]] = {cage: [] for cage in cages}
     for _ in range(RUNS):
         for cage, (host, rules) in cages.items():
             taken[cage].append(await _once(host, COMMANDS[name], root, rules))
     base = taken.pop("no cage")
-    texts = [f"no cage {statistics.median(base):.1f} ms"]
     for cage, values in taken.items():
-        more = statistics.median(values) - statistics.median(base)
-        ratio = statistics.median(values) / statistics.median(base)
-        quickest = min(values) - min(base)
-        texts.append(f"{cage} {more:+.1f} ms (ratio {ratio:.1f}; quickest against quickest {quickest:+.1f} ms)")
-    print(f"{name}: {', '.join(texts)}")
+        compare(f"{name}, {cage}", values, "no cage", base, None)
+        if cage == "read-only":
+            more = statistics.median(values) - statistics.median(base)
+            single("the same, added", more * 1000, LIMIT_MS, unit="ms")
 
 
 async def main() -> None:
@@ -69,13 +68,10 @@ async def main() -> None:
         cages: dict[str, tuple[LocalHost, CageRules | None]] = {"no cage": (host, None)}
         began = time.perf_counter()
         available = host.cages()
-        print(
-            f"zygote: started and probed in {(time.perf_counter() - began) * 1000:.0f} ms, {available.mechanism.value}"
-        )
+        single("the zygote, started and probed", (time.perf_counter() - began) * 1000, unit="ms")
         began = time.perf_counter()
         rules = read_only_rules(*where)
-        print(f"limit: a command in the cage that reads takes at most {LIMIT_MS:.0f} ms more")
-        print(f"rules: made in {(time.perf_counter() - began) * 1000:.1f} ms")
+        single("the rules of a cage, made", (time.perf_counter() - began) * 1000, unit="ms")
         if available.mechanism is not CageMechanism.NONE:
             cages["read-only"] = host, rules
         if available.workspace:
@@ -86,7 +82,3 @@ async def main() -> None:
             await _measure(command, root, cages)
         host.close()
         without_landlock.close()
-
-
-if __name__ == "__main__":
-    asyncio.run(main())

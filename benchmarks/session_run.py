@@ -20,7 +20,7 @@ CCB = str(Path(sys.executable).with_name("ccb"))
 """The program as it is installed beside this interpreter."""
 
 _OUTPUT = ("--output-format", "stream-json", "--verbose", "--allowedTools", "Bash")
-_HELLO = re.compile(r"^(\S+ \S+) INFO ccb\.local\.connect\.dial: hello from worker pid (\d+)", re.MULTILINE)
+_HELLO = re.compile(r"^(\S+ \S+) INFO ccb\.local\.connect\.dialer: hello from worker pid (\d+)", re.MULTILINE)
 
 
 @dataclass(frozen=True)

@@ -22,6 +22,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
+from benchmarks.ratio import single, versus
 from tests.support.repl.attached_repl import repl_on
 from tests.support.repl.scripted_session import MODEL, ScriptedSession
 from textual.app import App, ComposeResult
@@ -37,6 +38,8 @@ Write = Callable[[str], Awaitable[None]]
 DELTA = 24  # characters, about six tokens
 TOKEN = 4  # characters
 LIMIT_S = 5.0
+PEER = "MarkdownStream"
+MARKDOWN = "100 Markdown widgets"
 PACED_S = 8.0
 STILL_S = 10.0
 ITEM = "- item {n}: the **quick** brown fox jumps over `lazy_dogs({n})` and goes on its way\n"
@@ -198,7 +201,7 @@ def run(**job: Any) -> Json:
         answer = Path(directory) / "answer.json"
         ours, theirs = pty.openpty()
         size = {"COLUMNS": "120", "LINES": "40", "TERM": "xterm-256color", "COLORTERM": "truecolor"}
-        command = [sys.executable, "-m", "benchmarks.tui", json.dumps(job), str(answer)]
+        command = [sys.executable, "-m", "benchmarks", "tui", json.dumps(job), str(answer)]
         child = subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs, env={**os.environ, **size})
         os.close(theirs)
         reader = threading.Thread(target=_drain, args=(ours,))
@@ -218,41 +221,27 @@ def _drain(descriptor: int) -> None:
         return
 
 
-def main() -> int:
-    """Print the figures. Return 1 if the long list costs too much."""
-    worst = 0.0
+async def main() -> None:
+    if len(sys.argv) == 3:
+        await _child(json.loads(sys.argv[1]), Path(sys.argv[2]))
+        return
     for kind in ("list", "prose", "fence", "table"):
-        small = run(side="ours", what="answer", kind=kind, size=16_384)["cpu_s"]
-        peer = run(side="peer", what="answer", kind=kind, size=16_384)["cpu_s"]
+        small, peer = (run(side=side, what="answer", kind=kind, size=16_384)["cpu_s"] for side in ("ours", "peer"))
+        versus(f"CPU of 16 KB of a {kind}", small, PEER, peer, None, unit="s")
         large = run(side="ours", what="answer", kind=kind, size=65_536)["cpu_s"]
-        worst = max(worst, large)
-        print(
-            f"{kind}: 16 KB {small:.2f} s CPU, MarkdownStream {peer:.2f} s, ratio {small / peer:.3f}; "
-            f"64 KB {large:.2f} s (limit {LIMIT_S:.0f})",
-            flush=True,
-        )
+        single(f"CPU of 64 KB of a {kind}", large, LIMIT_S, unit="s")
     for rate in (200, 1000):
         job = {"what": "answer", "kind": "prose", "size": int(rate * TOKEN * PACED_S), "tokens_per_s": rate}
-        shares = [found["cpu_s"] / found["wall_s"] for found in (run(side=side, **job) for side in ("ours", "peer"))]
-        print(
-            f"{rate} tokens/s: {shares[0]:.0%} CPU, MarkdownStream {shares[1]:.0%}, ratio {shares[0] / shares[1]:.2f}",
-            flush=True,
+        ours, theirs = (
+            found["cpu_s"] / found["wall_s"] for found in (run(side=side, **job) for side in ("ours", "peer"))
         )
+        versus(f"CPU at {rate} tokens/s", ours * 100, PEER, theirs * 100, None, unit="%")
     for what in ("idle", "spinner"):
         found = run(side="ours", what=what)
-        print(f"{what}: {found['share']:.2%} CPU, {found['bytes_per_s'] / 1000:.1f} KB/s to the terminal", flush=True)
+        single(f"CPU, {what}", found["share"] * 100, unit="%")
+        single(f"to the terminal, {what}", found["bytes_per_s"] / 1000, unit="KB/s")
     many = run(side="ours", what="messages", count=5000)
     few = run(side="peer", what="messages", count=100)
-    print(
-        f"5,000 messages: {many['mount_s']:.2f} s, page up {many['scroll_ms']:.1f} ms, peak {many['rss_mb']:.0f} MB; "
-        f"100 messages as Markdown widgets: {few['mount_s']:.2f} s, page up {few['scroll_ms']:.1f} ms, "
-        f"peak {few['rss_mb']:.0f} MB; ratio for each message {many['mount_s'] / few['mount_s'] / 20:.4f}"
-    )
-    return 0 if worst < LIMIT_S else 1
-
-
-if __name__ == "__main__":
-    if len(sys.argv) == 3:
-        asyncio.run(_child(json.loads(sys.argv[1]), Path(sys.argv[2])))
-    else:
-        sys.exit(main())
+    versus("5,000 messages: CPU of one", many["mount_s"] / 5, MARKDOWN, few["mount_s"] * 10, None, unit="ms")
+    versus("5,000 messages: a page up", many["scroll_ms"], MARKDOWN, few["scroll_ms"], None, unit="ms")
+    versus("5,000 messages: memory", many["rss_mb"], MARKDOWN, few["rss_mb"], None, unit="MB")

@@ -6,12 +6,12 @@ one round trip a tool call at the least (figures.md).
 
 from __future__ import annotations
 
-import asyncio
 import statistics
 import tempfile
 from pathlib import Path
 from typing import Any
 
+from benchmarks.ratio import single
 from benchmarks.session_run import run_ccb
 from tests.support.hosts.sshd import host_user, sshd
 from tests.support.model.fake_model import FakeModel
@@ -46,11 +46,4 @@ async def main() -> None:
                             values.append(run.result_s - run.hello_s)
                     near, far = statistics.median(took[0.0]), statistics.median(took[DELAY_S])
                     trips = (far - near) / (2 * DELAY_S)
-                    print(
-                        f"20 tool calls {what}: {near * 1000:.0f} ms near, {far * 1000:.0f} ms far: "
-                        f"{trips:.1f} round trips for {len(script)} model calls (limit {len(script) + 2})"
-                    )
-
-
-if __name__ == "__main__":
-    asyncio.run(main())
+                    single(f"20 tool calls {what}: round trips", trips, len(script) + 2, unit="trips")

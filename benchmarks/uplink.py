@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.kernel_network import KernelNetwork, kernel_network, why_not
+from benchmarks.ratio import PeerMissing, single, versus
 from tests.support.hosts.sshd import Sshd, host_user, sshd
 from tests.support.model.fake_model import API_KEY, FakeModel
 from tests.support.network.relay import Relay, relay
@@ -87,12 +88,8 @@ async def _session(top: Path, server: Sshd, user: str) -> None:
         await _run(host, model, "go")  # the worker is on the host from now on
         ours, size = await _sent(host, way, model, _CCB)
         plain, _ = await _sent(host, way, model, _OLDER)
-    share = ours / plain
-    print(
-        f"{CALLS} calls, requests of {size / 1e6:.1f} MB: the host sent {ours / 1e6:.2f} MB, an older protocol "
-        f"{plain / 1e6:.1f} MB: {share:.1%} (limit {MAX_SENT:.0%}: {'holds' if share <= MAX_SENT else 'missed'})",
-        flush=True,
-    )
+    what = f"{CALLS} calls with requests of {size / 1e6:.1f} MB: sent"
+    versus(what, ours / 1e6, "older protocol", plain / 1e6, MAX_SENT, unit="MB")
 
 
 async def _calls(host: Host, model: FakeModel, size: int, program: str) -> float:
@@ -139,8 +136,7 @@ async def _echo(listener: socket.socket) -> None:
 
 async def _trips(top: Path, user: str) -> None:
     if reason := why_not():
-        print(f"model calls over a kernel network: skipped, {reason}")
-        return
+        raise PeerMissing(f"a kernel network cannot be made: {reason}")
     async with (
         kernel_network(0.0) as network,
         sshd(top / "far", address=network.address, wrapper=network.inside) as server,
@@ -157,12 +153,8 @@ async def _trips(top: Path, user: str) -> None:
                     unit.append(await _round_trip(network))
                     far.append(await _calls(host, model, max(0, size - 17), program))
                 trips = (min(far) - min(near)) / min(unit)
-                limit = "" if what else f" (limit {MAX_TRIPS}: {'holds' if trips <= MAX_TRIPS else 'missed'})"
-                print(
-                    f"{FAR_CALLS} calls, {size} KB of history{what}: {trips:.1f} round trips of "
-                    f"{min(unit) * 1000:.1f} ms{limit}",
-                    flush=True,
-                )
+                figure = f"{FAR_CALLS} calls, {size} KB of history{what}"
+                single(figure, trips, None if what else MAX_TRIPS, unit="trips")
 
 
 async def main() -> None:
@@ -172,7 +164,3 @@ async def main() -> None:
             async with sshd(top / "sshd") as server:
                 await _session(top, server, user.name)
             await _trips(top, user.name)
-
-
-if __name__ == "__main__":
-    asyncio.run(main())
