@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import ast
+import re
 import shutil
 import subprocess
 import sys
+import tomllib
+from importlib.metadata import packages_distributions
 from pathlib import Path
 
 import pytest
@@ -74,6 +77,17 @@ def test_the_worker_imports_the_standard_library_and_the_wire_only() -> None:
         and module != "ccb"  # its __init__ holds the version and nothing else
     }
     assert not foreign
+
+
+def test_every_package_that_is_imported_is_declared() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    declared = [*project["project"]["dependencies"], *project["build-system"]["requires"]]
+    declared += [each for extra in project["project"]["optional-dependencies"].values() for each in extra]
+    names = {re.split(r"[\[<>=]", each)[0].lower() for each in declared}
+    of_packages = packages_distributions()
+    used = {module.split(".")[0] for path in MODULES for level, module in _imports(path) if not level}
+    foreign = used - set(sys.stdlib_module_names) - {"ccb"} - {path.stem for path in MODULES}
+    assert not [each for each in foreign if not names & {name.lower() for name in of_packages.get(each, ())}]
 
 
 def test_the_worker_defines_its_dataclasses_with_the_cheap_decorator() -> None:
