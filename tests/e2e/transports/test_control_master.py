@@ -59,8 +59,10 @@ async def test_runs_over_a_master_need_no_login_and_a_hung_one_leaves_nothing_on
         master.process.resume()
         listed = await laptop.run(["ps", *host, "--json"])
         assert listed.code == 0 and logins(sshd) == before + 1
-        workers = [each for each in psutil.process_iter(["username"]) if each.info["username"] == host_user.name]
-        psutil.wait_procs([each for each in workers if "sshd" not in each.name()], timeout=20)
+        workers = [
+            each for each in psutil.process_iter(["username", "name"]) if each.info["username"] == host_user.name
+        ]
+        psutil.wait_procs([each for each in workers if "sshd" not in each.info["name"]], timeout=20)
         assert {path: path.read_bytes() for path in sessions.glob("*/journal.jsonl")} == journals
 
 

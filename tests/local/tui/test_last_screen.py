@@ -36,8 +36,8 @@ async def test_the_last_screen_comes_with_hello_and_the_events_take_its_place() 
             session.text("The very last words.")
             session.finish()
         await at.sees("97 events are not loaded")
-        for text in ("what the person asked", "The very last words.", "and now?"):
-            assert at.screen.count(text) == 1, at.screen
+        texts = ("what the person asked", "The very last words.", "and now?")
+        await at.until(lambda: all(at.screen.count(text) == 1 for text in texts))
         assert isinstance(shown.blocks[-1], PromptBlock)
 
 
