@@ -107,7 +107,11 @@ bullseye forky arm64:
 	@.ci/system-packages test $(PYTHON)
 	@$(BIN)/python -m tests.support.debian_host $@
 
-bench: $(STAMP) official-sdks ## every benchmark as one table, each figure beside its peer in the same run
+REFERENCE_CLI := .make/reference-cli
+$(REFERENCE_CLI): $(STAMP) # the wheel of its SDK brings the reference CLI that `bench` compares with
+	@$(BIN)/python -m pip install -q --no-deps --only-binary :all: --target $@ claude-agent-sdk==0.2.187
+
+bench: $(STAMP) $(REFERENCE_CLI) ## every benchmark as one table, each figure beside its peer in the same run
 	@.ci/system-packages test $(PYTHON)
 	@$(BIN)/python -m benchmarks
 

@@ -1,7 +1,7 @@
 """How soon ccb is there on one machine: `ccb -p` from start to exit against the reference CLI, what an older Python on
 the host costs, and the CPU of `ccb --version` (limit 100 ms) and `ccb --help` against a bare interpreter.
 
-The reference CLI is the one on PATH, else the one that the wheel of its SDK brings (`.ci/official-sdks` installs it).
+The reference CLI is the one on PATH, else the one that the wheel of its SDK brings (`make .make/reference-cli`).
 """
 
 from __future__ import annotations
@@ -65,11 +65,10 @@ async def _print_mode(top: Path, model: FakeModel) -> None:
 
 def reference_cli() -> str:
     """Return the program of the reference CLI. Raise PeerMissing."""
-    wheels = Path(__file__).parents[1] / ".make" / "sdks"
-    bundled = sorted(wheels.rglob("claude_agent_sdk/_bundled/claude"))
-    found = shutil.which("claude") or (str(bundled[-1]) if bundled else None)
+    bundled = Path(__file__).parents[1] / ".make/reference-cli/claude_agent_sdk/_bundled/claude"
+    found = shutil.which("claude") or shutil.which(bundled)
     if found is None:
-        raise PeerMissing("the reference CLI is not on PATH: `make official-sdks` brings it")
+        raise PeerMissing("the reference CLI is not on PATH: `make .make/reference-cli` brings it")
     return found
 
 
