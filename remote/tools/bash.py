@@ -23,6 +23,7 @@ from ..system.host import is_under, nearest_directory
 from ..system.process import Process
 from .background_shells import MAX_RUNNING, ForegroundCommand, ShellStart
 from .file_access import refusal
+from .input_schema import flag, object_of, text
 from .output import MAX_OUTPUT_CHARS, Output, OutputFiles, clean
 from .tool_contract import Tool, ToolContext, ToolDeclaration, ToolResult
 
@@ -66,30 +67,20 @@ _MAX_DESCRIPTION = 200  # characters
 _ASIDE_SHOWN = 5
 _ASIDE_CHARS = 200
 
-_BASH_SCHEMA: Json = {
-    "type": "object",
-    "properties": {
-        "command": {"type": "string", "minLength": 1, "description": "The command to run"},
+_BASH_SCHEMA = object_of(
+    {
+        "command": text("The command to run", 1),
         "timeout": {
             "type": "number",
             "exclusiveMinimum": 0,
             "description": f"Optional timeout in milliseconds (at most {MAX_TIMEOUT})",
         },
-        "description": {"type": "string", "description": "What the command does, in 5 to 10 words"},
-        "run_in_background": {
-            "type": "boolean",
-            "default": False,
-            "description": "True to go on without waiting for the command",
-        },
-        LEAVE_SANDBOX: {
-            "type": "boolean",
-            "default": False,
-            "description": "True to ask the user to run the command without the sandbox",
-        },
+        "description": text("What the command does, in 5 to 10 words"),
+        "run_in_background": flag("True to go on without waiting for the command", default=False),
+        LEAVE_SANDBOX: flag("True to ask the user to run the command without the sandbox", default=False),
     },
-    "required": ["command"],
-    "additionalProperties": False,
-}
+    "command",
+)
 
 
 _BASH_DESCRIPTION = (
