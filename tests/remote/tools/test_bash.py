@@ -374,7 +374,7 @@ async def test_unknown_shells_are_named_with_the_known_ones(box: Toolbox) -> Non
 
 
 async def test_there_is_a_limit_to_background_commands(box: Toolbox, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ccb.remote.tools.background_shells.MAX_RUNNING", 2)
+    monkeypatch.setattr("ccb.remote.tools.bash.MAX_RUNNING", 2)
     for _ in range(2):
         await box("Bash", command="sleep 300", run_in_background=True)
     assert "KillShell first" in await box.error("Bash", command="sleep 300", run_in_background=True)
