@@ -110,6 +110,18 @@ class Availability:
     why: str = ""
 
 
+@dataclass(frozen=True)
+class _Launch:
+    """A command to start, with the rules of its cage, None for no cage."""
+
+    argv: Sequence[str]
+    cwd: str
+    env: Mapping[str, str]
+    rules: CageRules | None = None
+    redirect: Sequence[int] = ()
+    program: str | None = None
+
+
 class CageServer:
     """Starts commands, from any thread. Close it at the end. `most_abi` makes the kernel look older, for tests: 0
     stands for a kernel without Landlock."""
@@ -137,7 +149,19 @@ class CageServer:
         if self._available is not None:  # without the lock, which a start may hold for long
             return self._available
         with self._lock:
-            return self._availability()
+            if self._available is not None:
+                return self._available
+            if self._closed:
+                return Availability(CageMechanism.NONE, 0, False, "the session has ended")
+            temporary = self._directories.make()
+            try:
+                asked = {"ask": "probe", "abi": self._most_abi, "temporary": os.fsencode(temporary)}
+                self._available = _available(self._ask(asked, ()))
+            except OSError as error:
+                self._available = Availability(CageMechanism.NONE, 0, False, str(error))
+            finally:
+                self._directories.remove(temporary)
+            return self._available
 
     @property
     def known(self) -> Availability | None:
@@ -157,23 +181,24 @@ class CageServer:
         `redirect` as stdin and stderr. `program` may have another name than `argv` says. With rules it is caged, and
         TMPDIR is a new directory. Raise CageUnavailable if it cannot be caged, or another OSError if it cannot be
         started."""
+        launch = _Launch(argv, cwd, env, rules, redirect, program)
         if rules is None:
             try:
-                return self._start(argv, cwd, env, None, redirect, program)
+                return self._start(launch)
             except CageUnavailable as error:
                 raise OSError(str(error)) from None
         available = self.availability()
         if rules.kind is CageKind.READ_ONLY:
             if available.mechanism is CageMechanism.NONE:
                 raise CageUnavailable(f"there is no read-only cage on this host: {available.why}")
-            return self._start(argv, cwd, env, rules)
+            return self._start(launch)
         if not available.workspace:
             raise CageUnavailable(f"there is no workspace cage on this host: {available.why}")
         with _held(self._workspace):
             for _ in range(_MAX_TRIES - 1):
                 with contextlib.suppress(PathVanished):
-                    return self._start_for_workspace(argv, cwd, env, rules)
-            return self._start_for_workspace(argv, cwd, env, rules)
+                    return self._start_for_workspace(launch, rules)
+            return self._start_for_workspace(launch, rules)
 
     @property
     def watches(self) -> bool:
@@ -237,20 +262,6 @@ class CageServer:
     def _check(self) -> list[str]:
         return self._guard.check(self._placeholders.held) if self._guard is not None else []
 
-    def _availability(self) -> Availability:
-        if self._closed:
-            return Availability(CageMechanism.NONE, 0, False, "the session has ended")
-        if self._available is None:
-            temporary = self._directories.make()
-            try:
-                asked = {"ask": "probe", "abi": self._most_abi, "temporary": os.fsencode(temporary)}
-                self._available = _available(self._ask(asked, ()))
-            except OSError as error:
-                self._available = Availability(CageMechanism.NONE, 0, False, str(error))
-            finally:
-                self._directories.remove(temporary)
-        return self._available
-
     def _begin(self, rules: CageRules, env: Mapping[str, str]) -> tuple[list[str], list[str]]:
         """As `Guard.begin`, for a command that is about to start in the cage for the workspace."""
         from .outliving import DirectoryGuard, TooLarge
@@ -270,7 +281,7 @@ class CageServer:
             return b""
         reads = CageRules(CageKind.READ_ONLY, ("/",), (), rules.execute)
         try:
-            command = self._start(["sh", "-c", LIST_SETTINGS, git], directory, env, reads, program="/bin/sh")
+            command = self._start(_Launch(["sh", "-c", LIST_SETTINGS, git], directory, env, reads, program="/bin/sh"))
         except (FileNotFoundError, NotADirectoryError):
             return b""
         try:
@@ -286,13 +297,11 @@ class CageServer:
             return b""
         raise CageUnavailable(f"git cannot list its settings in {directory} (git config --list)")
 
-    def _start_for_workspace(
-        self, argv: Sequence[str], cwd: str, env: Mapping[str, str], rules: CageRules
-    ) -> RunningCommand:
-        paths, linked = self._begin(rules, env)
+    def _start_for_workspace(self, launch: _Launch, rules: CageRules) -> RunningCommand:
+        paths, linked = self._begin(rules, launch.env)
         try:
             protected = tuple(self._placeholders.make([*paths, *rules.protected]))
-            child = self._start(argv, cwd, env, replace(rules, protected=protected, linked=tuple(linked)))
+            child = self._start(replace(launch, rules=replace(rules, protected=protected, linked=tuple(linked))))
             self._unchecked.add(child)
             self._living.add(child)
             return child
@@ -306,26 +315,20 @@ class CageServer:
         mark = self._directories.mark
         return bool(self._living) or (bool(mark) and mark in mounted_anywhere())
 
-    def _start(
-        self,
-        argv: Sequence[str],
-        cwd: str,
-        env: Mapping[str, str],
-        rules: CageRules | None,
-        redirect: Sequence[int] = (),
-        program: str | None = None,
-    ) -> RunningCommand:
-        temporary = ""
+    def _start(self, launch: _Launch) -> RunningCommand:
+        rules, temporary, abi = launch.rules, "", 0
         if rules is not None:
             with _held(self._lock):
                 temporary, mark = self._directories.make(), self._directories.mark
             if rules.kind is CageKind.WORKSPACE:
                 if not mark:
                     raise CageUnavailable("no temporary directory could be made, by which its processes are known")
-                rules = replace(rules, protected=(*rules.protected, mark))
+                launch = replace(launch, rules=replace(rules, protected=(*rules.protected, mark)))
         try:
-            fields = start_request(argv, cwd, env, rules, temporary, self.availability().abi if rules else 0, program)
-            return self._fork(fields, redirect, lambda command: self._ended(command, rules, temporary))
+            if rules is not None:
+                abi = self.availability().abi
+            fields = _request(launch, temporary, abi)
+            return self._fork(fields, launch.redirect, lambda command: self._ended(command, rules, temporary))
         except BaseException:
             with self._lock:
                 self._directories.remove(temporary)
@@ -492,45 +495,37 @@ def _pipe(ends: contextlib.ExitStack) -> tuple[IO[bytes], IO[bytes]]:
 
 _BLOCK = 1 << 16
 _MAX_REPORT = 1 << 16
-_NO_RULES = CageRules(CageKind.READ_ONLY, (), (), ())
+_LISTS_OF_PATHS = ("read", "write", "execute", "protected", "linked")
 
 
-def start_request(
-    argv: Sequence[str],
-    cwd: str,
-    env: Mapping[str, str],
-    rules: CageRules | None,
-    temporary: str,
-    abi: int,
-    program: str | None = None,
-) -> dict[str, object]:
-    """Return what the zygote is asked, so that it starts a command, without a cage if there are no rules. The `program`
-    is by default what the first word names. Raise FileNotFoundError if there is no such program."""
+def _request(launch: _Launch, temporary: str, abi: int) -> dict[str, object]:
+    """Return what the zygote is asked: the fields of a `CageRequest`. The program is by default what the first word
+    names. Raise FileNotFoundError if there is no such program."""
     import shutil
 
-    program = program or (argv[0] if "/" in argv[0] else shutil.which(argv[0], path=env.get("PATH", os.defpath)))
+    name = launch.argv[0]
+    program = launch.program or (name if "/" in name else shutil.which(name, path=launch.env.get("PATH", os.defpath)))
     if program is None:
-        raise FileNotFoundError(2, os.strerror(2), argv[0])
-    whole = {**env, **dict.fromkeys(("TMPDIR", "TMP", "TEMP"), temporary)} if temporary else dict(env)
-    caged, rules = rules is not None, rules or _NO_RULES
-    return {
+        raise FileNotFoundError(2, os.strerror(2), name)
+    whole = {**launch.env, **(dict.fromkeys(("TMPDIR", "TMP", "TEMP"), temporary) if temporary else {})}
+    fields: dict[str, object] = {
         "ask": "start",
-        "caged": caged,
-        "abi": abi,
         "program": os.fsencode(program),
-        "argv": [os.fsencode(each) for each in argv],
-        "cwd": os.fsencode(cwd),
-        "environment": [os.fsencode(part) for pair in whole.items() for part in pair],
-        "workspace": rules.kind is CageKind.WORKSPACE,
-        "read": [os.fsencode(each) for each in rules.read],
-        "write": [os.fsencode(each) for each in rules.write],
-        "execute": [os.fsencode(each) for each in rules.execute],
-        "protected": [os.fsencode(each) for each in rules.protected],
-        "linked": [os.fsencode(each) for each in rules.linked],
-        "temporary": os.fsencode(temporary),
-        "network": rules.network,
-        "own": rules.own,
+        "argv": _encoded(launch.argv),
+        "cwd": os.fsencode(launch.cwd),
+        "environment": {os.fsencode(key): os.fsencode(value) for key, value in whole.items()},
+        "caged": launch.rules is not None,
     }
+    rules = launch.rules
+    if rules is not None:
+        fields.update({each: _encoded(getattr(rules, each)) for each in _LISTS_OF_PATHS})
+        fields.update(abi=abi, workspace=rules.kind is CageKind.WORKSPACE, temporary=os.fsencode(temporary))
+        fields.update(network=rules.network, own=rules.own)
+    return fields
+
+
+def _encoded(texts: Sequence[str]) -> list[bytes]:
+    return [os.fsencode(each) for each in texts]
 
 
 def read_report(report: IO[bytes], seconds: float, most: int = _MAX_REPORT) -> bytes:

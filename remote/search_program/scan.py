@@ -95,18 +95,16 @@ def _better(one: set[str] | None, other: set[str] | None) -> set[str] | None:
     return max(one, other, key=lambda texts: (min(map(len, texts)), -len(texts)))
 
 
-MAX_LINE = 1 << 20
-"""Number of bytes of a line that are searched at once."""
+MAX_LINE = 16 << 20
+"""Number of bytes of a line that are searched. The rest of a longer one is not."""
 MAX_SHOWN = 500
 """Number of characters of a line that are shown."""
 MAX_MULTILINE = 32 << 20
 """Largest file of a multi-line search, in bytes."""
 
 _BLOCK = 1 << 20
-_OVERLAP = 1 << 16  # bytes: the longest match that is found wherever it is in a longer line
 _FIRST_BLOCK = 1 << 16  # most files end in it, and room for a larger one would take time
 _MARK = b"\xef\xbb\xbf"
-_BEFORE = 100  # characters shown in front of a match in a long line
 
 
 class Pattern:
@@ -156,61 +154,19 @@ class Pattern:
 
 
 class Line:
-    """A line to show; `matches` is false for context. `column`: the text is only a piece of a line over 1 MiB, and the
-    match is at this byte of it, from 1 on."""
+    """A line to show; `matches` is false for context."""
 
-    def __init__(self, number: int, text: str, matches: bool, column: int = 0) -> None:
+    def __init__(self, number: int, text: str, matches: bool) -> None:
         self.number = number
         self.text = text
         self.matches = matches
-        self.column = column
 
     @property
     def is_utf8(self) -> bool:
         return not _LOST.search(self.text)
 
 
-class _LongLine:
-    """Looks for a match behind the first MAX_LINE bytes of a line, of which `head` is the end, piece by piece. `text`
-    and `column` tell the first one: `column` is 0 if there is none. `may_match`: what was seen may hold one all the
-    same, which spans too much or depends on the start of the line."""
-
-    def __init__(self, pattern: Pattern, head: bytes) -> None:
-        self.text = ""
-        self.column = 0
-        self.may_match = False
-        self._pattern = pattern
-        self._seen = MAX_LINE
-        self._tail = head[-_OVERLAP:]
-
-    def look(self, piece: bytes, is_last: bool) -> None:
-        if self.column:
-            return
-        pattern = self._pattern
-        window = self._tail + piece
-        start = self._seen - len(self._tail)
-        self._seen += len(piece)
-        self._tail = window[-_OVERLAP:]
-        if not pattern.may_match(window):
-            return
-        self.may_match = self.may_match or bool(pattern.texts)
-        text = pattern.decode(window) if is_last else window.decode("utf-8", "surrogateescape")
-        match = pattern.regex.search(text, 1)  # not from 0 on, which would be the start of a line for the pattern
-        if match is None or (match.end() == len(text) and not is_last and self._may_go_on(text, match.start())):
-            return
-        at = match.start()
-        near = text[max(0, at - _BEFORE) : max(0, at - _BEFORE) + MAX_SHOWN]
-        self.text = near.strip(_HALVES)  # a window may begin and end within a character
-        self.column = start + len(text[:at].encode("utf-8", "surrogateescape")) + 1
-
-    def _may_go_on(self, text: str, start: int) -> bool:
-        """Return whether a match that reaches the end of the window depends on what comes next."""
-        found = (self._pattern.regex.search(text + after, 1) for after in ("a", " "))
-        return any(match is None or match.start() != start for match in found)
-
-
 _LOST = re.compile("[\udc80-\udcff]")
-_HALVES = "".join(map(chr, range(0xDC80, 0xDD00)))
 _FOREIGN = Line(0, "\udcff", False)
 """Stands for a part of a file that is not in UTF-8, and may hide a match."""
 
@@ -254,14 +210,6 @@ def _scan_lines(file: int, pattern: Pattern, before: int, after: int, limits: Li
     number = 0
     owed = 0  # number of context lines still to show after the last match
     for chunk in _chunks(file, pattern, limits):
-        if isinstance(chunk, _LongLine):
-            number += 1
-            for earlier, old in recent:
-                yield Line(earlier, pattern.decode(old), False)
-            recent.clear()
-            yield Line(number, chunk.text, True, chunk.column)
-            owed = after
-            continue
         if not pattern.is_ascii and chunk.endswith(b"\n") and not _is_utf8(chunk):
             yield _FOREIGN
         if not owed and not pattern.may_match(chunk):
@@ -293,28 +241,17 @@ def _scan_lines(file: int, pattern: Pattern, before: int, after: int, limits: Li
                 recent.append((number, raw))
 
 
-def _chunks(file: int, pattern: Pattern, limits: Limits) -> Iterator[bytes | _LongLine]:
-    """Yield whole lines, many at a time, and a line by itself that has a match only behind its first MAX_LINE bytes. Of
-    other long lines only the first MAX_LINE bytes are kept. `limits.cut` counts those that may have a match in the
-    rest."""
+def _chunks(file: int, pattern: Pattern, limits: Limits) -> Iterator[bytes]:
+    """Yield whole lines, many at a time. Of a longer line only the first MAX_LINE bytes are kept; `limits.cut` counts
+    those without a match there."""
     rest = b""
-    long: _LongLine | None = None
     cutting = False
     for block in _blocks(file, limits):
         if cutting:
-            end = block.find(b"\n") if block else 0
-            if long is not None:
-                long.look(block if end < 0 else block[:end], end >= 0)
-            if end < 0:
+            end = block.find(b"\n")
+            if block and end < 0:
                 continue
-            block, cutting = block[end:], False
-            if long is not None and long.column:
-                yield long
-                rest, block = b"", block[1:]
-                if not block:
-                    continue
-            elif long is not None:
-                limits.cut += long.may_match
+            block, cutting = block[max(0, end) :], False
         if not block:
             break
         data = rest + block
@@ -323,10 +260,8 @@ def _chunks(file: int, pattern: Pattern, limits: Limits) -> Iterator[bytes | _Lo
         if end:
             yield data[:end]
         if len(rest) >= MAX_LINE:
-            beyond, rest, cutting = rest[MAX_LINE:], rest[:MAX_LINE], True
-            long = None if pattern.line(rest) is not None else _LongLine(pattern, rest)
-            if long is not None and beyond:
-                long.look(beyond, False)
+            rest, cutting = rest[:MAX_LINE], True
+            limits.cut += pattern.line(rest) is None
     if rest:
         yield rest
 

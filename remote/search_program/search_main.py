@@ -13,7 +13,7 @@ import warnings
 from ccb.tunnel.wire.spelling import spelled
 
 from .globs import TYPES, BadGlob, Globs, Ignore
-from .scan import MAX_LINE, MAX_SHOWN, Line, Pattern, required, scan
+from .scan import MAX_LINE, MAX_SHOWN, Pattern, required, scan
 from .walk import (
     MAX_WHOLE,
     Deadline,
@@ -23,7 +23,6 @@ from .walk import (
     files,
     in_time,
     limit,
-    listing_command,
     matched,
     matching_by_grep,
     matching_by_ripgrep,
@@ -32,10 +31,6 @@ from .walk import (
 )
 
 TYPE_CHECKING = False
-
-if TYPE_CHECKING:
-    from typing import Any, Callable
-
 
 if TYPE_CHECKING:  # each import is felt where each search starts the program anew
     from typing import Any, Callable
@@ -263,7 +258,8 @@ def _candidates(request: Json, pattern: Pattern, limits: Limits) -> list[Found]:
     texts = [text.decode() for text in pattern.texts]
     listed: list[str] = []  # by ripgrep, before it failed
     if texts and request["rg"]:
-        matching = matching_by_ripgrep(root, first_command(request), chosen, limits)
+        command = matching_command(request["rg"], chosen, texts, pattern.ignore_case, not pattern.is_ascii)
+        matching = matching_by_ripgrep(root, command, chosen, limits)
         if matching is not None:
             return with_times(root, matching, limits)
         listed = in_time(matched(limits.listed, chosen, limits), limits)
@@ -271,20 +267,6 @@ def _candidates(request: Json, pattern: Pattern, limits: Limits) -> list[Found]:
     if texts and request["grep"] and pattern.is_ascii:
         paths = in_time(matching_by_grep(root, request["grep"], paths, texts, pattern.ignore_case, limits), limits)
     return with_times(root, dict.fromkeys([*listed, *paths]), limits)
-
-
-def first_command(request: Json) -> list[str]:
-    """Return the command of ripgrep that a search in a directory begins with; [] without ripgrep. The worker asks too,
-    so that the command can be started ahead. Raise BadRequest or BadGlob."""
-    if not request["rg"] or request.get("file"):
-        return []
-    chosen = _chosen(request)
-    if request["op"] == "grep":
-        pattern = _pattern(request)
-        texts = [text.decode() for text in pattern.texts]
-        if texts:
-            return matching_command(request["rg"], chosen, texts, pattern.ignore_case, not pattern.is_ascii)
-    return listing_command(request["rg"], chosen)
 
 
 def _pattern(request: Json) -> Pattern:
@@ -352,8 +334,7 @@ def _show_file(request: Json, file: Found, pattern: Pattern, collected: _Collect
         collected.matches += line.matches
         sign = ":" if line.matches else "-"
         number = f"{line.number}{sign}" if request["numbers"] else ""
-        text = _piece(line) if line.column else _shown(line.text, pattern)
-        collected.add(f"{name}{sign}{number}{text}")
+        collected.add(f"{name}{sign}{number}{_shown(line.text, pattern)}")
         if collected.full:
             return
 
@@ -400,10 +381,6 @@ def _shown(text: str, pattern: Pattern) -> str:
     start = max(0, match.start() - 100) if match and match.start() > MAX_SHOWN - 100 else 0
     piece = text[start : start + MAX_SHOWN]
     return f"{'…' if start else ''}{piece}… [line cut: {len(text):,} characters{'' if is_whole else ' or more'}]"
-
-
-def _piece(line: Line) -> str:
-    return f"…{_show(line.text)}… [line cut: the match is at column {line.column:,}]"
 
 
 def _show(text: str) -> str:

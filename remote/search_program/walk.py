@@ -58,7 +58,6 @@ class Running:
     cannot be started."""
 
     def __init__(self, root: str, command: list[str], quiet: bool = False) -> None:
-        self.what = root, command
         (self._out, out_end), (self._err, err_end) = os.pipe(), os.pipe()
         stdout: Any = (os.POSIX_SPAWN_DUP2, out_end, 1)
         if quiet:
@@ -98,24 +97,6 @@ class Running:
                         waiting.remove(pipe)
         code = os.waitstatus_to_exitcode(os.waitpid(self._pid, 0)[1])
         return bytes(texts[found]), bytes(texts[told]), None if waiting else code
-
-
-_ahead: list[Running] = []
-
-
-def start_ahead(root: str, command: list[str]) -> None:
-    """Start the command that the search will need first, while the rest of the program is still being loaded."""
-    limit()
-    try:
-        _ahead.append(Running(root, command))
-    except OSError:
-        pass  # the search finds out when it starts the command itself
-
-
-def running(root: str, command: list[str]) -> Running:
-    """Return the command that was started ahead if it is this one; start it otherwise. Raise OSError."""
-    ahead = _ahead.pop() if _ahead and _ahead[0].what == (root, command) else None
-    return ahead or Running(root, command)
 
 
 _MAX_ARGUMENTS = 96 * 1024  # bytes of file names in one command line
@@ -362,7 +343,7 @@ def _by_ripgrep(root: str, command: list[str], limits: Limits, reads: bool) -> l
     """Return the files that a command of ripgrep lists, None if it does not work here. If the command `reads` the
     files, add those that it could not read, so that the scan decides on them."""
     try:
-        search = running(root, command)
+        search = Running(root, command)
         listing = [command[0], *RIPGREP, *([_MAX_SIZE] if reads else ()), "--files", "--debug", "./"]
         narrowing = Running(root, listing, quiet=True) if _OF_A_TYPE in command else None
     except OSError:

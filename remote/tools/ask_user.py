@@ -6,43 +6,32 @@ from typing import Any
 
 from ccb.tunnel.wire import tool_traits
 
+from .input_schema import flag, object_of, text
 from .tool_contract import Tool, ToolContext, ToolDeclaration, ToolResult
 
 Json = dict[str, Any]
 
-_TEXT: Json = {"type": "string", "minLength": 1, "maxLength": 2000}
-_OPTION: Json = {
-    "type": "object",
-    "properties": {
-        "label": {"type": "string", "minLength": 1, "maxLength": 200, "description": "1 to 5 words"},
-        "description": {**_TEXT, "description": "What choosing it means"},
-    },
-    "required": ["label", "description"],
-}
-_QUESTION: Json = {
-    "type": "object",
-    "properties": {
-        "question": {**_TEXT, "description": "The whole question"},
-        "header": {"type": "string", "minLength": 1, "maxLength": 40, "description": "At most 12 characters"},
+_OPTION = object_of(
+    {"label": text("1 to 5 words", 1, 200), "description": text("What choosing it means", 1, 2000)},
+    "label",
+    "description",
+    closed=False,
+)
+_QUESTION = object_of(
+    {
+        "question": text("The whole question", 1, 2000),
+        "header": text("At most 12 characters", 1, 40),
         "options": {"type": "array", "minItems": 2, "maxItems": 4, "items": _OPTION},
-        "multiSelect": {"type": "boolean", "description": "Several options may be chosen"},
+        "multiSelect": flag("Several options may be chosen"),
     },
-    "required": ["question", "header", "options"],
-}
-_SCHEMA: Json = {
-    "type": "object",
-    "properties": {
-        "questions": {
-            "type": "array",
-            "minItems": 1,
-            "maxItems": 4,
-            "items": _QUESTION,
-            "description": "The questions",
-        },
-        "answers": {"type": "object", "description": "The user fills this in: leave it out"},
-    },
-    "required": ["questions"],
-}
+    "question",
+    "header",
+    "options",
+    closed=False,
+)
+_QUESTIONS = {"type": "array", "minItems": 1, "maxItems": 4, "items": _QUESTION, "description": "The questions"}
+_ANSWERS = {"type": "object", "description": "The user fills this in: leave it out"}
+_SCHEMA = object_of({"questions": _QUESTIONS, "answers": _ANSWERS}, "questions", closed=False)
 _DESCRIPTION = (
     "Asks the user up to four questions, each with two to four options to choose from.\n"
     "- Use it when the answer changes what you do and you cannot find it out: an unclear requirement, a choice between"

@@ -11,6 +11,7 @@ from ..search_program.search_main import BadRequest, compiled
 from .background_shells import Shell
 from .bash import aside_note, narrowed_note, stop_note
 from .file_access import refusal
+from .input_schema import flag, number, object_of, text
 from .output import MAX_OUTPUT_CHARS, clean, limited
 from .search_process import MAX_PATTERN, SearchFailed, search
 from .tasks import Task, TaskKind, TaskStatus
@@ -24,14 +25,7 @@ _MAX_CHARS = 30_000
 _MAX_LINES = 2_000
 
 
-def _schema(**more: Json) -> Json:
-    task_id = {"type": "string", "description": "The id of the task"}
-    return {
-        "type": "object",
-        "properties": {"task_id": task_id, **more},
-        "required": ["task_id"],
-        "additionalProperties": False,
-    }
+_TASK_ID = text("The id of the task")
 
 
 class TaskOutput(Tool):
@@ -42,14 +36,13 @@ class TaskOutput(Tool):
         "Gives the status and the output of a task in the background: an agent or a command. You are told anyway when "
         "it ends, so use this only when you cannot go on without it. block waits for the end, for timeout milliseconds "
         "at most.",
-        _schema(
-            block={"type": "boolean", "description": "Wait for the end; true if left out"},
-            timeout={
-                "type": "integer",
-                "minimum": 0,
-                "maximum": _MAX_WAIT_MS,
-                "description": f"Milliseconds; {_WAIT_MS} if left out",
+        object_of(
+            {
+                "task_id": _TASK_ID,
+                "block": flag("Wait for the end; true if left out"),
+                "timeout": number(f"Milliseconds; {_WAIT_MS} if left out", 0, _MAX_WAIT_MS),
             },
+            "task_id",
         ),
     )
 
@@ -80,7 +73,7 @@ class TaskStop(Tool):
     declaration = ToolDeclaration(
         tool_traits.TASK_STOP,
         "Ends a task in the background: an agent, or a command with everything it has started.",
-        _schema(),
+        object_of({"task_id": _TASK_ID}, "task_id"),
     )
 
     def validate(self, tool_input: Json, context: ToolContext) -> str | None:
@@ -114,19 +107,13 @@ def _unknown(tool_input: Json, context: ToolContext) -> str | None:
 _STATUS_CHARS = 200  # room for the status around the output
 _MAX_FILTERED = 8 << 20  # bytes of new output that a filter looks at
 
-_BASH_OUTPUT_SCHEMA: Json = {
-    "type": "object",
-    "properties": {
-        "bash_id": {"type": "string", "description": "The ID of the background command"},
-        "filter": {
-            "type": "string",
-            "maxLength": MAX_PATTERN,
-            "description": "Optional regular expression for the lines to show",
-        },
+_BASH_OUTPUT_SCHEMA = object_of(
+    {
+        "bash_id": text("The ID of the background command"),
+        "filter": text("Optional regular expression for the lines to show", most=MAX_PATTERN),
     },
-    "required": ["bash_id"],
-    "additionalProperties": False,
-}
+    "bash_id",
+)
 
 
 _BASH_OUTPUT_DESCRIPTION = (
@@ -189,12 +176,7 @@ class BashOutput(Tool):
         return ToolResult("\n\n".join(parts), structured=structured)
 
 
-_KILL_SHELL_SCHEMA: Json = {
-    "type": "object",
-    "properties": {"shell_id": {"type": "string", "description": "The ID of the background command"}},
-    "required": ["shell_id"],
-    "additionalProperties": False,
-}
+_KILL_SHELL_SCHEMA = object_of({"shell_id": text("The ID of the background command")}, "shell_id")
 
 
 _KILL_SHELL_DESCRIPTION = (

@@ -23,7 +23,8 @@ from ..system.host import is_under, nearest_directory
 from ..system.process import Process
 from .background_shells import MAX_RUNNING, ForegroundCommand, ShellStart
 from .file_access import refusal
-from .output import MAX_OUTPUT_CHARS, Output, OutputFiles, clean
+from .input_schema import flag, object_of, text
+from .output import MAX_OUTPUT_CHARS, Output, clean
 from .tool_contract import Tool, ToolContext, ToolDeclaration, ToolResult
 
 Json = dict[str, Any]
@@ -66,30 +67,20 @@ _MAX_DESCRIPTION = 200  # characters
 _ASIDE_SHOWN = 5
 _ASIDE_CHARS = 200
 
-_BASH_SCHEMA: Json = {
-    "type": "object",
-    "properties": {
-        "command": {"type": "string", "minLength": 1, "description": "The command to run"},
+_BASH_SCHEMA = object_of(
+    {
+        "command": text("The command to run", 1),
         "timeout": {
             "type": "number",
             "exclusiveMinimum": 0,
             "description": f"Optional timeout in milliseconds (at most {MAX_TIMEOUT})",
         },
-        "description": {"type": "string", "description": "What the command does, in 5 to 10 words"},
-        "run_in_background": {
-            "type": "boolean",
-            "default": False,
-            "description": "True to go on without waiting for the command",
-        },
-        LEAVE_SANDBOX: {
-            "type": "boolean",
-            "default": False,
-            "description": "True to ask the user to run the command without the sandbox",
-        },
+        "description": text("What the command does, in 5 to 10 words"),
+        "run_in_background": flag("True to go on without waiting for the command", default=False),
+        LEAVE_SANDBOX: flag("True to ask the user to run the command without the sandbox", default=False),
     },
-    "required": ["command"],
-    "additionalProperties": False,
-}
+    "command",
+)
 
 
 _BASH_DESCRIPTION = (
@@ -213,18 +204,20 @@ class _Foreground:
 
     async def run(self, timeout: float) -> ToolResult:
         context = self._context
-        report = CwdReport(context.spill, caged=context.call.cage is not None)
-        self._reports = bool(report.path)
-        cage = _with_report(context.call.cage, report.path)
+        report = context.spill.scratch()
+        self._reports = bool(report)
+        cage = context.call.cage
+        if cage is not None and report:
+            cage = replace(cage, write=(*cage.write, report))
         context.shells.foreground.add(self._state)  # from now on, the person may move it to the background
         try:
             cwd, self._elsewhere = await _directory(context)
             self._cwd, self._astray = cwd, cwd != context.shells.cwd
-            argv = _arguments(_shell(context), self._command, report.path)
+            argv = _arguments(_shell(context), self._command, report)
             process = await context.host.start(argv, cwd, self._output.add, context.variables, cage=cage)
         except BaseException as error:
             context.shells.foreground.discard(self._state)
-            report.take()
+            _taken(report)
             self._output.close()
             if isinstance(error, OSError):
                 return _not_started(error)
@@ -246,7 +239,7 @@ class _Foreground:
                     if interrupted:
                         context.call.stopped(self._output.text(MAX_OUTPUT_CHARS - _ROOM))
                     self._output.close()
-                    moved = report.take()
+                    moved = _taken(report)
         if goes_on:
             return self._go_on(process, report)
         if not ended:
@@ -269,11 +262,11 @@ class _Foreground:
         if moved:
             call.remind("root", moved)
 
-    def _go_on(self, process: Process, report: CwdReport) -> ToolResult:
+    def _go_on(self, process: Process, report: str) -> ToolResult:
         """Let the command go on in the background, and tell the model how to read on."""
         output = self._output
         output.keep()
-        shell = self._context.shells.add(self._start, process, output, self._context.call.cage, report.take)
+        shell = self._context.shells.add(self._start, process, output, self._context.call.cage, lambda: _taken(report))
         shell.position = output.total
         why = f"It takes longer than {self._context.shells.background_after:g} s, so it" if self._by_itself else "It"
         note = f"{why} goes on in the background with ID: {shell.id}. You are told when it ends. {_HOW_TO_READ}"
@@ -396,11 +389,6 @@ def _not_started(error: OSError) -> ToolResult:
     return refusal(f"{text}\n{_HOW_TO_ASK}" if isinstance(error, CageUnavailable) else text)
 
 
-def _with_report(cage: CageRules | None, report: str) -> CageRules | None:
-    """Return the cage, opened for the file to which the command reports its directory."""
-    return cage if cage is None or not report else replace(cage, write=(*cage.write, report))
-
-
 def _joined(*notes: str) -> str:
     return "\n".join(filter(None, notes))
 
@@ -426,7 +414,7 @@ def _arguments(shell: str, command: str, report: str) -> list[str]:
     through `eval`, so that a syntax error shows the command and not the trap."""
     if not report:
         return [shell, "-c", command]
-    script = f"trap 'pwd -P >{_quoted_twice(report)} 2>/dev/null' EXIT; eval \"set --;$1\""
+    script = f"trap 'pwd -P >|{_quoted_twice(report)} 2>/dev/null' EXIT; eval \"set --;$1\""
     return [shell, "-c", script, os.path.basename(shell), command]
 
 
@@ -438,66 +426,24 @@ def _quoted_twice(path: str) -> str:
 _MAX_BYTES = 65536
 
 
-class CwdReport:
-    """One report, which `take` returns once, after the command is over. The command writes to `path`; "" means that it
-    cannot report. `caged`: the command runs in a cage, which can open a file for it but not a pipe of the worker."""
-
-    def __init__(self, spill: OutputFiles, *, caged: bool = False) -> None:
-        self._pipe: tuple[int, int] | None = None
-        self.path = spill.scratch("cwd")
-        if self.path and caged:
-            self.path = _created(self.path)
-        elif not self.path and not caged and os.path.isdir("/proc/self/fd"):
-            with contextlib.suppress(OSError):
-                self._pipe = os.pipe()
-                os.set_blocking(self._pipe[0], False)
-                self.path = "/proc/%d/fd/%d" % (os.getpid(), self._pipe[1])
-
-    def take(self) -> str:
-        """Return the directory, "" if none was reported. Remove the file."""
-        reported = os.fsdecode(self._from_pipe(*self._pipe) if self._pipe else self._from_file())
-        return reported[:-1] if reported.endswith("\n") else reported
-
-    def _from_pipe(self, reader: int, writer: int) -> bytes:
-        try:
-            return os.read(reader, _MAX_BYTES)
-        except BlockingIOError:
-            return b""
-        finally:
-            os.close(reader)
-            os.close(writer)
-
-    def _from_file(self) -> bytes:
-        if not self.path:
-            return b""
-        try:
-            with open(self.path, "rb") as file:
-                return file.read(_MAX_BYTES)
-        except OSError:
-            return b""
-        finally:
-            with contextlib.suppress(OSError):
-                os.unlink(self.path)
-
-
-def _created(path: str) -> str:
-    """Create an empty file, and return its path; "" if it cannot be created."""
+def _taken(report: str) -> str:
+    """Return the directory that a command has reported, "" if none was reported. Remove the file."""
+    if not report:
+        return ""
     try:
-        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600))
+        with open(report, "rb") as file:
+            return os.fsdecode(file.read(_MAX_BYTES)).removesuffix("\n")
     except OSError:
         return ""
-    return path
+    finally:
+        with contextlib.suppress(OSError):
+            os.unlink(report)
 
 
-_OBEYED = {
-    "rg": (".rgignore", ".ignore"),
-    "fd": (".fdignore", ".ignore"),
-    "fdfind": (".fdignore", ".ignore"),
-    "ag": (".agignore", ".ignore"),
-}
+_OBEYED = {"rg": (".rgignore", ".ignore"), **dict.fromkeys(("fd", "fdfind"), (".fdignore", ".ignore"))}
+_OBEYED["ag"] = (".agignore", ".ignore")
 _MENTIONED = re.compile(r"\b(?:rg|fd|fdfind|ag)\b")
-_SHOWS_ALL = re.compile(r"-[a-zA-Z]*u[a-zA-Z]*|--unrestricted|--no-ignore(?:-dot)?")
-_BETWEEN_COMMANDS = re.compile(r"[;|&()`\n]")
+_SHOWS_ALL = re.compile(r"\s(?:-[a-zA-Z]*u[a-zA-Z]*|--unrestricted|--no-ignore(?:-dot)?)(?!\S)")
 _NOT_SEARCHED = ("node_modules",)
 _MAX_DIRECTORIES = 2000
 _IGNORE_FILES_MAX_BYTES = 1 << 16
@@ -505,57 +451,30 @@ _SHOWN = 3
 
 
 def narrowing_note(command: str, cwd: str, roots: Sequence[str]) -> str:
-    """Return a note for the model about files in the session's directories `roots` that have narrowed a search of a
-    command, "" if there are none. What .gitignore leaves out is expected, and is not told. The files are looked for:
+    """Return a note for the model about files in the session's directories `roots` that may have narrowed a search of
+    a command, "" if there are none. What .gitignore leaves out is expected, and is not told. The files are looked for:
     call this in a thread."""
-    if not _MENTIONED.search(command):
-        return ""
     told = []
-    for program, words in _searches(command):
-        starts = [path for word in words if os.path.isdir(path := os.path.join(cwd, word))] or [cwd]
-        found = _found([*starts, *_above(starts, roots)], starts, _OBEYED[program])
+    for program in dict.fromkeys([] if _SHOWS_ALL.search(command) else _MENTIONED.findall(command)):
+        found = _narrowing_files([cwd, *roots], _OBEYED[program])
         if found:
             shown = ", ".join(os.path.relpath(path, cwd) for path in found[:_SHOWN])
-            told.append(f"{program} left out what {shown}{', …' if len(found) > _SHOWN else ''} of the project names")
-    return "".join(f"({note}; --no-ignore shows all.)\n" for note in dict.fromkeys(told)).rstrip("\n")
+            more = ", …" if len(found) > _SHOWN else ""
+            told.append(f"({program} left out what {shown}{more} of the project names; --no-ignore shows all.)")
+    return "\n".join(told)
 
 
-def _searches(command: str) -> Iterable[tuple[str, list[str]]]:
-    """Yield each search program that a line runs and that obeys such files, with its arguments. A line that is read in
-    another way than the shell reads it only gets a note too many or too few."""
-    for part in _BETWEEN_COMMANDS.split(command):
-        try:
-            words = shlex.split(part)
-        except ValueError:  # a quote that another part closes
-            words = part.split()
-        names = [os.path.basename(word) for word in words]
-        at = next((at for at, name in enumerate(names) if name in _OBEYED), -1)
-        if at >= 0 and not any(_SHOWS_ALL.fullmatch(word) for word in words[at + 1 :]):
-            yield names[at], words[at + 1 :]
-
-
-def _above(starts: Iterable[str], roots: Sequence[str]) -> list[str]:
-    """Return the directories of the session above those in which a search starts: it obeys their files as well."""
-    above = []
-    for start in starts:
-        directory = os.path.dirname(os.path.realpath(start))
-        while any(f"{directory}/".startswith(f"{os.path.realpath(root)}/") for root in roots):
-            above.append(directory)
-            directory = os.path.dirname(directory)
-    return above
-
-
-def _found(looked_at: Iterable[str], starts: Iterable[str], names: Sequence[str]) -> list[str]:
-    """Return the files with these names that leave something out: in the directories, and below those in `starts`."""
-    waiting = [(path, path in starts) for path in dict.fromkeys(looked_at)]
-    found: list[str] = []
-    for directory, goes_down in waiting:  # it grows meanwhile
+def _narrowing_files(tops: Iterable[str], names: Sequence[str]) -> list[str]:
+    """Return the files with these names in and below directories that leave something out."""
+    waiting = list(dict.fromkeys(map(os.path.realpath, tops)))
+    found: dict[str, None] = {}
+    for directory in waiting:  # it grows meanwhile
         if len(found) > _SHOWN:
             break
-        found += [path for name in names if _says_something(path := os.path.join(directory, name))]
-        if goes_down and len(waiting) < _MAX_DIRECTORIES:
-            waiting += [(path, True) for path in _inner(directory)]
-    return found
+        found.update({path: None for name in names if _says_something(path := os.path.join(directory, name))})
+        if len(waiting) < _MAX_DIRECTORIES:
+            waiting += _inner(directory)
+    return list(found)
 
 
 def _inner(directory: str) -> list[str]:
@@ -573,9 +492,9 @@ def _inner(directory: str) -> list[str]:
 
 def _says_something(path: str) -> bool:
     """Return whether a file has a line that is no comment."""
-    if not os.path.isfile(path):
-        return False
     try:
+        if not os.path.isfile(path):
+            return False
         with open(path, "rb") as file:
             lines = file.read(_IGNORE_FILES_MAX_BYTES).splitlines()
     except OSError:

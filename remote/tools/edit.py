@@ -5,59 +5,51 @@ from __future__ import annotations
 from typing import Any
 
 from ccb.tunnel.wire import tool_traits
-from ccb.tunnel.wire.dataclass import dataclass
 
 from ..system.deadline import in_thread
 from ..system.regular_files import digest_of
 from ..system.text_encoding import Text, shown, text_of
 from .file_access import (
     CHANGED,
-    ChangeRefused,
     Current,
+    FileChangingTool,
+    PlannedChange,
     current,
     missing,
-    os_error,
     path_refusal,
     peek_refusal,
-    preview_of,
     read_current,
-    refusal,
-    store_change,
     text_error,
 )
+from .input_schema import flag, object_of, text
 from .read import LINE_CUT
 from .text_changes import (
     NO_TEXT,
     NOT_UTF8,
-    EditRefused,
+    ChangeRefused,
     bounded_text,
     editable,
-    ends_in_returns,
     is_compared,
     line_changes,
     replace_in,
     structured_patch,
     whole_or_none,
-    with_endings_of,
 )
-from .tool_contract import Preview, Tool, ToolContext, ToolDeclaration, ToolResult
+from .tool_contract import ToolContext, ToolDeclaration, ToolResult
 
 Json = dict[str, Any]
 
 _MAX_EDITS = 1_000  # of one call
 _MAX_QUICK = 128 << 10  # bytes that edits may go through before the person is asked
 
-_OLD = {"type": "string", "description": "The text to replace, exactly as it is in the file, with its indentation"}
-_NEW = {"type": "string", "description": "The text to put in its place (must be different from old_string)"}
-_ALL = {"type": "boolean", "default": False, "description": "Replace all occurrences of old_string (default false)"}
-_PATH = {"type": "string", "description": "The absolute path to the file to modify"}
-
-_EDIT_SCHEMA: Json = {
-    "type": "object",
-    "properties": {"file_path": _PATH, "old_string": _OLD, "new_string": _NEW, "replace_all": _ALL},
-    "required": ["file_path", "old_string", "new_string"],
-    "additionalProperties": False,
+_PLACE = {
+    "old_string": text("The text to replace, exactly as it is in the file, with its indentation"),
+    "new_string": text("The text to put in its place (must be different from old_string)"),
+    "replace_all": flag("Replace all occurrences of old_string (default false)", default=False),
 }
+_PATH = text("The absolute path to the file to modify")
+
+_EDIT_SCHEMA = object_of({"file_path": _PATH, **_PLACE}, "file_path", "old_string", "new_string")
 
 
 _EDIT_DESCRIPTION = (
@@ -71,58 +63,60 @@ _EDIT_DESCRIPTION = (
 )
 
 
-class Edit(Tool):
+class _Replacing(FileChangingTool):
+    """Makes the replacements that `edits` returns."""
+
+    @staticmethod
+    def edits(tool_input: Json) -> list[Json]:
+        return [tool_input]
+
+    def validate(self, tool_input: Json, context: ToolContext) -> str | None:
+        return _validate(tool_input["file_path"], self.edits(tool_input), context)
+
+    async def planned(self, tool_input: Json, context: ToolContext) -> PlannedChange:
+        """`about` is the number of replacements."""
+        edits = self.edits(tool_input)
+        file = await current(context, tool_input["file_path"], merge=True)
+        if _creates(edits, file.data):
+            data, count = await in_thread(_apply_rest, edits)
+        elif file.data is None:
+            raise ChangeRefused(await missing(context.host, file.path, context.cwd))
+        else:
+            data, count = await in_thread(_apply, file.data, edits, file.seen)
+        return PlannedChange(file, data, count)
+
+
+class Edit(_Replacing):
     """Makes one replacement in a file."""
 
     declaration = ToolDeclaration(tool_traits.EDIT, _EDIT_DESCRIPTION, _EDIT_SCHEMA)
 
-    def validate(self, tool_input: Json, context: ToolContext) -> str | None:
-        return _validate(tool_input["file_path"], [tool_input], context)
-
-    async def preview(self, tool_input: Json, context: ToolContext) -> Preview | ToolResult | None:
-        return await _preview(tool_input["file_path"], [tool_input], context)
-
-    async def run(self, tool_input: Json, context: ToolContext) -> ToolResult:
+    def result(self, tool_input: Json, done: PlannedChange, notes: str) -> ToolResult:
         replace_all = bool(tool_input.get("replace_all"))
-        done = await _run(tool_input["file_path"], [tool_input], context)
-        if isinstance(done, ToolResult):
-            return done
-        path = done.path
-        if done.old is None:
+        path = done.file.name
+        if done.file.data is None:
             text = f"File created successfully at: {path}"
         elif replace_all:
-            text = f"The file {path} has been updated. {done.count} occurrences were replaced."
+            text = f"The file {path} has been updated. {done.about} occurrences were replaced."
         else:
             text = f"The file {path} has been updated successfully."
         structured = {
             "filePath": path,
             "oldString": bounded_text(tool_input["old_string"]),
             "newString": bounded_text(tool_input["new_string"]),
-            **await in_thread(_outcome, done),
+            **_outcome(done),
             "replaceAll": replace_all,
         }
-        return ToolResult(text + done.notes, structured=structured)
+        return ToolResult(text + notes, structured=structured)
 
 
-_MULTI_EDIT_SCHEMA: Json = {
-    "type": "object",
-    "properties": {
-        "file_path": _PATH,
-        "edits": {
-            "type": "array",
-            "minItems": 1,
-            "description": "The replacements, in order",
-            "items": {
-                "type": "object",
-                "properties": {"old_string": _OLD, "new_string": _NEW, "replace_all": _ALL},
-                "required": ["old_string", "new_string"],
-                "additionalProperties": False,
-            },
-        },
-    },
-    "required": ["file_path", "edits"],
-    "additionalProperties": False,
+_EDITS = {
+    "type": "array",
+    "minItems": 1,
+    "description": "The replacements, in order",
+    "items": object_of(_PLACE, "old_string", "new_string"),
 }
+_MULTI_EDIT_SCHEMA = object_of({"file_path": _PATH, "edits": _EDITS}, "file_path", "edits")
 
 
 _MULTI_EDIT_DESCRIPTION = (
@@ -132,21 +126,17 @@ _MULTI_EDIT_DESCRIPTION = (
 )
 
 
-class MultiEdit(Tool):
+class MultiEdit(_Replacing):
     """Makes several replacements in one file, all or none."""
 
     declaration = ToolDeclaration(tool_traits.MULTI_EDIT, _MULTI_EDIT_DESCRIPTION, _MULTI_EDIT_SCHEMA)
 
-    def validate(self, tool_input: Json, context: ToolContext) -> str | None:
-        return _validate(tool_input["file_path"], tool_input["edits"], context)
+    @staticmethod
+    def edits(tool_input: Json) -> list[Json]:
+        edits: list[Json] = tool_input["edits"]
+        return edits
 
-    async def preview(self, tool_input: Json, context: ToolContext) -> Preview | ToolResult | None:
-        return await _preview(tool_input["file_path"], tool_input["edits"], context)
-
-    async def run(self, tool_input: Json, context: ToolContext) -> ToolResult:
-        done = await _run(tool_input["file_path"], tool_input["edits"], context)
-        if isinstance(done, ToolResult):
-            return done
+    def result(self, tool_input: Json, done: PlannedChange, notes: str) -> ToolResult:
         edits = [
             {
                 "old_string": bounded_text(edit["old_string"], 1000),
@@ -155,29 +145,18 @@ class MultiEdit(Tool):
             }
             for edit in tool_input["edits"][:20]
         ]
-        structured = {"filePath": done.path, "edits": edits, **await in_thread(_outcome, done)}
-        verb = "created" if done.old is None else "updated"
-        noun = "replacement" if done.count == 1 else "replacements"
-        text = f"The file {done.path} has been {verb}: {done.count} {noun} made.{done.notes}"
+        structured = {"filePath": done.file.name, "edits": edits, **_outcome(done)}
+        verb = "created" if done.file.data is None else "updated"
+        noun = "replacement" if done.about == 1 else "replacements"
+        text = f"The file {done.file.name} has been {verb}: {done.about} {noun} made.{notes}"
         return ToolResult(text, structured=structured)
 
 
-@dataclass(frozen=True)
-class _Done:
-    """The content of a file before (None if it was created) and after the edits, and what the model must know."""
-
-    path: str
-    old: bytes | None
-    new: bytes
-    count: int
-    notes: str
-
-
-def _outcome(done: _Done) -> Json:
-    before = shown(done.old or b"")
+def _outcome(done: PlannedChange) -> Json:
+    before = shown(done.file.data or b"")
     return {
         "originalFile": whole_or_none(before),
-        "structuredPatch": structured_patch(before, shown(done.new)),
+        "structuredPatch": structured_patch(before, shown(done.data)),
         "userModified": False,
     }
 
@@ -202,7 +181,7 @@ def _validate(path: str, edits: list[Json], context: ToolContext) -> str | None:
         return reason
     try:
         _apply(data, edits, seen.content if seen is not None and seen.digest != digest_of(data) else None)
-    except EditRefused as refused:
+    except ChangeRefused as refused:
         return str(refused)
     return None
 
@@ -214,7 +193,7 @@ def _creates(edits: list[Json], data: bytes | None) -> bool:
 
 def _apply(data: bytes, edits: list[Json], seen: bytes | None = None) -> tuple[bytes, int]:
     """Return the new content and the number of replacements. If the model has `seen` another version, what it replaces
-    must stand where it stood. Raise EditRefused."""
+    must stand where it stood. Raise ChangeRefused."""
     file = editable(data)
     before = text_of(seen) if seen is not None else None
     total = 0
@@ -225,14 +204,14 @@ def _apply(data: bytes, edits: list[Json], seen: bytes | None = None) -> tuple[b
             if before is not None:
                 known = replace_in(before, *arguments)
                 if not _stood_there(before.text, known.spans, file.text, done.spans):
-                    raise EditRefused(CHANGED)
+                    raise ChangeRefused(CHANGED)
                 before = Text(known.text, before.codec, before.mark)
-        except EditRefused as refused:
+        except ChangeRefused as refused:
             if seen is not None:
-                raise EditRefused(CHANGED) from None
+                raise ChangeRefused(CHANGED) from None
             if len(edits) == 1:
                 raise
-            raise EditRefused(f"No edit was made. Edit {number} of {len(edits)}: {refused}") from None
+            raise ChangeRefused(f"No edit was made. Edit {number} of {len(edits)}: {refused}") from None
         file = Text(done.text, file.codec, file.mark)
         total += len(done.spans)
     return file.encoded(file.text), total
@@ -244,7 +223,7 @@ def _stood_there(before: str, known: list[tuple[int, int]], text: str, found: li
     if not is_compared(before, text):
         return False
     changes = line_changes(*(["".join(line.split()) for line in each.split("\n")] for each in (before, text)))
-    here, lines_before, lines_now = 0, _Lines(before), _Lines(text)
+    here, lines_before, lines_now = 0, _LineCounter(before), _LineCounter(text)
     for (start, end), (new_start, new_end) in zip(known, found):
         first, last = lines_before.at(start), lines_before.at(end)
         while here < len(changes) and changes[here][1] <= first:
@@ -260,7 +239,7 @@ def _stood_there(before: str, known: list[tuple[int, int]], text: str, found: li
     return len(known) == len(found)
 
 
-class _Lines:
+class _LineCounter:
     """Counts the lines before places of a text, which ascend."""
 
     def __init__(self, text: str) -> None:
@@ -272,40 +251,6 @@ class _Lines:
         return self._count
 
 
-async def _run(file_path: str, edits: list[Json], context: ToolContext) -> ToolResult | _Done:
-    """Make the edits. Return what was done, or a refusal."""
-    try:
-        file, data, count = await _planned(file_path, edits, context)
-        notes = await store_change(context, file, data)
-    except (ChangeRefused, EditRefused) as refused:
-        return refusal(str(refused))
-    except OSError as error:
-        return refusal(os_error(error, file_path))
-    return _Done(file.name, file.data, data, count, notes)
-
-
-async def _preview(file_path: str, edits: list[Json], context: ToolContext) -> Preview | ToolResult:
-    try:
-        file, data, _ = await _planned(file_path, edits, context)
-    except (ChangeRefused, EditRefused) as refused:
-        return refusal(str(refused))
-    except OSError as error:
-        return refusal(os_error(error, file_path))
-    return await in_thread(preview_of, file, data)
-
-
-async def _planned(file_path: str, edits: list[Json], context: ToolContext) -> tuple[Current, bytes, int]:
-    """Return the file, its new content and the number of replacements. Raise ChangeRefused, EditRefused or OSError."""
-    file = await current(context, file_path, merge=True)
-    if _creates(edits, file.data):
-        data, count = await in_thread(_apply_rest, edits)
-    elif file.data is None:
-        raise ChangeRefused(await missing(context.host, file.path, context.cwd))
-    else:
-        data, count = await in_thread(_apply, file.data, edits, file.seen)
-    return file, data, count
-
-
 def _apply_rest(edits: list[Json]) -> tuple[bytes, int]:
     data = edits[0]["new_string"].encode()
     if len(edits) == 1:
@@ -314,15 +259,11 @@ def _apply_rest(edits: list[Json]) -> tuple[bytes, int]:
     return data, count + 1
 
 
-_WRITE_SCHEMA: Json = {
-    "type": "object",
-    "properties": {
-        "file_path": {"type": "string", "description": "The absolute path to the file to write"},
-        "content": {"type": "string", "description": "The content of the file"},
-    },
-    "required": ["file_path", "content"],
-    "additionalProperties": False,
-}
+_WRITE_SCHEMA = object_of(
+    {"file_path": text("The absolute path to the file to write"), "content": text("The content of the file")},
+    "file_path",
+    "content",
+)
 
 
 _WRITE_DESCRIPTION = (
@@ -333,7 +274,7 @@ _WRITE_DESCRIPTION = (
 )
 
 
-class Write(Tool):
+class Write(FileChangingTool):
     """Creates a file or replaces its whole content."""
 
     declaration = ToolDeclaration(tool_traits.WRITE, _WRITE_DESCRIPTION, _WRITE_SCHEMA)
@@ -342,53 +283,35 @@ class Write(Tool):
         path = tool_input["file_path"]
         return path_refusal(path) or text_error(tool_input["content"]) or peek_refusal(context, path)
 
-    async def preview(self, tool_input: Json, context: ToolContext) -> Preview | ToolResult | None:
-        try:
-            file = await _replaceable(tool_input, context)
-        except ChangeRefused as refused:
-            return refusal(str(refused))
-        except OSError as error:
-            return refusal(os_error(error, tool_input["file_path"]))
-        # A new file is shown from the call itself: its content need not be sent twice.
-        new = (await in_thread(_content, tool_input["content"], file))[0] if file.data is not None else b""
-        return await in_thread(preview_of, file, new)
+    async def planned(self, tool_input: Json, context: ToolContext) -> PlannedChange:
+        """`about` says what was kept of the file."""
+        file = await current(context, tool_input["file_path"])
+        content, text = tool_input["content"], text_of(file.data or b"")
+        if text is None:
+            raise ChangeRefused(NO_TEXT)
+        if not text.codec:
+            raise ChangeRefused(f"{NOT_UTF8} Write would lose what Read could not show.")
+        for sign, stands_for in ((LINE_CUT, True), ("\ufffd", "\0" in text.text)):
+            if stands_for and sign in content and sign not in text.text:
+                raise ChangeRefused(f"The content has {sign!r}, which stands for what Read could not show. Use Edit.")
+        data, kept = await in_thread(_content, content, file)
+        return PlannedChange(file, data, kept, is_in_call=file.data is None)
 
-    async def run(self, tool_input: Json, context: ToolContext) -> ToolResult:
-        content = tool_input["content"]
-        try:
-            file = await _replaceable(tool_input, context)
-            data, kept = await in_thread(_content, content, file)
-            notes = await store_change(context, file, data)
-        except ChangeRefused as refused:
-            return refusal(str(refused))
-        except OSError as error:
-            return refusal(os_error(error, tool_input["file_path"]))
+    def result(self, tool_input: Json, done: PlannedChange, notes: str) -> ToolResult:
+        file = done.file
         old = None if file.data is None else shown(file.data)
         structured = {
             "type": "create" if old is None else "update",
             "filePath": file.name,
-            "content": bounded_text(content),
-            "structuredPatch": [] if old is None else await in_thread(structured_patch, old, shown(data)),
+            "content": bounded_text(tool_input["content"]),
+            "structuredPatch": [] if old is None else structured_patch(old, shown(done.data)),
             "originalFile": whole_or_none(old),
             "userModified": False,
         }
         if old is None:
             return ToolResult(f"File created successfully at: {file.name}{notes}", structured=structured)
-        return ToolResult(f"The file {file.name} has been updated successfully.{kept}{notes}", structured=structured)
-
-
-async def _replaceable(tool_input: Json, context: ToolContext) -> Current:
-    """Return the file if the call may replace it. Raise ChangeRefused or OSError."""
-    file = await current(context, tool_input["file_path"])
-    content, text = tool_input["content"], text_of(file.data or b"")
-    if text is None:
-        raise ChangeRefused(NO_TEXT)
-    if not text.codec:
-        raise ChangeRefused(f"{NOT_UTF8} Write would lose what Read could not show.")
-    for sign, stands_for in ((LINE_CUT, True), ("\ufffd", "\0" in text.text)):
-        if stands_for and sign in content and sign not in text.text:
-            raise ChangeRefused(f"The content has {sign!r}, which stands for what Read could not show. Use Edit.")
-    return file
+        text = f"The file {file.name} has been updated successfully.{done.about}{notes}"
+        return ToolResult(text, structured=structured)
 
 
 def _content(content: str, file: Current) -> tuple[bytes, str]:
@@ -399,11 +322,8 @@ def _content(content: str, file: Current) -> tuple[bytes, str]:
         return content.encode(), ""
     kept = [text.codec.upper()] if text.codec != "utf-8" else []
     kept += ["byte order mark"] if text.mark else []
-    if ends_in_returns(text.text) and "\r" not in content:
-        content = content.replace("\n", "\r")
-        kept += ["CR line endings"]
-    elif "\r" in text.text and "\r" not in content:
-        content = with_endings_of(text.text, content, "\r\n" if "\r\n" in text.text else "\n")
-        kept += ["CRLF line endings"] if "\r" in content else []
+    if "\r\n" in text.text and "\n" in content and "\r" not in content:
+        content = content.replace("\n", "\r\n")
+        kept += ["CRLF line endings"]
     data = text.encoded(content[1:] if text.mark and content.startswith("\ufeff") else content)
     return data, f" Kept as it was: {', '.join(kept)}." if kept else ""

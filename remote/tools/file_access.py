@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from abc import abstractmethod
 from typing import Any
 
 from ccb.tunnel.wire.dataclass import dataclass
@@ -13,8 +14,8 @@ from ..system.deadline import in_thread
 from ..system.host import Host, PinnedHost, is_under
 from ..system.regular_files import ABSENT, FileChanged, FileKind, digest_of
 from ..system.text_encoding import is_binary, shown, text_of
-from .text_changes import MAX_PREVIEW, compared
-from .tool_contract import FileVersion, Preview, ToolContext, ToolResult, UpcomingChange
+from .text_changes import MAX_PREVIEW, ChangeRefused, compared
+from .tool_contract import FileVersion, Preview, Tool, ToolContext, ToolResult, UpcomingChange
 from .tool_state import Seen
 
 Json = dict[str, Any]
@@ -32,10 +33,6 @@ CHANGED_SINCE_ASKED = (
     "File has been modified since the user was asked about this change, so nothing was written. Read it again and "
     "repeat the change."
 )
-
-
-class ChangeRefused(Exception):
-    """The change is refused; the text says why."""
 
 
 @dataclass(frozen=True)
@@ -155,6 +152,48 @@ def preview_of(file: Current, data: bytes) -> Preview:
         **compared(shown(file.data or b""), shown(data), MAX_PREVIEW),
     }
     return Preview(public, FileVersion(file.real, file.digest))
+
+
+@dataclass(frozen=True)
+class PlannedChange:
+    """A change of a file: the file as it is, its new content, and what the tool tells about the change. `is_in_call`:
+    the call itself has the content, so that it need not be shown again."""
+
+    file: Current
+    data: bytes
+    about: Any = None
+    is_in_call: bool = False
+
+
+class FileChangingTool(Tool):
+    """A tool that changes one file in one atomic step."""
+
+    @abstractmethod
+    async def planned(self, tool_input: Json, context: ToolContext) -> PlannedChange:
+        """Return the change that a call makes. Raise ChangeRefused or OSError."""
+
+    @abstractmethod
+    def result(self, tool_input: Json, done: PlannedChange, notes: str) -> ToolResult:
+        """Return the result of a change that was made, with the `notes` about it. It runs in a thread."""
+
+    async def preview(self, tool_input: Json, context: ToolContext) -> Preview | ToolResult | None:
+        try:
+            change = await self.planned(tool_input, context)
+        except (ChangeRefused, OSError) as error:
+            return self._refused(tool_input, error)
+        return await in_thread(preview_of, change.file, b"" if change.is_in_call else change.data)
+
+    async def run(self, tool_input: Json, context: ToolContext) -> ToolResult:
+        try:
+            change = await self.planned(tool_input, context)
+            notes = await store_change(context, change.file, change.data)
+        except (ChangeRefused, OSError) as error:
+            return self._refused(tool_input, error)
+        return await in_thread(self.result, tool_input, change, notes)
+
+    def _refused(self, tool_input: Json, error: Exception) -> ToolResult:
+        assert self.traits.path is not None
+        return refusal(os_error(error, tool_input[self.traits.path.key]) if isinstance(error, OSError) else str(error))
 
 
 async def store_change(context: ToolContext, file: Current, data: bytes) -> str:

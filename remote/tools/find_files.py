@@ -13,6 +13,7 @@ from ccb.tunnel.wire.spelling import spelled
 from ..search_program.globs import BadGlob, Globs
 from ..system.regular_files import FileKind
 from .file_access import absolute, host_of, missing, os_error, path_error, refusal, tree_path
+from .input_schema import object_of, text
 from .output import limited
 from .search_process import LEFT_OUT, MAX_PATTERN, SECONDS, SearchFailed, search, unsearched
 from .tool_contract import Tool, ToolContext, ToolDeclaration, ToolResult
@@ -21,19 +22,8 @@ Json = dict[str, Any]
 
 _MAX_ENTRIES = 1000
 
-_LS_SCHEMA: Json = {
-    "type": "object",
-    "properties": {
-        "path": {"type": "string", "description": "The absolute path to the directory to list"},
-        "ignore": {
-            "type": "array",
-            "items": {"type": "string"},
-            "description": "Glob patterns of names to leave out",
-        },
-    },
-    "required": ["path"],
-    "additionalProperties": False,
-}
+_IGNORED = {"type": "array", "items": {"type": "string"}, "description": "Glob patterns of names to leave out"}
+_LS_SCHEMA = object_of({"path": text("The absolute path to the directory to list"), "ignore": _IGNORED}, "path")
 
 
 _LS_DESCRIPTION = (
@@ -82,23 +72,13 @@ class LS(Tool):
 
 MAX_FILES = 100
 
-_GLOB_SCHEMA: Json = {
-    "type": "object",
-    "properties": {
-        "pattern": {
-            "type": "string",
-            "minLength": 1,
-            "maxLength": MAX_PATTERN,
-            "description": "The glob pattern to match files against",
-        },
-        "path": {
-            "type": "string",
-            "description": "The directory to search in (the session's directory if it is left out)",
-        },
+_GLOB_SCHEMA = object_of(
+    {
+        "pattern": text("The glob pattern to match files against", 1, MAX_PATTERN),
+        "path": text("The directory to search in (the session's directory if it is left out)"),
     },
-    "required": ["pattern"],
-    "additionalProperties": False,
-}
+    "pattern",
+)
 
 
 _GLOB_DESCRIPTION = (

@@ -13,6 +13,7 @@ from ..search_program.globs import TYPES, BadGlob, Globs
 from ..search_program.search_main import BadRequest, compiled
 from ..system.regular_files import FileKind
 from .file_access import absolute, missing, os_error, path_error, refusal, tree_path
+from .input_schema import choice, flag, number, object_of, text
 from .output import limited
 from .search_process import LEFT_OUT, MAX_PATTERN, SECONDS, SearchFailed, search, unsearched
 from .text_changes import bounded_text
@@ -22,52 +23,28 @@ Json = dict[str, Any]
 
 HEAD_LIMIT = 250
 _MAX_STRUCTURED = 1000  # names of files for clients
-_MODES = ["content", "files_with_matches", "count"]
 
 
-def _count(text: str) -> Json:
-    return {"type": "integer", "minimum": 0, "description": text}
-
-
-_GREP_SCHEMA: Json = {
-    "type": "object",
-    "properties": {
-        "pattern": {
-            "type": "string",
-            "minLength": 1,
-            "maxLength": MAX_PATTERN,
-            "description": "The regular expression to search for",
-        },
-        "path": {
-            "type": "string",
-            "description": "File or directory to search in (the session's directory if it is left out)",
-        },
-        "glob": {
-            "type": "string",
-            "maxLength": MAX_PATTERN,
-            "description": "Glob patterns for files, separated by spaces",
-        },
-        "type": {"type": "string", "description": "File type, such as js, py, rust, go, java"},
-        "output_mode": {
-            "type": "string",
-            "enum": _MODES,
-            "description": "content, files_with_matches (default) or count",
-        },
-        "-A": _count("Lines to show after each match (content only)"),
-        "-B": _count("Lines to show before each match (content only)"),
-        "-C": _count("Lines to show before and after each match (content only)"),
-        "-n": {"type": "boolean", "description": "Show line numbers (content only; default true)"},
-        "-i": {"type": "boolean", "description": "Ignore case"},
-        "multiline": {
-            "type": "boolean",
-            "description": "Matches may span lines, and . matches line feeds (default false)",
-        },
-        "head_limit": _count(f"At most this many lines or files (default {HEAD_LIMIT}; 0 for no limit)"),
-        "offset": _count("Leave out this many lines or files at the start (default 0)"),
+_GREP_SCHEMA = object_of(
+    {
+        "pattern": text("The regular expression to search for", 1, MAX_PATTERN),
+        "path": text("File or directory to search in (the session's directory if it is left out)"),
+        "glob": text("Glob patterns for files, separated by spaces", most=MAX_PATTERN),
+        "type": text("File type, such as js, py, rust, go, java"),
+        "output_mode": choice(
+            "content, files_with_matches (default) or count", "content", "files_with_matches", "count"
+        ),
+        "-A": number("Lines to show after each match (content only)", 0),
+        "-B": number("Lines to show before each match (content only)", 0),
+        "-C": number("Lines to show before and after each match (content only)", 0),
+        "-n": flag("Show line numbers (content only; default true)"),
+        "-i": flag("Ignore case"),
+        "multiline": flag("Matches may span lines, and . matches line feeds (default false)"),
+        "head_limit": number(f"At most this many lines or files (default {HEAD_LIMIT}; 0 for no limit)", 0),
+        "offset": number("Leave out this many lines or files at the start (default 0)", 0),
     },
-    "required": ["pattern"],
-    "additionalProperties": False,
-}
+    "pattern",
+)
 
 
 _GREP_DESCRIPTION = (

@@ -1,10 +1,11 @@
-"""Checks the input of a tool against its JSON schema. Supports the part of JSON schema that tools use.
+"""Makes the JSON schemas of tools, and checks inputs against such schemas. Supports the part that tools use.
 
 Schemas of MCP servers may hold anything. What cannot be judged here fits: the server judges it."""
 
 from __future__ import annotations
 
 import operator
+from collections.abc import Mapping
 from typing import Any
 
 from ccb.tunnel.wire.json_schema import TYPES, is_number
@@ -13,6 +14,37 @@ Json = dict[str, Any]
 
 _MAX_ISSUES = 10
 _MAX_ENUM = 1000  # values; a server judges longer lists itself
+
+
+def object_of(properties: Mapping[str, Json], *required: str, closed: bool = True) -> Json:
+    """Return the schema of an object. `closed`: it may have no other properties."""
+    schema: Json = {"type": "object", "properties": dict(properties), "required": list(required)}
+    return {**schema, "additionalProperties": False} if closed else schema
+
+
+def text(description: str, least: int | None = None, most: int | None = None) -> Json:
+    """Return the schema of a text with at least and at most so many characters."""
+    return _limited("string", {"minLength": least, "maxLength": most}, description)
+
+
+def number(description: str, least: int | None = None, most: int | None = None) -> Json:
+    """Return the schema of an integer with its least and greatest value."""
+    return _limited("integer", {"minimum": least, "maximum": most}, description)
+
+
+def flag(description: str, **more: Any) -> Json:
+    """Return the schema of a boolean."""
+    return {"type": "boolean", **more, "description": description}
+
+
+def choice(description: str, *values: str) -> Json:
+    """Return the schema of a text that is one of these values."""
+    return {"type": "string", "enum": list(values), "description": description}
+
+
+def _limited(kind: str, limits: Json, description: str) -> Json:
+    given = {name: limit for name, limit in limits.items() if limit is not None}
+    return {"type": kind, **given, "description": description}
 
 
 def issues(value: object, schema: object) -> list[str]:

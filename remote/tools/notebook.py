@@ -10,7 +10,6 @@ import re
 from typing import Any
 
 from ccb.tunnel.wire import tool_traits
-from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.prompt_content import MAX_IMAGE_BYTES, image_block, image_trouble, image_type
 
 from ..system.deadline import in_thread
@@ -18,22 +17,20 @@ from ..system.text_encoding import shown, text_of
 from .documents import printed_by_ours
 from .file_access import (
     CHANGED,
-    ChangeRefused,
     Current,
+    FileChangingTool,
+    PlannedChange,
     current,
     missing,
-    os_error,
     path_refusal,
     peek_refusal,
-    preview_of,
-    refusal,
-    store_change,
     text_error,
 )
+from .input_schema import choice, object_of, text
 from .notebook_cells import MAX_OUTPUT, MAX_TEXT
 from .output import clean
-from .text_changes import bounded_text, whole_or_none, with_endings_of
-from .tool_contract import Preview, Tool, ToolContext, ToolDeclaration, ToolResult
+from .text_changes import ChangeRefused, bounded_text, whole_or_none
+from .tool_contract import ToolContext, ToolDeclaration, ToolResult
 
 Json = dict[str, Any]
 
@@ -115,21 +112,17 @@ def _text(text: str) -> Json:
 
 _MAX_VALUES = 2_000_000  # of a notebook; a list or an object counts ten times
 _REPLACE, _INSERT, _DELETE = "replace", "insert", "delete"
-_SCHEMA: Json = {
-    "type": "object",
-    "properties": {
-        "notebook_path": {"type": "string", "description": "The absolute path to the notebook (.ipynb)"},
-        "cell_id": {
-            "type": "string",
-            "description": "The id of the cell, as Read shows it; an inserted cell goes after it",
-        },
-        "new_source": {"type": "string", "description": "The new source of the cell"},
-        "cell_type": {"type": "string", "enum": ["code", "markdown"], "description": "Needed for insert"},
-        "edit_mode": {"type": "string", "enum": [_REPLACE, _INSERT, _DELETE], "description": "Default: replace"},
+_SCHEMA = object_of(
+    {
+        "notebook_path": text("The absolute path to the notebook (.ipynb)"),
+        "cell_id": text("The id of the cell, as Read shows it; an inserted cell goes after it"),
+        "new_source": text("The new source of the cell"),
+        "cell_type": choice("Needed for insert", "code", "markdown"),
+        "edit_mode": choice("Default: replace", _REPLACE, _INSERT, _DELETE),
     },
-    "required": ["notebook_path", "new_source"],
-    "additionalProperties": False,
-}
+    "notebook_path",
+    "new_source",
+)
 _DESCRIPTION = (
     "Changes one cell of a Jupyter notebook.\n"
     "- Read the notebook in this conversation first; the call fails otherwise, or when the file has changed since.\n"
@@ -138,17 +131,7 @@ _DESCRIPTION = (
 )
 
 
-@dataclass(frozen=True)
-class _Edited:
-    """The new content of a notebook, and the cell that has changed."""
-
-    data: bytes
-    cell_id: str
-    cell_type: str
-    language: str
-
-
-class NotebookEdit(Tool):
+class NotebookEdit(FileChangingTool):
     """Changes one cell, in one atomic step."""
 
     declaration = ToolDeclaration(tool_traits.NOTEBOOK_EDIT, _DESCRIPTION, _SCHEMA)
@@ -163,48 +146,31 @@ class NotebookEdit(Tool):
             return "cell_type is needed to insert a cell."
         return path_refusal(path) or text_error(tool_input["new_source"]) or peek_refusal(context, path, merge=True)
 
-    async def preview(self, tool_input: Json, context: ToolContext) -> Preview | ToolResult | None:
-        try:
-            file, edited = await _planned(tool_input, context)
-        except ChangeRefused as refused:
-            return refusal(str(refused))
-        except OSError as error:
-            return refusal(os_error(error, tool_input["notebook_path"]))
-        return await in_thread(preview_of, file, edited.data)
+    async def planned(self, tool_input: Json, context: ToolContext) -> PlannedChange:
+        """`about` are the facts of the changed cell for the result."""
+        file = await current(context, tool_input["notebook_path"], merge=True)
+        if file.data is None:
+            raise ChangeRefused(await missing(context.host, file.path, context.cwd))
+        data, cell = await in_thread(_edited, file, tool_input)
+        return PlannedChange(file, data, cell)
 
-    async def run(self, tool_input: Json, context: ToolContext) -> ToolResult:
-        try:
-            file, edited = await _planned(tool_input, context)
-            notes = await store_change(context, file, edited.data)
-        except ChangeRefused as refused:
-            return refusal(str(refused))
-        except OSError as error:
-            return refusal(os_error(error, tool_input["notebook_path"]))
+    def result(self, tool_input: Json, done: PlannedChange, notes: str) -> ToolResult:
         mode = tool_input.get("edit_mode", _REPLACE)
         verb = {_REPLACE: "Updated", _INSERT: "Inserted", _DELETE: "Deleted"}[mode]
         structured = {
             "new_source": bounded_text(tool_input["new_source"]),
-            "cell_id": edited.cell_id,
-            "cell_type": edited.cell_type,
-            "language": edited.language,
+            **done.about,
             "edit_mode": mode,
             "error": "",
-            "notebook_path": file.name,
-            "original_file": whole_or_none(shown(file.data or b"")),
-            "updated_file": whole_or_none(shown(edited.data)),
+            "notebook_path": done.file.name,
+            "original_file": whole_or_none(shown(done.file.data or b"")),
+            "updated_file": whole_or_none(shown(done.data)),
         }
-        return ToolResult(f"{verb} cell {edited.cell_id} of {file.name}.{notes}", structured=structured)
+        return ToolResult(f"{verb} cell {done.about['cell_id']} of {done.file.name}.{notes}", structured=structured)
 
 
-async def _planned(tool_input: Json, context: ToolContext) -> tuple[Current, _Edited]:
-    """Return the file, and what it becomes. Raise ChangeRefused or OSError."""
-    file = await current(context, tool_input["notebook_path"], merge=True)
-    if file.data is None:
-        raise ChangeRefused(await missing(context.host, file.path, context.cwd))
-    return file, await in_thread(_edited, file, tool_input)
-
-
-def _edited(file: Current, tool_input: Json) -> _Edited:
+def _edited(file: Current, tool_input: Json) -> tuple[bytes, Json]:
+    """Return the new content of a notebook, and the facts of the cell that changes. Raise ChangeRefused."""
     data = file.data or b""
     if len(data) > MAX_BYTES or 10 * (data.count(b"[") + data.count(b"{")) + data.count(b",") > _MAX_VALUES:
         raise ChangeRefused(f"{file.name} is too large to be changed cell by cell. Use a program in Bash, such as jq.")
@@ -234,7 +200,7 @@ def _edited(file: Current, tool_input: Json) -> _Edited:
         encoded = text.encoded(_printed(book, text.text, escape=False))
     except UnicodeEncodeError:  # the notebook holds a lone surrogate as an escape
         encoded = text.encoded(_printed(book, text.text, escape=True))
-    return _Edited(encoded, name, str(cell.get("cell_type", "code")), language)
+    return encoded, {"cell_id": name, "cell_type": str(cell.get("cell_type", "code")), "language": language}
 
 
 def _book(text: str) -> tuple[Json, list[Json]]:
@@ -249,7 +215,7 @@ def _book(text: str) -> tuple[Json, list[Json]]:
 def _printed(book: Json, old: str, *, escape: bool) -> str:
     """Return the text of a notebook in the style of its old text."""
     text = json.dumps(book, ensure_ascii=escape, indent=_indent(old)) + ("\n" if old.endswith("\n") else "")
-    return with_endings_of(old, text, "\r\n") if "\r" in old else text
+    return text.replace("\n", "\r\n") if "\r\n" in old else text
 
 
 def _refuse_changed(seen: list[Json], cells: list[Json], tool_input: Json) -> None:

@@ -254,16 +254,18 @@ class OutputFiles:
             self.why_none = error.strerror or str(error)
             return None
 
-    def scratch(self, name: str) -> str:
-        """Return a path in the directory for a small temporary file of a tool; "" if there can be none."""
-        if not self.directory:
-            return ""
+    def scratch(self) -> str:
+        """Create a small temporary file for a tool. Return its path; "" if there can be none."""
+        import tempfile
+
         try:
-            os.makedirs(self.directory, mode=0o700, exist_ok=True)
+            if self.directory:
+                os.makedirs(self.directory, mode=0o700, exist_ok=True)
+            file, path = tempfile.mkstemp(prefix=f".{os.getpid()}-", dir=self.directory or None)
+            os.close(file)
         except OSError:
             return ""
-        self._count += 1
-        return os.path.join(self.directory, f".{os.getpid()}-{self._count}-{name}")
+        return path
 
     def sweep(self) -> None:
         """Remove the temporary files of a worker that was killed. Its processes must have ended."""

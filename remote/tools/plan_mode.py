@@ -10,6 +10,7 @@ from ccb.tunnel.wire import tool_traits
 
 from ..context.reminders import Occasion
 from ..session_store.session_files import MAX_CHARS, PlanFile
+from .input_schema import object_of, text
 from .tool_contract import Tool, ToolContext, ToolDeclaration, ToolResult
 
 Json = dict[str, Any]
@@ -61,19 +62,20 @@ class ExitPlanMode(Tool):
         {
             "type": "object",
             "properties": {
-                "plan": {"type": "string", "description": "The plan in Markdown, if no file has it"},
+                "plan": text("The plan in Markdown, if no file has it"),
                 "allowedPrompts": {
                     "type": "array",
                     "maxItems": 5,
                     "description": "Commands that need no question after the approval",
-                    "items": {
-                        "type": "object",
-                        "properties": {
+                    "items": object_of(
+                        {
                             "tool": {"type": "string", "enum": [tool_traits.BASH.name]},
-                            "prompt": {"type": "string", "description": "One whole command line, as it will be run"},
+                            "prompt": text("One whole command line, as it will be run"),
                         },
-                        "required": ["tool", "prompt"],
-                    },
+                        "tool",
+                        "prompt",
+                        closed=False,
+                    ),
                 },
             },
         },

@@ -26,6 +26,7 @@ from ..system.regular_files import FileInfo, FileKind, NotAFile, digest_of
 from ..system.text_encoding import SNIFF, is_binary, name_of, wide_decoder
 from . import file_access, notebook
 from .file_access import absolute, host_of, missing, os_error, path_error, refusal
+from .input_schema import number, object_of, text
 from .text_changes import bounded_text
 from .tool_contract import Tool, ToolContext, ToolDeclaration, ToolResult
 
@@ -205,17 +206,15 @@ _NOT_UTF8 = (
 )
 _IN_UTF16 = "The file is in {}, as its byte order mark says. Edit and Write keep that."
 
-_READ_SCHEMA: Json = {
-    "type": "object",
-    "properties": {
-        "file_path": {"type": "string", "description": "The absolute path to the file to read"},
-        "offset": {"type": "integer", "minimum": 0, "description": "The line number to start at (from 1)"},
-        "limit": {"type": "integer", "minimum": 1, "description": "The number of lines to read"},
-        "pages": {"type": "string", "description": "For a PDF: a page or a range, such as 3 or 1-5 (at most 20 pages)"},
+_READ_SCHEMA = object_of(
+    {
+        "file_path": text("The absolute path to the file to read"),
+        "offset": number("The line number to start at (from 1)", 0),
+        "limit": number("The number of lines to read", 1),
+        "pages": text("For a PDF: a page or a range, such as 3 or 1-5 (at most 20 pages)"),
     },
-    "required": ["file_path"],
-    "additionalProperties": False,
-}
+    "file_path",
+)
 
 
 _READ_DESCRIPTION = (

@@ -187,8 +187,6 @@ for name, code in marshal.loads(zlib.decompress(binascii.a2b_base64(sys.argv[1])
     module = sys.modules[name] = Module(name)
     module.__package__ = package
     exec(code, module.__dict__)
-    if parts[-1] == "walk" and sys.argv[4:]:
-        module.start_ahead(sys.argv[3], sys.argv[4:])
 if sys.argv[2:]:
     module.main(sys.argv[2])
 """
@@ -214,9 +212,7 @@ def unsearched(found: Json) -> list[str]:
     if unread:
         notes.append(f"{_counted(unread, 'file or directory', 'files or directories')} could not be read.")
     if cut:
-        notes.append(
-            f"{_counted(cut, 'line', 'lines')} over 1 MiB {_was(cut)} searched in pieces; what spans them is missed."
-        )
+        notes.append(f"{_counted(cut, 'line', 'lines')} over 16 MiB {_was(cut)} not searched to the end.")
     foreign = found.get("foreign", {"count": 0})
     if foreign["count"]:
         such = f"{', '.join(foreign['named'])}{', …' if foreign['count'] > len(foreign['named']) else ''}"
@@ -274,17 +270,8 @@ def _cage(context: ToolContext, request: Json) -> CageRules | None:
 
 
 def search_command(request: Json) -> list[str]:
-    """Return the command line of the program. In a directory, the program starts ripgrep before anything else."""
-    from ..search_program.globs import BadGlob
-    from ..search_program.search_main import BadRequest, first_command
-
-    first: list[str] = []
-    try:
-        first = first_command(request) if "root" in request else []
-    except (BadRequest, BadGlob):
-        pass  # the program says what is wrong
-    argv = [sys.executable or "python3", "-I", "-S", "-c", BOOT, load_program(), json.dumps(request)]
-    return [*argv, request["root"], *first] if first else argv
+    """Return the command line of the program."""
+    return [sys.executable or "python3", "-I", "-S", "-c", BOOT, load_program(), json.dumps(request)]
 
 
 async def search(context: ToolContext, request: Json, seconds: float = SECONDS) -> Json:

@@ -8,42 +8,24 @@ from typing import Any
 from ccb.tunnel.wire import tool_traits
 
 from .agent_definitions import BUILT_IN_AGENTS, WORKTREE, AgentDefinition
+from .input_schema import choice, flag, object_of, text
 from .tool_contract import Tool, ToolContext, ToolDeclaration, ToolResult
 
 Json = dict[str, Any]
 
-_SCHEMA: Json = {
-    "type": "object",
-    "properties": {
-        "description": {
-            "type": "string",
-            "minLength": 1,
-            "maxLength": 200,
-            "description": "The task in three to five words, for the user",
-        },
-        "prompt": {"type": "string", "minLength": 1, "description": "The whole task for the agent"},
-        "subagent_type": {
-            "type": "string",
-            "description": f"The agent; {tool_traits.DEFAULT_AGENT} if left out",
-        },
-        "model": {"type": "string", "description": "sonnet, opus, haiku or the id of a model; usually left out"},
-        "run_in_background": {
-            "type": "boolean",
-            "description": "Return at once; you are told when the agent ends",
-        },
-        "isolation": {
-            "type": "string",
-            "enum": [WORKTREE],
-            "description": "Work in a git worktree of its own, on a new branch from the last commit",
-        },
-        "resume": {
-            "type": "string",
-            "description": "The agentId of an agent that has ended: it goes on with all that it knows",
-        },
+_SCHEMA = object_of(
+    {
+        "description": text("The task in three to five words, for the user", 1, 200),
+        "prompt": text("The whole task for the agent", 1),
+        "subagent_type": text(f"The agent; {tool_traits.DEFAULT_AGENT} if left out"),
+        "model": text("sonnet, opus, haiku or the id of a model; usually left out"),
+        "run_in_background": flag("Return at once; you are told when the agent ends"),
+        "isolation": choice("Work in a git worktree of its own, on a new branch from the last commit", WORKTREE),
+        "resume": text("The agentId of an agent that has ended: it goes on with all that it knows"),
     },
-    "required": ["description", "prompt"],
-    "additionalProperties": False,
-}
+    "description",
+    "prompt",
+)
 
 _DESCRIPTION = """\
 Starts an agent that works on a task by itself and returns its answer. It has a context of its own: it sees nothing of \

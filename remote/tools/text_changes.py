@@ -12,17 +12,15 @@ from ccb.tunnel.wire.dataclass import dataclass
 from ..system.text_encoding import Text, text_of
 
 _STYLES = {'"': ("“", "”"), "'": ("‘", "’")}
-_ENDING = re.compile(r"(?<!\r)\r+\n")
 MAX_REPLACEMENTS = 200_000
 """Most places that one edit replaces."""
 MAX_RESULT = 32 << 20
 """Longest text in characters that an edit makes."""
-_PART = 1 << 18
 _SOME = "Use a program in Bash for that, such as sed."
 
 
-class EditRefused(Exception):
-    """The replacement cannot be made; the text says why and what would help."""
+class ChangeRefused(Exception):
+    """The change cannot be made; the text says why and what would help."""
 
 
 NO_TEXT = "The file is binary, or its text is damaged: only a program in Bash can change it."
@@ -43,102 +41,81 @@ class Replacement:
 
 
 def editable(data: bytes) -> Text:
-    """Return the text of a file. Raise EditRefused for a binary one."""
+    """Return the text of a file. Raise ChangeRefused for a binary one."""
     text = text_of(data)
     if text is None:
-        raise EditRefused(NO_TEXT)
+        raise ChangeRefused(NO_TEXT)
     return text
 
 
 def replace_in(within: Text, old: str, new: str, replace_all: bool) -> Replacement:
-    """Replace a text. A line feed in `old` also matches a CRLF in the file, and `new` gets the line endings of the
-    place it is written to, unless one of the strings contains a carriage return; so does a carriage return in a file
-    whose lines end in them alone. Where `old` is not in the file, its
-    quotes match straight and curly ones, and `new` gets those of the place. Raise EditRefused."""
+    """Replace a text. A line feed in `old` also matches a CRLF in the file, and `new` gets the line ending of the first
+    place it is written to, unless one of the strings contains a carriage return. Where `old` is not in the file, its
+    quotes match straight and curly ones, and `new` gets those of the place. Raise ChangeRefused."""
     text = within.text
     if old == new:
-        raise EditRefused("No changes to make: old_string and new_string are exactly the same.")
+        raise ChangeRefused("No changes to make: old_string and new_string are exactly the same.")
     if not old:
-        raise EditRefused("old_string is empty: that creates a new file, but the file already has content.")
+        raise ChangeRefused("old_string is empty: that creates a new file, but the file already has content.")
     if not within.codec and not (old + new).isascii():
-        raise EditRefused(f"{NOT_UTF8} Edit changes only ASCII text in it.")
-    if ends_in_returns(text) and "\r" not in old + new:
-        old, new = old.replace("\n", "\r"), new.replace("\n", "\r")
-    flat = _Flat(text) if "\n" in old and "\r" not in old else _Flat(text, "")
-    found = flat.places(old)
-    loose = not found
-    if loose:
-        found = flat.places(old, any_quotes=True)
+        raise ChangeRefused(f"{NOT_UTF8} Edit changes only ASCII text in it.")
+    adapts = "\r\n" in text and "\r" not in old + new
+    found = _places(text, old, adapts)
+    is_loose = not found
+    if is_loose:
+        found = _places(text, old, adapts, any_quotes=True)
     if not found:
-        raise EditRefused(f"String to replace not found in file.\nString: {_shown(old)}")
+        raise ChangeRefused(f"String to replace not found in file.\nString: {_shown(old)}")
     if len(found) > 1 and not replace_all:
-        raise EditRefused(
+        raise ChangeRefused(
             f"Found {len(found)} matches of the string to replace, but replace_all is false. To replace all of them, "
             "set replace_all to true; to replace one, give more of the text around it.\n"
             f"String: {_shown(old)}"
         )
     if len(text) + len(found) * len(new) > MAX_RESULT:
-        raise EditRefused(f"The file would have more than {MAX_RESULT:,} characters. {_SOME}")
+        raise ChangeRefused(f"The file would have more than {MAX_RESULT:,} characters. {_SOME}")
     if not within.codec and any(not text[start - 1 : start].isascii() for start, _ in found if start):
-        raise EditRefused(_IN_A_CHARACTER)
-    adapts = "\n" in new and is_compared(old, new) and "\r" in text and "\r" not in old and "\r" not in new
-    twins = list(_twins(old.split("\n"), new.split("\n"))) if adapts else []
-    endings = _endings_at(text, (end for _, end in found))
+        raise ChangeRefused(_IN_A_CHARACTER)
+    if adapts and _has_crlf_at(text, found[0][0]):
+        new = new.replace("\n", "\r\n")
     pieces, at = [], 0
     for start, end in found:
-        put = _with_quotes_of(text[start:end], new) if loose else new
-        put = _with_tails(text[start:end], put, next(endings), twins) if adapts else put
-        pieces += [text[at:start], put]
+        pieces += [text[at:start], _with_quotes_of(text[start:end], new) if is_loose else new]
         at = end
     return Replacement("".join([*pieces, text[at:]]), found)
 
 
-def ends_in_returns(text: str) -> bool:
-    """Return whether the lines of a text end in carriage returns alone."""
-    return "\n" not in text and "\r" in text.rstrip("\r")
+def _has_crlf_at(text: str, place: int) -> bool:
+    """Return whether the line at a place of a text ends with CRLF, or the one before the last line."""
+    end = text.find("\n", place)
+    return text[(end if end >= 0 else text.rfind("\n")) - 1] == "\r"
 
 
-class _Flat:
-    """A text in which strings of the model are looked up, without the carriage returns of its line `endings`. It is
-    searched with `str.find` and not with a pattern, whose time grows with the product of text and string."""
-
-    def __init__(self, text: str, endings: str = "\r") -> None:
-        self._text = text
-        self._bare = "".join(_bare_parts(text)) if endings and "\r\n" in text else text
-
-    def places(self, old: str, *, any_quotes: bool = False) -> list[tuple[int, int]]:
-        """Return where `old` is in the text. Raise EditRefused if it is in too many places."""
-        bare = _straight(self._bare) if any_quotes else self._bare
-        old = _straight(old) if any_quotes else old
-        if bare.count(old) > MAX_REPLACEMENTS:
-            raise EditRefused(f"The string to replace is in more than {MAX_REPLACEMENTS:,} places. {_SOME}")
-        found, at = [], bare.find(old)
-        while at >= 0:
-            found += [at, at + len(old)]
-            at = bare.find(old, at + len(old))
-        places = self._with_endings(found)
-        return list(zip(places, places))
-
-    def _with_endings(self, places: Iterable[int]) -> Iterator[int]:
-        """Yield the places in the text for those in the bare text, which ascend."""
-        endings = _ENDING.finditer(self._text) if self._bare is not self._text else iter(())
-        ending, left_out = next(endings, None), 0
-        for place in places:
-            while ending is not None and ending.start() - left_out < place:
-                left_out += len(ending[0]) - 1
-                ending = next(endings, None)
-            yield place + left_out
+def _places(text: str, old: str, is_flat: bool, *, any_quotes: bool = False) -> list[tuple[int, int]]:
+    """Return where `old` is in a text. `is_flat`: a CRLF of the text counts as a line feed. It is found with `str.find`
+    and not with a pattern, whose time grows with the product of text and string. Raise ChangeRefused if it is in too
+    many places."""
+    bare = text.replace("\r\n", "\n") if is_flat else text
+    if any_quotes:
+        bare, old = _straight(bare), _straight(old)
+    if bare.count(old) > MAX_REPLACEMENTS:
+        raise ChangeRefused(f"The string to replace is in more than {MAX_REPLACEMENTS:,} places. {_SOME}")
+    found, at = [], bare.find(old)
+    while at >= 0:
+        found += [at, at + len(old)]
+        at = bare.find(old, at + len(old))
+    places = _with_returns(text, found) if is_flat else iter(found)
+    return list(zip(places, places))
 
 
-def _bare_parts(text: str) -> Iterator[str]:
-    """Yield a text without the carriage returns of its line endings, in parts: a pattern keeps other threads from
-    running until it has gone through a text."""
-    at = 0
-    while at < len(text):
-        end = text.find("\n", at + _PART) + 1 or len(text)
-        part = text[at:end]
-        yield _ENDING.sub("\n", part) if "\r\r\n" in part else part.replace("\r\n", "\n")
-        at = end
+def _with_returns(text: str, places: Iterable[int]) -> Iterator[int]:
+    """Yield the places in a text for those in the text without the carriage returns of CRLF. They ascend."""
+    ending, left_out = text.find("\r\n"), 0
+    for place in places:
+        while 0 <= ending < place + left_out:
+            left_out += 1
+            ending = text.find("\r\n", ending + 2)
+        yield place + left_out
 
 
 def _straight(text: str) -> str:
@@ -156,48 +133,6 @@ def _with_quotes_of(found: str, new: str) -> str:
         elif straight in found:
             new = new.replace(left, straight).replace(right, straight)
     return new
-
-
-def with_endings_of(old: str, new: str, ending: str) -> str:
-    """Return `new`, whose lines end in line feeds, with the line endings that `old` has. A line that is not in `old`
-    gets that of the line which it replaces, or of the line before it, or else `ending`."""
-    if not is_compared(old, new):
-        return new.replace("\n", ending)
-    return _with_tails(old, new, ending, _twins([line.rstrip("\r") for line in old.split("\n")], new.split("\n")))
-
-
-def _with_tails(old: str, new: str, ending: str, twins: Iterable[int]) -> str:
-    before = old.split("\n")
-    tails = [line[len(line.rstrip("\r")) :] for line in before]
-    after = new.split("\n")
-    tail = ending[:-1]
-    lines: list[str] = []
-    for line, twin in zip(after, twins):
-        if len(lines) == len(after) - 1:  # no line feed follows
-            tail = tails[-1] if twin == len(before) - 1 else ""
-        elif 0 <= twin < len(before) - 1:
-            tail = tails[twin]
-        lines.append(line + tail)
-    return "\n".join(lines)
-
-
-def _twins(before: list[str], after: list[str]) -> Iterator[int]:
-    """Yield for each line of `after` which line of `before` it is or replaces, -1 for none."""
-    done = 0
-    for a, b, c, d in [*line_changes(before, after), (len(before), len(before), len(after), len(after))]:
-        yield from range(a - (c - done), a)
-        yield from (a + n if a + n < b else -1 for n in range(d - c))
-        done = d
-
-
-def _endings_at(text: str, places: Iterable[int]) -> Iterator[str]:
-    """Yield the line ending that follows each place of a text, or else the last one. The places ascend."""
-    last = text.rfind("\n")
-    end = -1
-    for at in places:
-        if end < at:
-            end = text.find("\n", at) if at <= last else last
-        yield "\r\n" if end > 0 and text[end - 1] == "\r" else "\n"
 
 
 def _shown(text: str) -> str:

@@ -12,6 +12,7 @@ from typing import Any, Callable
 
 from ccb.tunnel.wire import tool_traits
 
+from .input_schema import number, object_of, text
 from .tool_contract import Tool, ToolContext, ToolDeclaration, ToolResult
 
 Json = dict[str, Any]
@@ -34,19 +35,14 @@ class ToolSearch(Tool):
     declaration = ToolDeclaration(
         tool_traits.TOOL_SEARCH,
         _SEARCH,
-        {
-            "type": "object",
-            "properties": {
-                "query": {"type": "string", "minLength": 1, "maxLength": 1000, "description": "What to look for"},
-                "max_results": {
-                    "type": "integer",
-                    "minimum": 1,
-                    "maximum": 20,
-                    "description": f"{_DEFAULT_RESULTS} by default",
-                },
+        object_of(
+            {
+                "query": text("What to look for", 1, 1000),
+                "max_results": number(f"{_DEFAULT_RESULTS} by default", 1, 20),
             },
-            "required": ["query"],
-        },
+            "query",
+            closed=False,
+        ),
     )
 
     def __init__(self, deferred: Callable[[], Sequence[Tool]]) -> None:
@@ -73,14 +69,15 @@ class ExecuteExtraTool(Tool):
     declaration = ToolDeclaration(
         tool_traits.EXECUTE_EXTRA_TOOL,
         _EXECUTE,
-        {
-            "type": "object",
-            "properties": {
-                "tool_name": {"type": "string", "minLength": 1, "description": "The exact name"},
+        object_of(
+            {
+                "tool_name": text("The exact name", 1),
                 "params": {"type": "object", "description": "The input of that tool"},
             },
-            "required": ["tool_name", "params"],
-        },
+            "tool_name",
+            "params",
+            closed=False,
+        ),
     )
 
     def stands_for(self, tool_input: Json) -> tuple[str, Json] | None:

@@ -11,7 +11,7 @@ from typing import Any
 from ccb.tunnel.wire.dataclass import dataclass
 
 from ..system.regular_files import FileInfo
-from .input_schema import issues
+from .input_schema import issues, object_of
 
 Json = dict[str, Any]
 
@@ -121,27 +121,19 @@ _MAX_TODOS = 200
 _ROUNDS = 12
 
 
-_TODO_WRITE_SCHEMA: Json = {
-    "type": "object",
-    "properties": {
-        "todos": {
-            "type": "array",
-            "maxItems": _MAX_TODOS,
-            "description": "The updated list",
-            "items": {
-                "type": "object",
-                "properties": {
-                    "content": {"type": "string", "minLength": 1, "maxLength": 2000},
-                    "status": {"type": "string", "enum": ["pending", "in_progress", "completed"]},
-                    "activeForm": {"type": "string", "minLength": 1, "maxLength": 2000},
-                },
-                "required": ["content", "status", "activeForm"],
-            },
-        }
+_TODO = object_of(
+    {
+        "content": {"type": "string", "minLength": 1, "maxLength": 2000},
+        "status": {"type": "string", "enum": ["pending", "in_progress", "completed"]},
+        "activeForm": {"type": "string", "minLength": 1, "maxLength": 2000},
     },
-    "required": ["todos"],
-    "additionalProperties": False,
-}
+    "content",
+    "status",
+    "activeForm",
+    closed=False,
+)
+_TODOS = {"type": "array", "maxItems": _MAX_TODOS, "description": "The updated list", "items": _TODO}
+_TODO_WRITE_SCHEMA = object_of({"todos": _TODOS}, "todos")
 
 
 class TodoList:

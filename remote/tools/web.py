@@ -18,6 +18,8 @@ from urllib.parse import urljoin
 from ccb.tunnel.wire import tool_traits
 from ccb.tunnel.wire.dataclass import dataclass
 
+from .file_access import refusal
+from .input_schema import object_of, text
 from .tool_contract import Tool, ToolContext, ToolDeclaration, ToolResult
 
 if TYPE_CHECKING:
@@ -34,15 +36,11 @@ _UNANSWERED_CHARS = 20_000  # of a page that the model could not be asked about
 _HTML = ("text/html", "application/xhtml+xml")
 _TEXT = ("application/json", "application/xml", "application/javascript", "application/x-yaml", "application/yaml")
 
-_SCHEMA: Json = {
-    "type": "object",
-    "properties": {
-        "url": {"type": "string", "minLength": 1, "description": "The http or https URL to read"},
-        "prompt": {"type": "string", "minLength": 1, "description": "What to find out from the page"},
-    },
-    "required": ["url", "prompt"],
-    "additionalProperties": False,
-}
+_SCHEMA = object_of(
+    {"url": text("The http or https URL to read", 1), "prompt": text("What to find out from the page", 1)},
+    "url",
+    "prompt",
+)
 _DESCRIPTION = (
     "Reads a page of the web and answers a prompt about it.\n"
     "- HTML is turned into Markdown; a small model then answers the prompt from it, and you get its answer.\n"
@@ -95,7 +93,7 @@ class WebFetch(Tool):
         try:
             content = self._known(url, context) or self._keep(url, context, await _read(url, context))
         except (WebRefused, RequestFailed) as refused:
-            return _refusal(f"The page could not be read: {refused}.")
+            return refusal(f"The page could not be read: {refused}.")
         if content.redirect:
             text = (
                 f"The page redirects to another host, which was not followed: {content.redirect}\n"
@@ -104,7 +102,7 @@ class WebFetch(Tool):
         elif content.trouble:
             text = content.trouble
         elif content.status >= 400:
-            return _refusal(f"{content.url} answered {content.status} {content.reason}.\n{content.text[:1000]}")
+            return refusal(f"{content.url} answered {content.status} {content.reason}.\n{content.text[:1000]}")
         else:
             text = await _answer(content, tool_input["prompt"], context)
         structured = {
@@ -213,10 +211,6 @@ async def _answer(content: _Content, prompt: str, context: ToolContext) -> str:
     except ModelError as error:
         return f"[No model could be asked about the page ({error}); its text follows]\n{page[:_UNANSWERED_CHARS]}"
     return reply.text or "The model had no answer."
-
-
-def _refusal(text: str) -> ToolResult:
-    return ToolResult(text, is_error=True, structured=f"Error: {text}")
 
 
 _SKIPPED = frozenset(("script", "style", "noscript", "template", "svg", "iframe", "object", "head", "select", "canvas"))
@@ -487,16 +481,14 @@ def to_markdown(html: str, base: str) -> tuple[str, str]:
 
 _MAX_USES = 8
 _DOMAINS = {"type": "array", "maxItems": 50, "items": {"type": "string", "minLength": 1, "maxLength": 253}}
-_SEARCH_SCHEMA: Json = {
-    "type": "object",
-    "properties": {
-        "query": {"type": "string", "minLength": 2, "maxLength": 1000, "description": "What to search for"},
+_SEARCH_SCHEMA = object_of(
+    {
+        "query": text("What to search for", 2, 1000),
         "allowed_domains": {**_DOMAINS, "description": "Only results from these domains"},
         "blocked_domains": {**_DOMAINS, "description": "No results from these domains"},
     },
-    "required": ["query"],
-    "additionalProperties": False,
-}
+    "query",
+)
 _SEARCH_DESCRIPTION = (
     "Searches the web and gives titles, addresses and a summary of what was found.\n"
     "- Use it for what is newer than what you know. Name the sources of what you say from it, as Markdown links.\n"
@@ -531,11 +523,11 @@ class WebSearch(Tool):
             text = f"The web could not be searched: {error}"
             if error.status in (400, 404, 422):
                 text += ". The provider of this model may have no web search; WebFetch reads single pages."
-            return ToolResult(text, is_error=True, structured=f"Error: {text}")
+            return refusal(text)
         found = [_found(block) for block in reply.blocks if block.get("type") == "web_search_tool_result"]
         if not found:
             text = "No search was made: the provider of this model has no web search. WebFetch reads single pages."
-            return ToolResult(text, is_error=True, structured=f"Error: {text}")
+            return refusal(text)
         links = [link for each in found if isinstance(each["content"], list) for link in each["content"]]
         troubles = [each["content"] for each in found if isinstance(each["content"], str)]
         parts = [f'Web search results for "{query}":']

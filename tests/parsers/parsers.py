@@ -31,7 +31,7 @@ from ccb.remote.search_program.globs import BadGlob, Globs
 from ccb.remote.settings.front_matter import read_markdown, read_nested
 from ccb.remote.tools import notebook_cells, pdf_pages
 from ccb.remote.tools.output import clean
-from ccb.remote.tools.text_changes import EditRefused, compared, editable, replace_in, with_endings_of
+from ccb.remote.tools.text_changes import ChangeRefused, compared, editable, replace_in
 from ccb.remote.tools.web import to_markdown
 from ccb.tunnel.providers.translating_provider import DataLines
 from ccb.tunnel.wire.json_schema import tool_schema
@@ -87,10 +87,6 @@ def long_edit(text: str) -> None:
 
 def many_edits(text: str) -> None:
     replaced((text + text[:4]).encode(), text[:4], "a\nb\n" + text[:2], True)
-
-
-def line_endings(text: str) -> None:
-    with_endings_of(text + "\r\n", text[::-1], "\r\n")
 
 
 def difference(text: str) -> None:
@@ -223,7 +219,6 @@ PARSERS: list[tuple[Callable[[str], None], str]] = [
     (one_edit, "text"),
     (long_edit, "text"),
     (many_edits, "text"),
-    (line_endings, "text"),
     (difference, "text"),
     (line_difference, "text"),
     (output, "text"),
@@ -252,9 +247,9 @@ REFUSALS: dict[Callable[[str], None], tuple[type[Exception], ...]] = {
     front_matter: (ValueError,),
     yaml: (ValueError,),
     yaml_line: (ValueError,),
-    one_edit: (EditRefused,),
-    long_edit: (EditRefused,),
-    many_edits: (EditRefused,),
+    one_edit: (ChangeRefused,),
+    long_edit: (ChangeRefused,),
+    many_edits: (ChangeRefused,),
     command: (NotUnderstood,),
     notebook: (ValueError, KeyError, TypeError, AttributeError, RecursionError),
     search_glob: (BadGlob,),

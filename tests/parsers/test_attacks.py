@@ -15,7 +15,7 @@ from tests.remote.tools_kit import open_toolbox
 from ccb.local.files.both_ends.copy_channel import CopyChannel
 from ccb.remote.tools import notebook_cells, pdf_pages
 from ccb.remote.tools.input_schema import issues
-from ccb.remote.tools.text_changes import EditRefused, compared, structured_patch
+from ccb.remote.tools.text_changes import ChangeRefused, compared, structured_patch
 from ccb.remote.tools.web import to_markdown
 from ccb.tunnel.wire.json_schema import tool_schema
 
@@ -71,8 +71,8 @@ def test_the_clock_of_these_tests_stops_what_is_slow() -> None:
 def test_line_feeds_of_a_long_file_with_crlf_are_replaced() -> None:
     data, count = replaced(b"ab\r\n" * 9_000, "\n", "\n\n", True)
     assert (data == b"ab\r\n\r\n" * 9_000, count) == (True, 9_000)
-    assert replaced(b"a\r\r\nb\nc", "a\nb\n", "x\ny\n", False) == (b"x\r\r\ny\nc", 1)
-    assert replaced(b"\r\r\n\n", "\n", "", True) == (b"", 2)
+    assert replaced(b"a\r\nb\nc", "a\nb\n", "x\ny\n", False) == (b"x\r\ny\r\nc", 1)
+    assert replaced(b"\r\n\n", "\n", "", True) == (b"", 2)
 
 
 @pytest.mark.parametrize(
@@ -83,7 +83,7 @@ def test_line_feeds_of_a_long_file_with_crlf_are_replaced() -> None:
     ],
 )
 def test_an_edit_that_is_too_large_is_refused(data: bytes, old: str, new: str, why: str) -> None:
-    with pytest.raises(EditRefused, match=why):
+    with pytest.raises(ChangeRefused, match=why):
         replaced(data, old, new, True)
 
 

@@ -1,7 +1,5 @@
 """Namespaces and mounts.
 
-This module runs in the zygote.
-
 With Landlock, a namespace is only needed for the workspace: Landlock cannot except `.git` from a directory that may be
 written. Without Landlock, the whole cage for reading stands on it.
 
@@ -20,45 +18,33 @@ import struct
 from . import landlock, seccomp
 from .syscalls import PR_SET_DUMPABLE, PR_SET_NO_NEW_PRIVS, Kernel, keep_capabilities
 
+TYPE_CHECKING = False
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
 _DAC_OVERRIDE = 1 << 0 | 1 << 1 | 1 << 3 | 1 << 4  # with CHOWN, FOWNER and FSETID
 _DAC_READ_SEARCH = 1 << 2
 
 
 class CageRequest:
-    """What the worker asks for: a command and its cage. All paths are bytes."""
+    """What the worker asks for: a command and its cage. All paths are bytes. Nothing may be opened by default."""
+
+    argv: list[bytes]
+    environment: dict[bytes, bytes]
+    program = temporary = b""
+    cwd = b"/"
+    caged = True
+    abi = 0
+    workspace = network = own = False
+    read: Sequence[bytes] = ()
+    write: Sequence[bytes] = ()
+    execute: Sequence[bytes] = ()
+    protected: Sequence[bytes] = ()
+    linked: Sequence[bytes] = ()
 
     def __init__(self, fields: dict[str, object]) -> None:
-        self.caged = bool(fields["caged"])
-        self.abi = _number(fields["abi"])
-        self.program = _text(fields["program"])
-        self.argv = _texts(fields["argv"])
-        self.cwd = _text(fields["cwd"])
-        environment = _texts(fields["environment"])
-        self.environment = dict(zip(environment[::2], environment[1::2]))
-        self.workspace = bool(fields["workspace"])
-        self.read = _texts(fields["read"])
-        self.write = _texts(fields["write"])
-        self.execute = _texts(fields["execute"])
-        self.protected = _texts(fields["protected"])
-        self.linked = _texts(fields["linked"])
-        self.temporary = _text(fields["temporary"])
-        self.network = bool(fields["network"])
-        self.own = bool(fields["own"])
-
-
-_LISTS = ("argv", "environment", "read", "write", "execute", "protected", "linked")
-_TEXTS = ("program", "temporary")
-EMPTY: dict[str, object] = {
-    "caged": True,
-    "abi": 0,
-    "cwd": b"/",
-    "workspace": False,
-    "network": False,
-    "own": False,
-    **{name: [] for name in _LISTS},
-    **dict.fromkeys(_TEXTS, b""),
-}
-"""The fields of a cage in which nothing may be opened."""
+        self.__dict__.update(fields)
 
 
 def filter_code(kernel: Kernel, request: CageRequest) -> bytes:
@@ -92,21 +78,6 @@ def _file_rules(request: CageRequest) -> list[tuple[bytes, int]]:
         terminal = landlock.READ | landlock.CHANGE | landlock.IOCTL_DEV
         rules += [(path, terminal) for path in (b"/dev/shm", b"/dev/pts", b"/dev/ptmx")]
     return [*rules, (b"/dev/null", landlock.READ_FILE | landlock.WRITE_FILE | landlock.TRUNCATE | landlock.IOCTL_DEV)]
-
-
-def _number(value: object) -> int:
-    assert isinstance(value, int)
-    return value
-
-
-def _text(value: object) -> bytes:
-    assert isinstance(value, bytes)
-    return value
-
-
-def _texts(value: object) -> list[bytes]:
-    assert isinstance(value, list)
-    return [_text(each) for each in value]
 
 
 _RDONLY, _NOSUID, _NODEV, _NOEXEC, _REMOUNT, _BIND, _REC, _PRIVATE = 1, 2, 4, 8, 32, 4096, 16384, 1 << 18

@@ -1,7 +1,5 @@
 """Forks caged commands; probe.
 
-This module runs in the zygote.
-
 The worker has threads, so after a fork of it no Python code may run safely. It asks this process instead, over a
 socket, and passes the descriptors of the command. The zygote forks a supervisor, and that forks the command. The zygote
 ends with the worker, because its socket is closed then.
@@ -20,15 +18,19 @@ import resource
 import sys
 
 from . import landlock
-from .cage import EMPTY, CageRequest, enter, filter_code
+from .cage import CageRequest, enter, filter_code
 from .supervisor import supervise
 from .syscalls import PR_SET_CHILD_SUBREAPER, PR_SET_DUMPABLE, Kernel
 
 TYPE_CHECKING = False
 
 if TYPE_CHECKING:
-    import signal as _signal
+    import signal as _signal  # importing these takes longer than all the rest
     from typing import Any, Callable, NoReturn
+
+    Main = Callable[[str], None]
+else:
+    import _signal
 
 
 def probe(kernel: Kernel, most: int, temporary: bytes) -> dict[str, object]:
@@ -52,7 +54,7 @@ def probe(kernel: Kernel, most: int, temporary: bytes) -> dict[str, object]:
 
 def _try(kernel: Kernel, temporary: bytes, more: dict[str, object]) -> str:
     """Enter a cage in which only a temporary directory may be used. Return how it does not hold, "" if it does."""
-    request = CageRequest({**EMPTY, "temporary": temporary, **more})
+    request = CageRequest({"temporary": temporary, **more})
     enter(kernel, request, filter_code(kernel, request))
     outside = os.path.dirname(temporary)
     if _works(lambda: os.mkdir(os.path.join(outside, b"made-by-a-probe"))):
@@ -115,14 +117,6 @@ def _in_child(trial: Callable[[], str]) -> str:
     _, status = os.waitpid(pid, 0)
     return answer[1:].decode() if answer[:1] == b"+" else "a trial of the cage ended with status %d" % status
 
-
-if TYPE_CHECKING:
-    import signal as _signal  # importing these takes longer than all the rest
-    from typing import Any, Callable, NoReturn
-
-    Main = Callable[[str], None]
-else:
-    import _signal
 
 _MAX_DESCRIPTORS = 8
 _MAX_BYTES = 16 << 20

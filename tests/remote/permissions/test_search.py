@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
+from tests.remote.permissions.corpus.rows import cases
 from tests.remote.tools_kit import Toolbox, open_toolbox
 from tests.support.worker.cages import sandbox
 from tests.support.worker.permission_desk import Desk, Named, bash
@@ -101,16 +102,7 @@ async def test_a_search_starts_where_the_permission_looked(box: Toolbox, tmp_pat
 
 @pytest.mark.parametrize(
     "command",
-    [
-        *("grep -rn needle .", "grep -R needle", "grep --recursive needle .", "rg needle", "cd src && rg needle .."),
-        *(
-            "find . -type f -exec cat {} +",
-            "git grep needle",
-            "timeout 9 grep -nr needle .",
-            "tar cf - .",
-            "cp -a . /tmp/x",
-        ),
-    ],
+    cases("commands that read through a parent ask"),
 )
 @pytest.mark.parametrize("mode", ["default", "bypassPermissions"])
 @pytest.mark.parametrize("rules", ["Read(secrets/**)", "Read(key)", "Read(*/k*y)", "Read(./secrets)"])

@@ -12,6 +12,7 @@ import os
 import signal
 import socket
 import struct
+from collections.abc import Callable
 from pathlib import Path
 
 HOME, OUT, TEMPORARY = os.environ["HOME"], os.environ["OUT"], os.environ["TMPDIR"]
@@ -49,17 +50,9 @@ def empty_by_openat2() -> None:
     assert os.path.getsize("README.md") == 0
 
 
-def empty_by_name() -> None:
-    os.truncate("README.md", 0)
-
-
 def secret_by_link() -> None:
     os.link(SECRET, TEMPORARY + "/linked")
     open(TEMPORARY + "/linked").close()
-
-
-def secret_by_rename() -> None:
-    os.rename(SECRET, TEMPORARY + "/renamed")
 
 
 def secret_by_symbolic_link() -> None:
@@ -72,29 +65,9 @@ def secret_by_o_path() -> None:
     open(f"/proc/self/fd/{file}").close()
 
 
-def secret_by_root_link() -> None:
-    open("/proc/self/root" + SECRET).close()
-
-
-def secret_by_root_of_worker() -> None:
-    open(f"/proc/{WORKER}/root{SECRET}").close()
-
-
 def secret_by_handle() -> None:
     handle = ctypes.create_string_buffer(struct.pack("=Ii", 128, 0), 136)
     call(303, 264, -100, SECRET.encode(), handle, ctypes.byref(ctypes.c_int()), 0)
-
-
-def memory_of_worker() -> None:
-    open(f"/proc/{WORKER}/mem", "rb").close()
-
-
-def environment_of_worker() -> None:
-    Path(f"/proc/{WORKER}/environ").read_bytes()
-
-
-def environment_of_victim() -> None:
-    Path(f"/proc/{VICTIM}/environ").read_bytes()
 
 
 def read_memory() -> None:
@@ -103,25 +76,9 @@ def read_memory() -> None:
     call(310, 270, VICTIM, local, 1, local, 1, 0)
 
 
-def trace() -> None:
-    call(101, 117, 16, VICTIM, 0, 0)
-
-
 def take_descriptor() -> None:
     pidfd = call(434, 434, VICTIM, 0)
     call(438, 438, pidfd, 0, 0)
-
-
-def end_by_kill() -> None:
-    os.kill(VICTIM, signal.SIGUSR1)
-
-
-def end_by_thread() -> None:
-    call(234, 131, VICTIM, VICTIM, int(signal.SIGUSR1))
-
-
-def end_by_pidfd() -> None:
-    call(424, 424, call(434, 434, VICTIM, 0), int(signal.SIGUSR1), 0, 0)
 
 
 def end_by_queue() -> None:
@@ -138,34 +95,6 @@ def end_by_owner_of_socket() -> None:
     raise OSError("look at the victim")
 
 
-def slow_down() -> None:
-    os.setpriority(os.PRIO_PROCESS, VICTIM, 19)
-
-
-def slow_down_all_of_the_user() -> None:
-    os.setpriority(os.PRIO_USER, 0, 19)
-
-
-def let_all_of_the_user_wait_for_disks() -> None:
-    call(251, 30, 3, 0, 3 << 13)
-
-
-def lease() -> None:
-    fcntl.fcntl(os.open("README.md", os.O_RDONLY), fcntl.F_SETLEASE, fcntl.F_RDLCK)
-
-
-def watch_a_directory_by_signals() -> None:
-    fcntl.fcntl(os.open(".", os.O_RDONLY), fcntl.F_NOTIFY, fcntl.DN_MODIFY)
-
-
-def change_the_version_of_a_file() -> None:
-    fcntl.ioctl(os.open("README.md", os.O_RDONLY), 0x40087602, struct.pack("=Q", 7))
-
-
-def bind_to_processor() -> None:
-    os.sched_setaffinity(VICTIM, {0})
-
-
 def limit() -> None:
     import resource
 
@@ -175,62 +104,6 @@ def limit() -> None:
 def score() -> None:
     with open(f"/proc/{VICTIM}/oom_score_adj", "w") as file:
         file.write("1000")
-
-
-def connect_tcp() -> None:
-    socket.create_connection(("127.0.0.1", PORT), 1).close()
-
-
-def send_udp() -> None:
-    socket.socket(socket.AF_INET, socket.SOCK_DGRAM).sendto(b"x", ("127.0.0.1", PORT))
-
-
-def serve_tcp() -> None:
-    socket.create_server(("127.0.0.1", 0)).close()
-
-
-def connect_unix() -> None:
-    socket.socket(socket.AF_UNIX).connect(os.environ[SOCKET])
-
-
-def connect_abstract() -> None:
-    socket.socket(socket.AF_UNIX).connect("\0" + os.environ["ABSTRACT"])
-
-
-def datagram_from_pair() -> None:
-    socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)[0].sendto(b"x", os.environ["DATAGRAM"])
-
-
-def reconnect_pair() -> None:
-    socket.socketpair()[0].connect(os.environ[SOCKET])
-
-
-def ask_the_kernel() -> None:
-    socket.socket(16, socket.SOCK_RAW, 0).close()  # AF_NETLINK
-
-
-def talk_to_the_hypervisor() -> None:
-    socket.socket(40, socket.SOCK_STREAM).close()  # AF_VSOCK
-
-
-def ring() -> None:
-    call(425, 425, 1, ctypes.create_string_buffer(120))
-
-
-def keys() -> None:
-    call(250, 219, 0, -4, 1)
-
-
-def shared_memory() -> None:
-    call(29, 194, 0, 4096, 0o1600)
-
-
-def message_queue() -> None:
-    call(240, 180, b"ccb-attack", os.O_CREAT | os.O_RDWR, 0o600, 0)
-
-
-def namespace() -> None:
-    call(272, 97, 0x10000000)
 
 
 def namespace_by_clone() -> None:
@@ -249,51 +122,15 @@ def sibling_of_ours() -> None:
         os._exit(0)
 
 
-def mount() -> None:
-    call(165, 40, b"/tmp", b"/mnt", b"", 4096, b"")
-
-
-def change_mode() -> None:
-    os.chmod("README.md", 0o777)
-
-
-def change_mode_of_home() -> None:
-    os.chmod(HOME + "/.ssh", 0o755)
-
-
-def change_mode_by_file() -> None:
-    os.fchmod(os.open("README.md", os.O_RDONLY), 0o777)
-
-
-def change_mode_by_newer_call() -> None:
-    call(452, 452, -100, b"README.md", 0o777, 0)
-
-
-def change_owner() -> None:
-    os.chown("README.md", os.getuid(), os.getgid())
-
-
-def change_attribute() -> None:
-    os.setxattr("README.md", "user.ccb", b"x")
-
-
 def change_attribute_by_newer_call() -> None:
     value = ctypes.create_string_buffer(b"x")
     arguments = ctypes.create_string_buffer(struct.pack("=QII", ctypes.addressof(value), 1, 0), 16)
     call(463, 463, -100, b"README.md", 0, b"user.ccb", arguments, 16)
 
 
-def change_time() -> None:
-    os.utime("README.md", (1, 1))
-
-
 def change_flags() -> None:
     """Without effect where the file system has none."""
     fcntl.ioctl(os.open("README.md", os.O_RDONLY), 0x40086602, struct.pack("=Q", 0x40))
-
-
-def make_subvolume() -> None:
-    fcntl.ioctl(os.open(".", os.O_RDONLY), 0x5000940E, struct.pack("=q4088s", 0, b"volume"))
 
 
 def type_into_terminal() -> None:
@@ -305,10 +142,6 @@ def leave_a_core() -> None:
     import resource
 
     assert resource.getrlimit(resource.RLIMIT_CORE)[0] > 1
-
-
-def other_architecture() -> None:
-    call(0x40000000 + 83, -1, b"by-x32", 0o700)
 
 
 def other_architecture_by_its_gate() -> None:
@@ -328,17 +161,61 @@ def other_architecture_by_its_gate() -> None:
         raise OSError("killed")
 
 
-def device() -> None:
-    os.mknod(TEMPORARY + "/device", 0o600 | 0o020000, os.makedev(1, 1))
-
-
-def clock() -> None:
-    call(227, 112, 0, struct.pack("=qq", 1, 0))
+ATTACKS: dict[str, Callable[[], object]] = {
+    "empty_by_name": lambda: os.truncate("README.md", 0),
+    "secret_by_rename": lambda: os.rename(SECRET, TEMPORARY + "/renamed"),
+    "secret_by_root_link": lambda: open("/proc/self/root" + SECRET).close(),
+    "secret_by_root_of_worker": lambda: open(f"/proc/{WORKER}/root{SECRET}").close(),
+    "memory_of_worker": lambda: open(f"/proc/{WORKER}/mem", "rb").close(),
+    "environment_of_worker": lambda: Path(f"/proc/{WORKER}/environ").read_bytes(),
+    "environment_of_victim": lambda: Path(f"/proc/{VICTIM}/environ").read_bytes(),
+    "trace": lambda: call(101, 117, 16, VICTIM, 0, 0),
+    "end_by_kill": lambda: os.kill(VICTIM, signal.SIGUSR1),
+    "end_by_thread": lambda: call(234, 131, VICTIM, VICTIM, int(signal.SIGUSR1)),
+    "end_by_pidfd": lambda: call(424, 424, call(434, 434, VICTIM, 0), int(signal.SIGUSR1), 0, 0),
+    "slow_down": lambda: os.setpriority(os.PRIO_PROCESS, VICTIM, 19),
+    "slow_down_all_of_the_user": lambda: os.setpriority(os.PRIO_USER, 0, 19),
+    "let_all_of_the_user_wait_for_disks": lambda: call(251, 30, 3, 0, 3 << 13),
+    "lease": lambda: fcntl.fcntl(os.open("README.md", os.O_RDONLY), fcntl.F_SETLEASE, fcntl.F_RDLCK),
+    "watch_a_directory_by_signals": lambda: fcntl.fcntl(os.open(".", os.O_RDONLY), fcntl.F_NOTIFY, fcntl.DN_MODIFY),
+    "change_the_version_of_a_file": lambda: fcntl.ioctl(
+        os.open("README.md", os.O_RDONLY), 0x40087602, struct.pack("=Q", 7)
+    ),
+    "bind_to_processor": lambda: os.sched_setaffinity(VICTIM, {0}),
+    "connect_tcp": lambda: socket.create_connection(("127.0.0.1", PORT), 1).close(),
+    "send_udp": lambda: socket.socket(socket.AF_INET, socket.SOCK_DGRAM).sendto(b"x", ("127.0.0.1", PORT)),
+    "serve_tcp": lambda: socket.create_server(("127.0.0.1", 0)).close(),
+    "connect_unix": lambda: socket.socket(socket.AF_UNIX).connect(os.environ[SOCKET]),
+    "connect_abstract": lambda: socket.socket(socket.AF_UNIX).connect("\0" + os.environ["ABSTRACT"]),
+    "datagram_from_pair": lambda: socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)[0].sendto(
+        b"x", os.environ["DATAGRAM"]
+    ),
+    "reconnect_pair": lambda: socket.socketpair()[0].connect(os.environ[SOCKET]),
+    "ask_the_kernel": lambda: socket.socket(16, socket.SOCK_RAW, 0).close(),
+    "talk_to_the_hypervisor": lambda: socket.socket(40, socket.SOCK_STREAM).close(),
+    "ring": lambda: call(425, 425, 1, ctypes.create_string_buffer(120)),
+    "keys": lambda: call(250, 219, 0, -4, 1),
+    "shared_memory": lambda: call(29, 194, 0, 4096, 0o1600),
+    "message_queue": lambda: call(240, 180, b"ccb-attack", os.O_CREAT | os.O_RDWR, 0o600, 0),
+    "namespace": lambda: call(272, 97, 0x10000000),
+    "mount": lambda: call(165, 40, b"/tmp", b"/mnt", b"", 4096, b""),
+    "change_mode": lambda: os.chmod("README.md", 0o777),
+    "change_mode_of_home": lambda: os.chmod(HOME + "/.ssh", 0o755),
+    "change_mode_by_file": lambda: os.fchmod(os.open("README.md", os.O_RDONLY), 0o777),
+    "change_mode_by_newer_call": lambda: call(452, 452, -100, b"README.md", 0o777, 0),
+    "change_owner": lambda: os.chown("README.md", os.getuid(), os.getgid()),
+    "change_attribute": lambda: os.setxattr("README.md", "user.ccb", b"x"),
+    "change_time": lambda: os.utime("README.md", (1, 1)),
+    "make_subvolume": lambda: fcntl.ioctl(os.open(".", os.O_RDONLY), 0x5000940E, struct.pack("=q4088s", 0, b"volume")),
+    "other_architecture": lambda: call(0x40000000 + 83, -1, b"by-x32", 0o700),
+    "device": lambda: os.mknod(TEMPORARY + "/device", 0o600 | 0o020000, os.makedev(1, 1)),
+    "clock": lambda: call(227, 112, 0, struct.pack("=qq", 1, 0)),
+}
 
 
 def main() -> None:
-    for name, attack in list(globals().items()):
-        if callable(attack) and getattr(attack, "__module__", "") == __name__ and name not in ("main", "call"):
+    for name, attack in {**globals(), **ATTACKS}.items():
+        if getattr(attack, "__module__", "") == __name__ and name not in ("main", "call"):
             try:
                 attack()
                 print("DONE", name, flush=True)  # noqa: T201 - this is its answer

@@ -21,7 +21,6 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.remote.sandbox import hostile_lines
 from tests.remote.tools_kit import is_alive
 
 from ccb.remote.sandbox.cage_rules import CageRules, read_only_rules, why_protected, workspace_rules
@@ -287,6 +286,12 @@ class Runner:
         await asyncio.gather(*(next_ones() for _ in range(_AT_ONCE)))
 
 
+def hostile_lines(name: str, python: str) -> list[str]:
+    """Return the command lines of one of the lists in hostile_lines.txt."""
+    text = Path(__file__).with_name("hostile_lines.txt").read_text(encoding="utf-8")
+    return text.partition(f"== {name}\n")[2].partition("\n== ")[0].strip().replace("{python}", python).splitlines()
+
+
 async def run_hostile_lines(directory: Path, abi: int, cage: str, nth: int) -> dict[str, object]:
     """Run every nth line in one of the cages, or in `none`. Return what went wrong, and what to report."""
     world = World(directory)
@@ -296,7 +301,7 @@ async def run_hostile_lines(directory: Path, abi: int, cage: str, nth: int) -> d
     rules = {"read-only": read_only_rules, "workspace": workspace_rules}[cage](*where) if cage != "none" else None
     runner = Runner(world, host, rules)
     names = ("WRITES", "READS") if rules is None else ("READS", "PROGRAMS", "SCRIPTS", "OTHERS", "WRITES")
-    lists = {name: hostile_lines.lines(getattr(hostile_lines, name), python)[::nth] for name in names}
+    lists = {name: hostile_lines(name, python)[::nth] for name in names}
     try:
         for name, commands in lists.items():
             forbidden = (world.canary, "RAN\n") if (name, cage) == ("PROGRAMS", "read-only") else (world.canary,)

@@ -46,12 +46,12 @@ async def test_the_next_command_starts_where_a_caged_one_has_gone(box: Toolbox) 
     (box.root / "sub").mkdir()
     await box.text("Bash", command="cd sub")
     assert await box.text("Bash", command="pwd") == str(box.root / "sub")
-    assert [name for name in os.listdir(box.outputs) if "cwd" in name] == [], "the report is removed"
+    assert [name for name in os.listdir(box.outputs) if name.startswith(".")] == [], "the report is removed"
 
 
 async def test_where_no_file_can_be_made_the_directory_stays_and_the_model_is_told(box: Toolbox) -> None:
     (box.root / "sub").mkdir()
-    box.context = replace(box.context, spill=OutputFiles(""))
+    box.context = replace(box.context, spill=OutputFiles(f"{box.write('file')}/outputs"))
     assert "Shell cwd stays" in await box.text("Bash", command="cd sub")
     assert await box.text("Bash", command="pwd") == str(box.root)
 

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.remote.tools_kit import Toolbox, open_toolbox
 
-from ccb.remote.tools.text_changes import MAX_PREVIEW, EditRefused, editable, replace_in, structured_patch
+from ccb.remote.tools.text_changes import MAX_PREVIEW, ChangeRefused, editable, replace_in, structured_patch
 from ccb.remote.tools.tool_contract import CallContext, Preview, ToolResult, UpcomingChange
 from ccb.remote.tools.tool_state import FileState
 
@@ -266,7 +266,7 @@ def test_what_an_edit_does_to_lf_text_it_does_to_any_endings(parts: list[str], o
     plain = text.replace("\r\n", "\n")
     count = plain.count(old) if old else 0
     if count == 0 or old == new:
-        with pytest.raises(EditRefused):
+        with pytest.raises(ChangeRefused):
             replace_in(editable(text.encode()), old, new, True)
         return
     done = replace_in(editable(text.encode()), old, new, True)

@@ -105,7 +105,7 @@ def test_without_a_place_for_files_the_rest_still_works(tmp_path: Path) -> None:
     output.add(b"x" * 500_000)
     assert "could not be kept" in output.text()
     assert "could not be kept" in limited("x" * 50_000, spill, "Grep")
-    assert spill.scratch("cwd") == ""
+    assert spill.scratch() == ""
 
 
 def test_the_live_tail_is_the_newest_lines(spill: OutputFiles) -> None:

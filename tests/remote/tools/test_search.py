@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import shutil
@@ -17,7 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.remote.bundle_in_memory import bundle_of_the_sources, imports_from
-from tests.remote.tools_kit import Toolbox, open_toolbox, until
+from tests.remote.tools_kit import Toolbox, open_toolbox
 
 from ccb.remote.search_program.globs import BadGlob, Globs, expand_braces
 from ccb.remote.search_program.scan import required
@@ -25,7 +24,7 @@ from ccb.remote.search_program.search_main import BadRequest, answer, compiled
 from ccb.remote.search_program.walk import Limits, files, walk
 from ccb.remote.tools.find_files import Glob
 from ccb.remote.tools.grep import Grep
-from ccb.remote.tools.search_process import BOOT, NAMES, OWNERS, SearchFailed, load_program, search, search_command
+from ccb.remote.tools.search_process import BOOT, SearchFailed, load_program, search
 from ccb.remote.tools.toolset import close_context, make_context
 
 Json = dict[str, Any]
@@ -472,24 +471,6 @@ def test_the_program_loads_nothing_that_takes_long() -> None:
         "typing",
         "asyncio",
     } & set(loaded)
-
-
-@pytest.mark.parametrize("pattern", ["needle here", "needle|é+", "."])
-async def test_ripgrep_starts_before_the_rest_of_the_program_and_once(
-    box: Toolbox, tmp_path: Path, pattern: str
-) -> None:
-    box.write("a", "needle here\n")
-    starts = tmp_path / "starts"
-    rg = _script(tmp_path, "rg", f'echo started >>{starts}\nexec {_program("rg")} "$@"')
-    command = search_command({**_grep(pattern, box.root), "rg": rg, "grep": ""})
-    done = subprocess.run(command, stdout=subprocess.PIPE, check=True)
-    assert json.loads(done.stdout)["items"] == ["a"]
-    assert starts.read_text() == "started\n"
-    without_the_rest = [
-        load_program((NAMES, OWNERS, "globs", "walk")) if part == load_program() else part for part in command
-    ]
-    assert subprocess.run(without_the_rest, capture_output=True, check=False).returncode
-    await until(lambda: starts.read_text() == "started\nstarted\n")
 
 
 async def test_a_line_without_end_is_no_trouble(box: Toolbox) -> None:

@@ -15,9 +15,10 @@ from typing import Any
 import pytest
 from tests.remote.tools_kit import Toolbox, open_toolbox
 
+from ccb.remote.search_program import scan
 from ccb.remote.search_program.search_main import answer
 from ccb.remote.tools import grep as grep_module
-from ccb.remote.tools.search_process import search_command
+from ccb.remote.tools.search_process import search_command, unsearched
 
 Json = dict[str, Any]
 
@@ -109,73 +110,27 @@ def test_what_goes_away_meanwhile_is_not_missed(box: Toolbox, tmp_path: Path) ->
     assert (found["items"], found["unread"]) == (["a.py"], 0)
 
 
-LONG = 1_500_000
-
-
-async def test_a_match_far_behind_in_a_line_is_named_with_its_file_and_column(box: Toolbox) -> None:
-    box.write("late.txt", "first\n" + "ä" * LONG + " LATENEEDLE" + "b" * LONG + "\nshort LATENEEDLE\n")
-    text = await box.text("Grep", pattern="LATENEEDLE", output_mode="content")
-    long, short = text.split("\n")
-    assert long.startswith("late.txt:2:…ää") and " LATENEEDLEbb" in long and len(long) < 700
-    assert long.endswith(f"… [line cut: the match is at column {2 * LONG + 2:,}]")
-    assert short == "late.txt:3:short LATENEEDLE"
-    assert (await box.text("Grep", pattern="LATENEEDLE", output_mode="count")).startswith("late.txt:2\n")
-    assert await box.text("Grep", pattern="LATENEEDLE|nothing") == "Found 1 file\nlate.txt"
-    both = await box.text("Grep", pattern="LATENEEDLE", output_mode="content", **{"-C": 1})
-    assert [line.split("first")[0][:11] for line in both.split("\n")] == ["late.txt-1-", "late.txt:2:", "late.txt:3:"]
-
-
-@pytest.mark.parametrize(
-    ("pattern", "column"),
-    [
-        ("^b", 0),
-        ("^$", 0),
-        (r"\Aa*b", 0),
-        (r"b\b", 2 * LONG + 1),
-        ("b.*$", 2 * LONG + 1),
-        ("(?<=a)b", 2 * LONG + 1),
-        ("(?<=c)b", 0),
-        ("ac$", 0),
-        ("b$", 2 * LONG + 1),
-    ],
-)
-def test_a_piece_of_a_line_is_no_line(box: Toolbox, pattern: str, column: int) -> None:
-    """Neither its start nor its end."""
-    box.write("long", "a" * 2 * LONG + "b")
-    box.write("with-end", "a" * 2 * LONG + "b\n")
-    found = answer(_grep(pattern, box.root, rg="", grep="", mode="content"))
-    shown = [f"column {column:,}]" if column else ""] * 2 if column else []
-    assert [item.rpartition("at ")[2] for item in found["items"]] == shown
-
-
-async def test_what_may_have_been_missed_is_told(box: Toolbox) -> None:
-    box.write("long", "a" * 2 * LONG + "needle")
-    text = await box.text("Grep", pattern="^a+needle", output_mode="count")
-    assert text.endswith("\n(1 line over 1 MiB was searched in pieces; what spans them is missed.)")
-
-
-async def test_no_line_is_told_of_that_cannot_hide_a_match(box: Toolbox) -> None:
-    box.write("min.js", "needle" + "a" * 3 * LONG + "\n" + "a" * 3 * LONG + "\nend\n")
-    assert await box.text("Grep", pattern="nowhere", output_mode="content") == "No matches found"
-    text = await box.text("Grep", pattern="needle", output_mode="count")
-    assert text == "min.js:1\n\nFound 1 matching lines in 1 files."
-
-
-def test_long_lines_are_searched_alike_by_every_backend(box: Toolbox) -> None:
-    across = "a" * ((1 << 20) - 3) + "needle" + "a" * LONG
-    box.write("across.txt", f"{across}\n")
-    box.write("later.txt", "a" * 2 * LONG + "needle" + "a" * LONG)
-    box.write("twice.txt", f"{'a' * 2 * LONG}\n{'a' * 2 * LONG}needle\nneedle\n")
-    box.write("without.txt", "a" * 2 * LONG)
-    found, every = _told(_grep("needle", box.root, mode="count"), _grep("x|y", box.root, mode="count"))
-    assert (found["items"], found["cut"]) == (["across.txt:1", "later.txt:1", "twice.txt:2"], 0)
-    assert (every["items"], every["cut"]) == ([], 0)
+@pytest.mark.parametrize("backend", range(4))
+def test_a_line_is_searched_up_to_a_limit_and_the_rest_is_told(
+    box: Toolbox, monkeypatch: pytest.MonkeyPatch, backend: int
+) -> None:
+    monkeypatch.setattr(scan, "MAX_LINE", 1 << 20)
+    far = "ä" * 700_000 + " needle" + "b" * 700_000
+    box.write("far.txt", f"first\n{far}\nshort needle\n")
+    box.write("near.txt", "needle" + far)
+    box.write("without.txt", "a" * 900_000 + "\n")
+    found = answer({**_grep("needle", box.root, mode="content"), **_backends()[backend]})
+    *near, short = found["items"][::-1]
+    assert short == "far.txt:3:short needle" and near[0].startswith("near.txt:1:needleää")
+    assert unsearched(found) == ["(1 line over 16 MiB was not searched to the end.)"]
+    every = answer({**_grep("^b|x$", box.root, mode="count"), **_backends()[backend]})
+    assert every["items"] == [], "neither the start of a part nor its end is that of a line"
 
 
 async def test_the_length_of_a_line_is_not_made_up(box: Toolbox) -> None:
-    box.write("wide", "x" * 2 * LONG + "\nneedle " + "y" * 1000 + "\n")
+    box.write("wide", "x" * 3_000_000 + "\nneedle " + "y" * 1000 + "\n")
     first, second = (await box.text("Grep", pattern="xx|needle", output_mode="content")).split("\n")[:2]
-    assert first.endswith("… [line cut: 1,048,576 characters or more]")
+    assert first.endswith("… [line cut: 3,000,000 characters]")
     assert second.endswith("… [line cut: 1,007 characters]")
 
 
@@ -265,9 +220,7 @@ def test_one_enormous_line_costs_no_program_its_size(box: Toolbox) -> None:
     _, *backends, every = _backends()
     for backend in (*backends, every, {**every, "globs": ["*.txt"]}):
         found = _run({**_grep("needle", box.root, mode="content"), **backend}, most="120000")
-        small, huge = found["items"]
-        assert small == "small.txt:1:needle"
-        assert huge.endswith("[line cut: the match is at column 150,000,001]")
+        assert (found["items"], found["cut"]) == (["small.txt:1:needle"], 1)
 
 
 def test_what_a_search_starts_is_limited_and_what_it_has_found_counts_when_it_fails(box: Toolbox) -> None:

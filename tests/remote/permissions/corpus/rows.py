@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import re
 from collections.abc import Iterator
@@ -39,6 +40,22 @@ def rows(file: Path) -> Iterator[Row]:
             expected, _, command = text.partition(" ")
             line = command.lstrip(" ").translate(_SIGNS)
             yield Row(f"{file.name}:{number}", family, settings, Behavior(expected), line)
+
+
+@functools.lru_cache(maxsize=1)
+def _families() -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for file in sorted(Path(__file__).parents[1].glob("cases/*.txt")):
+        for family in file.read_text(encoding="utf-8").split("== ")[1:]:
+            name, _, lines = family.partition("\n")
+            assert name not in found, name
+            found[name] = [line.translate(_SIGNS) for line in lines.split("\n") if line]
+    return found
+
+
+def cases(family: str) -> list[str]:
+    """Return the lines of a family in the files of `cases/`, where `== ` begins a family."""
+    return list(_families()[family])
 
 
 def make_project(root: Path) -> Desk:

@@ -6,6 +6,7 @@ import os
 import subprocess
 
 import pytest
+from tests.remote.permissions.corpus.rows import cases
 from tests.support.worker.permission_desk import Desk, bash
 
 from ccb.remote.permissions.rules import Behavior
@@ -15,17 +16,7 @@ ALLOW, ASK, DENY = Behavior.ALLOW, Behavior.ASK, Behavior.DENY
 
 @pytest.mark.parametrize(
     "command",
-    [
-        "echo <<true $(\ntouch made\ntrue\n)\ntrue",
-        "echo <<true <(\ntouch made\ntrue\n)\ntrue",
-        "find a.txt -type f -exec sort -t + -o made a.txt \\;",
-        "printf ./run | xargs -I cat env cat",
-        "printf ./run | xargs -I cat nice cat",
-        'x="1 touch made"; printf a | xargs -n $x echo',
-        'x="5 touch made"; nice -n $x ls',
-        'x="KILL 5 touch made"; timeout -s $x 5 ls',
-        'x="C touch made"; env LANG=$x ls',
-    ],
+    cases("what would write is asked about"),
 )
 def test_what_would_write_is_asked_about(desk: Desk, command: str) -> None:
     (desk.cwd / "+").write_text("")
@@ -41,38 +32,14 @@ def test_what_would_write_is_asked_about(desk: Desk, command: str) -> None:
 
 @pytest.mark.parametrize(
     "command",
-    [
-        "find a.txt -type f -exec cat + ../other/c \\;",
-        "find a.txt -type f -exec env cat ../other/c \\;",
-        "find a.txt -type f -exec command cat ../other/c \\;",
-        "find a.txt -type f -exec xargs cat \\;",
-        "echo ../other/c | xargs env cat",
-        "cat .*/other/c",
-        "ls .*",
-        "cat ..*/other/c",
-        "echo ../other/*",
-        "printf '%s' ~/.ssh/*",
-    ],
+    cases("reading elsewhere by a detour asks"),
 )
 def test_reading_elsewhere_by_a_detour_asks(desk: Desk, command: str) -> None:
     assert bash(desk.engine(), command).behavior is ASK
 
 
 def test_what_is_harmless_is_still_not_asked_about(desk: Desk) -> None:
-    for command in (
-        "cat <<A\nx\nA",
-        "find . -type f -name '*.py' -exec grep -n x {} +",
-        "find . -type f -exec env LC_ALL=C wc -l {} \\;",
-        "printf 'a' | xargs -n 1 echo",
-        "printf 'a' | xargs -I{} echo {} x",
-        "nice -n 5 ls",
-        "timeout -s KILL 5 ls",
-        "env LANG=C ls",
-        "LANG=$x ls",
-        "ls .git*",
-        "echo */b.py",
-        "echo a | tr [:lower:] [:upper:]",
-    ):
+    for command in cases("what is harmless is still not asked about"):
         assert bash(desk.engine(), command).behavior is ALLOW, command
 
 

@@ -8,6 +8,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from tests.remote.permissions.corpus.rows import cases
 from tests.support.worker.permission_desk import Desk, bash
 
 from ccb.remote.permissions.rules import Behavior
@@ -35,48 +36,7 @@ def desk(tmp_path: Path) -> Desk:
 
 @pytest.mark.parametrize(
     "command",
-    [
-        *(
-            "find . -maxdepth 1 -name link ! -type f -exec cat {} +",
-            "find . -maxdepth 1 -name link -not -type f -exec cat {} +",
-            "find . -maxdepth 1 \\( -type f -o -type l \\) -name link -exec cat {} +",
-            "find . -maxdepth 1 -type f -name x -o -type l -name link -exec cat {} +",
-            "find . -maxdepth 1 -type f -prune -o -name link -exec cat {} +",
-            "find . -maxdepth 1 -type f , -name link -exec cat {} +",
-            "find . -maxdepth 1 -name link \\( ! -type f \\) -exec cat {} +",
-            "find . -maxdepth 1 -name link -exec cat {} + -type f",
-            "find -L . -maxdepth 1 -type f -name link -exec cat {} +",
-            "find . -maxdepth 1 -follow -type f -name link -exec cat {} +",
-            "find . -maxdepth 1 -xtype f -name link -exec cat {} +",
-            "find c -type f -exec cat ../other/{} \\;",
-            "find all -type f -exec grep -f {} ../other/c \\;",
-            "find c -type f -exec grep -e t -e {} ../other/c \\;",
-            "find e -type f -exec grep {} ../other/c \\;",
-        ),
-        *(
-            "jq -rR --run-tests ../other/c",
-            'jq -n \'import "c" as $c {search:"../other/deep"}; $c\'',
-            "jq -n -L ../other/deep 'import \"c\" as $c; $c'",
-            "jq -n --rawfile a ../other/c '$a'",
-            "jq -n --rawfile a link '$a'",
-            "jq -n --slurpfile a ../other/deep/c.json '$a'",
-            "jq -n --argfile a ../other/deep/c.json '$a'",
-            "jq -R . ../other/c",
-            "jq -R --arg a . . ../other/c",
-            "jq -R --indent 1 . ../other/c",
-            "jq -nf prog",
-        ),
-        *(
-            "grep -- -e ../other/c",
-            "grep -i -- -S\\\\\\|secret ../other/c",
-            "grep l* lin*",
-            "grep [st]* lin?",
-            "cat -- -link",
-            "diff src sub",
-            "diff src/same sub",
-            "head -n1 -- -link",
-        ),
-    ],
+    cases("no file outside is read unasked"),
 )
 def test_no_file_outside_is_read_unasked(desk: Desk, command: str) -> None:
     """Most of them print the secret here, which shows that they are worth asking about."""
@@ -124,64 +84,7 @@ def test_nothing_outside_is_told_unasked(desk: Desk, command: str) -> None:
 
 @pytest.mark.parametrize(
     "command",
-    [
-        *(
-            "find . -type f -name '*.py' -exec grep -n x {} +",
-            "find . \\( -name a -o -name b \\) -print",
-            "find . -name '*.py' -not -path './venv/*'",
-            "find . -type f ! -path './.git/*' -exec wc -l {} +",
-            "find . -path ./node_modules -prune -o -type f -name '*.js' -exec grep -ln x {} +",
-            "find . \\( -name '*.ts' -o -name '*.tsx' \\) -type f -exec grep -n x {} \\;",
-            "find . -type f \\( -name '*.c' -o -name '*.h' \\) -exec head -5 {} \\;",
-            "find . \\( -type f -name a -o -type f -name b \\) -exec cat {} +",
-            "find . -type d -exec echo {} \\;",
-            "find src -type f -mtime -1 -size +1k -exec ls -l {} +",
-            "find . -type f -name '*.json' -exec jq -r .name {} \\;",
-            "find . -maxdepth 2 -type l -ls",
-        ),
-        *(
-            "jq .name json",
-            "jq -r '.[] | .x' json",
-            "jq -cS . json",
-            "cat json | jq -r '.a // empty'",
-            "jq '.exports.import, .include' json",
-            "jq '.[] | {name, import: .import}' json",
-            "jq -n --arg a /etc/passwd '$a'",
-            "jq --indent 2 . json",
-            "jq --slurpfile a json '.x' json",
-            "jq -e '.scripts[\"import\"]' json",
-            "jq . *.jso",
-        ),
-        *(
-            "grep -rn x src",
-            "grep -rn --include=*.py x src",
-            "grep -rn --include='*.[ch]' x src",
-            "grep -rn --include=*.[ch] x src",
-            "grep -rn --exclude-dir=node_modules -e x src",
-            "grep -n foo.*bar a.txt",
-            "grep -A5 -B 2 x a.txt",
-            "grep -- -x a.txt",
-            "rg -n -g '*.py' x src",
-            "git log --since=2.weeks --format='%h %s' -- src",
-            "git grep -n -e x -- src",
-        ),
-        *(
-            "diff a.txt c",
-            "ls -laR src",
-            "ls -lL a.txt",
-            "du -sh src",
-            "wc -l a.txt src/b.py",
-            "sha256sum a.txt",
-            "tail -n 5 -- a.txt",
-            "cut -d, -f1 a.txt",
-            "ps aux",
-            "ps -ef",
-            "ps -o pid,etime,cmd -p 1",
-            "ps axo pid,comm --sort=-rss",
-            "ps -p $$ -o time",
-            "uniq a.txt",
-        ),
-    ],
+    cases("what developers run all day is not asked about"),
 )
 def test_what_developers_run_all_day_is_not_asked_about(desk: Desk, command: str) -> None:
     assert bash(desk.engine(), command).behavior is ALLOW
@@ -204,32 +107,7 @@ def test_a_wildcard_that_may_become_what_is_written_is_no_reading(command: str) 
 
 @pytest.mark.parametrize(
     "command",
-    [
-        *("setpriv --reuid 5 rm x", "nsenter -t 1 -m rm x", "toybox rm x", "busybox rm x", "fakeroot rm x"),
-        *("start-stop-daemon --start --exec /bin/rm -- x", "start-stop-daemon -S -x/bin/rm -- x"),
-        *(
-            "start-stop-daemon -S --exec=/bin/rm -- x",
-            "csh -c 'rm x'",
-            "tcsh -fc 'ls; rm x'",
-            "toybox sh -c 'ls; rm x'",
-        ),
-        *("dbus-run-session -- rm x", "xvfb-run -a rm x", "tmux new -d 'rm x'", "tmux new -d 'ls; rm x'"),
-        *("screen -dm rm x", "screen -dm sh -c 'ls; rm x'", "/lib64/ld-linux-x86-64.so.2 /bin/rm x"),
-        *("/lib/ld-musl-x86_64.so.1 /bin/rm x", "setarch x86_64 rm x", "uv run rm x", "npx -c 'ls; rm x'"),
-        *(
-            "sudo timeout 5 sh -c 'ls; rm x'",
-            "nohup sh -c 'ls; rm x'",
-            "script -qc'ls; rm x' f",
-            "watch -n 1 'ls; rm x'",
-        ),
-        *("flock f -c 'ls; rm x'", "systemd-run --user rm x", "parallel --jobs 2 rm ::: x"),
-        *(
-            "git bisect run rm x",
-            "git submodule foreach 'ls; rm x'",
-            "git rebase -i --exec='rm x' main",
-            "npm exec -- rm x",
-        ),
-    ],
+    cases("a denied command is found behind every runner"),
 )
 @pytest.mark.parametrize("mode", ["default", "bypassPermissions"])
 def test_a_denied_command_is_found_behind_every_runner(desk: Desk, mode: str, command: str) -> None:
