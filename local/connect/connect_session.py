@@ -12,6 +12,7 @@ import posixpath
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import field
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ccb.tunnel.errors import CredentialError, NoSuchSession, UsageError
@@ -95,9 +96,9 @@ def _no_hooks() -> NotificationHooks:
 class OpenSession:
     """An attached session, and what its clients show about it.
 
-    `host` is the name that the person used, `resume` the command that returns to the session. `projects` asks the
-    person about the project; who reads the events says how. `notifications` are hooks of the person on this machine,
-    `mcp` their MCP servers. `sessions` are the sessions of the host, `files` lends the connection to copies of files.
+    `host` is the name that the person used, `resume` the command that returns to the session. `projects` keeps what
+    the person decides about the project. `notifications` are hooks of the person on this machine, `mcp` their MCP
+    servers. `sessions` are the sessions of the host, `files` lends the connection to copies of files.
     `notify` and `open_with` are settings. `revoke` lets the session call no models any more, `models` are those that
     it may use.
     """
@@ -180,7 +181,7 @@ async def connect_session(
         desk = ProjectDesk(arguments, startup.settings, Projects(environ))
         attach = _attach_options(arguments, startup, options, dialer.parameters, desk)
         session = await stack.enter_async_context(RemoteSession(dialer.dial, attach))
-        session.register(TRUST_PROJECT, desk.answer)
+        session.register(TRUST_PROJECT, partial(desk.answer, session))
         proxy_desk.tell(session)
         mcp: LaptopServers | None = None
         has_program = arguments.streams.input_format == "stream-json"
