@@ -26,7 +26,7 @@ from .login_client import (
     untrusted,
 )
 from .past_logins import PastLogin
-from .pipelined_connection import PipelinedConnection, open_connection, unexpected
+from .pipelined_connection import VERSION, PipelinedConnection, open_connection
 from .pipelined_login import Pipelining
 
 
@@ -40,10 +40,10 @@ async def log_in(
     connection may be returned before the end of the login, of which `pipelining` knows.
     """
     pipelining = pipelining or Pipelining(hop.config, None)
-    if what := unexpected():
+    if not asyncssh.__version__.startswith(VERSION):
         raise ConfigError(
             "ccb's own SSH does not know this version of asyncssh",
-            evidence=f"In asyncssh {asyncssh.__version__}, {what} is not what the limits against a hostile host need.",
+            evidence=f"It is asyncssh {asyncssh.__version__}; the limits against a hostile host are for {VERSION}x.",
             do="Connect with ssh itself: --transport ssh.",
         )
     await pipelining.recall()
