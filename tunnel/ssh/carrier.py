@@ -10,7 +10,6 @@ import asyncio
 import contextlib
 import dataclasses
 import os
-import shutil
 import signal
 import socket
 from collections.abc import Sequence
@@ -97,12 +96,10 @@ class FirstStream:
         route = self._config.route
         if route.proxy_command is None:
             return ServerMessages(await open_socket(self._config))
-        from ..transports.askpass import Askpass, private_directory
+        from ..transports.askpass import askpass_in
 
         env = without_secrets(os.environ)
-        directory = private_directory(env)
-        self._askpass.callback(shutil.rmtree, directory, ignore_errors=True)
-        askpass = await self._askpass.enter_async_context(Askpass(directory, self._prompts))
+        askpass = await askpass_in(self._askpass, self._prompts, env)
         ours, its = socket.socketpair()
         try:
             with its:
