@@ -11,11 +11,11 @@ from contextlib import suppress
 from dataclasses import field, replace
 from typing import Any
 
-from ccb.tunnel.errors import AuthFailed, CcbError, ConnectionLost, DeployError, NoPython, NoStorage
+from ccb.tunnel.errors import AuthFailed, ConnectionLost, DeployError, NoPython, NoStorage
 from ccb.tunnel.link.worker_refusals import too_many_processes
 from ccb.tunnel.plain_text import neutralise
 from ccb.tunnel.transports.login_failures import expired
-from ccb.tunnel.transports.pipe import OnTrial, Pipe, RunsBeside, SharesPython, Transport
+from ccb.tunnel.transports.pipe import Pipe, Transport
 from ccb.tunnel.wire.dataclass import dataclass
 
 from .bootstrap_command import (
@@ -35,11 +35,7 @@ MAX_NOISE = 2 * 1024 * 1024
 DEADLINE_S = 30.0
 """Seconds from the exec request to the first message of the stub."""
 
-SUSPICIOUS_S = 8.0
-"""Seconds of silence after which ccb checks whether a start-up file waits for input."""
-
 _GO_ON = b"\n"
-_STILL_STARTING_S = 3.0
 _MAX_FACTS = 64 * 1024
 _SHOWN_NOISE = 600
 
@@ -78,13 +74,12 @@ async def launch(
     (an expired account), DeployError (the host ran something else, or gives no input) or ConnectionLost.
     """
     marker = secrets.token_hex(16)
-    python = transport.python if isinstance(transport, SharesPython) else ""
-    if isinstance(transport, OnTrial) and transport.on_trial:
+    if transport.on_trial:
         params = {**params, "wait": True}
     bundles = await asyncio.to_thread(bundle.with_commands) if "command" in params else [bundle]
     for more in bundles[1:]:
         params = {**params, "more": [more.sha256, len(more.data)]}
-    command = bootstrap_command(marker, bundle, params, candidates, probe=heard is not None, python=python)
+    command = bootstrap_command(marker, bundle, params, candidates, probe=heard is not None, python=transport.python)
     launched = await _launched(transport, command, marker, deadline_s, heard)
     need = launched.facts.get("need")
     missing = [each for each in bundles if isinstance(need, list) and each.sha256 in need]
@@ -108,9 +103,8 @@ async def launch_program(transport: Transport, program: bytes) -> Launched:
     `launch` does.
     """
     marker = secrets.token_hex(16)
-    python = transport.python if isinstance(transport, SharesPython) else ""
-    wait = isinstance(transport, OnTrial) and transport.on_trial
-    return await _launched(transport, program_command(marker, program, wait=wait, python=python), marker)
+    command = program_command(marker, program, wait=transport.on_trial, python=transport.python)
+    return await _launched(transport, command, marker)
 
 
 async def _launched(
@@ -122,7 +116,7 @@ async def _launched(
         reader = _MarkerReader(pipe, marker.encode(), heard)
         try:
             async with asyncio.timeout(deadline_s):
-                facts = await _first_message(transport, reader)
+                facts = await reader.next()
         except TimeoutError:
             raise _no_marker(
                 transport, reader, f"the host did not start the worker within {deadline_s:.0f} s", pipe
@@ -144,7 +138,7 @@ def _upload(bundle: Bundle, form: str, transport: Transport) -> bytes:
 
     To a worker on this machine the bundle goes as it is.
     """
-    if isinstance(transport, SharesPython) and transport.python:
+    if transport.python:
         return _framed(b"r", bundle.data)
     if form == "xz":
         with suppress(ImportError):
@@ -248,43 +242,6 @@ class _MarkerReader:
         if not data:
             raise _Ended(self)
         self._buffer += data
-
-
-async def _first_message(transport: Transport, reader: _MarkerReader) -> dict[str, Any]:
-    """Return the first message of the stub. Raise DeployError if a start-up file waits for input and so never ends."""
-    first = asyncio.create_task(reader.next(), name="first message of the stub")
-    doubt = asyncio.create_task(_answers_without_input(transport), name="check for a start-up file that waits")
-    try:
-        await asyncio.wait((first, doubt), return_when=asyncio.FIRST_COMPLETED)
-        if not first.done() and doubt.result():
-            await asyncio.wait((first,), timeout=_STILL_STARTING_S)
-            if not first.done():
-                raise DeployError(
-                    f"a start-up file of the login shell on {transport.name} waits for input",
-                    evidence="Another command, which had no input, ran at once; this one did not.\n"
-                    + reader.shown_noise(),
-                    do="Let it read from terminals only: put `[ -t 0 ] || return` before what reads (cat, read, …).",
-                )
-        return await first
-    finally:
-        for task in (first, doubt):
-            task.cancel()
-        await asyncio.gather(first, doubt, return_exceptions=True)
-
-
-async def _answers_without_input(transport: Transport) -> bool:
-    """Wait SUSPICIOUS_S, then return whether the login shell runs a command whose input is closed.
-
-    Return False if that cannot be tried.
-    """
-    await asyncio.sleep(SUSPICIOUS_S)
-    sign = secrets.token_hex(16)
-    if not isinstance(transport, RunsBeside):
-        return False
-    try:
-        return sign.encode() in await transport.output_without_input(f"exec /bin/sh -c 'echo {sign}'", MAX_NOISE)
-    except CcbError:
-        return False
 
 
 async def _explain(transport: Transport, ended: _Ended, pipe: Pipe) -> DeployError | AuthFailed | ConnectionLost:

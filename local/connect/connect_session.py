@@ -12,6 +12,7 @@ import posixpath
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import field
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ccb.tunnel.errors import CredentialError, NoSuchSession, UsageError
@@ -50,7 +51,7 @@ from .startup import (
     load_dialing_startup,
     load_session_startup,
     load_startup,
-    open_proxy_desk,
+    open_proxy,
     without_alias,
 )
 
@@ -95,9 +96,9 @@ def _no_hooks() -> NotificationHooks:
 class OpenSession:
     """An attached session, and what its clients show about it.
 
-    `host` is the name that the person used, `resume` the command that returns to the session. `projects` asks the
-    person about the project; who reads the events says how. `notifications` are hooks of the person on this machine,
-    `mcp` their MCP servers. `sessions` are the sessions of the host, `files` lends the connection to copies of files.
+    `host` is the name that the person used, `resume` the command that returns to the session. `projects` keeps what
+    the person decides about the project. `notifications` are hooks of the person on this machine, `mcp` their MCP
+    servers. `sessions` are the sessions of the host, `files` lends the connection to copies of files.
     `notify` and `open_with` are settings. `revoke` lets the session call no models any more, `models` are those that
     it may use.
     """
@@ -147,12 +148,13 @@ async def connect_session(
         if unclear or not _has_environ_credential(environ) or "/" in (arguments.agent.model or ""):
             await _credential_name(arguments, await loading.all(), environ)
         dialer, basics = await _first_dialer(arguments, prompts, environ, loading.basics, stack, kept)
-        dialer.parameters = await session_parameters(
+        parameters = await session_parameters(
             arguments, session_id, basics.settings, lambda: _choose(arguments, dialer, basics.bundle, choose)
         )
-        dialer.begin()
+        dialer.begin(parameters)
+        new = bool(parameters.get("create"))
         startup = await loading.all()
-        proxy_desk = await open_proxy_desk(arguments, startup, environ, dialer, stack)
+        proxy, proxy_desk = await open_proxy(arguments, startup, environ, stack)
         from ..config.project_records import Projects
         from ..ledger.call_ledger import CallPlace
         from ..ledger.proxy_control import check_allowed
@@ -167,7 +169,7 @@ async def connect_session(
         servers, mcp_warnings = laptop_servers(arguments, startup.settings, environ)
         await unlock_for(servers, startup.stored.secrets)
         files, left = own_files() if choice.user else ("", [])
-        chosen = _models(arguments, startup.settings, new=bool(dialer.parameters.get("create")))
+        chosen = _models(arguments, startup.settings, new=new)
         not_found = await check_models(chosen, environ, startup.settings, startup.stored)
         options = await _options(arguments, startup, environ, list(servers), files)
         said = said_at_start(options.model or "", environ, startup.settings, options.effort or "")
@@ -175,17 +177,16 @@ async def connect_session(
         proxy_desk.accounts.check_model(options.model)
         if options.model in chosen:
             check_allowed(short_names(environ).get(options.model, options.model), startup.settings, host)
-        known = str(dialer.parameters.get("session") or session_id)
-        proxy_desk.serves(CallPlace(known, host, arguments.directory or ""), new=bool(dialer.parameters.get("create")))
+        known = str(parameters.get("session") or session_id)
+        proxy_desk.serves(CallPlace(known, host, arguments.directory or ""), new=new)
         desk = ProjectDesk(arguments, startup.settings, Projects(environ))
-        attach = _attach_options(arguments, startup, options, dialer.parameters, desk)
-        session = await stack.enter_async_context(RemoteSession(dialer.dial, attach))
-        session.register(TRUST_PROJECT, desk.answer)
+        attach = _attach_options(arguments, startup, options, parameters, desk)
+        session = await stack.enter_async_context(RemoteSession(partial(dialer.dial, proxy), attach))
+        session.register(TRUST_PROJECT, partial(desk.answer, session))
         proxy_desk.tell(session)
         mcp: LaptopServers | None = None
         has_program = arguments.streams.input_format == "stream-json"
         if servers or has_program:
-            new = bool(dialer.parameters.get("create"))
             permissions = laptop_permissions(arguments, startup.settings, options, desk, session, new=new)
             if has_program:
                 from ..mcp.mcp_service import guard_client_servers
@@ -208,7 +209,7 @@ async def connect_session(
         asking = refresh_lists(chosen or ["default"], environ, startup.settings, startup.stored)
         stack.push_async_callback(cancelled, asyncio.create_task(asking, name="lists of models"))
         hello = session.hello
-        proxy_desk.serves(CallPlace(counted_session(dialer.parameters, hello.session), host, hello.cwd.raw))
+        proxy_desk.serves(CallPlace(counted_session(parameters, hello.session), host, hello.cwd.raw))
         await stack.enter_async_context(proxy_desk.control(environ))
         log.info("attached to session %s on %s, worker pid %d", hello.session, host, hello.pid)
         resume = resume_command(arguments, hello.session, directory=hello.cwd.raw)

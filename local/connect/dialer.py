@@ -15,15 +15,14 @@ from typing import TYPE_CHECKING
 from ccb.deploy.bootstrap import Launched, launch
 from ccb.deploy.bundle import Bundle
 from ccb.tunnel.errors import CcbError, ConnectionLost, DeployError, Dropped
-from ccb.tunnel.link.link import Greeting, Link, new_nonce
+from ccb.tunnel.link.link import Greeting, Link
 from ccb.tunnel.transports.pipe import Transport
 from ccb.tunnel.wire.dataclass import dataclass
 
-from ..session.dialing import KnownSession
+from ..session.dialing import KnownSession, WorkerConnection
 
 if TYPE_CHECKING:
     from ccb.tunnel.proxy.auth_proxy import AuthProxy
-    from ccb.tunnel.proxy.link_front import LinkFront
 
 
 log = logging.getLogger(__name__)
@@ -36,45 +35,6 @@ _SENT_S = 0.02
 
 OpenTransport = Callable[[bool], Awaitable[Transport]]
 """Connects, logs in and returns the transport; the argument says whether it may ask the person. Raises CcbError."""
-
-
-class WorkerConnection:
-    """A link whose worker has said hello."""
-
-    def __init__(self, link: Link, hello: Greeting, proxy: AuthProxy, stack: AsyncExitStack) -> None:
-        self.link = link
-        self.hello = hello
-        self._proxy = proxy
-        self._stack = stack
-        self._calls: LinkFront | None = None
-
-    async def attach(self, *, role: str, have: int, tail: int, options: Mapping[str, object]) -> None:
-        """See `connection.Connection`."""
-        from ccb.tunnel.proxy.link_front import LinkFront
-
-        nonce = new_nonce()
-        if role == "driver" or self._proxy.keeps_calls:  # a former driver reads its open calls to their end
-            self._proxy.driven_at(self.link.next_epoch)
-            self._calls = LinkFront(self._proxy, self.link.send, nonce, epoch=self.link.next_epoch)
-            self._calls.packs = "packed" in self.hello.capabilities
-            await self._stack.enter_async_context(self._calls)
-        await self.link.attach(role=role, have=have, nonce=nonce, options=options, streams=self._calls, tail=tail)
-
-    @property
-    def reading(self) -> bool:
-        """See `connection.Connection`."""
-        return self._calls is not None and self._calls.open_streams > 0
-
-    @property
-    def request_bytes(self) -> tuple[int, int]:
-        """See `connection.Connection`."""
-        saving = self._proxy.bodies.saving
-        return saving.bodies, saving.sent
-
-    async def read_out(self) -> None:
-        """See `connection.Connection`."""
-        if self._calls is not None:
-            await self._calls.read_out()
 
 
 @dataclass(frozen=True)
@@ -95,15 +55,14 @@ class _EarlyLaunch:
 class Dialer:
     """Dials one session, the first time over `transport`.
 
-    `parameters` say how the worker finds or creates the session. They are used until its first hello; after that, only
-    that session is dialled. `serve` must come before `dial`. Call `aclose` at the end.
+    Call `begin`, then `dial` with the auth proxy that answers the model calls of all connections, and `aclose` at the
+    end.
     """
 
     def __init__(self, open_transport: OpenTransport, bundle: Bundle, transport: Transport | None = None) -> None:
-        self.parameters: Mapping[str, object] = {}
+        self._parameters: Mapping[str, object] = {}
         self._open_transport = open_transport
         self._bundle = bundle
-        self._proxy: AuthProxy | None = None
         self._transport = transport
         self._early: _EarlyLaunch | None = None
         self._opening = asyncio.Lock()
@@ -123,17 +82,18 @@ class Dialer:
         transport, self._transport = self._transport, None
         return transport
 
-    def begin(self) -> None:
+    def begin(self, parameters: Mapping[str, object]) -> None:
         """Start the worker now, over the transport that is there. It starts while this machine loads what the session
-        needs; `dial` takes it. A worker to which nobody attaches ends by itself."""
+        needs; `dial` takes it. A worker to which nobody attaches ends by itself.
+
+        `parameters` say how the worker finds or creates the session. They are used until its first hello; after that,
+        only that session is dialled.
+        """
         assert self._transport is not None
+        self._parameters = parameters
         launching = launch(self._transport, self._parameters_for(None), self._bundle)
         self._tried = True
         self._early = _EarlyLaunch(self._transport, asyncio.create_task(launching, name="start the worker"))
-
-    def serve(self, proxy: AuthProxy) -> None:
-        """Let `proxy` answer the model calls of all connections."""
-        self._proxy = proxy
 
     async def aclose(self) -> None:
         """Close the transport."""
@@ -156,20 +116,19 @@ class Dialer:
             return self._transport
 
     @asynccontextmanager
-    async def dial(self, *, known: KnownSession | None, ask: bool) -> AsyncIterator[WorkerConnection]:
-        """See `connection.Dial`."""
-        assert self._proxy is not None
+    async def dial(self, proxy: AuthProxy, known: KnownSession | None, ask: bool) -> AsyncIterator[WorkerConnection]:
+        """Make a connection (see `Dial`) whose model calls `proxy` answers."""
         parameters = self._parameters_for(known)
         self._tried = True
         async with AsyncExitStack() as stack:
-            waiting = asyncio.get_running_loop().call_later(_SENT_S, self._proxy.prepare)
+            waiting = asyncio.get_running_loop().call_later(_SENT_S, proxy.prepare)
             try:
                 link, hello = await self._hello(parameters, stack, warm=known is not None, ask=ask)
             finally:
                 waiting.cancel()
             log.info("hello from worker pid %d of session %s", hello.pid, hello.session)
             try:
-                yield WorkerConnection(link, hello, self._proxy, stack)
+                yield WorkerConnection(link, hello, proxy, stack)
             except (CcbError, asyncio.CancelledError):
                 if link.silent:
                     await self._drop_transport()
@@ -231,9 +190,9 @@ class Dialer:
         After the first attempt, accept a worker that an earlier broken connection has already started.
         """
         if known is None:
-            return {**self.parameters, "fresh": False} if self._tried else dict(self.parameters)
-        kept = {name: self.parameters[name] for name in ("grace_s", "idle_s", "shell") if name in self.parameters}
-        create = bool(self.parameters.get("create")) and not known.begun
+            return {**self._parameters, "fresh": False} if self._tried else dict(self._parameters)
+        kept = {name: self._parameters[name] for name in ("grace_s", "idle_s", "shell") if name in self._parameters}
+        create = bool(self._parameters.get("create")) and not known.begun
         if known.hello.storage == "memory":
             kept["in_memory"] = True
         return {"session": known.hello.session, "cwd": known.hello.cwd.raw, "create": create, "again": True, **kept}

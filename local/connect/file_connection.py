@@ -94,7 +94,7 @@ class FileConnection:
             await asyncio.sleep(_LOOK_S)
 
 
-class _Beside:
+class _Beside(Transport):
     """The session's transport for one more command, which it does not own. If the host refuses that command, it runs on
     a transport of its own, which `open_own` opens."""
 

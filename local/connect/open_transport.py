@@ -14,7 +14,7 @@ from ccb.tunnel.plain_text import one_line
 from ccb.tunnel.reconnecting import waits
 from ccb.tunnel.ssh.past_logins import PastLogins
 from ccb.tunnel.transports.login_prompts import NobodyToAsk, Prompts
-from ccb.tunnel.transports.pipe import LogsInLater, Transport
+from ccb.tunnel.transports.pipe import Transport
 
 from ..command_line.arguments import Arguments, ConnectionOptions
 from ..command_line.transport_choice import TransportKind, host_label, open_chosen_transport, transport_kind
@@ -226,10 +226,9 @@ async def log_in_unattended(
 
 async def _to_the_end(transport: Transport) -> Transport:
     """Return the transport at the end of its login. Raise the CcbError of one that fails."""
-    if isinstance(transport, LogsInLater):
-        try:
-            await transport.logged_in()
-        except BaseException:
-            await transport.close()
-            raise
+    try:
+        await transport.logged_in()
+    except BaseException:
+        await transport.close()
+        raise
     return transport

@@ -5,15 +5,15 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
-import logging
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ccb.tunnel.errors import CcbError, ConfigError
 from ccb.tunnel.link.link import Greeting
-from ccb.tunnel.plain_text import HostText
-from ccb.tunnel.wire.control_protocol import ProjectTrust, RequestRefused
+from ccb.tunnel.plain_text import HostText, one_line
+from ccb.tunnel.wire.control_protocol import TRUST_PROJECT, ProjectTrust, Request, RequestFailed, RequestRefused
 from ccb.tunnel.wire.session_options import SettingsOption
 from ccb.tunnel.wire.settings_text import lines_in
 
@@ -22,6 +22,9 @@ from ..command_line.transport_choice import TransportKind, host_label, ssh_targe
 from ..config.project_records import DIRECTORIES, RULE_KINDS, HostIdentity, ProjectRecord, Projects
 from ..config.settings import KEPT, Settings
 from .session_request import flagged_mode
+
+if TYPE_CHECKING:
+    from ..session.remote_session import RemoteSession
 
 
 async def host_identity(connection: ConnectionOptions) -> HostIdentity:
@@ -56,8 +59,6 @@ async def _ssh_keys(connection: ConnectionOptions) -> list[str]:
     return list(dict.fromkeys(fingerprints(known))) or [f"name {trust.name}:{trust.port}"]
 
 
-log = logging.getLogger(__name__)
-
 Json = dict[str, object]
 
 FOR_WORKER = (
@@ -69,15 +70,20 @@ FOR_WORKER = (
 ANY_PROJECT = "*"
 _MAX_BYTES = 96 * 1024
 _KEPT_IN = ("localSettings", "projectSettings", "userSettings")
+_MAX_SWITCHES = 12
+_MAX_SWITCH = 200  # characters
+
+ASK_READER = replace(
+    TRUST_PROJECT,
+    write=lambda about: {"input": {"directory": about.directory, "switches": list(about.switches)}},
+)
+"""The question as the reader of the session's events gets it: as if it were about the input of a call."""
 
 
 class ProjectDesk:
-    """Knows what the person has decided about the projects of one host. `ask` asks them about a project; without a
-    person it only reports. `tell` shows a sentence about files of the project."""
+    """Knows what the person has decided about the projects of one host."""
 
     def __init__(self, arguments: Arguments, settings: Settings, projects: Projects) -> None:
-        self.ask: Callable[[ProjectTrust], Awaitable[bool]] = _nobody
-        self.tell: Callable[[str], None] = log.warning
         self._arguments = arguments
         self._settings = settings
         self._projects = projects
@@ -116,16 +122,17 @@ class ProjectDesk:
         chosen = {"model": agent.model or settings.model, "permission_mode": mode}
         return [name for name, value in chosen.items() if not value]
 
-    async def answer(self, question: ProjectTrust) -> Json:
-        """Answer the worker's question. Raises RequestRefused."""
+    async def answer(self, session: RemoteSession, question: ProjectTrust) -> Json:
+        """Answer the worker's question, by a question to the reader of the session's events where nothing is kept.
+        Raises RequestRefused."""
         for problem in question.problems:
-            self.tell(problem)
+            session.warn(f"on the host: {HostText(problem)}")
         if not question.switches:
             return {"trusted": True}
         try:
-            return {"trusted": await self._trusts(question)}
+            return {"trusted": await self._trusts(session, question)}
         except CcbError as error:
-            self.tell(error.what)
+            session.warn(error.what)
             raise RequestRefused(error.what) from error
 
     async def keep(self, updates: Sequence[Mapping[str, Any]]) -> None:
@@ -161,13 +168,17 @@ class ProjectDesk:
         more = f"`ccb trust {where}` shows all that it switches on, /trust revoke takes it back."
         return [f"{where} {trusted}.", *(['Rules of "always":', *rules] if rules else []), more]
 
-    async def _trusts(self, question: ProjectTrust) -> bool:
+    async def _trusts(self, session: RemoteSession, question: ProjectTrust) -> bool:
         if self._arguments.agent.trust:
             return True
         kept = await self._record(question.directory)
         if kept is not None and kept.trusted == question.fingerprint:
             return True
-        if not await self.ask(question):
+        try:
+            if not await session.ask_reader(Request(ASK_READER, question)):
+                return False
+        except RequestFailed:  # nobody can be asked
+            session.warn(_untrusted(question))
             return False
         host = await self._host()
         await asyncio.to_thread(self._projects.trust, host, question.directory, question.fingerprint)
@@ -207,5 +218,10 @@ def _rule_text(rule: Mapping[str, Any]) -> str:
     return f"{rule.get('toolName')}({content})" if content else str(rule.get("toolName"))
 
 
-async def _nobody(_: ProjectTrust) -> bool:
-    return False
+def _untrusted(question: ProjectTrust) -> str:
+    """Return what a project would switch on and does not, in a sentence."""
+    shown = [" ".join(filter(None, (each["kind"], each["name"], each.get("detail")))) for each in question.switches]
+    names = "; ".join(one_line(text)[:_MAX_SWITCH] for text in shown[:_MAX_SWITCHES])
+    more = f"; and {len(shown) - _MAX_SWITCHES} more" if len(shown) > _MAX_SWITCHES else ""
+    where = HostText(question.directory)
+    return f"{where} is not trusted, so this does not count: {names}{more} (--trust lets it count)"

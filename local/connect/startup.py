@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from ..config.settings import Settings, SettingsChoice
     from ..credentials.credential_sources import StoredCredentials
     from ..ledger.proxy_control import ProxyControl
-    from .dialer import Dialer
 
 
 _NEEDED_NEXT = (
@@ -118,10 +117,10 @@ def load_session_startup(
     return SessionStartup(basics.settings, basics.warnings, basics.bundle, provider, stored, table)
 
 
-async def open_proxy_desk(
-    arguments: Arguments, startup: SessionStartup, environ: Mapping[str, str], dialer: Dialer, stack: AsyncExitStack
-) -> ProxyControl:
-    """Let an auth proxy serve the dialer. `stack` closes it, its accounts and its audit."""
+async def open_proxy(
+    arguments: Arguments, startup: SessionStartup, environ: Mapping[str, str], stack: AsyncExitStack
+) -> tuple[AuthProxy, ProxyControl]:
+    """Return an auth proxy, and what controls it. `stack` closes it, its accounts and its audit."""
     from ..ledger.audit import SessionAudit
     from ..ledger.budgets import SessionAccounts, budgets
     from ..ledger.proxy_control import ProxyControl
@@ -135,8 +134,7 @@ async def open_proxy_desk(
     await stack.enter_async_context(accounts)
     await stack.enter_async_context(audit)
     await stack.enter_async_context(proxy)
-    dialer.serve(proxy)
-    return ProxyControl(proxy, accounts, audit)
+    return proxy, ProxyControl(proxy, accounts, audit)
 
 
 def chosen_model(settings: Settings, flag: str | None) -> str | None:

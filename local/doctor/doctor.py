@@ -18,7 +18,7 @@ from ccb.deploy.bundle import Bundle
 from ccb.tunnel.errors import CcbError
 from ccb.tunnel.transports.command_transport import words_of
 from ccb.tunnel.transports.login_prompts import Prompts
-from ccb.tunnel.transports.pipe import NOTHING_SHARED, LogsInLater, Transport
+from ccb.tunnel.transports.pipe import NOTHING_SHARED, Transport
 
 from ..command_line.arguments import Arguments, ConnectionOptions, private_texts
 from ..command_line.exit_codes import ExitCode
@@ -100,8 +100,7 @@ async def _connected(arguments: Arguments, prompts: Prompts, environ: Mapping[st
         transport = await first_transport(arguments, prompts, environ, loader, NOTHING_SHARED)
         try:
             worker = (await loader.loaded()).bundle
-            if isinstance(transport, LogsInLater):
-                await transport.logged_in()
+            await transport.logged_in()
         except BaseException:
             await transport.close()
             raise

@@ -35,7 +35,7 @@ from ccb.tunnel.transports.pipe import Pipe, Transport
 from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.spelling import spelled, unspelled
 
-from .both_ends.copy_channel import CannotCopy, CopyChannel, OtherEndFailed, StreamEnded
+from .both_ends.copy_channel import CannotCopy, CopyChannel, OtherEndFailed, Progress, StreamEnded
 from .both_ends.receiver import Receiver
 from .both_ends.sender import Sender
 from .thread_pipe import ThreadPipe
@@ -141,15 +141,10 @@ def _half(order: CopyOrder, channel: CopyChannel, progress: CopyProgress) -> str
     """Be the half on the laptop, in a thread."""
     if order.upload:
         channel.say("put", path=order.remote, name=order.name)
-        sender = Sender(channel, progress.moved)
-        sender.begun, sender.skipped, sender.copied = progress.begun, progress.left_out, progress.one_is_there
-        sender.send(order.local)
+        Sender(channel, progress).send(order.local)
         return ""
     channel.say("get", path=order.remote)
-    receiver = Receiver(channel, progress.moved, order.private)
-    receiver.begun, receiver.skipped, receiver.copied = progress.begun, progress.left_out, progress.one_is_there
-    receiver.most = order.most
-    return receiver.receive(order.local, order.name)
+    return Receiver(channel, progress, private=order.private, most=order.most).receive(order.local, order.name)
 
 
 async def _ended(transport: Transport, pipe: Pipe) -> CcbError:
@@ -256,7 +251,7 @@ _UNITS = ("B", "KB", "MB", "GB", "TB")
 
 
 @dataclass
-class CopyProgress:
+class CopyProgress(Progress):
     """How far a copy is. A thread writes it; whoever shows it reads it when they like.
 
     `files` and `size` are those of the source, 0 until it is known. `copied` counts files and `done` bytes that are

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import field
 from typing import Any
 
@@ -37,14 +37,15 @@ from ccb.tunnel.wire.messages import (
     StreamEventMessage,
     SystemMessage,
     TaskMessage,
+    UserMessage,
     parse_stream_event,
     with_text,
 )
 
 from ..session.remote_session import RemoteSession
 from ..session.session_client import EventGap, Json, LaptopNotice, LinkChange, LinkState, SessionEvent, parse_snapshot
-from .input_pump import InputPump
-from .output_formats import HeadlessOutput, local_result
+from .input_pump import ClientQuestions, OwnAnswers
+from .output_formats import HeadlessOutput, TranscriptMirror, local_result
 from .stderr_reports import RetryReports, report, report_damage, report_earlier_damage
 from .turn_results import GOODBYE_S, TurnResults
 
@@ -151,31 +152,33 @@ _ANSWERED_ON_STDIN = frozenset(kind.name for kind in ANSWERED_ON_STDIN) | _TO_PE
 
 
 class EventPrinter:
-    """Prints the events of one session. `hides` says which answers of the session, by the id of the request, the client
-    does not get; it is None in a run with one prompt, which ends with its result."""
+    """Prints the events of one session. `own` answers what this machine answers itself, `mirror` copies the transcript
+    to the output. `hides` says which answers of the session, by the id of the request, the client does not get; it is
+    None in a run with one prompt, which ends with its result."""
 
     def __init__(
         self,
         session: RemoteSession,
         output: HeadlessOutput,
         results: TurnResults,
-        inputs: InputPump,
+        own: OwnAnswers,
         retries: RetryReports,
         *,
+        mirror: TranscriptMirror | None = None,
         hides: Callable[[str], bool] | None,
     ) -> None:
-        self._session = session
-        self._output = output
-        self._results = results
-        self._inputs = inputs
+        self.session = session
+        self.output = output
+        self.results = results
+        self.own = own
+        self.questions = ClientQuestions(session, results.reports)
+        self._mirror = mirror
         self._retries = retries
-        self._stop_after_result = hides is None
         self._partial = PartialEvents()
         self._earlier_damage: asyncio.Task[None] | None = None
         self._looked_for_damage = asyncio.Event()
         self._first_connection = True
-        self._hides = hides or (lambda _: False)
-        self._resumes = session.hello.seq > 0
+        self._hides = hides
         self._answers: EarlierAnswers | None = None
         for kind in ANSWERED_ON_STDIN:
             session.register(kind)
@@ -190,7 +193,7 @@ class EventPrinter:
         loop = asyncio.get_running_loop()
         try:
             async with asyncio.timeout(None) as watchdog:
-                async for item in self._session.events():
+                async for item in self.session.events():
                     watchdog.reschedule(None)
                     if isinstance(item, LinkChange):
                         self._link_changed(item, come_back)
@@ -200,19 +203,31 @@ class EventPrinter:
                         report(item.text)
                     else:
                         await self._received(item)
-                    pending = self._results.pending
-                    done = self._inputs.ended and self._results.complete and not pending.more_to_come
+                    pending = self.results.pending
+                    done = self.questions.ended and self.results.complete and not pending.more_to_come
                     watchdog.reschedule(loop.time() + GOODBYE_S if done else None)
         except TimeoutError:
             log.warning("the host did not end the session within %g s after the last result", GOODBYE_S)
-            await self._session.stop()
+            await self.session.stop()
 
-    def sent(self, input_id: str) -> None:
-        """A prompt was sent whose id the client has chosen. In a session that does not begin with this run it may have
-        been answered before."""
-        if self._resumes:
-            self._answers = self._answers or EarlierAnswers(self._session, self._results)
+    async def sent(self, input_id: str, message: UserMessage) -> None:
+        """Note a prompt of the client that was sent. If the client has chosen its id, it may have been answered before,
+        in a session that does not begin with this run."""
+        self.results.pending.sent(input_id)
+        if self._mirror is not None:
+            self._mirror.sent(input_id, message.body)
+        await self.results.reports.queued(input_id, message.uuid)
+        if message.uuid and self.session.hello.seq > 0:
+            self._answers = self._answers or EarlierAnswers(self.session, self.results)
             self._answers.look_for(input_id)
+
+    async def _taken(self, input_ids: Sequence[str]) -> None:
+        """Note that the running turn has taken these inputs."""
+        self.results.pending.taken(input_ids)
+        await self.results.reports.taken(input_ids)
+        if self._mirror is not None:
+            for input_id in input_ids:
+                await self._mirror.taken(input_id)
 
     async def stop_session(self) -> None:
         """End the session on the host, after its queued work."""
@@ -220,7 +235,7 @@ class EventPrinter:
             await self._answers.told()
         if self._earlier_damage is not None:
             await asyncio.wait({self._earlier_damage}, timeout=GOODBYE_S)
-        await self._session.stop(finish=True)
+        await self.session.stop(finish=True)
 
     async def stop_early(self, *, begins: bool) -> None:
         """Ask for the end of the session together with the prompt, so that it costs no round trip after the result.
@@ -229,11 +244,11 @@ class EventPrinter:
         before the result has come, the result is in the journal. A session in memory would be gone: it is stopped when
         the result is here.
         """
-        if self._session.hello.storage != "disk":
+        if self.session.hello.storage != "disk":
             return
         if not begins:
             await self._looked_for_damage.wait()
-        await self._session.stop(finish=True)
+        await self.session.stop(finish=True)
 
     async def close(self) -> None:
         """Stop looking for damage and for answers."""
@@ -266,12 +281,12 @@ class EventPrinter:
         Another task waits for the page of events with the damage: this loop must go on reading for the page to
         arrive."""
         if self._earlier_damage is None:
-            looking = report_earlier_damage(self._session, skipped.seq + 1)
+            looking = report_earlier_damage(self.session, skipped.seq + 1)
             self._earlier_damage = asyncio.create_task(looking, name="earlier damage")
             self._earlier_damage.add_done_callback(lambda _: self._looked_for_damage.set())
         state = parse_snapshot(skipped.body)
         if state.prompts is not None:  # newer than what the hello said
-            self._results.pending.runs_already(each for prompt in state.prompts if prompt.taken for each in prompt.ids)
+            self.results.pending.runs_already(each for prompt in state.prompts if prompt.taken for each in prompt.ids)
         for question in state.questions:
             await self._message(MessageRecord(question.body))
 
@@ -283,28 +298,28 @@ class EventPrinter:
             case MessageRecord() as message:
                 earlier = item.replayed and self._first_connection  # it was written before this run
                 if earlier and isinstance(message.public, ResultMessage):
-                    self._results.pending.foreign_turn = True
+                    self.results.pending.foreign_turn = True
                 await self._message(message)
                 if not earlier and isinstance(message.public, TaskMessage):
-                    await self._results.task_news(message.public)
+                    await self.results.task_news(message.public)
             case PromptRecord(input_ids=input_ids) if not item.record.agent_id:
-                await self._inputs.taken(input_ids)
+                await self._taken(input_ids)
             case UnqueuedRecord(id=input_id):
-                self._results.pending.taken_back(input_id)
+                self.results.pending.taken_back(input_id)
             case TakenRecord(input_id=input_id) if not item.record.agent_id:
-                await self._inputs.taken([input_id])
+                await self._taken([input_id])
             case TurnStartRecord() | TurnEndRecord() as turn if not item.record.agent_id:
-                self._results.pending.turn_began_or_ended()
+                self.results.pending.turn_began_or_ended()
                 if isinstance(turn, TurnStartRecord):
-                    await self._results.reports.turn_began()
+                    await self.results.reports.turn_began()
                 else:
-                    await self._results.reports.turn_ended(more=bool(self._results.pending))
+                    await self.results.reports.turn_ended(more=bool(self.results.pending))
             case DamagedRecord() as damage:
                 report_damage(damage)
 
     def _is_unwanted(self, line: AssistantMessage) -> bool:
         """Return whether a client of JSON messages does not want to see a line: words of a sub-agent."""
-        if self._stop_after_result or self._inputs.own.forwards_text or not line.body.get("parent_tool_use_id"):
+        if self._hides is None or self.own.forwards_text or not line.body.get("parent_tool_use_id"):
             return False
         return all(block.get("type") != "tool_use" for block in line.blocks)
 
@@ -316,46 +331,45 @@ class EventPrinter:
         elif isinstance(message.public, StreamEventMessage):
             new = self._partial.new_part(message.body)
             if new is not None:
-                await self._output.progress(new)
+                await self.output.progress(new)
         else:
             if isinstance(message.public, SystemMessage):
                 self._retries.system(message.public)
-            await self._output.progress(message.body)
+            await self.output.progress(message.body)
 
     async def _result(self, body: Json) -> None:
-        await self._results.from_host(body)
-        if self._stop_after_result and not self._results.pending:
-            tasks = len(self._results.pending.tasks)
+        await self.results.from_host(body)
+        if self._hides is None and not self.results.pending:
+            tasks = len(self.results.pending.tasks)
             if tasks:
                 report(f"waiting for {tasks} background {'task' if tasks == 1 else 'tasks'}")
             await self.stop_session()
 
     async def _message(self, message: MessageRecord) -> None:
         public = message.public
-        if isinstance(public, ControlResponse) and self._hides(public.request_id):
+        if isinstance(public, ControlResponse) and self._hides is not None and self._hides(public.request_id):
             return
-        body = self._inputs.own.heard(public, message.body)
+        body = self.own.heard(public, message.body)
         match public:
             case ResultMessage():
                 await self._result(body)
                 return
             case SystemMessage(subtype="permission_denied"):
                 if public.decision_behavior == "ask":
-                    self._results.denied_unasked = True
+                    self.results.denied_unasked = True
             case SystemMessage():
                 self._retries.system(public)
             case AssistantMessage():
                 self._retries.assistant(public)
                 if self._is_unwanted(public):
                     return
-        await self._output.message(body)
-        if self._inputs.mirror is not None:
-            await self._inputs.mirror.message(public, body)
+        await self.output.message(body)
+        if self._mirror is not None:
+            await self._mirror.message(public, body)
         if isinstance(public, ControlRequest) and public.subtype in _ANSWERED_ON_STDIN:
-            to_person = public.subtype in _TO_PERSON
-            await self._inputs.question_opened(self._session, public.request_id, to_person=to_person)
+            await self.questions.opened(public.request_id, to_person=public.subtype in _TO_PERSON)
         elif isinstance(public, ControlCancel):
-            await self._inputs.question_closed(public.request_id)
+            await self.questions.closed(public.request_id)
 
 
 _MAX_BLOCKS = 10_000

@@ -34,9 +34,9 @@ from ..terminal.console import say, stdout_failure
 from ..terminal.signals import Interrupts
 from ..terminal.stdio import Writer
 from ..terminal.terminal_prompts import prompts_for
-from .input_pump import InputPump
-from .output_formats import make_output
-from .stderr_reports import RetryReports, add_unsent, report, report_untrusted
+from .input_pump import InputPump, OwnAnswers
+from .output_formats import TranscriptMirror, make_output
+from .stderr_reports import RetryReports, add_unsent, report
 from .stdin_input import EarlyInput, read_prompt
 from .turn_results import GOODBYE_S, TurnReports, TurnResults, state_flags
 
@@ -186,12 +186,9 @@ class HeadlessRun:
             != "text",  # in the text format stdout has only answers; stderr has the failure
             reports=self._reports,
         )
-        mirror: TranscriptMirror | None = None
-        if arguments.sdk.mirror:
-            from .output_formats import TranscriptMirror
-
-            mirror = TranscriptMirror(self._output, environ, Path.cwd())
-        self._inputs = InputPump(self._results.pending, self._reports, self._output, mirror)
+        self._mirror = TranscriptMirror(self._output, environ, Path.cwd()) if arguments.sdk.mirror else None
+        self._own = OwnAnswers()
+        self._printer: EventPrinter | None = None
         self._stdin = EarlyInput(STDIN, self._output.message)
         self._session_id = arguments.session.session_id or new_uuid()
         self._session: RemoteSession | None = None
@@ -207,7 +204,7 @@ class HeadlessRun:
             if self._arguments.sdk.await_initialize:
                 request = await self._stdin.first_request()
                 self._arguments, confirmed = with_boot_fields(self._arguments, request)
-                self._stdin.confirmed = self._inputs.own.confirmed = confirmed
+                self._stdin.confirmed = self._own.confirmed = confirmed
             return await self._work("")
 
     async def _work(self, prompt: str) -> ExitCode:
@@ -218,16 +215,17 @@ class HeadlessRun:
             session = connected.session
             from .event_printer import EventPrinter  # the worker is still being loaded
 
-            printer = EventPrinter(
+            printer = self._printer = EventPrinter(
                 session,
                 self._output,
                 self._results,
-                self._inputs,
+                self._own,
                 self._retries,
+                mirror=self._mirror,
                 hides=self._stdin.answered_early if self._has_stdin_messages else None,
             )
-            self._inputs.identified = printer.sent
-            feeding = asyncio.create_task(self._feed(session, printer, prompt), name="input")
+            pump = InputPump(printer, connected.projects.keep)
+            feeding = asyncio.create_task(self._feed(printer, pump, prompt), name="input")
             printing = asyncio.create_task(self._print(session, printer), name="output")
             try:
                 await asyncio.wait({feeding, printing}, return_when=asyncio.FIRST_COMPLETED)
@@ -262,7 +260,8 @@ class HeadlessRun:
             if session.reading:
                 report("left in the middle of the answer; the client that drives now asks for it again")
             return
-        self._inputs.ended = True
+        if self._printer is not None:
+            self._printer.questions.ended = True
         if self._results.pending:
             self._results.printed.clear()
             with suppress(TimeoutError, CcbError, RequestFailed):
@@ -306,9 +305,6 @@ class HeadlessRun:
         """Remember the names of the attached session, and report its warnings."""
         for warning in connected.warnings:
             report(warning)
-        connected.projects.ask = report_untrusted
-        self._inputs.keep = connected.projects.keep
-        connected.projects.tell = lambda problem: report(f"on the host: {HostText(problem)}")
         hello = connected.session.hello
         if hello.storage != "disk":
             for note in hello.notes:
@@ -316,26 +312,26 @@ class HeadlessRun:
         self._session = connected.session
         self._session_id, self._resume = hello.session, connected.resume
         self._reports.session_id = hello.session
-        if self._inputs.mirror is not None:
-            self._inputs.mirror.begin(hello.session)
+        if self._mirror is not None:
+            self._mirror.begin(hello.session)
         self._stdin.connected()
         self._results.pending.foreign_turn = hello.state != "idle"
 
-    async def _feed(self, session: RemoteSession, printer: EventPrinter, prompt: str) -> None:
-        choice = self._arguments.session
+    async def _feed(self, printer: EventPrinter, pump: InputPump, prompt: str) -> None:
+        choice, session = self._arguments.session, printer.session
         if choice.rewind_files:
-            self._inputs.ended = True
+            printer.questions.ended = True
             report(await restored_files(session, choice.rewind_files))
             await printer.stop_session()
             return
         if choice.resume_at:
             await go_back_to(session, choice.resume_at, choice.drops_turn or "")
         if self._has_stdin_messages:
-            await self._inputs.send_messages(session, self._stdin.messages())
+            await pump.send_messages(self._stdin.messages())
             await printer.stop_session()
         else:
             begins = session.hello.seq == 0
-            await self._inputs.send_prompt(session, prompt)
+            await pump.send_prompt(prompt)
             await printer.stop_early(begins=begins)
 
     async def _print(self, session: RemoteSession, printer: EventPrinter) -> None:

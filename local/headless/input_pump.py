@@ -1,4 +1,4 @@
-"""Prompts in, refusals out."""
+"""The input of a run: prompts in, refusals of questions out, and the requests that this machine answers itself."""
 
 from __future__ import annotations
 
@@ -23,14 +23,13 @@ from ccb.tunnel.wire.messages import (
 from ccb.tunnel.wire.session_options import CLAUDE_CODE_VERSION
 
 from ..session.newest import Newest
-from .output_formats import HeadlessOutput
+from ..session.session_client import Json
 from .stderr_reports import report
-from .turn_results import PendingPrompts, TurnReports
+from .turn_results import TurnReports
 
 if TYPE_CHECKING:
     from ..session.remote_session import RemoteSession
-    from ..session.session_client import Json
-    from .output_formats import TranscriptMirror
+    from .event_printer import EventPrinter
 
 
 _MAX_AGENTS = 1_000
@@ -79,97 +78,92 @@ class ChangedLines:
 
 _REFUSAL = "AbortError: Tool permission stream closed before response received"
 
+Keep = Callable[[Sequence[Json]], Awaitable[None]]
+"""Keeps the permission updates of an answer that are not for the session only."""
+
+
+class ClientQuestions:
+    """The questions of the worker that the client answers on stdin. `ended` means that no more input will come: then
+    each question is refused at once."""
+
+    def __init__(self, session: RemoteSession, reports: TurnReports) -> None:
+        self.ended = False
+        self._session = session
+        self._reports = reports
+        self._open: dict[str, bool] = {}  # by request id: whether the person is asked
+
+    async def opened(self, request_id: str, *, to_person: bool) -> None:
+        """Note a question of the worker."""
+        self._open[request_id] = to_person
+        if self.ended:
+            await self._refuse(request_id)
+        elif to_person:
+            await self._reports.waits(waits=True)
+
+    async def closed(self, request_id: str) -> None:
+        """Forget a question that was answered or withdrawn."""
+        if self._open.pop(request_id, False) and not any(self._open.values()):
+            await self._reports.waits(waits=False)
+
+    async def input_ended(self) -> None:
+        """Refuse what is open: no more input will come."""
+        self.ended = True
+        for request_id in list(self._open):
+            await self._refuse(request_id)
+
+    def asks_person(self, request_id: str) -> bool:
+        """Return whether an open question is for the person."""
+        return self._open.get(request_id, False)
+
+    async def _refuse(self, request_id: str) -> None:
+        await self.closed(request_id)
+        await self._session.refuse(request_id, _REFUSAL)
+
 
 class InputPump:
-    """The input of one run. `ended` means that no more input will come. `own` answers what this machine answers itself,
-    on `output`; `mirror` copies the transcript there. `keep` keeps the permission updates of an answer that are not for
-    the session only. `identified` is told the ids of prompts that the client itself has chosen."""
+    """Sends the input of one run to the session of `printer`. `keep` keeps what the client allows "always"."""
 
-    def __init__(
-        self,
-        pending: PendingPrompts,
-        reports: TurnReports,
-        output: HeadlessOutput,
-        mirror: TranscriptMirror | None = None,
-    ) -> None:
-        self.own = OwnAnswers()
-        self.mirror = mirror
-        self.keep: Callable[[Sequence[Json]], Awaitable[None]] | None = None
-        self.identified: Callable[[str], None] = lambda _: None
-        self._output = output
-        self._pending = pending
-        self._reports = reports
-        self._open_questions: dict[str, bool] = {}  # by request id: whether the person is asked
-        self.ended = False
+    def __init__(self, printer: EventPrinter, keep: Keep) -> None:
+        self._printer = printer
+        self._keep = keep
 
-    async def send_prompt(self, session: RemoteSession, prompt: str) -> None:
+    async def send_prompt(self, prompt: str) -> None:
         """Send the only prompt of the run."""
-        self._pending.sent(await session.prompt(prompt))
-        self.ended = True
+        printer = self._printer
+        printer.results.pending.sent(await printer.session.prompt(prompt))
+        await printer.questions.input_ended()
 
-    async def send_messages(self, session: RemoteSession, messages: AsyncIterator[Json]) -> None:
+    async def send_messages(self, messages: AsyncIterator[Json]) -> None:
         """Send the messages of the client until their end, then refuse the open questions."""
+        printer = self._printer
         async for body in messages:
             message = parse_message(body)
             if isinstance(message, UserMessage):
-                input_id = await session.send(body)
-                self._pending.sent(input_id)
-                if self.mirror is not None:
-                    self.mirror.sent(input_id, body)
-                await self._reports.queued(input_id, message.uuid)
-                if message.uuid:
-                    self.identified(input_id)
+                await printer.sent(await printer.session.send(body), message)
                 continue
             if isinstance(message, ControlRequest):
-                answer = self.own.payload(message)
+                answer = printer.own.payload(message)
                 if answer is not None:
-                    await self._output.message(public_answer(Success(message.request_id, answer)))
+                    await printer.output.message(public_answer(Success(message.request_id, answer)))
                     if message.subtype == END:
                         break
                     continue
             if isinstance(message, ControlResponse):
-                await self._keep(message.request_id, body)
-                await self.question_closed(message.request_id)
-            await session.send(body)
-        self.ended = True
-        for request_id in list(self._open_questions):
-            await self._refuse(session, request_id)
+                await self._keep_updates(message.request_id, body)
+                await printer.questions.closed(message.request_id)
+            await printer.session.send(body)
+        await printer.questions.input_ended()
 
-    async def taken(self, input_ids: Sequence[str]) -> None:
-        """The running turn has taken these inputs."""
-        self._pending.taken(input_ids)
-        await self._reports.taken(input_ids)
-        if self.mirror is not None:
-            for input_id in input_ids:
-                await self.mirror.taken(input_id)
-
-    async def question_opened(self, session: RemoteSession, request_id: str, *, to_person: bool) -> None:
-        """Note a question of the worker. Its answer comes on stdin; if stdin has ended, refuse the question at once."""
-        self._open_questions[request_id] = to_person
-        if self.ended:
-            await self._refuse(session, request_id)
-        elif to_person:
-            await self._reports.waits(waits=True)
-
-    async def question_closed(self, request_id: str) -> None:
-        """Forget a question that was answered or withdrawn."""
-        if self._open_questions.pop(request_id, False) and not any(self._open_questions.values()):
-            await self._reports.waits(waits=False)
-
-    async def _keep(self, request_id: str, body: Json) -> None:
+    async def _keep_updates(self, request_id: str, body: Json) -> None:
         """Keep what the client of an SDK allows "always", if the question was for the person."""
         answer = as_dict(as_dict(body.get("response")).get("response"))
         updates = [each for each in (answer.get("updatedPermissions") or ()) if isinstance(each, dict)]
-        if self.keep is None or not updates or not self._open_questions.get(request_id):
+        if not updates or not self._printer.questions.asks_person(request_id):
             return
         try:
-            await self.keep(updates)
+            await self._keep(updates)
         except CcbError as error:
             report(f"the permission updates are not kept: {error.what}")
-
-    async def _refuse(self, session: RemoteSession, request_id: str) -> None:
-        await self.question_closed(request_id)
-        await session.refuse(request_id, _REFUSAL)
 
 
 END = "end_session"

@@ -6,8 +6,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from ccb.tunnel.errors import CcbError
-from ccb.tunnel.plain_text import HostText, one_line
-from ccb.tunnel.wire.control_protocol import ProjectTrust
+from ccb.tunnel.plain_text import HostText
 from ccb.tunnel.wire.messages import AssistantMessage, SystemMessage, as_number
 
 from ..session.model_waits import retry_text, silence_text
@@ -20,24 +19,12 @@ if TYPE_CHECKING:
     from ..session.session_client import Json
 
 
-_MAX_SWITCHES = 12
-_MAX_SWITCH = 200  # characters
 _LAST_PAGE = 64 * 1024  # bytes of earlier events to search for the start of the worker
 
 
 def report(text: str) -> None:
     """Write one line to stderr, whatever the text. What comes from the host in it cannot drive the terminal."""
     say(f"ccb: {text}")
-
-
-async def report_untrusted(question: ProjectTrust) -> bool:
-    """Report what a project would switch on. It does not count: nobody can be asked here."""
-    shown = [" ".join(filter(None, (each["kind"], each["name"], each.get("detail")))) for each in question.switches]
-    names = "; ".join(one_line(text)[:_MAX_SWITCH] for text in shown[:_MAX_SWITCHES])
-    more = f"; and {len(shown) - _MAX_SWITCHES} more" if len(shown) > _MAX_SWITCHES else ""
-    where = HostText(question.directory)
-    report(f"{where} is not trusted, so this does not count: {names}{more} (--trust lets it count)")
-    return False
 
 
 _LONG_MS = 4_000

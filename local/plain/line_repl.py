@@ -15,7 +15,7 @@ from ccb.tunnel.wire.control_protocol import (
     CAN_USE_TOOL,
     SET_MODEL,
     SET_PERMISSION_MODE,
-    ProjectTrust,
+    TRUST_PROJECT,
     Request,
     RequestFailed,
     RequestKind,
@@ -39,7 +39,7 @@ from ..session.session_client import (
     parse_snapshot,
 )
 from ..transcript.blocks import Level
-from ..transcript.questions import OpenQuestions, ReplayMonitor, project_question
+from ..transcript.questions import OpenQuestions, ReplayMonitor
 from ..transcript.session_facts import used_text
 from ..transcript.transcript_reducer import TranscriptReducer
 from ..tui.rendering.approval_text import place_of_call
@@ -53,7 +53,7 @@ from .line_output import LinePrinter, PlainQuestion
 if TYPE_CHECKING:
     from ..providers.known_models import ModelChoice
 
-_ASKED: tuple[RequestKind[Any, Any], ...] = (CAN_USE_TOOL, ELICITATION)
+_ASKED: tuple[RequestKind[Any, Any], ...] = (CAN_USE_TOOL, ELICITATION, TRUST_PROJECT)
 _NAMES = frozenset(kind.name for kind in _ASKED)
 _HELP = """\
 Type a prompt and press Enter. A line that ends with a backslash goes on in the next one.
@@ -79,10 +79,12 @@ class LineRepl:
         transfers: Transfers | None = None,
         models: ModelChoice | None = None,
         fetched: FetchedFiles | None = None,
+        keep: Keep | None = None,
+        laptop_servers: Callable[[], Collection[str]] = tuple,
     ) -> None:
         self._models = models
-        self.laptop_servers: Callable[[], Collection[str]] = tuple
-        self.keep: Keep | None = None
+        self._laptop_servers = laptop_servers
+        self._keep = keep
         self._client = client
         self._info = info
         self._write = write
@@ -97,7 +99,6 @@ class LineRepl:
         self._replay = ReplayMonitor()
         self._shown: PlainQuestion | None = None
         self._shown_at = 0.0
-        self._trust: dict[str, asyncio.Future[bool]] = {}
         self._stopping = False
         self._finishing = False
         self._lost: CcbError | None = None
@@ -154,18 +155,6 @@ class LineRepl:
             working=self.reducer.running,
         )
         return farewell(self._info, left)
-
-    async def ask_about_project(self, question: ProjectTrust) -> bool:
-        """Ask whether the files of a project may count."""
-        request = project_question(question)
-        answer: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
-        self._trust[request.request_id] = answer
-        self._questions.opened(request)
-        try:
-            return await answer
-        finally:
-            del self._trust[request.request_id]
-            self._close(request.request_id)
 
     # What the session says.
 
@@ -239,7 +228,7 @@ class LineRepl:
             if self._shown is None and self._replay.over(self._client.hello.seq, time.monotonic()):
                 head = self._questions.show_head()
                 if head is not None:
-                    place = place_of_call(head, self._info.place, self.laptop_servers())
+                    place = place_of_call(head, self._info.place, self._laptop_servers())
                     self._show(PlainQuestion(head, place))
 
     def _show(self, question: PlainQuestion) -> None:
@@ -329,14 +318,11 @@ class LineRepl:
         else:
             self._shown = None
             self._questions.answered(question.request.request_id)
-            waiting, response = self._trust.get(question.request.request_id), reply.response
-            if waiting is None:
-                await self._attempt(lambda: self._client.answer(question.request.request_id, response))
-                kept, keep = kept_updates(response), self.keep
-                if kept and keep is not None and await self._attempt(lambda: keep(kept)):
-                    self._write(f"ccb: {kept_note(kept)}")
-            elif not waiting.done():
-                waiting.set_result(response.get("trusted") is True)
+            response = reply.response
+            await self._attempt(lambda: self._client.answer(question.request.request_id, response))
+            kept, keep = kept_updates(response), self._keep
+            if kept and keep is not None and await self._attempt(lambda: keep(kept)):
+                self._write(f"ccb: {kept_note(kept)}")
 
     async def _prompt(self, text: str) -> None:
         command_line = text.startswith("!")

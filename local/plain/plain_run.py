@@ -11,7 +11,6 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from ccb import __version__
-from ccb.tunnel.plain_text import HostText
 from ccb.tunnel.transports.login_prompts import NobodyToAsk
 from ccb.tunnel.wire.control_protocol import new_uuid
 
@@ -113,12 +112,10 @@ async def _one_session(
             sandbox=hello.sandbox.cell,
             revoke=connected.revoke,
         )
-        repl = LineRepl(connected.session, info, _write, transfers, connected.models, fetched)
+        mcp, keep = connected.mcp, connected.projects.keep
+        servers = (lambda: [each.name for each in mcp.states()]) if mcp is not None else tuple
+        repl = LineRepl(connected.session, info, _write, transfers, connected.models, fetched, keep, servers)
         repl.commands.use(connected.sessions)
-        if (mcp := connected.mcp) is not None:
-            repl.laptop_servers = lambda: [each.name for each in mcp.states()]
-        connected.projects.ask, repl.keep = repl.ask_about_project, connected.projects.keep
-        connected.projects.tell = lambda problem: _write(f"ccb: warning: on the host: {HostText(problem)}")
         _write(f"ccb {__version__}, {info.place}. Type a prompt; /help says more.")
         for warning in connected.warnings:
             _write(f"ccb: warning: {warning}")

@@ -8,15 +8,20 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from dataclasses import field
 from enum import Enum
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from ccb.tunnel.errors import CcbError, ConnectionLost
-from ccb.tunnel.link.link import Greeting, Link
+from ccb.tunnel.link.link import Greeting, Link, new_nonce
 from ccb.tunnel.reconnecting import Pace, waits
 from ccb.tunnel.wire.dataclass import dataclass
+
+if TYPE_CHECKING:
+    from ccb.tunnel.proxy.auth_proxy import AuthProxy
+    from ccb.tunnel.proxy.link_front import LinkFront
+
 
 PATIENCE = 24 * 3600.0
 """Seconds to go on trying to restore a lost connection: as long as the daemon keeps a session that has no client."""
@@ -25,28 +30,47 @@ FIRST_TRIES = 5
 """Attempts for a first connection that keeps breaking off in the middle."""
 
 
-class Connection(Protocol):
-    """One connection to the session's worker, which has said hello."""
+class WorkerConnection:
+    """One connection to the session's worker, which has said hello. `proxy` answers the model calls over it; `stack`
+    ends that with the connection."""
 
-    @property
-    def link(self) -> Link: ...
-
-    @property
-    def hello(self) -> Greeting: ...
+    def __init__(
+        self, link: Link, hello: Greeting, proxy: AuthProxy | None = None, stack: AsyncExitStack | None = None
+    ) -> None:
+        self.link = link
+        self.hello = hello
+        self._proxy = proxy
+        self._stack = stack
+        self._calls: LinkFront | None = None
 
     async def attach(self, *, role: str, have: int, tail: int, options: Mapping[str, object]) -> None:
         """Send the attach frame. From now on, if this client drives, model calls over this connection are served."""
+        nonce, proxy, stack, epoch = new_nonce(), self._proxy, self._stack, self.link.next_epoch
+        if proxy is not None and stack is not None and (role == "driver" or proxy.keeps_calls):
+            from ccb.tunnel.proxy.link_front import LinkFront
+
+            proxy.driven_at(epoch)
+            self._calls = LinkFront(proxy, self.link.send, nonce, epoch=epoch)
+            self._calls.packs = "packed" in self.hello.capabilities
+            await stack.enter_async_context(self._calls)
+        calls = self._calls.handle if self._calls is not None else None
+        await self.link.attach(role=role, have=have, nonce=nonce, options=options, calls=calls, tail=tail)
 
     @property
     def reading(self) -> bool:
         """Whether a model answer is being read for the session over this connection."""
+        return self._calls is not None and self._calls.open_streams > 0
 
     @property
     def request_bytes(self) -> tuple[int, int]:
         """The bytes of the requests to the model in this run of ccb, and how many of them crossed the link."""
+        saving = self._proxy.bodies.saving if self._proxy is not None else None
+        return (saving.bodies, saving.sent) if saving is not None else (0, 0)
 
     async def read_out(self) -> None:
         """Wait until no model answer is being read over this connection."""
+        if self._calls is not None:
+            await self._calls.read_out()
 
 
 @dataclass(frozen=True)
@@ -57,11 +81,9 @@ class KnownSession:
     begun: bool
 
 
-class Dial(Protocol):
-    """Makes a connection. `known` is None for the first one. `ask` means that the login may ask the person. Raises
-    CcbError; it is ConnectionLost or `Dropped` if the connection broke off before it was complete."""
-
-    def __call__(self, *, known: KnownSession | None, ask: bool) -> AbstractAsyncContextManager[Connection]: ...
+Dial = Callable[[KnownSession | None, bool], AbstractAsyncContextManager[WorkerConnection]]
+"""Makes a connection. Gets what is known of the session, None for the first connection, and whether the login may ask
+the person. Raises CcbError; it is ConnectionLost or `Dropped` if the connection broke off before it was complete."""
 
 
 @dataclass(frozen=True)

@@ -43,7 +43,7 @@ from ccb.tunnel.wire.messages import (
 )
 
 from .answering import RequestResponder
-from .dialing import AttachOptions, Connection, Dial, RetrySchedule
+from .dialing import AttachOptions, Dial, RetrySchedule, WorkerConnection
 from .link_reader import ClientParts, EventFeed, LinkReader
 from .outbox import Outbox, PendingRequests, input_id_of, new_id
 from .session_client import (
@@ -174,7 +174,7 @@ class RemoteSession:
         return self._supervisor
 
     @property
-    def _connection(self) -> Connection | None:
+    def _connection(self) -> WorkerConnection | None:
         return self._connected.connection
 
     @property

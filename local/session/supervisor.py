@@ -20,7 +20,7 @@ from ccb.tunnel.errors import (
 )
 from ccb.tunnel.link.link import Greeting, Link
 
-from .dialing import FIRST_TRIES, Connection, Dial, KnownSession, Nudge
+from .dialing import FIRST_TRIES, Dial, KnownSession, Nudge, WorkerConnection
 from .link_reader import ClientParts, LinkReader
 from .session_client import EventGap, LinkChangeKind, SessionEvent
 
@@ -36,7 +36,7 @@ class Supervisor:
 
     def __init__(self, dial: Dial, parts: ClientParts, reader: LinkReader) -> None:
         self.hello: Greeting | None = None
-        self.connection: Connection | None = None
+        self.connection: WorkerConnection | None = None
         self.resume = parts.options.resume
         self.ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._asked_epoch = 0  # by the newest attach
@@ -87,7 +87,7 @@ class Supervisor:
         known = KnownSession(self.hello, self._reader.begun) if self.hello is not None else None
         limit = self._schedule.begin(endless=may_ask)
         try:
-            async with limit, self._dial(known=known, ask=may_ask) as connection:
+            async with limit, self._dial(known, may_ask) as connection:
                 await self._attach(connection)
                 limit.reschedule(None)
                 self._schedule.over()
@@ -107,7 +107,7 @@ class Supervisor:
         self._end(LinkChangeKind.END)
         return None
 
-    async def _attach(self, connection: Connection) -> None:
+    async def _attach(self, connection: WorkerConnection) -> None:
         hello, options, reader = connection.hello, self._options, self._reader
         first = dict(options.options)
         if not reader.begun and options.for_host is not None:
@@ -147,7 +147,7 @@ class Supervisor:
         await self._feed.put(SessionEvent("damaged", {"what": lost.what}, hello.seq))
         await self._feed.put(EventGap(hello.seq, {}))
 
-    async def _serve(self, connection: Connection) -> str:
+    async def _serve(self, connection: WorkerConnection) -> str:
         """Send and read until the host says goodbye; return that frame. Raises ConnectionLost, ProtocolError."""
         sending = asyncio.create_task(self._send(connection.link), name="session outbox")
         try:

@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import field
 from typing import Any
 
-from ccb.tunnel.wire.control_protocol import TRUST_PROJECT, ProjectTrust, new_uuid
 from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.messages import ControlRequest
 
@@ -368,10 +367,8 @@ class OpenQuestions:
         return not known
 
     def replace_all(self, requests: Iterable[ControlRequest]) -> bool:
-        """Exactly these questions of the worker are open, and those that this laptop asks itself. Return whether one
-        that the person has seen is no longer among them."""
-        own = {each.request_id: each for each in self._open.values() if each.subtype == TRUST_PROJECT.name}
-        wanted = own | {each.request_id: each for each in requests if each.request_id not in self._answered}
+        """Exactly these questions are open. Return whether one that the person has seen is no longer among them."""
+        wanted = {each.request_id: each for each in requests if each.request_id not in self._answered}
         gone = self._seen - wanted.keys()
         self._open = wanted
         self._seen &= wanted.keys()
@@ -399,9 +396,3 @@ class OpenQuestions:
         """Nothing is asked any more: the session has ended."""
         self._open.clear()
         self._seen.clear()
-
-
-def project_question(about: ProjectTrust) -> ControlRequest:
-    """Return the question of this laptop whether the files of a project may count."""
-    shown = {"directory": about.directory, "switches": list(about.switches)}
-    return ControlRequest({}, f"trust {new_uuid()}", TRUST_PROJECT.name, {"input": shown})

@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
-from collections.abc import Awaitable, Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from enum import Enum
 
 from textual.containers import Vertical
 
-from ccb.tunnel.wire.control_protocol import ProjectTrust
 from ccb.tunnel.wire.messages import ControlRequest
 
 from ..session.session_client import Json, SessionClient
-from ..transcript.questions import OpenQuestions, ReplayMonitor, project_question
+from ..transcript.questions import OpenQuestions, ReplayMonitor
 from .cards.card_for import card_for
 from .cards.question_card import CardAnswer, QuestionCard
 from .composer.composer import Composer
 from .rendering.approval_text import place_of_call
-from .rendering.permission_updates import Keep, covers, session_updates
+from .rendering.permission_updates import covers, session_updates
 from .widgets.connection_banner import ConnectionView
 from .widgets.transcript import Transcript
 
@@ -261,42 +259,3 @@ class Approvals(Vertical):
             self._composer.focus()
         note = "" if self._connection.shown_up else _SENT_LATER
         card.set_situation(driving=not watching, note=_ONLY_WATCHING if watching else note)
-
-
-class TrustQuestions:
-    """Shows each question on a card. `ring` calls the person. `command` answers `/trust` with its argument. `keep`
-    keeps the rules that the person grants beyond the session."""
-
-    def __init__(self, approvals: Approvals, ring: Callable[[], None]) -> None:
-        self.command: Callable[[str], Awaitable[list[str]]] = _unknown
-        self.keep: Keep | None = None
-        self._approvals = approvals
-        self._ring = ring
-        self._open: dict[str, asyncio.Future[bool]] = {}
-
-    async def ask(self, question: ProjectTrust) -> bool:
-        """Return the person's answer. The card goes away if the question is withdrawn."""
-        request = project_question(question)
-        answer: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
-        self._open[request.request_id] = answer
-        self._approvals.opened(request)
-        self._ring()
-        try:
-            return await answer
-        finally:
-            del self._open[request.request_id]
-            self._approvals.withdrawn(request.request_id)
-
-    def take(self, answer: CardAnswer) -> bool:
-        """Take an answer to one of these questions. Return False if it is about another one."""
-        waiting = self._open.get(answer.request_id)
-        if waiting is None:
-            return False
-        self._approvals.answered(answer)
-        if not waiting.done():
-            waiting.set_result(answer.response.get("trusted") is True)
-        return True
-
-
-async def _unknown(_: str) -> list[str]:
-    return ["This terminal keeps nothing of projects."]

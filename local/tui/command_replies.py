@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from ccb.tunnel.errors import ConfigError
 from ccb.tunnel.plain_text import HostText, neutralise
@@ -14,7 +14,6 @@ from ..transcript.agent_runs import agent_label
 from ..transcript.blocks import Level
 from ..transcript.session_facts import tokens
 from ..transcript.transcript_reducer import TranscriptReducer
-from .approvals import TrustQuestions
 from .composer.attachments import size_text
 from .keys import StopKeys
 from .panels.page_holder import PageHolder
@@ -25,6 +24,10 @@ from .slash_commands import TypedCommand, key_sections
 from .submissions import Steering
 from .widgets.connection_banner import ConnectionView
 from .widgets.session_info import ReplInfo
+
+if TYPE_CHECKING:
+    from ..connect.project_trust import ProjectDesk
+
 
 _MAX_AGENTS = 20
 _JOURNAL = {
@@ -38,7 +41,7 @@ class CommandTarget(Protocol):
 
     reducer: TranscriptReducer
     steering: Steering
-    trust: TrustQuestions
+    projects: ProjectDesk | None
     reading: PageHolder
     stop_keys: StopKeys
 
@@ -175,7 +178,10 @@ class CommandReplies:
             self._show(f"Permission mode: {self._reducer.mode}")
 
     async def _trust(self, argument: str) -> None:
-        self._show(await self._view.trust.command(argument))
+        projects = self._view.projects
+        self._show(
+            ["This terminal keeps nothing of projects."] if projects is None else await projects.command(argument)
+        )
 
     async def _show_cost(self) -> None:
         self._show([self._cost(), *self._agents()])

@@ -12,8 +12,7 @@ from textual.containers import Vertical
 
 from ccb.tunnel.errors import CcbError
 from ccb.tunnel.link.link import Greeting
-from ccb.tunnel.plain_text import HostText
-from ccb.tunnel.wire.control_protocol import CAN_USE_TOOL, RequestKind
+from ccb.tunnel.wire.control_protocol import CAN_USE_TOOL, TRUST_PROJECT, RequestKind
 from ccb.tunnel.wire.journal_records import MAIN_AGENT, InputRecord, MessageRecord, agent_of_message, parse_page
 from ccb.tunnel.wire.mcp_messages import ELICITATION
 from ccb.tunnel.wire.messages import ControlCancel, ControlRequest, ControlResponse, PublicMessage, ResultMessage
@@ -33,7 +32,7 @@ from ..transcript.notices import tips
 from ..transcript.session_facts import used_text
 from ..transcript.transcript_reducer import TranscriptReducer
 from .about_session import Exporting, McpServerList, SessionFacts
-from .approvals import Approvals, Settlement, TrustQuestions
+from .approvals import Approvals, Settlement
 from .cards.question_card import QuestionCard
 from .command_replies import CommandReplies
 from .file_transfers import FileCarrying
@@ -58,10 +57,11 @@ from .widgets.status_line import StatusLine
 from .widgets.transcript import Transcript
 
 if TYPE_CHECKING:
+    from ..connect.project_trust import ProjectDesk
     from .repl_shell import LaptopSide
 
 
-ASKED_ON_CARDS: tuple[RequestKind[Any, Any], ...] = (CAN_USE_TOOL, ELICITATION)
+ASKED_ON_CARDS: tuple[RequestKind[Any, Any], ...] = (CAN_USE_TOOL, ELICITATION, TRUST_PROJECT)
 """The requests that the person answers on a card."""
 
 _ON_CARDS = frozenset(kind.name for kind in ASKED_ON_CARDS)
@@ -184,8 +184,8 @@ class SessionView(Vertical):
         self.reducer.notices.cwd = info.path.rstrip("/")
         self.approvals = Approvals(client, connection, self.transcript, shell.composer, info.place)
         self._presenter = ConnectionPresenter(connection, shell.composer, self.approvals, self.transcript, self.reducer)
-        self.trust = TrustQuestions(self.approvals, shell.ring)
         self._history = HistoryLoader(client, self.transcript, self.reducer)
+        self.projects: ProjectDesk | None = None
         self._last_screen = LastScreen(self.transcript, self.reducer)
         self._status = StatusPresenter(info, self.reducer, connection, self.approvals, self.transcript, keymap)
         self._status.tell_state = shell.attention.state_is
@@ -274,8 +274,7 @@ class SessionView(Vertical):
     def use_laptop(self, laptop: LaptopSide) -> None:
         """Use what this laptop offers: questions about the project, MCP servers, the host's other sessions, copies."""
         projects = laptop.projects
-        projects.ask, projects.tell = self.trust.ask, self.tell_of_project
-        self.trust.keep, self.trust.command = projects.keep, projects.command
+        self.projects = projects
         self.steering.mcp.laptop = laptop.mcp
         self.approvals.laptop_servers = lambda: self.steering.mcp.own_names
         choosing = self.steering.choosing
@@ -283,10 +282,6 @@ class SessionView(Vertical):
         self.steering.models.use(laptop.models)
         self.steering.facts.keep, self.steering.insight.sessions = projects.keep, laptop.sessions
         choosing.sessions, choosing.switching = laptop.sessions, self._shell.switching
-
-    def tell_of_project(self, text: str) -> None:
-        """Show a sentence of the worker about files of the project."""
-        self.reducer.notice(f"On the host: {HostText(text)}", Level.WARNING)
 
     def login_says(self, text: str) -> None:
         """Show text of a login that is not a question. A ProxyCommand may print some even after the login."""
@@ -377,9 +372,8 @@ class SessionView(Vertical):
         await self.submissions.submit_all(self._info.first_prompt, texts, self.transcript)
 
     async def on_question_card_answered(self, event: QuestionCard.Answered) -> None:
-        if not self.trust.take(event.answer):
-            await self._actions.answer(event.answer)
-            await self._actions.keep(event.answer, self.trust.keep)
+        await self._actions.answer(event.answer)
+        await self._actions.keep(event.answer, self.projects.keep if self.projects is not None else None)
 
     def on_question_card_left(self) -> None:
         self._shell.composer.focus()

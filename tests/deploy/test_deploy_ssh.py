@@ -10,7 +10,6 @@ from tests.deploy.test_deploy_local import tiny_bundle
 from tests.support.hosts.sshd import HostUser, Sshd, host_user
 from tests.support.hosts.sshd import sshd as serve
 
-from ccb.deploy import bootstrap
 from ccb.deploy.bootstrap import Launched, launch
 from ccb.deploy.bundle import Bundle
 from ccb.tunnel.errors import DeployError
@@ -134,18 +133,6 @@ async def test_an_account_for_files_only_is_said_to_be_one(tmp_path: Path, host_
     assert "sftp" in caught.value.do
 
 
-@pytest.mark.parametrize("reads", ["cat >/dev/null", "echo 'Which project?'; read answer"])
-async def test_a_start_up_file_that_waits_for_input_is_found_out(
-    sshd: Sshd, host_user: HostUser, monkeypatch: pytest.MonkeyPatch, reads: str
-) -> None:
-    monkeypatch.setattr(bootstrap, "SUSPICIOUS_S", 0.1)
-    monkeypatch.setattr(bootstrap, "_STILL_STARTING_S", 0.5)
-    (host_user.home / ".bashrc").write_text(reads + "\n", encoding="utf-8")
-    with pytest.raises(DeployError, match=r"a start-up file of the login shell on .* waits for input") as caught:
-        await start(sshd, host_user, tiny_bundle())
-    assert ("Which project?" in caught.value.evidence) == ("Which" in reads)
-
-
 @pytest.mark.parametrize("takes", ["exec </dev/null", "exec <&-", "exec </etc/passwd"])
 @pytest.mark.quick_rows(1)
 async def test_a_start_up_file_that_takes_the_input_away_is_found_out_cold_and_warm(
@@ -167,11 +154,3 @@ async def test_a_start_up_file_that_ends_the_shell_is_thought_of(sshd: Sshd, hos
     with pytest.raises(DeployError, match=f"exit code {status}") as caught:
         await start(sshd, host_user, tiny_bundle())
     assert "a start-up file that ends the shell" in caught.value.do
-
-
-async def test_a_start_up_file_that_is_only_slow_is_waited_for(
-    sshd: Sshd, host_user: HostUser, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(bootstrap, "SUSPICIOUS_S", 0.1)
-    (host_user.home / ".bashrc").write_text("sleep 1\n", encoding="utf-8")
-    assert (await start(sshd, host_user, tiny_bundle()))[1] == b"hello disk ~\n"

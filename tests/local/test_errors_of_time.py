@@ -159,7 +159,7 @@ async def test_a_machine_without_a_place_for_the_sockets_of_ssh(tmp_path: Path) 
 
 
 async def test_a_bug_ends_the_session_with_a_word_and_does_not_hang_it() -> None:
-    def dial(**_: object) -> NoReturn:
+    def dial(*_: object) -> NoReturn:
         raise ZeroDivisionError
 
     with pytest.raises(CcbError) as caught:

@@ -13,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tests.support.hosts.scripted_host import NoCalls, ScriptedHost, session_on
+from tests.support.hosts.scripted_host import ScriptedHost, no_calls, session_on
 from tests.support.hosts.sshd import HostUser, Sshd
 from tests.support.hosts.sshd import sshd as serve
 from tests.support.model.fake_model import FakeModel
@@ -233,7 +233,7 @@ async def test_frames_that_tell_of_what_cannot_be() -> None:
         async with link_pair() as (pipe, peer), Link(pipe) as link:
             await peer.hello()
             await link.hello()
-            await link.attach(have=0, nonce=new_nonce(), options={}, streams=NoCalls())
+            await link.attach(have=0, nonce=new_nonce(), options={}, calls=no_calls)
             await peer.send(Attached(link.next_epoch, "driver", 0, ""), *frames)
             with pytest.raises(ProtocolError) as caught:
                 async for _ in link.frames():

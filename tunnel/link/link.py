@@ -10,9 +10,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import field, fields
-from typing import Any, Protocol, Self
+from typing import Any, Self
 
 from ..errors import ConnectionLost, DeployError, Dropped, ProtocolError
 from ..plain_text import HostText, neutralise
@@ -53,67 +53,6 @@ ACK_EVENTS = 64
 
 ACK_SECONDS = 1.0
 """After how many seconds an event is acknowledged at the latest."""
-
-
-class EventOrder:
-    """Checks the numbers of events and acknowledges them: `send_ack` is called with the number of the last one."""
-
-    def __init__(self, send_ack: Callable[[int], None], ack_seconds: float) -> None:
-        self._send_ack = send_ack
-        self._ack_seconds = ack_seconds
-        self._seq = 0
-        self._acked = 0
-        self._timer: asyncio.TimerHandle | None = None
-
-    @property
-    def last(self) -> int:
-        """The number of the last event that has arrived."""
-        return self._seq
-
-    def begin(self, have: int) -> None:
-        """Start after event `have`: the client has all events up to it."""
-        self._seq = self._acked = have
-
-    def close(self) -> None:
-        """Acknowledge nothing more."""
-        if self._timer is not None:
-            self._timer.cancel()
-
-    def take(self, seq: int) -> bool:
-        """Note that event `seq` has arrived.
-
-        Return False if it had arrived before. Raise ProtocolError if events before it are missing.
-        """
-        if seq <= self._seq:
-            return False
-        if seq != self._seq + 1:
-            raise ProtocolError(
-                f"events {self._seq + 1} to {seq - 1} of the session are missing",
-                do="Attach again. If it happens again, run with --debug and report it.",
-            )
-        self._arrived(seq)
-        return True
-
-    def skip_to(self, seq: int, host: str) -> None:
-        """Count all events up to `seq` as arrived: a snapshot stands for them. Raise ProtocolError if later ones have
-        arrived already."""
-        if seq < self._seq:
-            raise ProtocolError(f"{host} sent a snapshot of events that have already arrived")
-        self._arrived(seq)
-
-    def _arrived(self, seq: int) -> None:
-        self._seq = seq
-        if seq - self._acked >= ACK_EVENTS:
-            self._acknowledge()
-        elif self._timer is None:
-            self._timer = asyncio.get_running_loop().call_later(self._ack_seconds, self._acknowledge)
-
-    def _acknowledge(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-        self._acked = self._seq
-        self._send_ack(self._seq)
 
 
 MAX_NOTES = 20
@@ -167,10 +106,11 @@ SessionFrame = Attached | Snapshot | Event | Progress | Applied | Past | NamesFo
 """The frames that a link hands to its owner. It handles all others itself."""
 
 
-class StreamHandler(Protocol):
-    """Handles the frames of model calls: the in-band front of the auth proxy. It must not wait for the provider."""
+StreamFrame = CallOpen | CallData | CallEnd | Credit | Cancel
+"""The frames of model calls."""
 
-    async def handle(self, frame: CallOpen | CallData | CallEnd | Credit | Cancel) -> None: ...
+HandleCalls = Callable[[StreamFrame], Awaitable[None]]
+"""Handles a frame of a model call. It must not wait for the provider."""
 
 
 def new_nonce() -> Secret:
@@ -199,14 +139,16 @@ class Link:
         self._host = host
         self._reader = FrameReader(pipe, rest, self._read, host)
         self._writer = FrameWriter(pipe)
-        self._streams: StreamHandler | None = None
-        self._liveness = Liveness(self, ping_after, dead_after)
-        self._events = EventOrder(self._acknowledge, ack_seconds)
+        self._calls: HandleCalls | None = None
+        self._liveness = Liveness(self._send_ping, self._declare_dead, ping_after, dead_after)
+        self._seq = 0  # the number of the last event that has arrived
+        self._acked = 0
+        self._ack_seconds = ack_seconds
+        self._ack_timer: asyncio.TimerHandle | None = None
         self._dead: asyncio.Future[ConnectionLost] | None = None
         self._hello: Greeting | None = None
         self._epoch = 0
         self._least_epoch = 0  # frames with a lower epoch are about an earlier connection
-        self._pings = 0
         self._silent = False
 
     async def __aenter__(self) -> Self:
@@ -216,7 +158,8 @@ class Link:
 
     async def __aexit__(self, *_: object) -> None:
         self._reader.close()
-        self._events.close()
+        if self._ack_timer is not None:
+            self._ack_timer.cancel()
         await self._liveness.close()
         await self._writer.close()
         await self._pipe.close()
@@ -229,7 +172,7 @@ class Link:
     @property
     def last_seq(self) -> int:
         """The number of the last event that has arrived."""
-        return self._events.last
+        return self._seq
 
     @property
     def memory(self) -> int:
@@ -279,20 +222,20 @@ class Link:
         have: int = 0,
         nonce: Secret,
         options: Mapping[str, object],
-        streams: StreamHandler | None,
+        calls: HandleCalls | None,
         tail: int = 0,
     ) -> None:
         """Ask for the next epoch and for everything after event `have`. From now on a silent peer is detected.
 
         With `tail`, ask for a snapshot and about `tail` bytes of events behind it. Frames of model calls go to
-        `streams`, None for a viewer without calls. Raise ConnectionLost.
+        `calls`, None for a viewer without calls. Raise ConnectionLost.
         """
         assert self._hello is not None, "hello comes first"
         self._epoch = self._hello.epoch + 1
         self._least_epoch = self._epoch if role == "driver" else self._hello.epoch
-        self._events.begin(have)
-        self._streams = streams
-        shown = nonce.reveal() if streams is not None else ""
+        self._seq = self._acked = have
+        self._calls = calls
+        shown = nonce.reveal() if calls is not None else ""
         await self.send(Attach(self._epoch, role, have, shown, dict(options), tail, deltas=True, primed=True))
         self._liveness.start()
 
@@ -324,13 +267,11 @@ class Link:
         """Test the connection: it counts as dead unless something arrives within PROBE_S."""
         self._liveness.probe()
 
-    def ping(self) -> None:
+    def _send_ping(self, number: int) -> None:
         """Send a ping before everything else."""
-        self._pings += 1
-        self._liveness.sent(self._pings)
-        self._writer.send_soon(Ping(self._epoch, self._pings))
+        self._writer.send_soon(Ping(self._epoch, number))
 
-    def declare_dead(self, silence: float) -> None:
+    def _declare_dead(self, silence: float) -> None:
         """Give the connection up because nothing has arrived for `silence` seconds."""
         self.drop(f"{self._host} has not answered for {silence:.0f} s", silent=True)
 
@@ -362,12 +303,15 @@ class Link:
             frame = await self._reader.next_frame()
             match frame:
                 case Event():
-                    if self._events.take(frame.seq):  # otherwise the event was replayed twice around an attach
+                    if frame.seq > self._seq:  # otherwise the event was replayed twice around an attach
+                        self._arrived(frame.seq, self._seq + 1)
                         yield frame
                 case Attached() | Snapshot() | Fenced() if frame.epoch < self._least_epoch:
                     log.info("a %s frame of an earlier connection is ignored", frame.t)
                 case Snapshot():
-                    self._events.skip_to(frame.seq, self._host)
+                    if frame.seq < self._seq:
+                        raise ProtocolError(f"{self._host} sent a snapshot of events that have already arrived")
+                    self._arrived(frame.seq, frame.seq)  # the snapshot stands for all events up to it
                     yield frame
                 case Progress() | Applied() | Attached() | Past() | NamesFound() | Fenced():
                     yield frame
@@ -383,9 +327,9 @@ class Link:
             case Ping():
                 self._writer.send_soon(Pong(self._epoch, frame.n))
             case CallOpen() | CallData() | CallEnd() | Credit() | Cancel():
-                if self._streams is None:
+                if self._calls is None:
                     raise ProtocolError(f"{self._host} sent a {frame.t!r} frame to a client that only watches")
-                await self._streams.handle(frame)
+                await self._calls(frame)
             case Refused():
                 raise refusal_error(frame, self._host)
             case Pong():
@@ -395,8 +339,26 @@ class Link:
             case _:
                 raise ProtocolError(f"{self._host} sent a {frame.t!r} frame, which only a laptop may send")
 
-    def _acknowledge(self, seq: int) -> None:
-        self._writer.send_soon(Ack(self._epoch, seq))
+    def _arrived(self, seq: int, expected: int) -> None:
+        """Note that the event `seq` has arrived, and acknowledge it soon. Raise ProtocolError if it is not the
+        `expected` one."""
+        if seq != expected:
+            raise ProtocolError(
+                f"events {expected} to {seq - 1} of the session are missing",
+                do="Attach again. If it happens again, run with --debug and report it.",
+            )
+        self._seq = seq
+        if seq - self._acked >= ACK_EVENTS:
+            self._acknowledge()
+        elif self._ack_timer is None:
+            self._ack_timer = asyncio.get_running_loop().call_later(self._ack_seconds, self._acknowledge)
+
+    def _acknowledge(self) -> None:
+        if self._ack_timer is not None:
+            self._ack_timer.cancel()
+            self._ack_timer = None
+        self._acked = self._seq
+        self._writer.send_soon(Ack(self._epoch, self._seq))
 
     async def _read(self) -> bytes:
         """Return the next bytes. Raise the ConnectionLost that the writer or the watch finds first."""

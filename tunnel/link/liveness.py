@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from typing import Protocol
+from collections.abc import Callable
 
 PING_AFTER = 3.0
 """Seconds of silence before a ping."""
@@ -23,26 +23,20 @@ PROBE_S = 3.0
 _NEWEST = 4  # pings
 
 
-class Watched(Protocol):
-    """What the watch needs from a link."""
-
-    def ping(self) -> None:
-        """Send a ping."""
-
-    def declare_dead(self, silence: float) -> None:
-        """Give the connection up: nothing has arrived for `silence` seconds."""
-
-
 class Liveness:
-    """Watches the silence of one link. `start` begins, `close` ends the watch.
+    """Watches the silence of one link. `start` begins, `close` ends the watch. `ping` sends a ping of a number, `dead`
+    gives the connection up after so many seconds of silence.
 
     Our own pauses do not count as silence: a process that was stopped, and a consumer that does not take its frames.
     (In the second case pings still go out, so the host knows that we live.) After both, what has arrived meanwhile is
     read before the connection is judged.
     """
 
-    def __init__(self, link: Watched, ping_after: float, dead_after: float) -> None:
-        self._link = link
+    def __init__(
+        self, ping: Callable[[int], None], dead: Callable[[float], None], ping_after: float, dead_after: float
+    ) -> None:
+        self._send_ping = ping
+        self._declare_dead = dead
         self._ping_after = ping_after
         self._dead_after = dead_after
         self._heard = time.monotonic()  # or later or earlier than that, after a pause of ours and for a probe
@@ -68,10 +62,6 @@ class Liveness:
         """Note that bytes have arrived."""
         self._heard = self._arrived = time.monotonic()
         self._pinged = None
-
-    def sent(self, number: int) -> None:
-        """Note that a ping is on its way."""
-        self._newest = number, time.monotonic()
 
     def answered(self, number: int) -> None:
         """Note the answer to a ping: the newest one tells how long the way to the host and back takes."""
@@ -110,7 +100,8 @@ class Liveness:
     def _ping(self, now: float) -> None:
         if self._pinged is None:
             self._pinged = now
-        self._link.ping()
+        self._newest = self._newest[0] + 1, time.monotonic()
+        self._send_ping(self._newest[0])
 
     async def _watch(self) -> None:
         step = self._ping_after / 5
@@ -129,7 +120,7 @@ class Liveness:
             if silence < self._ping_after:
                 continue
             if silence >= self._dead_after and not held:
-                self._link.declare_dead(silence)
+                self._declare_dead(silence)
                 return
             if now - pinged >= self._ping_after:
                 pinged = now

@@ -27,7 +27,7 @@ from ..secret import without_secrets
 from ..ssh_config.config_files import ssh_says
 from ..ssh_config.host_config import HostConfig, Identities
 from ..ssh_config.ssh_target import SshTarget
-from ..transports.askpass import Askpass, private_directory
+from ..transports.askpass import askpass_in
 from ..transports.command_transport import said_by
 from ..transports.login_prompts import Prompts, tell_once
 from ..transports.pipe import Transport
@@ -36,7 +36,7 @@ from . import connection_keeper
 from .connection_keeper import has_slept, slept_s
 from .control_master import MasterCommand, log_in
 from .openssh_transport import NO_COMMAND, OpenSshTransport, literal, login_options, stored_place
-from .shared_master import ANSWER_S, LogIn, commands_over, over_master, peer_problem
+from .shared_master import ANSWER_S, LogIn, client_command, client_env, over_master, peer_problem
 
 log = logging.getLogger(__name__)
 
@@ -147,9 +147,7 @@ async def _keep(route: KeptRoute, prompts: Prompts, record: Path) -> Transport:
     base = ["ssh", *NO_COMMAND, *target.flags()]
     configured = await ssh_says([*base, "-G"], target.host, env)
     async with AsyncExitStack() as stack:
-        directory = private_directory(env)
-        stack.callback(shutil.rmtree, directory, ignore_errors=True)
-        askpass = await stack.enter_async_context(Askpass(directory, prompts, stored_place(configured)))
+        askpass = await askpass_in(stack, prompts, env, stored_place(configured))
         argv = [*base, *login_options(configured, prompts), "-S", literal(socket), "-M", "-N", "-T"]
         argv += ["-o", "ControlPersist=no", "--", target.host]
         about = {"host": target.shown, "addresses": source_addresses()}
@@ -169,7 +167,7 @@ async def _keep(route: KeptRoute, prompts: Prompts, record: Path) -> Transport:
         f"The connection to {target.shown} is kept for {minutes} minute{'s' if minutes > 1 else ''}: a password or a "
         f"code is asked once in that time. `ccb disconnect {target.shown}` ends it.",
     )
-    return OpenSshTransport(commands_over(socket, route.configs[-1], target), master, AsyncExitStack())
+    return OpenSshTransport(client_command(socket, route.configs[-1], target), master, env=client_env())
 
 
 _MAX_RECORD = 64 * 1024

@@ -8,16 +8,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from functools import partial
 from pathlib import Path
 
+from ..errors import CcbError
 from ..ssh_config.config_files import ssh_says
 from ..ssh_config.ssh_target import SshTarget
-from ..transports.askpass import Askpass, Stored, private_directory, variables_without_asking
-from ..transports.command_transport import CommandPipe, CommandTransport, PipeCommand, start
+from ..transports.askpass import Stored, askpass_in, variables_without_asking
+from ..transports.command_transport import CommandTransport, Notice, PipeCommand, start
 from ..transports.host_keys import pattern_for
 from ..transports.login_failures import SSH_FAILED, session_failure, ssh_failure
 from ..transports.login_prompts import NobodyToAsk, Prompts, is_told
@@ -55,82 +55,61 @@ async def connect(
     base = [*words, *NO_COMMAND, *target.flags()]
     configured = await ssh_says([*base, "-G"], target.host, env)
     async with AsyncExitStack() as stack:
-        directory = private_directory(env)
-        stack.callback(shutil.rmtree, directory, ignore_errors=True)
-        askpass = await stack.enter_async_context(Askpass(directory, prompts, stored_place(configured)))
+        askpass = await askpass_in(stack, prompts, env, stored_place(configured))
         asking = {**env, **askpass.variables}
         first = [*base, *login_options(configured, prompts)]
         if await _uses_own_master(words, base, configured, target, env):
             argv = [*first, *_run_options(configured), "-T", "--", target.host]
-            commands = _without_master(target, words, argv, asking, prompts)
-            return OpenSshTransport(commands, None, stack.pop_all())
-        socket = directory / "m"
+            failure = partial(ssh_failure, told=is_told(prompts))
+            command = _command(target, words, argv, failure)  # over the person's own master, or each logs in by itself
+            return OpenSshTransport(command, None, env=asking, notice=prompts.banner, stack=stack.pop_all())
+        socket = askpass.directory / "m"
         argv = [*first, "-S", literal(socket), "-M", "-N", "-T", "-o", "ControlPersist=no", "--", target.host]
-        command = MasterCommand(argv, socket, target.shown, target.shell_command(words))
-        master = await log_in(command, env=asking, prompts=prompts, gave_up=askpass.gave_up)
+        login = MasterCommand(argv, socket, target.shown, target.shell_command(words))
+        master = await log_in(login, env=asking, prompts=prompts, gave_up=askpass.gave_up)
         stack.push_async_callback(master.end)
         argv = [*words, *_LOGGED_IN_ALREADY, *NO_COMMAND, *_run_options(configured), *target.flags(), *_quiet()]
         argv += ["-o", "BatchMode=yes", "-o", "LogLevel=ERROR", "-o", "ControlMaster=no", "-S", literal(socket)]
         argv += ["-T", "--", target.host]
-        commands = _over_master(target, words, argv, env)
-        return OpenSshTransport(commands, master, stack.pop_all())
+        command = _command(target, words, argv, session_failure)
+        env = {**env, **variables_without_asking()}
+        return OpenSshTransport(command, master, env=env, stack=stack.pop_all())
 
 
-class OpenSshTransport:
+class OpenSshTransport(CommandTransport):
     """Commands over one login. `master` is ours, or None if the person's own is used, or none. `stack` ends it, unless
     it is kept."""
 
-    def __init__(self, commands: CommandTransport, master: Master | None, stack: AsyncExitStack) -> None:
-        self._commands = commands
+    def __init__(
+        self,
+        command: PipeCommand,
+        master: Master | None,
+        *,
+        env: Mapping[str, str],
+        notice: Notice | None = None,
+        stack: AsyncExitStack | None = None,
+    ) -> None:
+        super().__init__(command, env=env, notice=notice, stack=stack)
         self._master = master
-        self._stack = stack
-        self._given_up = False
-
-    @property
-    def name(self) -> str:
-        return self._commands.name
-
-    async def execute(self, command: str) -> CommandPipe:
-        return await self._commands.execute(command)
 
     @property
     def alive(self) -> bool:
-        if self._given_up:
-            return False
-        return self._commands.alive if self._master is None else self._master.alive
+        if self._given_up or self._master is None:
+            return super().alive
+        return self._master.alive
 
     @property
     def warm(self) -> bool:
         return self._master is not None
 
-    def abort(self) -> None:
-        self._given_up = True
-        self._commands.abort()
 
-    async def close(self) -> None:
-        self._given_up = True
-        await self._commands.close()
-        await self._stack.aclose()
-
-
-def _without_master(
-    target: SshTarget, words: Sequence[str], argv: Sequence[str], env: Mapping[str, str], prompts: Prompts
-) -> CommandTransport:
-    """Commands that go over the person's own master, or log in each by itself."""
+def _command(
+    target: SshTarget, words: Sequence[str], argv: Sequence[str], failure: Callable[..., CcbError | None]
+) -> PipeCommand:
+    """Return how `argv` runs a line. `words` start ssh; `failure` reads its output."""
     shown = target.shell_command(words)
-    failure = partial(ssh_failure, target.shown, by_hand=shown, told=is_told(prompts))
-    command = PipeCommand(target.shown, shown, lambda line: [*argv, line], failure, lost_status=SSH_FAILED)
-    return CommandTransport(command, env=env, notice=prompts.banner)
-
-
-def _over_master(
-    target: SshTarget, words: Sequence[str], argv: Sequence[str], env: Mapping[str, str]
-) -> CommandTransport:
-    """Commands that are clients of our master."""
-    shown = target.shell_command(words)
-    failure = partial(session_failure, target.shown, by_hand=shown)
-    command = PipeCommand(target.shown, shown, lambda line: [*argv, line], failure, lost_status=SSH_FAILED)
-    return CommandTransport(command, env={**env, **variables_without_asking()})
+    reading = partial(failure, target.shown, by_hand=shown)
+    return PipeCommand(target.shown, shown, lambda line: [*argv, line], reading, lost_status=SSH_FAILED)
 
 
 def login_options(configured: Mapping[str, Sequence[str]], prompts: Prompts) -> list[str]:

@@ -136,15 +136,20 @@ def usable_master(config: HostConfig, target: SshTarget, prompts: Prompts) -> Pa
 def over_master(socket: Path, config: HostConfig, target: SshTarget, prompts: Prompts, log_in: LogIn) -> MasterTrial:
     """Return the transport over the master at `socket`, which logs in with `log_in` if the master does not answer."""
     forget = partial(prompts.memory.silent_masters.add, _inode(socket))
-    return MasterTrial(socket, commands_over(socket, config, target), log_in, forget)
+    commands = CommandTransport(client_command(socket, config, target), env=client_env())
+    return MasterTrial(socket, commands, log_in, forget)
 
 
-def commands_over(socket: Path, config: HostConfig, target: SshTarget) -> CommandTransport:
-    """Return what starts commands as clients of the master at `socket`."""
+def client_command(socket: Path, config: HostConfig, target: SshTarget) -> PipeCommand:
+    """Return what starts a command as a client of the master at `socket`."""
     words = client_words("ssh", socket, target.host, send_env=config.stream.send_env)
     failure = partial(session_failure, target.shown, by_hand=target.shell_command())
-    command = PipeCommand(target.shown, "ssh", lambda line: [*words, line], failure, lost_status=SSH_FAILED)
-    return CommandTransport(command, env={**without_secrets(os.environ), **variables_without_asking()})
+    return PipeCommand(target.shown, "ssh", lambda line: [*words, line], failure, lost_status=SSH_FAILED)
+
+
+def client_env() -> dict[str, str]:
+    """Return the environment of such a client: it asks nothing, and has no credential for models."""
+    return {**without_secrets(os.environ), **variables_without_asking()}
 
 
 def _inode(path: Path) -> int:
@@ -155,7 +160,7 @@ def _inode(path: Path) -> int:
         return 0
 
 
-class MasterTrial:
+class MasterTrial(Transport):
     """Runs commands over the master at `socket` with `commands`.
 
     If the first command gets no answer in `answer_s`, it is given up: `log_in` logs in, and the command runs again over

@@ -193,7 +193,7 @@ def _load() -> None:
     assert ssh_login
 
 
-class SshTransport:
+class SshTransport(Transport):
     """An authenticated connection, and those to the jump hosts that carry it."""
 
     def __init__(
@@ -299,17 +299,6 @@ class SshTransport:
         self._hops, fresh._hops = fresh._hops, self._hops
         self._stream, fresh._stream = fresh._stream, self._stream
         await fresh.close()
-
-    async def output_without_input(self, command: str, limit: int) -> bytes:
-        pipe = await self.execute(command)
-        try:
-            pipe.end_input()
-            said = b""
-            while len(said) < limit and (data := await pipe.read(limit - len(said))):
-                said += data
-            return said
-        finally:
-            await pipe.close()
 
     @property
     def alive(self) -> bool:

@@ -1,7 +1,7 @@
 """TCP, ProxyCommand or a jump host.
 
-A ProxyCommand is a child of the person's shell. Its stdin and stdout are the connection, or it hands over an open one.
-asyncssh could run one itself, but it treats the command's stderr as bytes from the server.
+A ProxyCommand is a child of the person's shell. Its stdin and stdout are the connection. asyncssh could run one itself,
+but it treats the command's stderr as bytes from the server.
 """
 
 from __future__ import annotations
@@ -9,18 +9,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
-import errno
-import fcntl
-import ipaddress
 import os
-import shutil
 import signal
 import socket
-import struct
-import sys
 from collections.abc import Sequence
 from contextlib import AsyncExitStack, suppress
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..errors import ConfigError, Unreachable, UsageError
@@ -82,9 +75,6 @@ def _through_the_last(hop: Hop) -> Hop:
 _EXIT_S = 2.0
 """Seconds for the command to end after its stream has."""
 
-_HAND_OVER_S = 300.0
-"""Seconds for the command to hand over a connection. It may have to ask the person first."""
-
 
 class FirstStream:
     """The byte stream to the first host on the way: TCP, or a ProxyCommand, which `close` ends.
@@ -106,17 +96,15 @@ class FirstStream:
         route = self._config.route
         if route.proxy_command is None:
             return ServerMessages(await open_socket(self._config))
-        from ..transports.askpass import Askpass, private_directory
+        from ..transports.askpass import askpass_in
 
         env = without_secrets(os.environ)
-        directory = private_directory(env)
-        self._askpass.callback(shutil.rmtree, directory, ignore_errors=True)
-        askpass = await self._askpass.enter_async_context(Askpass(directory, self._prompts))
+        askpass = await askpass_in(self._askpass, self._prompts, env)
         ours, its = socket.socketpair()
         try:
             with its:
                 await self._start(route.proxy_command, its, {**env, **askpass.variables})
-            return ServerMessages(await self._handed_over(ours) if route.passes_socket else ours)
+            return ServerMessages(ours)
         except BaseException:
             ours.close()
             raise
@@ -133,29 +121,6 @@ class FirstStream:
         self._child, self._tail = child, StderrTail()
         listening = self._tail.drain(child.process.stderr.read, self._prompts.banner)
         self._listening = asyncio.create_task(listening, name="stderr of a ProxyCommand")
-
-    async def _handed_over(self, ours: socket.socket) -> socket.socket:
-        """Return the connection that the command sends over `ours` (ProxyUseFdpass)."""
-        ours.setblocking(False)
-        loop, sent = asyncio.get_running_loop(), asyncio.Event()
-        loop.add_reader(ours, sent.set)
-        try:
-            async with asyncio.timeout(_HAND_OVER_S):
-                await sent.wait()
-            descriptors = socket.recv_fds(ours, 1, 1)[1]
-        except TimeoutError:
-            descriptors = []
-        finally:
-            loop.remove_reader(ours)
-        if not descriptors:
-            await self.command_failed()
-            raise Unreachable(
-                "the ProxyCommand did not hand over a connection (ProxyUseFdpass)",
-                evidence=self.command_output(),
-                do="Correct the ProxyCommand until it connects.",
-            )
-        ours.close()
-        return socket.socket(fileno=descriptors[0])
 
     async def command_failed(self) -> bool:
         """After the end of the stream: wait a moment for the command to end. Return whether it failed."""
@@ -238,8 +203,6 @@ class Carrier:
 
 
 _BETWEEN_ATTEMPTS_S = 1.0
-_SIOCGIFADDR = 0xC0206921 if sys.platform == "darwin" else 0x8915
-_IPV6_BOUND_IF = 125  # macOS only
 
 
 async def open_socket(config: HostConfig) -> socket.socket:
@@ -304,38 +267,9 @@ async def _connected(route: Route, family: int, proto: int, address: Any) -> soc
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         if route.bind_address:
             sock.bind((route.bind_address, 0))
-        elif route.bind_interface:
-            _bind_to_interface(sock, route.bind_interface)
         async with asyncio.timeout(route.connect_timeout_s):
             await asyncio.get_running_loop().sock_connect(sock, address)
     except BaseException:
         sock.close()
         raise
     return sock
-
-
-def _bind_to_interface(sock: socket.socket, name: str) -> None:
-    """Bind `sock` to an address of the network interface `name` (BindInterface). Raise OSError.
-
-    Like ssh, bind to the address and not to the device, so that routing stays the same.
-    """
-    try:
-        if sock.family == socket.AF_INET:
-            request = fcntl.ioctl(sock.fileno(), _SIOCGIFADDR, struct.pack("256s", os.fsencode(name)))
-            sock.bind((socket.inet_ntoa(request[20:24]), 0))
-        elif sys.platform == "darwin":  # this system has no list of addresses to read
-            sock.setsockopt(socket.IPPROTO_IPV6, _IPV6_BOUND_IF, socket.if_nametoindex(name))
-        else:
-            sock.bind((_ipv6_address(name), 0))
-    except OSError as error:
-        raise OSError(error.errno, f"BindInterface {name}: {error.strerror}") from error
-
-
-def _ipv6_address(interface: str) -> str:
-    """Return an IPv6 address of `interface`. Skip link-local addresses."""
-    for line in Path("/proc/net/if_inet6").read_text(encoding="ascii").splitlines():
-        digits, *_, name = line.split()
-        address = ipaddress.IPv6Address(int(digits, 16))
-        if name == interface and not address.is_link_local:
-            return str(address)
-    raise OSError(errno.EADDRNOTAVAIL, os.strerror(errno.EADDRNOTAVAIL))

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-import ipaddress
-import socket
 from functools import partial
 
 import asyncssh
@@ -28,7 +26,7 @@ from .login_client import (
     untrusted,
 )
 from .past_logins import PastLogin
-from .pipelined_connection import PipelinedConnection, open_connection, unexpected
+from .pipelined_connection import VERSION, PipelinedConnection, open_connection
 from .pipelined_login import Pipelining
 
 
@@ -42,10 +40,10 @@ async def log_in(
     connection may be returned before the end of the login, of which `pipelining` knows.
     """
     pipelining = pipelining or Pipelining(hop.config, None)
-    if what := unexpected():
+    if not asyncssh.__version__.startswith(VERSION):
         raise ConfigError(
             "ccb's own SSH does not know this version of asyncssh",
-            evidence=f"In asyncssh {asyncssh.__version__}, {what} is not what the limits against a hostile host need.",
+            evidence=f"It is asyncssh {asyncssh.__version__}; the limits against a hostile host are for {VERSION}x.",
             do="Connect with ssh itself: --transport ssh.",
         )
     await pipelining.recall()
@@ -69,7 +67,6 @@ async def _log_in(
     trust, listener = hop.config.trust, prompts
     if hop.config.methods.batch:
         prompts = NobodyToAsk(prompts.memory)
-    any_key = trusts_any_key(trust, carrier.sock)
     try:
         known = await known_keys(trust)
         certificates = bool(known.authorities)
@@ -91,8 +88,7 @@ async def _log_in(
             elif accepted:
                 raise found
             else:
-                if not any_key:
-                    await accept_key(trust, known, shown, prompts, listener)
+                await accept_key(trust, known, shown, prompts, listener)
                 accepted = True
                 known = dataclasses.replace(known, trusted=(shown,))
             await carrier.reopen()
@@ -231,18 +227,6 @@ async def known_keys(trust: HostTrust) -> KnownKeys:
     known = await asyncio.to_thread(look_up, trust.known_hosts, trust.name, trust.port)
     revoked = await asyncio.to_thread(read_revoked, trust.revoked)
     return dataclasses.replace(known, revoked=known.revoked + revoked)
-
-
-def trusts_any_key(trust: HostTrust, sock: socket.socket | None) -> bool:
-    """Return whether NoHostAuthenticationForLocalhost applies to a connection over `sock`.
-
-    It never does behind a proxy command or jump host (`sock` is None or no TCP socket): nobody knows where those lead.
-    """
-    if not trust.loopback or trust.alias is not None:
-        return False
-    if sock is None or sock.family not in (socket.AF_INET, socket.AF_INET6):
-        return False
-    return ipaddress.ip_address(sock.getpeername()[0].partition("%")[0]).is_loopback
 
 
 async def accept_key(

@@ -1,13 +1,12 @@
-"""Read them: from ssh -G or from the files.
+"""Read the ssh options of a host: from `ssh -G`, or from the files where there is no OpenSSH.
 
-The first value of an option counts, and `Match final` asks for a second pass. A condition or an option that may apply
-to the host and that this reader does not understand is an error: the connection could take another way than ssh's.
+The first value of an option counts. A condition or an option that may apply to the host and that this reader does not
+understand is an error: the connection could take another way than ssh's.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import fnmatch
 import glob
 import os
@@ -15,15 +14,13 @@ import pwd
 import re
 import shlex
 import shutil
-import signal
-import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from ..errors import ConfigError
 from ..secret import without_secrets
 from ..transports.command_transport import said_by
-from .host_config import HostConfig, host_config, local_user, tokens_of, with_tokens
+from .host_config import HostConfig, host_config, with_tokens
 from .ssh_target import SshTarget
 
 SYSTEM_CONFIG = Path("/etc/ssh/ssh_config")
@@ -42,7 +39,6 @@ OLD_NAMES = {
 
 _INSTALL = "Correct that line, or install the OpenSSH client: ccb then asks it what the configuration means."
 _MAX_DEPTH = 16
-_EXEC_DEADLINE_S = 10.0
 _LINE = re.compile(r'\s*"?([^\s="]+)"?(?:\s*=\s*|\s+|$)(.*)', re.DOTALL)
 _TIME = re.compile(r"(\d+)([smhdw]?)", re.IGNORECASE)
 _SECONDS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
@@ -96,38 +92,29 @@ def read_config(target: SshTarget, files: Sequence[Path] | None = None) -> dict[
     """Return the options of `target` by lower-case name, in the form of `ssh -G`: several values as a list, times in
     seconds.
 
-    The command line counts first, then `files` (default: the user's and the system's). Blocking: `Match exec` commands
-    run. Raise ConfigError.
+    The command line counts first, then `files` (default: the user's and the system's). Blocking. Raise ConfigError.
     """
     if files is None:
         files = (Path("~/.ssh/config").expanduser(), SYSTEM_CONFIG)
-    first = _Pass(target, target.host, {}, final=False)
-    first.read_flags()
-    first.read_files(files)
-    options = first.options
+    reading = _Reading(target)
+    reading.read_flags()
+    reading.read_files(files)
+    options = reading.options
     if options.get("canonicalizehostname", ["no"])[0].lower() not in ("no", "false"):
         raise ConfigError(
             "CanonicalizeHostname cannot be applied without OpenSSH",
             evidence="The name that it gives the host decides which blocks of the ssh configuration count.",
             do="Install the OpenSSH client, or add -o CanonicalizeHostname=no.",
         )
-    if first.wants_final:
-        host = options.get("hostname", [target.host])[0].lower()
-        options["hostname"] = [host]  # another one in a later block does not count
-        _Pass(target, host, options, final=True).read_files(files)
     return options
 
 
-class _Pass:
-    """One pass over the files, which adds to `options`. `host` is what the patterns of Host lines are compared with.
-    `wants_final` is set if a line asks for a final pass."""
+class _Reading:
+    """Reads what applies to `target` into `options`."""
 
-    def __init__(self, target: SshTarget, host: str, options: dict[str, list[str]], *, final: bool) -> None:
-        self.options = options
-        self.wants_final = False
+    def __init__(self, target: SshTarget) -> None:
+        self.options: dict[str, list[str]] = {}
         self._target = target
-        self._host = host
-        self._final = final
 
     def read_flags(self) -> None:
         """Read the options of the command line. A user or a port beside them counts only if they name none."""
@@ -145,88 +132,39 @@ class _Pass:
         """Read the files that exist."""
         for path in files:
             if path.exists():
-                self._read(path, path.parent if path == SYSTEM_CONFIG else None, 0, applies=True)
+                self._read(path, path.parent if path == SYSTEM_CONFIG else None, 0)
 
-    def _read(self, path: Path, system: Path | None, depth: int, *, applies: bool) -> None:
-        """Read a file. `system` is the directory of the system's configuration, if the file is a part of that.
-
-        Where the file does not apply, only `Match final` counts in it.
-        """
+    def _read(self, path: Path, system: Path | None, depth: int) -> None:
+        """Read a file. `system` is the directory of the system's configuration, if the file is a part of that."""
         try:
             text = path.read_text(encoding="utf-8", errors="replace")
             state = path.stat()
         except OSError as error:
-            if not applies:
-                return
             raise _error(str(path), str(error.strerror)) from error
         if system is None and (state.st_uid not in (0, os.getuid()) or state.st_mode & 0o022):
             raise _error(str(path), "bad owner or permissions: others may change it")
-        block = applies
+        block = True
         for number, line in enumerate(text.split("\n"), 1):
             where = f"{path} line {number}"
             keyword, rest = _keyword(line)
             if keyword == "host":
-                block = self._host_matches(_words(rest, where)) and applies
+                block = self._host_matches(_words(rest, where))
             elif keyword == "match":
-                block = self._match(_words(rest, where), where, applies=applies)
-            elif keyword == "include":
+                if [word.lower() for word in _words(rest, where)] != ["all"]:
+                    raise _error(where, "only `Match all` is understood without OpenSSH")
+                block = True
+            elif keyword == "include" and block:
                 if depth >= _MAX_DEPTH:
                     raise _error(where, f"Include is nested deeper than {_MAX_DEPTH} files")
                 for included in _included(_words(rest, where), system):
-                    self._read(included, system, depth + 1, applies=block)
+                    self._read(included, system, depth + 1)
             elif keyword and block:
                 self._option(keyword, rest, where)
 
     def _host_matches(self, patterns: Sequence[str]) -> bool:
-        """Return whether a Host line applies. Unlike in Match, case counts here."""
-        found = [pattern for pattern in patterns if _fits(self._host, pattern.removeprefix("!"))]
+        """Return whether a Host line applies. Case counts."""
+        found = [pattern for pattern in patterns if _fits(self._target.host, pattern.removeprefix("!"))]
         return bool(found) and not any(pattern.startswith("!") for pattern in found)
-
-    def _match(self, words: Sequence[str], where: str, *, applies: bool) -> bool:
-        """Return whether a Match line applies. Raise ConfigError if that hangs on a condition that is not understood.
-        Commands run only if all conditions before them hold."""
-        unknown = []
-        for negated, name, argument in _conditions(words, where):
-            if name == "final":
-                self.wants_final = True
-            if not applies:
-                continue
-            holds = self._holds(name, argument, where)
-            if holds is None:
-                unknown.append(name)
-            else:
-                applies = holds != negated
-        if applies and unknown:
-            raise _error(where, f"the condition {unknown[0]!r} is not known")
-        return applies
-
-    def _holds(self, name: str, argument: str, where: str) -> bool | None:
-        """Return whether a condition holds, None for one that is not known."""
-        match name:
-            case "all":
-                return True
-            case "final" | "canonical":
-                return self._final
-            case "host":
-                return _in_list(self._hostname.lower(), argument.lower())
-            case "originalhost":
-                return _in_list(self._target.host.lower(), argument.lower())
-            case "user":
-                return _in_list(self._one("user", local_user()), argument)
-            case "localuser":
-                return _in_list(local_user(), argument)
-            case "tagged":
-                return _in_list(self._one("tag", ""), argument)
-            case "sessiontype":
-                return _in_list("exec", argument)
-            case "exec":
-                tokens = {**tokens_of(self.options, self._target), "h": self._hostname}
-                return _succeeds(with_tokens(argument, tokens), where)
-        return None
-
-    @property
-    def _hostname(self) -> str:
-        return self._one("hostname", self._target.host)
 
     def _one(self, name: str, default: str) -> str:
         return self.options[name][0] if name in self.options else default
@@ -320,21 +258,6 @@ def _value(name: str, words: Sequence[str], where: str) -> str:
     return value
 
 
-def _conditions(words: Sequence[str], where: str) -> Iterator[tuple[bool, str, str]]:
-    """Yield the conditions of a Match line: negated, name, argument. `name=argument` is one word or two."""
-    rest = iter(words)
-    for word in rest:
-        name, equals, argument = word.removeprefix("!").partition("=")
-        name = name.lower()
-        if name not in ("all", "canonical", "final") and not argument:
-            argument = next(rest, "")
-            if argument == "=" and not equals:
-                argument = next(rest, "")
-            if not argument:
-                raise _error(where, f"the condition {name!r} has no argument")
-        yield word.startswith("!"), name, argument
-
-
 def _fits(text: str, pattern: str) -> bool:
     """Return whether a pattern of ssh matches: only `*` and `?` mean something."""
     return fnmatch.fnmatchcase(text, pattern.replace("[", "[[]"))
@@ -353,26 +276,6 @@ def _included(patterns: Sequence[str], system: Path | None) -> list[Path]:
         path = below / (pattern if system else os.path.expanduser(pattern))  # noqa: PTH111 - keeps an unknown ~user
         found += map(Path, sorted(glob.glob(str(path))))  # noqa: PTH207 - the pattern is a whole path
     return found
-
-
-def _succeeds(command: str, where: str) -> bool:
-    """Run the command of a `Match exec` in the person's shell, without input. Return whether it succeeds."""
-    shell = os.environ.get("SHELL") or "/bin/sh"
-    none = subprocess.DEVNULL
-    with subprocess.Popen(
-        [shell, "-c", command],
-        stdin=none,
-        stdout=none,
-        stderr=none,
-        env=without_secrets(os.environ),
-        start_new_session=True,
-    ) as process:
-        try:
-            return process.wait(_EXEC_DEADLINE_S) == 0
-        except subprocess.TimeoutExpired:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-            raise _error(where, f"the command did not end in {_EXEC_DEADLINE_S:g} s: {command}") from None
 
 
 def _in_seconds(name: str, values: Sequence[str]) -> list[str]:

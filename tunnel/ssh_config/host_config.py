@@ -25,16 +25,13 @@ _GREETING_TIMEOUT_S = 30.0
 class Route:
     """How the byte stream to the host is made.
 
-    `passes_socket` (ProxyUseFdpass): the command hands over an open connection instead of carrying its bytes.
     `greeting_s`: seconds in which a server that has accepted the connection must ask for a login.
     """
 
     proxy_jump: str | None
     proxy_command: str | None
-    passes_socket: bool
     family: str
     bind_address: str | None
-    bind_interface: str | None
     attempts: int
     connect_timeout_s: float
     greeting_s: float
@@ -45,7 +42,7 @@ class HostTrust:
     """Which host keys are trusted, and what happens to others.
 
     `name` and `port` are those under which known_hosts has the host; `alias` is HostKeyAlias. `revoked` are the files
-    of RevokedHostKeys. `loopback`: every key is trusted on a loopback address (NoHostAuthenticationForLocalhost).
+    of RevokedHostKeys.
     """
 
     name: str
@@ -55,7 +52,6 @@ class HostTrust:
     revoked: tuple[Path, ...]
     strict: str
     hash_names: bool
-    loopback: bool
 
 
 @dataclass(frozen=True)
@@ -241,11 +237,6 @@ class _Options:
         return {**tokens, "C": digest.hexdigest()}
 
 
-def tokens_of(lines: Lines, target: SshTarget) -> Mapping[str, str]:
-    """Return the values of the `%x` tokens while the configuration is read, with the `lines` so far."""
-    return _Options(lines, target, None).tokens
-
-
 def with_tokens(text: str, tokens: Mapping[str, str]) -> str:
     """Replace `%x`. `ssh -G` prints most of them as they were written."""
     return re.sub(r"%(.)", lambda found: tokens.get(found[1], found[0]), text)
@@ -263,10 +254,8 @@ def _route(options: _Options) -> Route:
     return Route(
         proxy_jump=with_tokens(proxy_jump, tokens) if proxy_jump else None,
         proxy_command=with_tokens(proxy_command, tokens) if proxy_command else None,
-        passes_socket=options.flag("proxyusefdpass"),
         family=options.one("addressfamily", "any"),
         bind_address=options.maybe("bindaddress"),
-        bind_interface=options.maybe("bindinterface"),
         attempts=max(1, options.number("connectionattempts", 1)),
         connect_timeout_s=timeout or _CONNECT_TIMEOUT_S,
         greeting_s=timeout or _GREETING_TIMEOUT_S,
@@ -291,7 +280,6 @@ def _trust(options: _Options) -> HostTrust:
         revoked=options.paths("revokedhostkeys"),
         strict={"true": "yes", "false": "no", "off": "no"}.get(strict, strict),
         hash_names=options.flag("hashknownhosts"),
-        loopback=options.flag("nohostauthenticationforlocalhost"),
     )
 
 

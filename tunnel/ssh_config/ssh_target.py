@@ -119,7 +119,7 @@ _NAMES = (
     "GSSAPIDelegateCredentials", "HostbasedAuthentication", "PKCS11Provider", "SecurityKeyProvider", "VerifyHostKeyDNS",
     "KnownHostsCommand", "LocalCommand", "CheckHostIP", "CASignatureAlgorithms", "RequiredRSASize",
     "UpdateHostKeys", "GSSAPIAuthentication", "IPQoS", "TCPKeepAlive", "FingerprintHash",
-    "VisualHostKey", "KbdInteractiveDevices",
+    "VisualHostKey", "KbdInteractiveDevices", "BindInterface", "ProxyUseFdpass", "NoHostAuthenticationForLocalhost",
 )  # fmt: skip
 _HARMLESS = frozenset((
     "UpdateHostKeys", "GSSAPIAuthentication", "IPQoS", "TCPKeepAlive", "FingerprintHash",

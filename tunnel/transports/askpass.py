@@ -23,49 +23,20 @@ from typing import Self
 from ..errors import ConfigError
 from ..plain_text import neutralise
 from ..wire.dataclass import dataclass
-from .command_transport import CommandPipe, CommandTransport, PipeCommand
+from .command_transport import CommandTransport, PipeCommand
 from .login_prompts import NobodyToAsk, Prompts
 
 
-class AskingTransport:
-    """A `CommandTransport` with an askpass program. What the command says while it connects is shown to the person."""
-
-    def __init__(self, commands: CommandTransport, stack: AsyncExitStack) -> None:
-        self._commands = commands
-        self._stack = stack
+class AskingTransport(CommandTransport):
+    """Commands with an askpass program. What the command says while it connects is shown to the person."""
 
     @classmethod
     async def open(cls, command: PipeCommand, prompts: Prompts, env: Mapping[str, str]) -> Self:
         """Return a transport that is ready to start `command`; nothing is started yet. Raise ConfigError."""
         async with AsyncExitStack() as stack:
-            directory = private_directory(env)
-            stack.callback(shutil.rmtree, directory, ignore_errors=True)
-            askpass = await stack.enter_async_context(Askpass(directory, prompts))
+            askpass = await askpass_in(stack, prompts, env)
             variables = {**env, **askpass.variables}
-            commands = CommandTransport(command, env=variables, notice=prompts.banner)
-            return cls(commands, stack.pop_all())
-
-    @property
-    def name(self) -> str:
-        return self._commands.name
-
-    async def execute(self, command: str) -> CommandPipe:
-        return await self._commands.execute(command)
-
-    @property
-    def alive(self) -> bool:
-        return self._commands.alive
-
-    @property
-    def warm(self) -> bool:
-        return False
-
-    def abort(self) -> None:
-        self._commands.abort()
-
-    async def close(self) -> None:
-        await self._commands.close()
-        await self._stack.aclose()
+            return cls(command, env=variables, notice=prompts.banner, stack=stack.pop_all())
 
 
 log = logging.getLogger(__name__)
@@ -146,9 +117,17 @@ class Stored:
     file: str
 
 
+async def askpass_in(
+    stack: AsyncExitStack, prompts: Prompts, env: Mapping[str, str], stored: Stored | None = None
+) -> Askpass:
+    """Return an askpass program in a private directory of its own, which `stack` removes. Raise ConfigError."""
+    directory = private_directory(env)
+    stack.callback(shutil.rmtree, directory, ignore_errors=True)
+    return await stack.enter_async_context(Askpass(directory, prompts, stored))
+
+
 class Askpass:
-    """Answers the questions of ssh with `prompts`. A context; program and socket are in `directory`, which must be
-    private.
+    """Answers the questions of ssh with `prompts`. A context; program and socket are in `directory`, which is private.
 
     `gave_up` is set when the person does not answer. ssh would then try an empty password and ask again; the second
     question gets no answer. (Without a passphrase ssh goes on with the next key, so that is no giving up.) A question
@@ -159,6 +138,7 @@ class Askpass:
         self.gave_up = asyncio.Event()
         self._stored = stored
         self._unanswered: set[int] = set()
+        self.directory = directory
         self._socket = directory / "ask"
         self._program = directory / "askpass"
         self._prompts = prompts

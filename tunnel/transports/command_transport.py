@@ -11,11 +11,13 @@ import shlex
 import signal
 from asyncio.subprocess import Process, SubprocessStreamProtocol
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack
 from pathlib import PurePath
 
 from ..errors import CcbError, ConnectionLost, UsageError
 from ..plain_text import neutralise
 from ..wire.dataclass import dataclass
+from .pipe import Transport
 
 _READ_LIMIT = 1024 * 1024
 _CLOSE_S = 5.0
@@ -191,17 +193,25 @@ class CommandPipe:
             self._notice(line)
 
 
-class CommandTransport:
+class CommandTransport(Transport):
     """Starts `command` once for each command line on the host.
 
     Each child has a session of its own: it can neither take the terminal nor be ended by the person's Ctrl+C. `notice`
-    shows the person what a child says while it connects.
+    shows the person what a child says while it connects. `stack` is closed with the transport.
     """
 
-    def __init__(self, command: PipeCommand, *, env: Mapping[str, str], notice: Notice | None = None) -> None:
+    def __init__(
+        self,
+        command: PipeCommand,
+        *,
+        env: Mapping[str, str],
+        notice: Notice | None = None,
+        stack: AsyncExitStack | None = None,
+    ) -> None:
         self._command = command
         self._env = dict(env)
         self._notice = notice
+        self._stack = stack or AsyncExitStack()
         self._pipes: list[CommandPipe] = []
         self._given_up = False
 
@@ -236,6 +246,7 @@ class CommandTransport:
         for pipe in self._pipes:
             await pipe.close()
         self._pipes.clear()
+        await self._stack.aclose()
 
 
 async def start(

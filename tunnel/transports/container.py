@@ -8,7 +8,7 @@ import re
 from ..errors import CcbError, DeployError, UsageError
 from ..plain_text import neutralise
 from .login_failures import command_failure
-from .pipe import OnTrial, Pipe, Transport
+from .pipe import Pipe, Transport
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,250}")
 _SEALED = re.compile(r"exec /bin/sh -c '([^'\n]*)'")
@@ -47,7 +47,7 @@ def container_command(name: str, command: str) -> str:
     )
 
 
-class ContainerTransport:
+class ContainerTransport(Transport):
     """Runs commands in the container `container` on the machine behind `host`. Closing it closes `host`."""
 
     def __init__(self, host: Transport, container: str) -> None:
@@ -64,7 +64,10 @@ class ContainerTransport:
 
     @property
     def on_trial(self) -> bool:
-        return isinstance(self._host, OnTrial) and self._host.on_trial
+        return self._host.on_trial
+
+    async def logged_in(self) -> None:
+        await self._host.logged_in()
 
     @property
     def alive(self) -> bool:

@@ -1,7 +1,8 @@
-"""The protocols Transport and Pipe; what a run may share."""
+"""What every transport and its pipes can do; what a run may share."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Protocol, runtime_checkable
 
@@ -59,60 +60,45 @@ class HandsOver(Protocol):
         """Go on."""
 
 
-class Transport(Protocol):
-    """Runs commands in a shell on a host. `close` can be repeated."""
+class Transport(ABC):
+    """Runs commands in a shell on a host. `close` can be repeated. `python` is the interpreter for the worker on this
+    machine; "" to search for one, as on any host."""
+
+    python = ""
 
     @property
+    @abstractmethod
     def name(self) -> str:
         """The host's name in messages, such as `user@devbox` or `local`."""
 
+    @abstractmethod
     async def execute(self, command: str) -> Pipe:
         """Start `command` in the login shell and return its pipe without waiting for output. Raise CcbError."""
 
     @property
+    @abstractmethod
     def alive(self) -> bool:
         """Whether a command may still be started. A silent connection counts as alive until its silence is detected."""
 
     @property
+    @abstractmethod
     def warm(self) -> bool:
         """Whether another command needs no new login."""
 
+    @property
+    def on_trial(self) -> bool:
+        """Whether the next command may be given up before its first output, and run again in another way. It must have
+        no effect until then."""
+        return False
+
+    async def logged_in(self) -> None:  # noqa: B027 - most log in before the transport is there
+        """Wait for the end of a login that the first command does not wait for. Raise the CcbError of one that
+        fails."""
+
+    @abstractmethod
     def abort(self) -> None:
         """Give the connection up at once, without telling the other end. `close` is quick afterwards."""
 
+    @abstractmethod
     async def close(self) -> None:
         """Close the connection and everything on it."""
-
-
-@runtime_checkable
-class RunsBeside(Protocol):
-    """A transport that can run another command on its connection while the first one runs."""
-
-    async def output_without_input(self, command: str, limit: int) -> bytes:
-        """Run `command` with an empty stdin and return the first `limit` bytes of its output. Raise CcbError."""
-
-
-@runtime_checkable
-class OnTrial(Protocol):
-    """A transport that may give up the command it has started, and run it again in another way."""
-
-    @property
-    def on_trial(self) -> bool:
-        """Whether the next command may be given up before its first output. It must have no effect until then."""
-
-
-@runtime_checkable
-class LogsInLater(Protocol):
-    """A transport that may be there before the end of its login, which the first command does not wait for."""
-
-    async def logged_in(self) -> None:
-        """Wait for the end of the login. Raise the CcbError of one that fails."""
-
-
-@runtime_checkable
-class SharesPython(Protocol):
-    """A transport to this machine, on which the worker can use ccb's own interpreter."""
-
-    @property
-    def python(self) -> str:
-        """The path of the interpreter, "" to search for one as on any host."""

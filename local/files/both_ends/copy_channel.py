@@ -55,16 +55,31 @@ class OtherEndFailed(Exception):
         self.code = code
 
 
+class Progress:
+    """What a half tells while it copies. On the host nobody looks at it."""
+
+    def begun(self, files: int, size: int) -> None:
+        """Note what the source holds: files and bytes."""
+
+    def moved(self, size: int) -> None:
+        """Note bytes that need not be copied any more."""
+
+    def left_out(self, path: str, why: str) -> None:
+        """Note something that is not copied."""
+
+    def one_is_there(self) -> None:
+        """Note a file that is there as a whole."""
+
+
 class CopyChannel:
     """Messages and pieces of data over `read` (returns what there is, at least so many bytes unless the end comes
     before; nothing at the end) and `write` (all of it).
 
-    `on_count` is called with counts that come while a message is waited for. `count_wanted`: the sender of the last
-    piece waits for a count.
+    `window` is what may be under way to the other end. `count_wanted`: the sender of the last piece waits for a count.
     """
 
     def __init__(self, read: Callable[[int], Sequence[bytes]], write: Callable[[Sequence[bytes]], None]) -> None:
-        self.on_count: Callable[[int], None] = lambda total: None
+        self.window = Window()
         self.count_wanted = False
         self._read = read
         self._write = write
@@ -113,7 +128,7 @@ class CopyChannel:
         """Return the next message, which must be of one of `kinds`."""
         found = self.next()
         while isinstance(found, int):
-            self.on_count(found)
+            self.window.take(found)
             found = self.next()
         if isinstance(found, list) or found.get("is") not in kinds:
             raise ValueError(f"it is not the time for this (expected: {', '.join(kinds)})")

@@ -7,7 +7,6 @@ import fcntl
 import hashlib
 import os
 import stat
-from collections.abc import Callable
 from typing import Any
 
 from .copy_channel import (
@@ -16,6 +15,7 @@ from .copy_channel import (
     SOURCE_FLAGS,
     CannotCopy,
     CopyChannel,
+    Progress,
     has_controls,
     hash_prefix,
     number,
@@ -24,7 +24,6 @@ from .copy_channel import (
 )
 
 PART = ".ccb-part"
-Moved = Callable[[int], None]
 _MAX_PATH = 16 * 1024
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _MORE_BYTES, _MORE_ENTRIES = 64 << 20, 100_000  # beside twice what was announced: a folder grows while it is copied
@@ -33,22 +32,16 @@ _MORE_BYTES, _MORE_ENTRIES = 64 << 20, 100_000  # beside twice what was announce
 class Receiver:
     """Receives what a `Sender` sends, below one target.
 
-    `moved` is called with the number of bytes that have arrived, `begun` with what comes (files and bytes), `skipped`
-    with a path and why it was left out, `copied` after each file. `private` keeps files from other users, and from
-    being executed. If `most` is set, only one file of at most so many bytes is received.
+    `private` keeps files from other users, and from being executed. If `most` is set, only one file of at most so many
+    bytes is received.
     """
 
-    def __init__(
-        self, channel: CopyChannel, moved: Callable[[int], None] = lambda size: None, private: bool = False
-    ) -> None:
-        self.begun: Callable[[int, int], None] = lambda files, size: None
-        self.skipped: Callable[[str, str], None] = lambda path, why: None
-        self.copied: Callable[[], None] = lambda: None
+    def __init__(self, channel: CopyChannel, progress: Progress, *, private: bool = False, most: int = 0) -> None:
         self._channel = channel
-        self._moved = moved
+        self._progress = progress
         self._private = private
+        self._most = most
         self._taken = 0
-        self.most = 0
         self._bytes_left = self._entries_left = 0
 
     def receive(self, target: str, name: str) -> str:
@@ -56,10 +49,10 @@ class Receiver:
         OSError, CannotCopy, OtherEndFailed."""
         source = self._channel.message("source")
         files, size, folder = number(source, "files"), number(source, "bytes"), source.get("folder") is True
-        if self.most and (folder or size > self.most):
-            raise CannotCopy(name, "it is a folder" if folder else f"it is larger than {self.most >> 20} MB")
-        self._bytes_left, self._entries_left = self.most or 2 * size + _MORE_BYTES, 2 * files + _MORE_ENTRIES
-        self.begun(files, size)
+        if self._most and (folder or size > self._most):
+            raise CannotCopy(name, "it is a folder" if folder else f"it is larger than {self._most >> 20} MB")
+        self._bytes_left, self._entries_left = self._most or 2 * size + _MORE_BYTES, 2 * files + _MORE_ENTRIES
+        self._progress.begun(files, size)
         with _Place(target, name) as place:
             if folder:
                 self._folder(place, number(source, "mode"))
@@ -81,7 +74,7 @@ class Receiver:
                 self._entries_left -= 1
                 self._refuse_more(place.name)
                 if message["is"] == "skipped":
-                    self.skipped(text(message, "path"), text(message, "why"))
+                    self._progress.left_out(text(message, "path"), text(message, "why"))
                     continue
                 parent, name = _split(text(message, "path"))
                 if parent != at:
@@ -108,7 +101,7 @@ class Receiver:
                 start, digest = self._agree(incoming, size)
                 if start and incoming.is_there:
                     self._channel.message("sum")
-                    self.copied()
+                    self._progress.one_is_there()
                     return
             os.ftruncate(incoming.fd, start)
             os.lseek(incoming.fd, start, os.SEEK_SET)
@@ -125,12 +118,12 @@ class Receiver:
                 self._taken += length
                 if self._channel.count_wanted:
                     self._channel.taken(self._taken)
-                self._moved(length)
+                self._progress.moved(length)
             if text(self._channel.message("sum"), "sha256") != digest.hexdigest():
                 os.ftruncate(incoming.fd, 0)
                 raise CannotCopy(name, "its SHA-256 is not that of the source: the copy was thrown away")
             incoming.finish()
-            self.copied()
+            self._progress.one_is_there()
 
     def _refuse_more(self, name: str) -> None:
         """Raise CannotCopy if the other end sends much more than it has announced: it could fill the disk."""
@@ -145,7 +138,7 @@ class Receiver:
         start = number(self._channel.message("from"), "bytes")
         if start not in (0, there):
             raise ValueError("the file goes on where nothing is")
-        self._moved(start)
+        self._progress.moved(start)
         return start, digest if start else hashlib.sha256()
 
 

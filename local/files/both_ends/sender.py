@@ -6,7 +6,6 @@ import errno
 import hashlib
 import os
 import stat
-from collections.abc import Callable
 
 from .copy_channel import (
     MAX_DEPTH,
@@ -14,7 +13,7 @@ from .copy_channel import (
     SOURCE_FLAGS,
     CannotCopy,
     CopyChannel,
-    Window,
+    Progress,
     has_controls,
     hash_prefix,
     number,
@@ -23,17 +22,12 @@ from .copy_channel import (
 
 
 class Sender:
-    """Sends a file or a folder. `moved` is called with the number of bytes that need not be sent any more, `begun` with
-    what the source holds (files and bytes), `skipped` with a path and why it is left out, `copied` after each file."""
+    """Sends a file or a folder."""
 
-    def __init__(self, channel: CopyChannel, moved: Callable[[int], None] = lambda size: None) -> None:
-        self.begun: Callable[[int, int], None] = lambda files, size: None
-        self.skipped: Callable[[str, str], None] = lambda path, why: None
-        self.copied: Callable[[], None] = lambda: None
+    def __init__(self, channel: CopyChannel, progress: Progress) -> None:
         self._channel = channel
-        self._moved = moved
-        self._window = Window()
-        channel.on_count = self._window.take
+        self._progress = progress
+        self._window = channel.window
 
     def send(self, path: str) -> None:
         """Send what `path` names. Raise OSError, CannotCopy, OtherEndFailed."""
@@ -43,11 +37,11 @@ class Sender:
             info = os.fstat(fd)
             if stat.S_ISDIR(info.st_mode):
                 files, size = _measure(fd)
-                self.begun(files, size)
+                self._progress.begun(files, size)
                 self._channel.say("source", folder=True, files=files, bytes=size, mode=stat.S_IMODE(info.st_mode))
                 self._folder(fd, "", 0)
             elif stat.S_ISREG(info.st_mode):
-                self.begun(1, info.st_size)
+                self._progress.begun(1, info.st_size)
                 self._channel.say("source", folder=False, files=1, bytes=info.st_size)
                 self._file(fd, path, "")
             else:
@@ -84,7 +78,7 @@ class Sender:
                 os.close(inner)
 
     def _skip(self, path: str, why: str) -> None:
-        self.skipped(path, why)
+        self._progress.left_out(path, why)
         self._channel.say("skipped", path=path, why=why)
 
     def _file(self, fd: int, path: str, below: str) -> None:
@@ -104,7 +98,7 @@ class Sender:
             self._give(data)
             digest.update(data)
         self._channel.say("sum", sha256=digest.hexdigest())
-        self.copied()
+        self._progress.one_is_there()
 
     def _agree(self, fd: int, size: int) -> tuple[int, hashlib._Hash]:
         """Return where to go on, with the digest of what is before: at the end of what the receiver has, if it is the
@@ -115,7 +109,7 @@ class Sender:
         same = start <= size and hash_prefix(fd, start, digest) and digest.hexdigest() == text(have, "sha256")
         if not same:
             start, digest = 0, hashlib.sha256()
-        self._moved(start)
+        self._progress.moved(start)
         self._channel.say("from", bytes=start)
         return start, digest
 
@@ -126,7 +120,7 @@ class Sender:
                 raise ValueError("only a count is expected here")
             self._window.take(found)
         self._channel.give(data, counted=self._window.send(len(data)))
-        self._moved(len(data))
+        self._progress.moved(len(data))
 
 
 def _open_below(fd: int, name: str) -> int:

@@ -24,7 +24,7 @@ async def test_a_journal_that_can_hold_nothing_any_more_ends_the_worker_and_not_
 
     async with in_process_host() as host, Link(await host.connect(free=True)) as link:
         await link.hello()
-        await link.attach(nonce=new_nonce(), options={}, streams=None)
+        await link.attach(nonce=new_nonce(), options={}, calls=None)
         frames = link.frames()
         while not isinstance(await anext(frames), Event):
             pass

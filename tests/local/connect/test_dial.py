@@ -39,12 +39,10 @@ def host() -> Host:
 
 
 @pytest.fixture
-async def dialer(host: Host, fake_model: FakeModel) -> AsyncIterator[Dialer]:
-    async with proxy_to(fake_model.url) as proxy:
-        dialer = Dialer(host.log_in, Bundle.of(b""))
-        dialer.serve(proxy)
-        yield dialer
-        await dialer.aclose()
+async def dialer(host: Host) -> AsyncIterator[Dialer]:
+    dialer = Dialer(host.log_in, Bundle.of(b""))
+    yield dialer
+    await dialer.aclose()
 
 
 async def test_callers_at_the_same_time_get_one_transport(dialer: Dialer, host: Host) -> None:
@@ -67,13 +65,11 @@ async def test_what_sends_model_calls_is_loaded_while_the_worker_starts(
     prepared = asyncio.Event()
     async with proxy_to(fake_model.url) as proxy:
         monkeypatch.setattr(proxy, "prepare", prepared.set)
-        dialer = Dialer(host.log_in, Bundle.of(joined(worker)))
-        dialer.serve(proxy)
-        dialer.parameters = {"keep": False}
-        host.answers.set()
+        dialer = Dialer(host.log_in, Bundle.of(joined(worker)), LocalTransport())
+        dialer.begin({"keep": False})
 
         async def dial() -> None:
-            async with dialer.dial(known=None, ask=False):
+            async with dialer.dial(proxy, None, False):
                 pass
 
         dialing = asyncio.create_task(dial())
@@ -115,12 +111,10 @@ async def test_a_worker_that_was_started_early_is_the_one_that_is_dialled_and_is
     async with asyncio.timeout(30), proxy_to("http://127.0.0.1:1") as proxy:
         for dials in (True, False):
             dialer = Dialer(no_login, Bundle.of(joined(worker)), Counting())
-            dialer.parameters = {"keep": False}
-            dialer.begin()
-            dialer.serve(proxy)
+            dialer.begin({"keep": False})
             if dials:
                 with pytest.raises(ProtocolError):  # it is no whole hello
-                    async with dialer.dial(known=None, ask=False):
+                    async with dialer.dial(proxy, None, False):
                         pass
             else:
                 while not commands:

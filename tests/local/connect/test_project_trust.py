@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import cast
 
 import pytest
 
@@ -13,15 +14,34 @@ from ccb.local.config.settings import Settings, SettingsChoice
 from ccb.local.config.settings_loading import load_settings
 from ccb.local.connect.project_trust import ProjectDesk
 from ccb.local.connect.session_request import session_options
+from ccb.local.session.remote_session import RemoteSession
 from ccb.remote.hooks.hook_table import HookSource, read_hooks
 from ccb.tunnel.errors import ConfigError, UsageError
 from ccb.tunnel.link.link import limited_hello
-from ccb.tunnel.wire.control_protocol import ProjectTrust
+from ccb.tunnel.wire.control_protocol import ProjectTrust, Request, RequestFailed
 from ccb.tunnel.wire.frames import Hello
 
 HELLO = limited_hello(Hello(1, "bundle", "session", 1, "3.11", "linux", "/srv/shop", 0, 0, "idle"), "devbox")
 QUESTION = ProjectTrust("/srv/shop", "mark", [{"kind": "hook", "name": "Stop", "detail": "make"}], ["it is broken"])
 LOCAL = HostIdentity("local", ("local",))
+
+
+class Reader:
+    """The reader of a session's events, who gives these answers; without them it answers no such question."""
+
+    def __init__(self, answers: list[bool]) -> None:
+        self.answers = answers
+        self.asked: list[ProjectTrust] = []
+        self.told: list[str] = []
+
+    async def ask_reader(self, request: Request[ProjectTrust, bool]) -> bool:
+        if not self.answers:
+            raise RequestFailed("nobody answers")
+        self.asked.append(request.payload)
+        return self.answers.pop(0)
+
+    def warn(self, text: str) -> None:
+        self.told.append(text)
 
 
 @pytest.fixture
@@ -65,18 +85,20 @@ async def test_settings_that_are_too_large_for_the_worker_are_refused(projects: 
 
 
 async def test_a_yes_is_kept_and_not_asked_for_again(projects: Projects) -> None:
-    asked: list[ProjectTrust] = []
-    told: list[str] = []
-
-    async def ask(question: ProjectTrust) -> bool:
-        asked.append(question)
-        return len(asked) > 1
-
+    session = Reader([False, True])
     for expected in (False, True, True):
         desk = ProjectDesk(parse_arguments([]), Settings(), projects)
-        desk.ask, desk.tell = ask, told.append
-        assert await desk.answer(QUESTION) == {"trusted": expected}
-    assert asked == [QUESTION, QUESTION] and told == ["it is broken"] * 3
+        assert await desk.answer(cast(RemoteSession, session), QUESTION) == {"trusted": expected}
+    assert session.asked == [QUESTION, QUESTION] and session.told == ["on the host: “it is broken”"] * 3
+
+
+async def test_what_nobody_can_be_asked_about_does_not_count_and_is_said(projects: Projects) -> None:
+    session = Reader([])
+    desk = ProjectDesk(parse_arguments([]), Settings(), projects)
+    assert await desk.answer(cast(RemoteSession, session), QUESTION) == {"trusted": False}
+    assert session.told[1:] == [
+        "“/srv/shop” is not trusted, so this does not count: hook Stop make (--trust lets it count)"
+    ]
 
 
 async def test_always_keeps_a_rule_under_the_directory_of_the_session(projects: Projects) -> None:

@@ -27,6 +27,7 @@ from ccb.local.files.both_ends.copy_channel import (
     CannotCopy,
     CopyChannel,
     OtherEndFailed,
+    Progress,
     StreamEnded,
     Window,
 )
@@ -81,7 +82,7 @@ def carry(source: Path, target: Path, name: str = "name", *, limit: int | None =
     def send() -> None:
         channel = half(here, wire, limit)
         try:
-            Sender(channel).send(str(source))
+            Sender(channel, Progress()).send(str(source))
         except StreamEnded:
             pass
         except (OSError, CannotCopy) as error:
@@ -91,7 +92,7 @@ def carry(source: Path, target: Path, name: str = "name", *, limit: int | None =
     sending = threading.Thread(target=send)
     sending.start()
     try:
-        Receiver(half(there, Count()), private=private).receive(str(target), name)
+        Receiver(half(there, Count()), Progress(), private=private).receive(str(target), name)
     finally:
         there.close()
         sending.join(10)
@@ -197,7 +198,7 @@ def test_a_target_that_cannot_be_is_named(tmp_path: Path) -> None:
     with pytest.raises(CannotCopy, match="a folder of this name"):
         carry(source, tmp_path / "copy", "name")
     with pytest.raises(CannotCopy, match="no such folder"):
-        Receiver(_said({"is": "source"})).receive(f"{tmp_path}/nowhere/", "name")
+        Receiver(_said({"is": "source"}), Progress()).receive(f"{tmp_path}/nowhere/", "name")
     with pytest.raises(CannotCopy, match="a link or a file of this name"):
         carry(tmp_path / "copy", tmp_path, "source")
 
@@ -273,7 +274,7 @@ def test_nothing_is_written_outside_of_the_target(
     for path in paths:
         parts += [{"is": "folder", "path": path, "mode": 0}] if folder else _file(path, b"evil")
     with contextlib.suppress(CannotCopy, ValueError, OSError, StreamEnded):
-        Receiver(_said(*parts, {"is": "end"})).receive(str(top), "target")
+        Receiver(_said(*parts, {"is": "end"}), Progress()).receive(str(top), "target")
     assert listing(outside) == {"x": b"mine"}
     assert {path.name for path in top.iterdir()} == {"outside", "target"}
     assert not any(path.lstat().st_mode & 0o7000 or "\x1b" in path.name for path in top.rglob("*"))
@@ -295,7 +296,7 @@ def test_nothing_is_written_outside_of_the_target(
 )
 def test_a_sender_that_lies_gets_nothing_kept(tmp_path: Path, parts: list[dict[str, object] | bytes]) -> None:
     with pytest.raises((ValueError, CannotCopy)):
-        Receiver(_said(*parts)).receive(str(tmp_path / "copy"), "copy")
+        Receiver(_said(*parts), Progress()).receive(str(tmp_path / "copy"), "copy")
     assert not (tmp_path / "copy").exists()
 
 
@@ -366,10 +367,8 @@ def _announced(files: int, size: int, *parts: dict[str, object] | bytes) -> list
 def test_a_sender_cannot_send_much_more_than_it_has_announced(
     tmp_path: Path, parts: list[dict[str, object] | bytes], most: int, why: str
 ) -> None:
-    receiver = Receiver(_said(*parts))
-    receiver.most = most
     with pytest.raises(CannotCopy, match=why):
-        receiver.receive(str(tmp_path / "copy"), "copy")
+        Receiver(_said(*parts), Progress(), most=most).receive(str(tmp_path / "copy"), "copy")
     assert not (tmp_path / "copy").is_file() and not (tmp_path / "copy/b").exists()
 
 
@@ -379,7 +378,7 @@ def test_a_sender_cannot_make_folders_without_end(tmp_path: Path, monkeypatch: p
         {"is": "folder", "path": f"f{number}", "mode": 0o700} for number in range(20)
     ]
     with pytest.raises(CannotCopy, match="more than it has announced"):
-        Receiver(_said(*_announced(1, 0, *folders))).receive(str(tmp_path / "copy"), "copy")
+        Receiver(_said(*_announced(1, 0, *folders)), Progress()).receive(str(tmp_path / "copy"), "copy")
     assert len(list((tmp_path / "copy").iterdir())) == 7
 
 
@@ -387,8 +386,9 @@ def test_a_file_that_changes_while_it_is_sent_is_never_kept(tmp_path: Path) -> N
     source = tmp_path / "source"
     source.write_bytes(os.urandom(8 << 20))
 
-    def grow_and_shrink(size: int) -> None:
-        os.truncate(source, 3 << 20)
+    class Shrinks(Progress):
+        def moved(self, size: int) -> None:
+            os.truncate(source, 3 << 20)
 
     ours, theirs = socket.socketpair()
     failed: list[str] = []
@@ -396,14 +396,14 @@ def test_a_file_that_changes_while_it_is_sent_is_never_kept(tmp_path: Path) -> N
     def send() -> None:
         with theirs:
             try:
-                Sender(half(theirs, Count()), grow_and_shrink).send(str(source))
+                Sender(half(theirs, Count()), Shrinks()).send(str(source))
             except CannotCopy as error:
                 failed.append(error.why)
 
     sending = threading.Thread(target=send)
     sending.start()
     with ours, pytest.raises(StreamEnded):
-        Receiver(half(ours, Count())).receive(str(tmp_path / "copy"), "copy")
+        Receiver(half(ours, Count()), Progress()).receive(str(tmp_path / "copy"), "copy")
     sending.join()
     assert failed == ["it has become shorter meanwhile"] and not (tmp_path / "copy").exists()
 

@@ -145,7 +145,7 @@ async def test_a_rule_can_be_kept_for_the_host_and_the_directory(monkeypatch: py
         kept.append(updates)
 
     async with plain(monkeypatch) as at:
-        at.repl.keep = keep
+        at.repl._keep = keep
         rule = session_rule("Bash", "make *")
         asked = at.session.ask("q1", "Bash", {"command": "make all"}, permission_suggestions=[rule])
         await at.reads("4: allow, and always for this host and directory allow Bash(make *); kept in ")
@@ -195,10 +195,10 @@ async def test_whether_a_project_may_count_is_asked_here(monkeypatch: pytest.Mon
         question = ProjectTrust("/srv/shop", "f", [hook])
         for line, trusted in (("1", True), ("2", False)):
             at.printed.clear()
-            asking = asyncio.create_task(at.repl.ask_about_project(question))
+            asking = at.session.ask_trust(question, line)
             await at.reads("1: trust them", "Do you trust the files of /srv/shop?", "a hook")
             at.types(line)
-            assert await asking is trusted
+            assert await asking == {"trusted": trusted}
 
 
 async def test_a_question_of_the_laptop_itself_is_asked_too(monkeypatch: pytest.MonkeyPatch) -> None:

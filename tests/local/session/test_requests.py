@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.hosts.scripted_host import LinkConnection, no_waits
+from tests.support.hosts.scripted_host import no_waits
 from tests.support.network.held_wire import InProcessHost, Wire
 
-from ccb.local.session.dialing import AttachOptions, KnownSession
+from ccb.local.session.dialing import AttachOptions, KnownSession, WorkerConnection
 from ccb.local.session.remote_session import RemoteSession
 from ccb.remote.daemon.assembly import SessionHost
 from ccb.remote.daemon.daemon import Daemon
@@ -60,10 +60,10 @@ class Laptop:
         return {"done": payload}
 
     @asynccontextmanager
-    async def _dial(self, *, known: KnownSession | None, ask: bool) -> AsyncIterator[LinkConnection]:
+    async def _dial(self, known: KnownSession | None, ask: bool) -> AsyncIterator[WorkerConnection]:
         self.wire = await self._host.connect(free=True)
         async with Link(self.wire) as link:
-            yield LinkConnection(link, await link.hello())
+            yield WorkerConnection(link, await link.hello())
 
     def cut(self) -> None:
         assert self.wire is not None

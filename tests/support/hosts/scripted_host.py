@@ -3,42 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
 
 from tests.support.network.link_peer import HELLO, Peer, link_pair
 
-from ccb.local.session.dialing import AttachOptions, KnownSession
+from ccb.local.session.dialing import AttachOptions, KnownSession, WorkerConnection
 from ccb.local.session.remote_session import RemoteSession
 from ccb.tunnel.errors import CcbError
-from ccb.tunnel.link.link import Greeting, Link, new_nonce
+from ccb.tunnel.link.link import Link
 from ccb.tunnel.wire.frames import Attach, Attached
 
 
-class NoCalls:
-    """Takes no frame of a model call: nobody prompts."""
-
-    async def handle(self, frame: object) -> None:
-        raise AssertionError(f"unexpected {frame}")
-
-
-class LinkConnection:
-    """A `connection.Connection` without model calls."""
-
-    def __init__(self, link: Link, hello: Greeting) -> None:
-        self.link = link
-        self.hello = hello
-
-    reading = False
-
-    request_bytes = (0, 0)
-
-    async def read_out(self) -> None:
-        return
-
-    async def attach(self, *, role: str, have: int, tail: int, options: Mapping[str, object]) -> None:
-        await self.link.attach(role=role, have=have, nonce=new_nonce(), options=options, streams=NoCalls(), tail=tail)
+async def no_calls(frame: object) -> None:
+    """Take no frame of a model call: nobody prompts."""
+    raise AssertionError(f"unexpected {frame}")
 
 
 class ScriptedHost:
@@ -55,7 +35,7 @@ class ScriptedHost:
         self._peers: asyncio.Queue[Peer] = asyncio.Queue()
 
     @asynccontextmanager
-    async def dial(self, *, known: KnownSession | None, ask: bool) -> AsyncIterator[LinkConnection]:
+    async def dial(self, known: KnownSession | None, ask: bool) -> AsyncIterator[WorkerConnection]:
         self.dials.append(ask)
         self.known.append(known)
         if self.refusals:
@@ -71,7 +51,7 @@ class ScriptedHost:
             )
             hello = await link.hello()
             self._peers.put_nowait(peer)
-            yield LinkConnection(link, hello)
+            yield WorkerConnection(link, hello)
 
     async def next_peer(self) -> Peer:
         """The host's end of the next connection."""

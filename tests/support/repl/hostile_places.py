@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -154,10 +153,10 @@ ASKED: tuple[Place, ...] = (asked, asked_edit, asked_plan, asked_questions, aske
 
 async def trust_card(at: Desk, text: str) -> None:
     hook = {"kind": text, "name": text, "detail": text, "path": text}
-    asking = asyncio.create_task(at.app.view.trust.ask(ProjectTrust(f"/srv/{text}", "mark", [hook])))
+    at.session.ask_trust(ProjectTrust(f"/srv/{text}", "mark", [hook]), f"trust {text}")
     await at.until(lambda: at.app.view.card is not None)
     await at.pilot.pause()
-    asking.cancel()
+    at.session.withdraw_question(f"trust {text}")
     await at.until(lambda: at.app.view.card is None)
 
 
@@ -196,7 +195,6 @@ async def completions(at: Desk, text: str) -> None:
 async def banner(at: Desk, text: str) -> None:
     at.app._login_says(text)
     at.app.view.login_says(text)
-    at.app.view.tell_of_project(text)
     await at.pilot.pause()
 
 

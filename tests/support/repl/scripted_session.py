@@ -13,6 +13,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Itera
 from contextlib import contextmanager
 from typing import Any
 
+from ccb.local.connect.project_trust import ASK_READER
 from ccb.local.session.session_client import (
     AS_PROMPT,
     EventGap,
@@ -26,7 +27,17 @@ from ccb.local.session.session_client import (
 from ccb.tunnel.errors import CcbError, ConnectionLost, UsageError
 from ccb.tunnel.link.link import Greeting, limited_hello
 from ccb.tunnel.wire.client_requests import LIST_COMMANDS, MOVE_ASYNC_MESSAGE, SHELL_COMMAND
-from ccb.tunnel.wire.control_protocol import CAN_USE_TOOL, A, P, Request, RequestFailed, RequestKind, Success
+from ccb.tunnel.wire.control_protocol import (
+    CAN_USE_TOOL,
+    TRUST_PROJECT,
+    A,
+    P,
+    ProjectTrust,
+    Request,
+    RequestFailed,
+    RequestKind,
+    Success,
+)
 from ccb.tunnel.wire.frames import Hello
 from ccb.tunnel.wire.mcp_messages import ELICITATION
 
@@ -193,7 +204,7 @@ class ScriptedSession:
         return request.kind.read_answer(Success(request.id, self.control_answers.get(request.kind.name, {})))
 
     def register(self, kind: RequestKind[P, A], service: Callable[[P], Awaitable[Json]] | None = None) -> None:
-        assert kind in (CAN_USE_TOOL, ELICITATION) and service is None, "the REPL answers nothing else"
+        assert kind in (CAN_USE_TOOL, ELICITATION, TRUST_PROJECT) and service is None, "the REPL answers nothing else"
 
     async def interrupt(self) -> None:
         if not self._driving:
@@ -361,6 +372,12 @@ class ScriptedSession:
         """Ask for an approval; the answer of the person."""
         self._asked[request_id] = asyncio.get_running_loop().create_future()
         self.say(question(request_id, tool_name, tool_input, **fields))
+        return self._asked[request_id]
+
+    def ask_trust(self, about: ProjectTrust, request_id: str = "trust") -> asyncio.Future[Json]:
+        """Ask, as this laptop does, whether a project may count; the answer of the person."""
+        self._asked[request_id] = asyncio.get_running_loop().create_future()
+        self.progress(Request(ASK_READER, about, id=request_id).public())
         return self._asked[request_id]
 
     def withdraw_question(self, request_id: str) -> None:

@@ -57,7 +57,7 @@ async def attached(
     ):
         await peer.hello()
         await link.hello()
-        await link.attach(have=have, nonce=new_nonce(), options={}, streams=calls)
+        await link.attach(have=have, nonce=new_nonce(), options={}, calls=calls.handle)
         await peer.next(Attach)
         yield link, peer, pipe, calls
 
@@ -165,7 +165,7 @@ async def test_the_newest_ping_tells_how_long_the_way_to_the_host_and_back_takes
         reading = asyncio.create_task(collect(link))
         await asyncio.sleep(0)
         assert link.round_trip_s is None
-        link.ping()
+        link.expect_answer()
         sent = time.monotonic()
         ping = await peer.next(Ping)
         await peer.send(Pong(1, ping.n - 1))  # of an older ping, which says nothing
@@ -213,7 +213,7 @@ async def test_model_calls_for_who_only_watches_are_against_the_protocol() -> No
     async with link_pair() as (pipe, peer), Link(pipe) as link:
         await peer.hello()
         await link.hello()
-        await link.attach(role="viewer", nonce=new_nonce(), options={}, streams=None)
+        await link.attach(role="viewer", nonce=new_nonce(), options={}, calls=None)
         await peer.send(OPEN)
         with pytest.raises(ProtocolError, match="only watches"):
             await collect(link)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from tests.support.hosts.scripted_host import NoCalls
+from tests.support.hosts.scripted_host import no_calls
 from tests.support.network.link_peer import HELLO, link_pair
 
 from ccb.tunnel.errors import CcbError, DeployError, NoStorage, NoSuchPath, ProtocolError, UsageError
@@ -20,7 +20,7 @@ async def test_hello_is_read_and_the_next_epoch_asked_for() -> None:
         hello = await link.hello()
         assert (hello.cwd.raw, hello.seq) == ("/srv/app", 41)
         nonce = new_nonce()
-        await link.attach(have=0, nonce=nonce, options={"model": "opus"}, streams=NoCalls())
+        await link.attach(have=0, nonce=nonce, options={"model": "opus"}, calls=no_calls)
         attach = await peer.next(Attach)
         assert (attach.epoch, attach.role, attach.have, attach.options) == (7, "driver", 0, {"model": "opus"})
         assert nonce.matches(attach.nonce) and len(attach.nonce) >= 32

@@ -20,10 +20,9 @@ import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
-from tests.support.hosts.scripted_host import LinkConnection
 from tests.support.network.held_wire import InProcessHost, Wire, frames_in, in_process_host
 
-from ccb.local.session.dialing import FIRST_TRIES, AttachOptions, KnownSession
+from ccb.local.session.dialing import FIRST_TRIES, AttachOptions, KnownSession, WorkerConnection
 from ccb.local.session.remote_session import RemoteSession
 from ccb.local.session.session_client import EventGap, LinkState, SessionEvent
 from ccb.tunnel.errors import CcbError
@@ -58,13 +57,13 @@ class Player:
         self.task = asyncio.create_task(self._live(), name=name)
 
     @asynccontextmanager
-    async def _dial(self, *, known: KnownSession | None, ask: bool) -> AsyncIterator[LinkConnection]:
+    async def _dial(self, known: KnownSession | None, ask: bool) -> AsyncIterator[WorkerConnection]:
         await self.online.wait()
         self.dials += 1
         self.wire = wire = await self._host.connect(free=self.free)
         try:
             async with Link(wire) as link:
-                yield LinkConnection(link, await link.hello())
+                yield WorkerConnection(link, await link.hello())
         finally:
             self.past, self.past_up = bytes(wire.sent_down), bytes(wire.sent_up)
 

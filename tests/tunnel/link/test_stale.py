@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from tests.support.hosts.scripted_host import NoCalls
+from tests.support.hosts.scripted_host import no_calls
 from tests.support.network.held_wire import Wire, in_process_host
 from tests.support.network.link_peer import link_pair
 from tests.tunnel.link.test_interleavings import Player
@@ -25,7 +25,7 @@ async def test_grants_and_fences_of_an_earlier_epoch_are_ignored() -> None:
     async with link_pair() as (pipe, peer), Link(pipe) as link:
         await peer.hello(epoch=4)
         await link.hello()
-        await link.attach(nonce=new_nonce(), options={}, streams=NoCalls())
+        await link.attach(nonce=new_nonce(), options={}, calls=no_calls)
         await peer.send(Fenced(4, "bob"), Attached(4, "viewer", 0, "bob"), Snapshot(4, 9, {}))
         await peer.send(Attached(5, "driver", 0), Event(1, 5, "message", {}), Fenced(6, "bob"))
         frames = link.frames()

@@ -21,7 +21,7 @@ from ccb.tunnel.ssh.asyncssh_transport import share_or_connect
 from ccb.tunnel.ssh.carrier import route
 from ccb.tunnel.ssh_config.ssh_target import SshTarget
 from ccb.tunnel.transports.login_prompts import NobodyToAsk, Prompts
-from ccb.tunnel.transports.pipe import DEFAULT_SHARING, NOTHING_SHARED, OnTrial, Sharing, Transport
+from ccb.tunnel.transports.pipe import DEFAULT_SHARING, NOTHING_SHARED, Sharing, Transport
 
 
 @pytest.fixture
@@ -66,7 +66,7 @@ async def test_a_live_master_carries_every_command_without_a_login(
     async with control_master(sshd, host_user, path) as master:
         before = logins(sshd)
         transport = await share_or_connect(target(sshd, host_user, master.option), NobodyToAsk())
-        assert isinstance(transport, OnTrial) and transport.on_trial and transport.alive and transport.warm
+        assert transport.on_trial and transport.alive and transport.warm
         assert await said(transport, "id -un") == f"{host_user.name}\n"
         assert not transport.on_trial and transport.name == f"{host_user.name}@127.0.0.1"
         sent = bytes(range(256)) * 4096

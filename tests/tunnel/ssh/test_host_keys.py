@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from tests.support.hosts.sshd import HostUser, Sshd, make_key
 from tests.support.hosts.sshd import sshd as serve
-from tests.support.person.login import Person, every_host, logged_in, only_config, pipe_to, target
+from tests.support.person.login import Person, every_host, logged_in, only_config, target
 
 from ccb.tunnel.errors import HostKeyError
 from ccb.tunnel.ssh.asyncssh_transport import connect
@@ -297,16 +297,3 @@ async def test_lines_of_known_hosts_are_read_as_ssh_reads_them(sshd: Sshd, host_
         else:
             with pytest.raises(HostKeyError):
                 await connect(where, NobodyToAsk())
-
-
-async def test_only_this_machine_itself_goes_without_authentication(
-    sshd: Sshd, host_user: HostUser, tmp_path: Path
-) -> None:
-    known, option = tmp_path / "known_hosts", "NoHostAuthenticationForLocalhost=yes"
-    async with logged_in(target(sshd, host_user, option, known=known)):
-        assert not known.exists()
-    for other in ("HostKeyAlias=localhost", pipe_to(sshd.port, tmp_path)):
-        where = target(sshd, host_user, option, other, "StrictHostKeyChecking=yes", known=known)
-        with pytest.raises(HostKeyError, match="not known"):
-            await connect(where, NobodyToAsk())
-        assert ssh(where).returncode == 255, "nor does ssh"

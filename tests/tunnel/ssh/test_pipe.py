@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from tests.support.hosts.sshd import HostUser, Sshd
-from tests.support.person.login import logged_in, target
+from tests.support.person.login import logged_in, output, target
 
 from ccb.tunnel.transports.pipe import HandsOver
 
@@ -34,7 +34,7 @@ async def test_what_arrives_is_handed_over_but_not_while_it_is_held(sshd: Sshd, 
         pipe.hold()
         await pipe.write(b"go\n")
         count = "i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done; echo later"
-        assert await transport.output_without_input(count, 100) == b"later\n"
+        assert await output(transport, count) == "later\n"
         assert taken.size == 0 and not taken.ended.is_set()
         pipe.release()
         await pipe.write(b"end\n")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import sys
 from pathlib import Path
 
 import pytest
@@ -58,32 +56,6 @@ async def test_an_ssh_in_it_asks_the_person(host_user: HostUser, sshd: Sshd, tmp
         with pytest.raises(Unreachable) as caught:
             await connect(target(sshd, host_user, option), NobodyToAsk())
         assert "Permission denied" in caught.value.evidence
-
-
-def passing(port: int, directory: Path, what: str) -> str:
-    script = directory / "pass.py"
-    script.write_text(
-        "import socket, sys\n"
-        f"s = socket.create_connection(('127.0.0.1', {port}))\n"
-        "print('passing', file=sys.stderr, flush=True)\n"
-        f"{what}\n",
-        encoding="utf-8",
-    )
-    return f"ProxyCommand={sys.executable} {script}"
-
-
-async def test_it_may_pass_an_open_connection_on(sshd: Sshd, host_user: HostUser, tmp_path: Path) -> None:
-    send = "socket.send_fds(socket.socket(fileno=1), [b'0'], [s.fileno()])"
-    where = target(sshd, host_user, "ProxyUseFdpass=yes", passing(sshd.port, tmp_path, send))
-    before = len(os.listdir("/proc/self/fd"))
-    person = Person()
-    async with logged_in(where, person) as transport:
-        assert await output(transport, "echo in") == "in\n"
-    assert person.told == ["passing"], "and nothing that it has no effect"
-    assert len(os.listdir("/proc/self/fd")) == before
-    with pytest.raises(Unreachable, match="did not hand over a connection") as caught:
-        await connect(target(sshd, host_user, "ProxyUseFdpass=yes", passing(sshd.port, tmp_path, "")), NobodyToAsk())
-    assert "passing" in caught.value.evidence
 
 
 async def test_one_that_ends_well_without_a_connection_is_quoted(sshd: Sshd, host_user: HostUser) -> None:

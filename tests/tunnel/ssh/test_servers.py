@@ -15,7 +15,7 @@ import pytest
 from tests.support.hosts.sshd import HostUser, Sshd, make_key
 from tests.support.hosts.sshd import sshd as serve
 from tests.support.network.relay import relay
-from tests.support.person.login import logged_in, target
+from tests.support.person.login import logged_in, output, target
 from tests.support.person.pipelined import PIPELINED, SIGNED, last_login, remembered, remembering, report
 
 from ccb.tunnel.errors import ConnectError, Unreachable
@@ -189,7 +189,7 @@ async def test_later_commands_and_their_ends_are_as_ever(host_user: HostUser, tm
                 await pipe.close()
             assert transport.pipelining.report() == PIPELINED
         async with logged_in(where, past=past) as transport:  # answer, output and end may come in one read
-            assert await transport.output_without_input("seq 100000 | tail -n 1", 100) == b"100000\n"
+            assert await output(transport, "seq 100000 | tail -n 1") == "100000\n"
 
 
 @pytest.mark.skipif(shutil.which("dropbear") is None, reason="there is no dropbear here")

@@ -9,7 +9,6 @@ import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-import psutil
 import pytest
 
 from ccb.tunnel.errors import Unreachable
@@ -63,22 +62,6 @@ async def source_of_a_connection(listen: str, *options: str) -> str:
         port = server.sockets[0].getsockname()[1]
         (await open_socket(await resolve(SshTarget(listen, port=port, options=options)))).close()
         return await asyncio.wait_for(source, 60)
-
-
-def other_interface(family: int) -> tuple[str, str]:
-    """An interface that does not lead to this machine itself, and its address."""
-    for name, addresses in psutil.net_if_addrs().items():
-        for each in addresses:
-            if each.family == family and each.address not in ("127.0.0.1", "::1") and "%" not in each.address:
-                return name, each.address
-    pytest.skip("this machine has only a loopback")
-
-
-@pytest.mark.parametrize(("listen", "family"), [("127.0.0.1", socket.AF_INET), ("::1", socket.AF_INET6)])
-async def test_an_interface_lends_its_address_and_not_its_route(listen: str, family: int) -> None:
-    name, address = other_interface(family)
-    assert await source_of_a_connection(listen, f"BindInterface={name}") == address
-    assert await source_of_a_connection(listen, f"BindInterface={name}", f"BindAddress={listen}") == listen
 
 
 @contextmanager

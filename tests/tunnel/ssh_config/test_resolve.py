@@ -78,7 +78,7 @@ async def test_the_name_of_a_host_is_lower_case_for_who_looks_it_up(config: Path
 
 
 async def test_a_user_of_the_configuration_may_have_a_space(config: Path) -> None:
-    config.write_text('Host far\n  User "jane doe"\nMatch exec "true"\n  Port 77\n')
+    config.write_text('Host far\n  User "jane doe"\nMatch all\n  Port 77\n')
     resolved = await resolve(SshTarget("far"))
     assert (resolved.user, resolved.port) == ("jane doe", 77)
 
@@ -114,12 +114,12 @@ async def test_the_agent_that_is_meant(
 
 
 async def test_what_the_configuration_starts_inherits_no_credential(
-    config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in SECRET_VARIABLES:
         monkeypatch.setenv(name, "sk-secret")
     seen = tmp_path / "seen"
-    config.write_text(f'Match exec "export > {seen}; true"\n  Port 77\n')
+    only_config(tmp_path, monkeypatch).write_text(f'Match exec "export > {seen}; true"\n  Port 77\n')
     assert (await resolve(SshTarget("far"))).port == 77
     await applied_options(SshTarget("far"))
     assert "HOME=" in seen.read_text() and "sk-secret" not in seen.read_text()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 from tests.support.repl.pilot import Desk, desk
 
@@ -17,9 +18,9 @@ def question(*details: str) -> ProjectTrust:
     return ProjectTrust("/srv/shop", "mark", [*hooks, rule])
 
 
-async def asked(at: Desk, *details: str) -> asyncio.Task[bool]:
-    """Let the worker ask, and go to the card."""
-    asking = asyncio.create_task(at.app.view.trust.ask(question(*details)))
+async def asked(at: Desk, *details: str) -> asyncio.Future[dict[str, Any]]:
+    """Let this laptop ask, and go to the card."""
+    asking = at.session.ask_trust(question(*details))
     await at.card_focused()
     return asking
 
@@ -30,18 +31,18 @@ async def test_the_card_shows_what_would_be_switched_on_and_a_yes_is_the_answer(
         await at.sees("Trust the files of this project? on devbox:/srv/shop", FILE, "hook │ Stop", "make check")
         await at.sees("rm -rf ~", "allow rule │ Bash(make *)", "1 trust it on this host", "2 not now")
         await at.answer("1")
-        assert await asking
+        assert await asking == {"trusted": True}
         await at.until(lambda: at.app.view.card is None)
-        assert at.session.answers == {}
 
 
 async def test_a_no_is_the_answer_too_and_a_withdrawn_question_goes_away() -> None:
     async with desk() as at:
         asking = await asked(at, "make")
         await at.answer("2")
-        assert not await asking
-        asking = await asked(at, "make")
-        asking.cancel()
+        assert await asking == {"trusted": False}
+        at.session.ask_trust(question("make"), "again")
+        await at.card_focused()
+        at.session.withdraw_question("again")
         await at.until(lambda: at.app.view.card is None)
 
 
@@ -64,4 +65,4 @@ async def test_nothing_can_be_trusted_before_all_of_it_was_on_the_screen() -> No
                 break
             await at.answer("space")
         await at.answer("1")
-        assert await asking
+        assert await asking == {"trusted": True}

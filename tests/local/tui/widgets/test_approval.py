@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Sequence
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from tests.support.repl.pilot import Desk, desk, key_event, wait_until
@@ -103,7 +104,7 @@ async def test_4_keeps_the_rule_for_this_host_and_directory_on_the_laptop() -> N
         kept.extend(updates)
 
     async with desk() as at:
-        at.app.view.trust.keep = keep
+        at.app.view.projects = cast(Any, SimpleNamespace(keep=keep))
         await at.prompt("go")
         ask(at.session)
         await at.card_focused()
