@@ -32,7 +32,6 @@ from ..session_store.session_paths import SessionPaths, private_directory
 from ..session_store.session_registry import SummaryFile, created_at, earlier_directories
 from ..session_store.sockets import stranger
 from ..system.deadline import Threads, within
-from ..system.host import LocalHost
 from ..system.process import stop_marked
 from ..tools.toolset import close_context, make_context
 from .assembly import SessionHost, begin_session, resume_session
@@ -165,9 +164,7 @@ class Daemon:
 
     def _worker(self) -> Json:
         """Return the facts about this worker for the journal: its identity, and the mark of the processes it starts."""
-        host = self._context.host
-        mark = host.session if isinstance(host, LocalHost) else None
-        return {"pid": os.getpid(), "bundle": self._facts["bundle"], "mark": mark}
+        return {"pid": os.getpid(), "bundle": self._facts["bundle"], "mark": self._context.host.session}
 
     def _session_host(self) -> SessionHost:
         session = str(self._facts["session"])
