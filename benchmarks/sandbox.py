@@ -14,7 +14,7 @@ from benchmarks.ratio import compare, single
 
 from ccb.remote.sandbox.cage_rules import CageRules, read_only_rules, workspace_rules
 from ccb.remote.sandbox.cage_server import CageMechanism, CageServer
-from ccb.remote.system.host import LocalHost
+from ccb.remote.system.host import Host
 
 RUNS = 60
 FILES = 3000
@@ -36,7 +36,7 @@ def _make_project(root: Path) -> None:
         subprocess.run(["git", *who, *arguments], cwd=root, check=True)
 
 
-async def _once(host: LocalHost, argv: list[str], root: Path, cage: CageRules | None) -> float:
+async def _once(host: Host, argv: list[str], root: Path, cage: CageRules | None) -> float:
     """Return the seconds until the command has ended."""
     began = time.perf_counter()
     process = await host.start(argv, str(root), lambda data: None, None, cage)
@@ -45,7 +45,7 @@ async def _once(host: LocalHost, argv: list[str], root: Path, cage: CageRules | 
     return time.perf_counter() - began
 
 
-async def _measure(name: str, root: Path, cages: dict[str, tuple[LocalHost, CageRules | None]]) -> None:
+async def _measure(name: str, root: Path, cages: dict[str, tuple[Host, CageRules | None]]) -> None:
     """Compare a command in each cage with the same command without one."""
     taken: dict[str, list[float]] = {cage: [] for cage in cages}
     for _ in range(RUNS):
@@ -60,12 +60,12 @@ async def _measure(name: str, root: Path, cages: dict[str, tuple[LocalHost, Cage
 
 
 async def main() -> None:
-    host, without_landlock = LocalHost(), LocalHost(cages=CageServer(most_abi=0))
+    host, without_landlock = Host(), Host(cages=CageServer(most_abi=0))
     with tempfile.TemporaryDirectory(prefix="ccb-bench-") as name:
         root = Path(name)
         _make_project(root)
         where = [name], os.environ, os.path.expanduser("~")
-        cages: dict[str, tuple[LocalHost, CageRules | None]] = {"no cage": (host, None)}
+        cages: dict[str, tuple[Host, CageRules | None]] = {"no cage": (host, None)}
         began = time.perf_counter()
         available = host.cages()
         single("the zygote, started and probed", (time.perf_counter() - began) * 1000, unit="ms")

@@ -6,7 +6,7 @@ import os
 import time
 from collections.abc import Collection
 from dataclasses import field, replace
-from typing import Any
+from typing import Any, Callable
 
 from ccb.tunnel.wire.control_protocol import AnsweredBy
 from ccb.tunnel.wire.dataclass import dataclass
@@ -25,6 +25,7 @@ from ..hooks.hook_runner import HookContext, HookRunner
 from ..model.retry import RetrySettings
 from ..permissions.engine import PermissionEngine
 from ..permissions.modes import Sandbox
+from ..session.client_outbox import ClientOutbox
 from ..session.client_setup import ClientLaunches, added_directories, check_sandbox, with_own_files
 from ..session.input_queue import InputQueue
 from ..session.recovery import restore, take_up
@@ -33,7 +34,7 @@ from ..session.request_handlers import register_client_requests
 from ..session.rewind import register_rewinds
 from ..session.session import Session, SessionParts
 from ..session.session_commands import agents_command, register_context_commands, register_session_commands
-from ..session.session_log import AgentEmitter, SessionLog, Watchers
+from ..session.session_log import AgentEmitter, SessionLog
 from ..session_store.journal import Journal
 from ..session_store.session_directory import resumed_elsewhere
 from ..session_store.session_paths import home_directory
@@ -66,7 +67,8 @@ class SessionHost:
 
     session_id: str
     journal: Journal
-    watchers: Watchers
+    outboxes: Collection[ClientOutbox]
+    changed: Callable[[], None]
     calls: ModelStreams
     context: ToolContext
     version: str
@@ -75,7 +77,7 @@ class SessionHost:
 
     def log(self) -> SessionLog:
         """Return a new SessionLog, which writes to the journal."""
-        return SessionLog(self.session_id, self.journal, self.watchers)
+        return SessionLog(self.session_id, self.journal, self.outboxes, self.changed)
 
 
 def begin_session(host: SessionHost, options: SessionOptions, facts: Json) -> Session:
@@ -83,7 +85,7 @@ def begin_session(host: SessionHost, options: SessionOptions, facts: Json) -> Se
     not valid, and HostRefusal if this host cannot make the cage that they name."""
     log = host.log()
     options = with_own_files(options, os.path.dirname(host.context.spill.directory))
-    parts = SessionParts.make(log, host.watchers, ClientLaunches(options), InputQueue(), OpenRequests())
+    parts = SessionParts.make(log, ClientLaunches(options), InputQueue(), OpenRequests())
     cwd = host.context.cwd
     directories = [cwd, *added_directories(cwd, options)]
     check_sandbox(Sandbox(host.context.cages, options.sandbox, options.allow_net), directories)
@@ -94,7 +96,7 @@ def begin_session(host: SessionHost, options: SessionOptions, facts: Json) -> Se
     log.emit(OptionsRecord(options.to_json(), host.session_id, round(time.time(), 3), **facts))
     parts.launches.use(options)
     host.journal.flush_soon()
-    session = Session(parts, agent)
+    session = Session(parts, agent, sdk_requests)
     session.watch_tasks()
     return _answering(session)
 
@@ -102,7 +104,7 @@ def begin_session(host: SessionHost, options: SessionOptions, facts: Json) -> Se
 def resume_session(host: SessionHost) -> tuple[Session, str]:
     """Continue the session of a journal that has records. Return the session, and the mark of the processes that the
     last worker may have left running. Raise JournalError."""
-    restored = restore(host.log(), host.watchers, host.surviving)
+    restored = restore(host.log(), host.surviving)
     hooks = _hooks(host, restored.parts)
     hooks.start_source = "resume"
     factory = AgentFactory(restored.parts, host.calls, host.version, hooks)
@@ -111,7 +113,7 @@ def resume_session(host: SessionHost) -> tuple[Session, str]:
     agent = factory.main_agent(host.context, restored.histories.main)
     if restored.directory not in ("", host.context.cwd):
         agent.reminders.add("root", resumed_elsewhere(restored.directory, host.context.cwd))
-    return _answering(take_up(restored, agent)), restored.mark
+    return _answering(take_up(restored, agent, sdk_requests)), restored.mark
 
 
 def _hooks(host: SessionHost, parts: SessionParts) -> HookRunner:
@@ -129,6 +131,13 @@ def _hooks(host: SessionHost, parts: SessionParts) -> HookRunner:
         variables=host.context.variables,
     )
     return HookRunner(session, lambda: parts.launches.options.include_hook_events)
+
+
+def sdk_requests(session: Session) -> None:
+    """Register the handlers of requests that only clients of SDKs make."""
+    from ..session.sdk_handlers import register_sdk_requests  # most sessions never load it
+
+    register_sdk_requests(session)
 
 
 def _answering(session: Session) -> Session:

@@ -6,9 +6,10 @@ import asyncio
 import contextlib
 import enum
 import logging
+import os
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.frames import (
@@ -16,12 +17,8 @@ from ccb.tunnel.wire.frames import (
     Attach,
     Attached,
     Bye,
-    CallData,
-    CallEnd,
-    CallHead,
-    Credit,
+    Detach,
     Fenced,
-    Fetch,
     FindNames,
     Frame,
     FrameError,
@@ -36,13 +33,16 @@ from ccb.tunnel.wire.journal_records import DriverRecord
 from ccb.tunnel.wire.messages import UserMessage, parse_message
 from ccb.tunnel.wire.session_options import SessionOptions
 
+from ..permissions.modes import WORKSPACE
+from ..session.client_outbox import ClientOutbox
 from ..session.input_queue import TooManyInputs
 from ..session.session import Session
 from ..session_store.journal import Journal, JournalError
 from ..session_store.refusal import HostRefusal
 from ..session_store.session_files import DriverLease
 from ..system.deadline import within
-from .attached_client import AttachedClient, Pages
+from ..tools.tool_contract import ToolContext
+from .attached_client import AttachedClient
 from .model_streams import ModelStreams, StreamLink
 
 if TYPE_CHECKING:
@@ -55,40 +55,35 @@ _TRY_AGAIN_S = 1.0  # until inputs that found no room are tried again
 _GOODBYE_S = 10.0  # for clients to read the last events
 
 
-class SessionOwner(Protocol):
-    """The daemon, as its clients see it."""
-
-    journal: Journal
-    session: Session | None  # None until a driver begins it
-
-    @property
-    def state_directory(self) -> str:
-        """The directory of the session's files, "" for a session in memory."""
-
-    async def know_cages(self) -> None:
-        """Wait until it is known which cages this machine offers."""
-
-    def begin(self, options: SessionOptions) -> None:
-        """Begin the session. Raise ValueError, JournalError."""
-
-    def changed(self) -> None:
-        """The driver or the viewers have changed."""
-
-    def stop(self) -> None:
-        """End the session now."""
-
-
 class AttachedClients:
-    """Accepts clients, grants epochs, fences older drivers, and passes on what the driver sends."""
+    """Accepts clients, grants epochs, fences older drivers, and gives the session what the driver sends. `session` is
+    None until a driver begins it: `begin` makes it, and raises ValueError or JournalError. `outboxes` are those of all
+    clients. `changed` is called when the driver or the viewers have changed, `stop` when the driver ends the session.
+    """
 
-    def __init__(self, owner: SessionOwner, lease: DriverLease, lifetime: Lifetime, calls: ModelStreams) -> None:
-        self.journal = owner.journal
+    def __init__(
+        self,
+        journal: Journal,
+        outboxes: set[ClientOutbox],
+        context: ToolContext,
+        lease: DriverLease,
+        lifetime: Lifetime,
+        calls: ModelStreams,
+        begin: Callable[[SessionOptions], Session],
+        changed: Callable[[], None],
+        stop: Callable[[], None],
+    ) -> None:
         self.driver: AttachedClient | None = None
-        self._owner = owner
+        self.session: Session | None = None
+        self._journal = journal
+        self._outboxes = outboxes
+        self._context = context
         self._lease = lease
         self._lifetime = lifetime
         self._calls = calls
-        self._pages = Pages(self.journal, lambda: lease.epoch)
+        self._begin = begin
+        self._changed = changed
+        self._stop = stop
         self._names: NameFinder | None = None
         self._clients: set[AttachedClient] = set()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -97,75 +92,94 @@ class AttachedClients:
 
     @property
     def viewers(self) -> int:
-        return sum(1 for client in self._clients if client.role == "viewer")
+        return sum(1 for outbox in self._outboxes if outbox.role == "viewer")
 
     def add(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, greeting: Json | None) -> None:
         """Serve a new connection. Send `greeting` as its hello, unless it is None: then the client has its hello
         already."""
-        client = AttachedClient(self, reader, writer, greeting)
+        client = AttachedClient(self._journal, self._calls, reader, writer, greeting)
         self._clients.add(client)
-        task = asyncio.get_running_loop().create_task(client.run())
+        self._outboxes.add(client.outbox)
+        task = asyncio.get_running_loop().create_task(self._serve(client))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         self._lifetime.count(len(self._clients))
 
-    async def prepare(self, frame: Frame) -> None:
-        """Find out which cages there are before a frame is handled whose answer depends on them. That would hold all
-        clients up while it is done."""
-        from ..permissions.modes import WORKSPACE
+    async def _serve(self, client: AttachedClient) -> None:
+        try:
+            await client.run(self._take)
+        finally:
+            self._left(client)
 
+    async def _take(self, client: AttachedClient, frame: Frame) -> None:
+        """Act on a frame of a client."""
         if isinstance(frame, Attach):
-            needed = self._owner.session is not None or frame.options.get("sandbox") == WORKSPACE
-        else:
-            needed = isinstance(frame, Input) and frame.body.get("type") == "control_request"
-        if needed:
-            await self._owner.know_cages()
+            if self.session is not None or frame.options.get("sandbox") == WORKSPACE:
+                await self._know_cages()
+            self._attach(client, frame)
+        elif isinstance(frame, Detach):
+            self._detach(client, done=frame.done)
+        elif isinstance(frame, FindNames):
+            self._find_names(client, frame)
+        elif isinstance(frame, Input):
+            if frame.body.get("type") == "control_request":
+                await self._know_cages()
+            self._take_input(client, frame)
+        elif isinstance(frame, Stop):
+            self._take_stop(client, frame)
 
-    def attached(self, client: AttachedClient, frame: Attach) -> None:
+    async def _know_cages(self) -> None:
+        """Find out which cages this machine offers, before a frame is handled whose answer depends on them: that would
+        hold all clients up while it is done."""
+        if self._context.host.known_cages() is None:
+            await asyncio.get_running_loop().run_in_executor(None, self._context.host.cages)
+
+    def _attach(self, client: AttachedClient, frame: Attach) -> None:
         """Grant or refuse an attach (see `Attach`)."""
         if self._ending:
             client.outbox.close()
             return
-        if frame.have > self.journal.seq:
-            text = "the laptop has seen event %d, the journal ends at %d" % (frame.have, self.journal.seq)
+        if frame.have > self._journal.seq:
+            text = "the laptop has seen event %d, the journal ends at %d" % (frame.have, self._journal.seq)
             client.outbox.close(Refused("bad_attach", text))
             return
         if frame.role == "driver" and not self._grant(client, frame):
             return
         role = "driver" if frame.role == "driver" else "viewer"
-        client.outbox.control(Attached(self._lease.epoch, role, self.journal.durable, self._lease.driver))
-        client.admit(role, self._lease.epoch, self._skip(client, frame))
-        session = self._owner.session
+        client.outbox.control(Attached(self._lease.epoch, role, self._journal.durable, self._lease.driver))
+        client.outbox.admit(role, self._lease.epoch, self._skip(client, frame))
+        session = self.session
         if session is not None and session.options.partial_messages:
             for key, body in session.log.partial.bodies():
-                client.outbox.progress(self.journal.seq, key, body)
+                client.outbox.progress(self._journal.seq, key, body)
         self._link_calls(client, frame)
-        self._owner.changed()
+        self._changed()
 
     def _link_calls(self, client: AttachedClient, frame: Attach) -> None:
         """Let model calls use the client's link: all calls if the client drives, else only those that it made as
         driver."""
-        drives, name = client.role == "driver", str(frame.options.get("client", ""))
+        outbox, name = client.outbox, str(frame.options.get("client", ""))
+        drives = outbox.role == "driver"
         if frame.nonce and (name or drives):  # a viewer without a name cannot have made calls
-            client.model_link = StreamLink(client.epoch, name, frame.nonce, client.outbox.control, client.outbox.bulk)
-            client.model_link.deltas, client.model_link.primed = frame.deltas, frame.primed
+            client.model_link = StreamLink(
+                outbox.epoch, name, frame.nonce, outbox.control, outbox.bulk, deltas=frame.deltas, primed=frame.primed
+            )
         if drives:
             self.driver = client
-            if self._owner.session is not None:
-                self._owner.session.broker.ask_driver_again()
+            if self.session is not None:
+                self.session.broker.ask_driver_again()
         if client.model_link is not None:
             (self._calls.attach if drives else self._calls.back)(client.model_link)
-        if drives and self._owner.session is not None:
-            self._owner.session.turns.look_again()
+        if drives and self.session is not None:
+            self.session.turns.look_again()
 
     def _skip(self, client: AttachedClient, frame: Attach) -> int:
         """Return the number of the event after which the client is sent all events. A snapshot replaces the earlier
         ones."""
-        start = self.journal.tail_start(frame.tail) if frame.tail else 0
-        session = self._owner.session
-        if start <= frame.have or session is None:
+        start = self._journal.tail_start(frame.tail) if frame.tail else 0
+        if start <= frame.have or self.session is None:
             return frame.have
-        client.outbox.control(Snapshot(self._lease.epoch, start, session.snapshot(start)))
+        client.outbox.control(Snapshot(self._lease.epoch, start, self.session.snapshot(start)))
         return start
 
     def _grant(self, client: AttachedClient, frame: Attach) -> bool:
@@ -173,11 +187,11 @@ class AttachedClients:
         if frame.epoch <= self._lease.epoch:
             client.outbox.close(Fenced(self._lease.epoch, self.driver.name if self.driver else ""))
             return False
-        session = self._owner.session  # None: the session begins with this driver
+        session = self.session  # None: the session begins with this driver
         try:
             options = SessionOptions.from_json(frame.options)
             if session is None:
-                self._owner.begin(options)
+                self.session = self._begin(options)
             else:
                 given = frame.options if set(frame.options) - {"client"} else session.launch_of(options.client)
                 if given is not None:
@@ -189,7 +203,7 @@ class AttachedClients:
             client.outbox.close(Refused("bad_attach", str(error)))
             return False
         except (JournalError, OSError) as error:
-            client.outbox.close(Refused("no_storage", str(error), {"tried": [self._owner.state_directory]}))
+            client.outbox.close(Refused("no_storage", str(error), {"tried": [os.path.dirname(self._journal.path)]}))
             return False
         if session is not None and self._finisher is not None:  # an earlier driver; if it comes back it asks again
             self._finisher = None
@@ -200,55 +214,44 @@ class AttachedClients:
         if session is not None:
             with contextlib.suppress(JournalError):  # the next turn reports that nothing can be written
                 session.log.emit(DriverRecord(client.name, frame.epoch))
-                self.journal.flush_soon()
-        self._fence(self.driver, client.name)
+                self._journal.flush_soon()
+        if self.driver is not None:
+            self.driver.outbox.role = "viewer"
+        self._fence(client.name)
         return True
 
-    def _fence(self, driver: AttachedClient | None, by: str) -> None:
-        """Make `driver` a viewer, and tell all viewers that `by` drives now ("" when no client does)."""
-        if driver is not None:
-            driver.role = "viewer"
-        for client in self._clients:
-            if client.role == "viewer":
-                client.outbox.control(Fenced(self._lease.epoch, by))
+    def _fence(self, by: str) -> None:
+        """Tell all viewers that `by` drives now ("" when no client does)."""
+        for outbox in self._outboxes:
+            if outbox.role == "viewer":
+                outbox.control(Fenced(self._lease.epoch, by))
 
-    def fetch(self, client: AttachedClient, frame: Fetch) -> None:
-        """Send earlier events to a client."""
-        self._pages.fetch(client, frame)
-
-    def find_names(self, client: AttachedClient, frame: FindNames) -> None:
+    def _find_names(self, client: AttachedClient, frame: FindNames) -> None:
         """Send the names of files that the person at a client may mean."""
-        session = self._owner.session
-        if session is None or self._ending:
+        if self.session is None or self._ending:
             return
         if self._names is None:
             from ..tools.search_process import NameFinder
 
-            self._names = NameFinder(session.agent.config.context.cwd, session.agent.config.context.host)
+            self._names = NameFinder(self._context.cwd, self._context.host)
         epoch, number = self._lease.epoch, frame.request
         self._names.find(client, frame.query, lambda found: client.outbox.control(NamesFound(epoch, number, found)))
 
-    def received(self, client: AttachedClient, frame: Input | CallHead | CallData | CallEnd | Credit | Stop) -> None:
-        """Take a frame of the driver, or of a former driver that still reads an answer of the model."""
-        if isinstance(frame, Input):
-            if not self._ending:  # drop it: the laptop sends an input again until it is confirmed
-                self._take_input(client, frame)
-        elif isinstance(frame, Stop):
-            if not frame.finish:
-                self._owner.stop()
-            elif client.late:  # prompts that wait for room come first
-                client.late.append(frame)
-            else:
-                self._finisher = client
-                session = self._owner.session
-                if session is not None:
-                    session.turns.finish(session.options.background_wait_ms / 1000)
-        elif client.model_link is not None:
-            self._calls.handle(client.model_link, frame)
+    def _take_stop(self, client: AttachedClient, frame: Stop) -> None:
+        if not frame.finish:
+            self._stop()
+        elif client.late:  # prompts that wait for room come first
+            client.late.append(frame)
+        else:
+            self._finisher = client
+            if self.session is not None:
+                self.session.turns.finish(self.session.options.background_wait_ms / 1000)
 
     def _take_input(self, client: AttachedClient, frame: Input) -> None:
         """Apply an input, or keep it until there is room. Prompts keep their order. An input that ends a turn overtakes
         them."""
+        if self._ending or client is not self.driver:  # the laptop sends an input again until it is confirmed
+            return
         if (client.late and isinstance(parse_message(frame.body), UserMessage)) or not self._applied(client, frame):
             client.late.append(frame)
             if len(client.late) == 1:
@@ -257,11 +260,14 @@ class AttachedClients:
     def _take_late(self, client: AttachedClient) -> None:
         late, client.late = client.late, []
         for frame in late if client is self.driver else ():
-            self.received(client, frame)
+            if isinstance(frame, Stop):
+                self._take_stop(client, frame)
+            else:
+                self._take_input(client, frame)
 
     def _applied(self, client: AttachedClient, frame: Input) -> bool:
         """Apply an input. Return whether it is settled: applied, or refused with the refusal journalled or shown."""
-        session = self._owner.session
+        session = self.session
         assert session is not None, "a driver has begun it"
         try:
             client.outbox.applied_after(session.take_input(frame.id, frame.body), frame.id)
@@ -273,56 +279,42 @@ class AttachedClients:
             client.outbox.control(Applied(self._lease.epoch, frame.id))
         return True
 
-    def reads(self, client: AttachedClient) -> bool:
-        """Return whether a client reads an answer of the model."""
-        return client.model_link is not None and self._calls.uses(client.model_link)
-
-    def stuck(self, client: AttachedClient) -> None:
-        """Take the model calls away from a former driver that does not react. The driver asks the model again."""
-        if client.model_link is not None:
-            self._calls.withdraw(client.model_link)
-
-    def detached(self, client: AttachedClient, *, done: bool) -> None:
+    def _detach(self, client: AttachedClient, *, done: bool) -> None:
         """A client announces that it leaves. With `done`, the daemon may end when the session is idle."""
         if client.model_link is not None:
             self._calls.forget(client.model_link)
         if self.driver is not client:
             return
-        self._lifetime.released = done and bool(self._owner.state_directory)  # a session in memory ends with its daemon
+        self._lifetime.released = done and bool(self._journal.path)  # a session in memory ends with its daemon
         self._lease.release()
-        self._owner.changed()
-        self._fence(None, "")
+        self._changed()
+        self._fence("")
 
-    def left(self, client: AttachedClient) -> None:
+    def _left(self, client: AttachedClient) -> None:
         """A connection has ended."""
         self._clients.discard(client)
+        self._outboxes.discard(client.outbox)
         if self.driver is client:
             self.driver = None
         if client.model_link is not None:
             self._calls.detach(client.model_link)
-        last_left = bool(client.role) and not any(each.role for each in self._clients)
-        if client.role:
-            self._owner.changed()
+        attached = bool(client.outbox.role)
+        if attached:
+            self._changed()
+        last_left = attached and not any(each.role for each in self._outboxes)
         self._lifetime.count(len(self._clients), last_left=last_left)
-
-    def progress(self, key: str, body: Json, *, driver_only: bool = False) -> None:
-        """Show a public object that is not journalled and may be lost."""
-        for client in self._clients:
-            if client is self.driver or not driver_only:
-                client.outbox.progress(self.journal.seq, key, body)
 
     def release_finisher(self) -> bool:
         """Called when all turns are done. If other clients are attached, say goodbye to the client that asked for the
         end, and return True: the session goes on."""
         finisher, self._finisher = self._finisher, None
-        if not any(client.role for client in self._clients if client is not finisher):
+        if not any(client.outbox.role for client in self._clients if client is not finisher):
             return False
         if self.driver is None or self.driver is finisher:
-            self._lifetime.released = (
-                True  # may end once the others have left; a client with a dead connection leaves late
-            )
+            # the daemon may end once the others have left; a client with a dead connection leaves late
+            self._lifetime.released = True
         if finisher in self._clients:
-            self.detached(finisher, done=True)
+            self._detach(finisher, done=True)
             finisher.outbox.finish(Bye("the session goes on for the others"))
         return True
 
@@ -332,20 +324,19 @@ class AttachedClients:
 
     async def close(self, *, session_over: bool) -> None:
         """End all connections. Say goodbye if the session is over; otherwise do not, so that the clients come back."""
-        for client in self._clients:
-            if session_over and client.role:
-                client.outbox.finish(Bye("the session has ended"))
+        for outbox in self._outboxes:
+            if session_over and outbox.role:
+                outbox.finish(Bye("the session has ended"))
             else:
-                client.outbox.close()
+                outbox.close()
         if self._tasks:
             _, late = await asyncio.wait(self._tasks, timeout=_GOODBYE_S)
             for task in late:
                 task.cancel()
             await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    async def stop_answering(self) -> None:
-        """Stop sending pages of earlier events, and names. Call this before the journal is closed."""
-        await self._pages.close()
+    async def stop_finding(self) -> None:
+        """Stop sending names. Call this before the host is closed."""
         if self._names is not None:
             await self._names.close()
 

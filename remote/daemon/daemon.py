@@ -20,6 +20,7 @@ from ccb.tunnel.wire.session_options import SessionOptions
 
 from ..sandbox.cage_directories import remove_left
 from ..sandbox.cage_server import CageMechanism
+from ..session.client_outbox import ClientOutbox
 from ..session.rewind import finish_rewind
 from ..session.session import Session
 from ..session_store import sockets
@@ -31,7 +32,6 @@ from ..session_store.session_paths import SessionPaths, private_directory
 from ..session_store.session_registry import SummaryFile, created_at, earlier_directories
 from ..session_store.sockets import stranger
 from ..system.deadline import Threads, within
-from ..system.host import LocalHost
 from ..system.process import stop_marked
 from ..tools.toolset import close_context, make_context
 from .assembly import SessionHost, begin_session, resume_session
@@ -108,7 +108,6 @@ class Daemon:
 
     def __init__(self, where: SessionPaths, facts: dict[str, object], limits: LifeLimits, copy: CopyWriter) -> None:
         self.journal = Journal(where.file("journal.jsonl"), fresh=True)
-        self.session: Session | None = None
         self.tree: WorktreeRecord | None = None
         """The worktree that was made for the session."""
         self._where = where
@@ -117,22 +116,33 @@ class Daemon:
         self._lifetime = Lifetime(_for_storage(limits, where), self._activity)
         self._copy = copy
         self._calls = ModelStreams()
-        self.clients = AttachedClients(self, self._lease, self._lifetime, self._calls)
         self._begun = asyncio.Event()
         self._stopping = asyncio.Event()
         self._session_over = False  # a person or program ended the session, so it is over for its clients too
         # For a session in memory the token is its id: after its worker is killed, only the id can tell its processes.
         token = "" if where.state else str(facts["session"])
         self._context = make_context(str(facts["cwd"]), where.file("outputs"), token)
+        self._outboxes: set[ClientOutbox] = set()
+        self.clients = AttachedClients(
+            self.journal,
+            self._outboxes,
+            self._context,
+            self._lease,
+            self._lifetime,
+            self._calls,
+            self._begin,
+            self.changed,
+            self.stop,
+        )
         self._summary = self._new_summary()
         self._left_behind = ""  # the mark of processes that a killed worker may have left running
         if self.journal.seq:
             self._resume()
 
     @property
-    def state_directory(self) -> str:
-        """See SessionOwner."""
-        return self._where.state
+    def session(self) -> Session | None:
+        """The session, None until a driver begins it."""
+        return self.clients.session
 
     def _new_summary(self) -> SummaryFile:
         cwd = os.path.realpath(self._context.cwd)
@@ -154,29 +164,28 @@ class Daemon:
 
     def _worker(self) -> Json:
         """Return the facts about this worker for the journal: its identity, and the mark of the processes it starts."""
-        host = self._context.host
-        mark = host.session if isinstance(host, LocalHost) else None
-        return {"pid": os.getpid(), "bundle": self._facts["bundle"], "mark": mark}
+        return {"pid": os.getpid(), "bundle": self._facts["bundle"], "mark": self._context.host.session}
 
     def _session_host(self) -> SessionHost:
         session = str(self._facts["session"])
-        return SessionHost(session, self.journal, self, self._calls, self._context, __version__)
+        return SessionHost(session, self.journal, self._outboxes, self.changed, self._calls, self._context, __version__)
 
     def _resume(self) -> None:
         """Resume the session from the journal. Raise JournalError."""
         session, self._left_behind = resume_session(self._session_host())
         session.log.emit(WorkerRecord(**self._worker(), cwd=self._context.cwd))
         self._summary.update(created=session.log.summary.created or self._summary.fields["created"])
-        self.session = session
+        self.clients.session = session
         self._begun.set()
         self.changed()
 
-    def begin(self, options: SessionOptions) -> None:
+    def _begin(self, options: SessionOptions) -> Session:
         """Begin the session with the options of its first driver. Raise ValueError, JournalError."""
-        self.session = begin_session(self._session_host(), options, {"cwd": self._facts["cwd"], **self._worker()})
+        session = begin_session(self._session_host(), options, {"cwd": self._facts["cwd"], **self._worker()})
         if self.tree is not None:
-            self.session.log.emit(self.tree)
+            session.log.emit(self.tree)
         self._begun.set()
+        return session
 
     @property
     def _state(self) -> str:
@@ -188,10 +197,6 @@ class Daemon:
         if self.session.state != "idle" or self._context.shells.busy or self._context.tasks.running:
             return Activity.BUSY
         return Activity.IDLE if self.session.has_input else Activity.UNPROMPTED
-
-    def progress(self, key: str, body: Json, *, driver_only: bool = False) -> None:
-        """See Watchers."""
-        self.clients.progress(key, body, driver_only=driver_only)
 
     def changed(self) -> None:
         """The session's state or its clients have changed: bring the summary up to date."""
@@ -238,11 +243,6 @@ class Daemon:
         """Find the environment of the person's shell, which is kept in `directory`. The first turn waits for it."""
         self._context.login.begin(directory)
 
-    async def know_cages(self) -> None:
-        """See SessionOwner."""
-        if self._context.host.known_cages() is None:
-            await asyncio.get_running_loop().run_in_executor(None, self._context.host.cages)
-
     async def run(self, listener: socket.socket, first: socket.socket) -> None:
         """Serve until the session ends, then clean up."""
         loop = asyncio.get_running_loop()
@@ -287,7 +287,7 @@ class Daemon:
 
     async def _close(self) -> None:
         """Close the parts in the order of their dependencies: clients still get the last events of the journal."""
-        await self.clients.stop_answering()
+        await self.clients.stop_finding()
         if self.session is not None:
             await self.session.end("prompt_input_exit" if self._session_over else "other")
         root = await self._context.directory.identity_now()

@@ -44,7 +44,15 @@ class StreamLink:
     the earlier one may be the dictionary for what is new."""
 
     def __init__(
-        self, epoch: int, client: str, nonce: str, urgent: Callable[[Outgoing], None], bulk: Callable[[Outgoing], Any]
+        self,
+        epoch: int,
+        client: str,
+        nonce: str,
+        urgent: Callable[[Outgoing], None],
+        bulk: Callable[[Outgoing], Any],
+        *,
+        deltas: bool = False,
+        primed: bool = False,
     ) -> None:
         self.epoch = epoch
         self.client = client
@@ -52,7 +60,8 @@ class StreamLink:
         self.name = client or str(epoch)  # a client without a name is another one on each connection
         self.urgent = urgent
         self.bulk = bulk
-        self.deltas = self.primed = False
+        self.deltas = deltas
+        self.primed = primed
 
     async def send(self, frame: Outgoing, *, first: bool) -> None:
         """Send a frame before all others, or when there is room."""

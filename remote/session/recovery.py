@@ -6,7 +6,7 @@ from collections import OrderedDict, deque
 from collections.abc import Collection
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any
+from typing import Any, Callable
 
 from ccb.tunnel.wire.client_requests import CHANGE_RULES
 from ccb.tunnel.wire.control_protocol import CAN_USE_TOOL, RequestRefused, answer_in
@@ -43,7 +43,7 @@ from .client_setup import ClientLaunches
 from .input_queue import InputQueue
 from .request_broker import OpenRequests
 from .session import Session, SessionParts
-from .session_log import SessionLog, Watchers
+from .session_log import SessionLog
 from .task_notices import JournalledTasks
 
 Json = dict[str, Any]
@@ -267,7 +267,7 @@ class Restored:
     """The directory of the session that the model knows, "" for none."""
 
 
-def restore(log: SessionLog, watchers: Watchers, surviving: Collection[str] = ()) -> Restored:
+def restore(log: SessionLog, surviving: Collection[str] = ()) -> Restored:
     """Read the journal, report its damage, and withdraw the requests that no task waits for any more. `surviving` names
     the kinds of requests that stay open until they are asked again."""
     inputs, requests, histories = InputQueue(), OpenRequests(surviving), AgentHistories(log.journal.rewound)
@@ -277,16 +277,16 @@ def restore(log: SessionLog, watchers: Watchers, surviving: Collection[str] = ()
     launches = ClientLaunches(recovered.options)
     for options in recovered.launches:
         launches.keep(options)
-    parts = SessionParts.make(log, watchers, launches, inputs, requests)
+    parts = SessionParts.make(log, launches, inputs, requests)
     reported = _report_damage(log, recovered, prompts)
     parts.broker.resume()
     return Restored(parts, recovered, prompts, histories, tasks, worker.mark, reported, known.path)
 
 
-def take_up(restored: Restored, agent: Agent) -> Session:
+def take_up(restored: Restored, agent: Agent, rare: Callable[[Session], None]) -> Session:
     """Return the session that continues with `agent`. Write a result for an interrupted turn and for each prompt that
     may have been lost, and queue the prompts that no turn had taken."""
-    session = Session(restored.parts, agent)
+    session = Session(restored.parts, agent, rare)
     log, recovered, prompts = session.log, restored.recovered, restored.prompts
     agent.config.permissions.apply(recovered.updates)
     agent.config.context.todos.restore(log.snapshot.todos)

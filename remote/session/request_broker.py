@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections import OrderedDict
 from collections.abc import Awaitable, Collection
-from typing import Any, Callable, Protocol
+from typing import Any, Callable
 
 from ccb.tunnel.wire.control_protocol import (
     A,
@@ -25,8 +25,6 @@ from ccb.tunnel.wire.control_protocol import (
 )
 from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.journal_records import (
-    MAIN_AGENT,
-    Content,
     ForkedRecord,
     InputRecord,
     LateAnswerRecord,
@@ -37,7 +35,7 @@ from ccb.tunnel.wire.messages import ControlCancel, ControlRequest, ControlRespo
 from ccb.tunnel.wire.projection import Projection, on
 
 from ..session_store.journal import NotKept
-from .session_log import Watchers
+from .session_log import SessionLog
 
 Json = dict[str, Any]
 
@@ -105,16 +103,6 @@ def keep_newest(kept: OrderedDict[str, Answer], request_id: str, answer: Answer,
         kept.popitem(last=False)
 
 
-class RequestLog(Protocol):
-    """The log that records requests and answers: the journal of the session."""
-
-    def emit(self, content: Content, agent_id: str = MAIN_AGENT) -> object:
-        """Append a record. Raises NotKept."""
-
-    async def commit(self) -> None:
-        """Return when every record so far is durable. Raises NotKept."""
-
-
 @dataclass(frozen=True)
 class RequestOutcome:
     """The outcome of a handled request. `then` runs after the answer was journalled, or could not be."""
@@ -138,13 +126,11 @@ class RequestBroker:
 
     def __init__(
         self,
-        log: RequestLog,
-        watchers: Watchers,
+        log: SessionLog,
         can_ask: Callable[[AnsweredBy], bool],
         journalled: OpenRequests | None = None,
     ) -> None:
         self._log = log
-        self._watchers = watchers
         self._can_ask = can_ask
         self._open: OrderedDict[str, _Open] = OrderedDict()
         self._unclaimed: set[str] = set()  # open since an earlier worker; this worker has not asked them again yet
@@ -153,8 +139,6 @@ class RequestBroker:
         self._slow: dict[str, Callable[[Json], Awaitable[Json]]] = {}
         self._working: set[asyncio.Task[None]] = set()
         self._suspended = False
-        self.find_more: Callable[[], None] = lambda: None
-        """Registers more handlers; called for the first request that nobody handles."""
 
     # What the worker asks.
 
@@ -181,7 +165,7 @@ class RequestBroker:
             else:
                 self._log.emit(MessageRecord(request.public()), request.agent_id)
                 await self._log.commit()
-            self._watchers.changed()
+            self._log.changed()
             await asyncio.wait([answer], timeout=kind.deadline_s)
             if not answer.done():
                 return kind.read_answer(Failure(request.id, "no answer within %g s" % (kind.deadline_s or 0)))
@@ -189,7 +173,7 @@ class RequestBroker:
         finally:
             if self._open.pop(request.id, None) is not None and not answer.done():
                 self._take_back(request)
-            self._watchers.changed()
+            self._log.changed()
 
     def withdraw(self, answered_by: AnsweredBy, spare: Collection[str] = ()) -> None:
         """Withdraw every open request to `answered_by`, except those of the agents in `spare`, and cancel the tasks
@@ -217,9 +201,8 @@ class RequestBroker:
             self._log.emit(MessageRecord(public_withdrawal(request.id)), request.agent_id)
 
     def _tell_driver(self, request_id: str, body: Json) -> None:
-        """Send a request or withdrawal that is not journalled to the driver. A withdrawal replaces a request that was
-        not sent yet."""
-        self._watchers.progress("request:%s" % request_id, body, driver_only=True)
+        """Send the driver a request that is not journalled, or the withdrawal that replaces it."""
+        self._log.tell_driver("request:%s" % request_id, body)
 
     def take_answer(self, answer: Answer) -> None:
         """A client answers."""
@@ -271,6 +254,10 @@ class RequestBroker:
         everything else."""
         self._slow[kind.name] = lambda fields: handler(kind.read(fields))
 
+    def handles(self, name: str) -> bool:
+        """Return whether a handler is registered for the requests of this kind."""
+        return name in self._slow or name in self._handlers
+
     async def settle(self, wait_s: float) -> None:
         """Return when the requests of clients are answered, or after `wait_s` seconds."""
         if self._working:
@@ -307,9 +294,6 @@ class RequestBroker:
 
     def take_request(self, line: ControlRequest) -> None:
         """Answer a request of a client, with an error if no handler is registered for its kind."""
-        if line.subtype not in self._slow and line.subtype not in self._handlers:
-            find_more, self.find_more = self.find_more, lambda: None
-            find_more()
         if line.subtype in self._slow:
             task = asyncio.get_running_loop().create_task(self._work_on(line, self._begin(line)))
             self._working.add(task)

@@ -98,15 +98,7 @@ def register_client_requests(session: Session) -> None:
         LIST_COMMANDS,
         lambda _: RequestOutcome({"commands": session.agent.config.disclosure.announced.entries("commands")}),
     )
-    broker.find_more = lambda: _find_more(session)
     broker.register_slow(GET_CONTEXT_USAGE, lambda _: _context_usage(session))
-
-
-def _find_more(session: Session) -> None:
-    from .sdk_handlers import register_app_requests, register_rare_requests
-
-    register_rare_requests(session)
-    register_app_requests(session)
 
 
 def _initialize(session: Session, setup: Initialize) -> Awaitable[Json]:

@@ -1,8 +1,6 @@
-"""Those of SDK clients; loaded with the first.
+"""The requests that only clients of SDKs make. This module is loaded with the first of them.
 
-Source: the types of the npm SDK 0.3.329.
-
-Source: section 6.1 of the stream-json protocol as observed.
+Sources: the types of the npm SDK 0.3.329; section 6.1 of the stream-json protocol as observed.
 """
 
 from __future__ import annotations
@@ -36,6 +34,8 @@ Json = dict[str, Any]
 
 _MAX_QUESTION = 100_000  # characters
 _NAMES_S = 10.0
+_MAX_FILE = 512 * 1024
+_MAX_OUTPUT = 64 * 1024
 _WORD = re.compile("([A-Z])")
 _SOURCES = {"client": "sessionHook", "managed": "policySettings"}
 _REFUSED = {
@@ -51,8 +51,9 @@ _REFUSED = {
 """Why requests that another agent of this family answers make no sense here."""
 
 
-def register_app_requests(session: Session) -> None:
+def register_sdk_requests(session: Session) -> None:
     """Register the handlers with the session's broker."""
+    broker = session.broker
     slow: dict[str, Callable[[Session, Json], Awaitable[Json]]] = {
         "file_suggestions": _file_suggestions,
         "side_question": _side_question,
@@ -60,13 +61,25 @@ def register_app_requests(session: Session) -> None:
         "reload_skills": _reload_skills,
         "reload_output_styles": _output_styles,
         "mcp_read_resource": _resource,
+        "mcp_set_servers": _set_servers,
+        "read_file": _read_file,
     }
-    for name, handler in slow.items():
-        session.broker.register_slow(client_kind(name, dict), partial(handler, session))
-    session.broker.register(client_kind("get_hooks_listing", dict), lambda _: RequestOutcome(_hooks(session)))
-    session.broker.register(client_kind("set_has_subscribers", dict), lambda _: RequestOutcome({}))
+    handlers: dict[str, Callable[[Session, Json], RequestOutcome]] = {
+        "rename_session": _rename,
+        "generate_session_title": _title,
+        "list_permission_rules": _rules,
+        "get_settings": _settings,
+        "apply_flag_settings": _apply,
+        "get_task_output": _task_output,
+        "get_hooks_listing": lambda _, __: RequestOutcome(_hooks(session)),
+        "set_has_subscribers": lambda _, __: RequestOutcome({}),
+    }
+    for name, work in slow.items():
+        broker.register_slow(client_kind(name, dict), partial(work, session))
+    for name, handler in handlers.items():
+        broker.register(client_kind(name, dict), partial(handler, session))
     for name, why in _REFUSED.items():
-        session.broker.register(client_kind(name, dict), partial(_refuse, f"Unsupported here: {why}"))
+        broker.register(client_kind(name, dict), partial(_refuse, f"Unsupported here: {why}"))
 
 
 def _refuse(why: str, _: Json) -> RequestOutcome:
@@ -208,27 +221,6 @@ def _listed(hook: Hook) -> Json:
         if given:
             row[name] = True
     return row
-
-
-_MAX_TITLE = 200
-_MAX_FILE = 512 * 1024
-_MAX_OUTPUT = 64 * 1024
-
-
-def register_rare_requests(session: Session) -> None:
-    """Register the handlers with the session's broker."""
-    handlers: dict[str, Callable[[Session, Json], RequestOutcome]] = {
-        "rename_session": _rename,
-        "generate_session_title": _title,
-        "list_permission_rules": _rules,
-        "get_settings": _settings,
-        "apply_flag_settings": _apply,
-        "get_task_output": _task_output,
-    }
-    for name, handler in handlers.items():
-        session.broker.register(client_kind(name, dict), partial(handler, session))
-    session.broker.register_slow(client_kind("mcp_set_servers", dict), lambda given: _set_servers(session, given))
-    session.broker.register_slow(client_kind("read_file", dict), lambda given: _read_file(session, given))
 
 
 def _text(given: Json, name: str) -> str:

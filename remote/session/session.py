@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any
+from typing import Any, Callable
 
 from ccb.tunnel.wire.client_requests import QueueMove
 from ccb.tunnel.wire.control_protocol import AnsweredBy, RequestRefused, answer_in
@@ -49,7 +49,7 @@ from .client_setup import (
 from .extensions import SessionExtensions
 from .input_queue import InputQueue
 from .request_broker import OpenRequests, RequestBroker
-from .session_log import SessionLog, Watchers
+from .session_log import SessionLog
 from .session_settings import SessionSettings
 from .task_notices import JournalledTasks, TaskNotices
 from .turns import Background, Turns, TurnState
@@ -68,21 +68,19 @@ class SessionParts:
     inputs: InputQueue
     launches: ClientLaunches
     broker: RequestBroker
-    watchers: Watchers
 
     @staticmethod
-    def make(
-        log: SessionLog, watchers: Watchers, launches: ClientLaunches, inputs: InputQueue, requests: OpenRequests
-    ) -> SessionParts:
+    def make(log: SessionLog, launches: ClientLaunches, inputs: InputQueue, requests: OpenRequests) -> SessionParts:
         """Return the parts with a broker for them."""
         log.follow(requests)
-        return SessionParts(log, inputs, launches, RequestBroker(log, watchers, launches.can_ask, requests), watchers)
+        return SessionParts(log, inputs, launches, RequestBroker(log, launches.can_ask, requests))
 
 
 class Session:
-    """A session that has begun. `agent` is its main agent."""
+    """A session that has begun. `agent` is its main agent. `rare` registers the handlers of requests that few clients
+    make; it is called with the session for a request that nobody handles."""
 
-    def __init__(self, parts: SessionParts, agent: Agent) -> None:
+    def __init__(self, parts: SessionParts, agent: Agent, rare: Callable[[Session], None]) -> None:
         self.id = parts.log.session_id
         self.log = parts.log
         self.broker = parts.broker
@@ -102,9 +100,9 @@ class Session:
             self._use_callbacks(parts.launches.options)
         self._use_background(parts.launches.options)
         self._use_demands(parts.launches.options)
-        self.turns = Turns(parts.log, parts.inputs, agent, parts.watchers, self._settle, background)
+        self.turns = Turns(parts.log, parts.inputs, agent, self._settle, background)
         self._inputs = parts.inputs
-        self._watchers = parts.watchers
+        self._rare = rare
 
     def _use_background(self, options: SessionOptions) -> None:
         after = options.background_after_ms / 1000
@@ -119,7 +117,7 @@ class Session:
         if input_id:
             self.log.emit(UnqueuedRecord(input_id))
             self._inputs.take_back(input_id)
-            self._watchers.changed()
+            self.log.changed()
         return bool(input_id)
 
     def move(self, move: QueueMove) -> bool:
@@ -135,7 +133,7 @@ class Session:
     def name(self, title: str) -> None:
         """Give the session a name. Raise JournalError."""
         self.log.say(session_title(title))
-        self._watchers.changed()
+        self.log.changed()
 
     def watch_tasks(self, journalled: JournalledTasks | None = None) -> None:
         """Take up the tasks: report those of earlier workers, which are in the journal, and watch those of this one."""
@@ -210,6 +208,8 @@ class Session:
         if isinstance(line, UserMessage):
             self._take_prompt(input_id, line, repeated=repeated)
         elif isinstance(line, ControlRequest):
+            if not self.broker.handles(line.subtype):
+                self._rare(self)
             self.broker.take_request(line)
             self._inputs.wake()
         elif isinstance(line, ControlResponse):
@@ -225,7 +225,7 @@ class Session:
             before = line.body.get(BEFORE)
             if isinstance(before, list) and before:
                 self.move(QueueMove(input_id, [str(each) for each in before]))
-            self._watchers.changed()
+            self.log.changed()
         elif echo:
             self.log.say({**line.body, "isReplay": True})
 

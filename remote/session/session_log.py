@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import OrderedDict, deque
-from typing import Any, Callable, Protocol
+from collections.abc import Collection
+from typing import Any, Callable
 
 from ccb.tunnel.wire.control_protocol import new_uuid
 from ccb.tunnel.wire.dataclass import dataclass
@@ -44,25 +45,20 @@ from ..agent.token_usage import SessionUsage
 from ..session_store.file_history import RewindPoints
 from ..session_store.journal import Journal
 from ..session_store.journal_summary import JournalSummary
+from .client_outbox import ClientOutbox
 
 Json = dict[str, Any]
 
 
-class Watchers(Protocol):
-    """The attached clients, as their session sees them."""
-
-    def progress(self, key: str, body: Json, *, driver_only: bool = False) -> None:
-        """Show a public object that is not journalled and may be lost, to every client or to the driver only."""
-
-    def changed(self) -> None:
-        """The state of the session or its last prompt has changed."""
-
-
 class SessionLog:
     """The only writer to the journal of a session. It passes every record on to the projections `summary`, `usage`,
-    `partial`, `snapshot` and `points`, and to those added with `follow`."""
+    `partial`, `snapshot` and `points`, and to those added with `follow`. What is shown but not journalled goes to
+    `outboxes`, those of the attached clients. Call `changed` when the state of the session or its last prompt has
+    changed."""
 
-    def __init__(self, session_id: str, journal: Journal, watchers: Watchers) -> None:
+    def __init__(
+        self, session_id: str, journal: Journal, outboxes: Collection[ClientOutbox], changed: Callable[[], None]
+    ) -> None:
         self.session_id = session_id
         self.journal = journal
         self.summary = JournalSummary()
@@ -77,7 +73,8 @@ class SessionLog:
             self.snapshot,
             self.points,
         ]
-        self._watchers = watchers
+        self.changed = changed
+        self._outboxes = outboxes
 
     def read(self, *more: Projection) -> None:
         """Feed the existing journal to the projections and to `more`, in one pass."""
@@ -107,7 +104,14 @@ class SessionLog:
         """Show a public object that is not journalled; see `Emitter.progress`."""
         whole = self._whole(body)
         self.partial.take(key, whole)
-        self._watchers.progress(key, whole)
+        for outbox in self._outboxes:
+            outbox.progress(self.journal.seq, key, whole)
+
+    def tell_driver(self, key: str, body: Json) -> None:
+        """Send the driver a public object that is not journalled. It replaces an unsent one with the same key."""
+        for outbox in self._outboxes:
+            if outbox.role == "driver":
+                outbox.progress(self.journal.seq, key, body)
 
     async def commit(self) -> None:
         """Return when every record so far is durable. Raises JournalError."""

@@ -28,7 +28,7 @@ from ..session_store.journal import JournalError
 from ..system.deadline import within
 from ..tools.tasks import TaskRegistry
 from .input_queue import InputQueue
-from .session_log import SessionLog, Watchers
+from .session_log import SessionLog
 from .task_notices import TaskNotices
 
 Json = dict[str, Any]
@@ -63,7 +63,6 @@ class Turns(Projection):
         session_log: SessionLog,
         inputs: InputQueue,
         agent: Agent,
-        watchers: Watchers,
         ready: Callable[[], Awaitable[None]],
         background: Background,
     ) -> None:
@@ -71,7 +70,6 @@ class Turns(Projection):
         self._log = session_log
         self._inputs = inputs
         self._agent = agent
-        self._watchers = watchers
         self._ready = ready
         self._echoes: dict[str, Json] = {}  # prompts that are shown again when a turn takes them, by input id
         self._alone = asyncio.Lock()  # held by a turn, and by what must not run beside one
@@ -177,7 +175,7 @@ class Turns(Projection):
             self._fail_running([f"internal error in the worker: {type(error).__name__}: {error}"])
         finally:
             self.state = TurnState.NONE
-            self._watchers.changed()
+            self._log.changed()
         with contextlib.suppress(JournalError):
             self._log.emit(TurnEndRecord())
             self._log.journal.flush_soon()

@@ -12,7 +12,7 @@ import os
 import stat
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Callable, Protocol, TypeVar
+from typing import Callable, TypeVar, Union
 
 from ccb.tunnel.wire.dataclass import dataclass
 
@@ -20,7 +20,16 @@ from ..sandbox.cage_rules import CageRules
 from ..sandbox.cage_server import Availability, CageServer
 from .deadline import to_its_end
 from .process import MARK, QUIET_SSH, Process, child_environment, new_mark, started
-from .regular_files import ABSENT, FileInfo, FileKind, NotAFile, info_of, open_regular
+from .regular_files import (
+    ABSENT,
+    FileInfo,
+    FileKind,
+    NotAFile,
+    info_of,
+    open_regular,
+    replace_file,
+    restore_file,
+)
 
 T = TypeVar("T")
 
@@ -44,68 +53,9 @@ class StdioRedirect:
     stderr: int
 
 
-class Host(Protocol):
-    """The operations that tools may perform on a machine. All paths are absolute. Every method may raise OSError."""
-
-    def real_path(self, path: str) -> str:
-        """Return `path` with every link resolved; its last parts need not exist."""
-
-    def peek(self, path: str, most: int) -> bytes | None:
-        """Return the whole content of a regular file of at most `most` bytes; None for anything else."""
-
-    async def stat(self, path: str, follow: bool = True) -> FileInfo | None:
-        """Return the state of a path; None when it does not exist."""
-
-    async def read(self, path: str, offset: int, limit: int) -> bytes:
-        """Return up to `limit` bytes from `offset`, fewer only at the end. Raise NotAFile if it is not a regular
-        file."""
-
-    async def list(self, path: str) -> list[DirEntry]:
-        """Return the entries of a directory, sorted by name."""
-
-    async def replace(
-        self, path: str, data: bytes, expected: str, resolved: bool = False, unkept: str = ""
-    ) -> FileInfo:
-        """Replace the content of the file with `data`, if the content still has the digest `expected`. With `ABSENT`,
-        create the file and its missing parent directories. Keep mode, owner and hard links; write to the target of a
-        link, unless the path is `resolved`. It is one atomic step unless that would make another file of it; then
-        `unkept`, the reason why the content could not be kept before, forbids it. Raise FileChanged, and change
-        nothing, if the content differs."""
-
-    async def restore(self, path: str, data: bytes | None, expected: str, mode: int) -> None:
-        """Give the file at the real path `path` the content `data`, or remove it with None, if its content still has
-        the digest `expected`. A file that is made gets `mode`. Do nothing if the file is as wanted already. Raise
-        FileChanged, and change nothing, if the content differs."""
-
-    def which(self, name: str) -> str | None:
-        """Return the path of a program, None when there is none. Never return a program inside the project, or one that
-        a relative entry of PATH leads to."""
-
-    async def start(
-        self,
-        argv: Sequence[str],
-        cwd: str,
-        on_output: Callable[[bytes], None],
-        env: Mapping[str, str] | None = None,
-        cage: CageRules | None = None,
-        redirect: StdioRedirect | None = None,
-    ) -> Process:
-        """Start a process (see `process.start`) in `cwd`, or in its nearest ancestor that can be entered, with `env`
-        added to the environment of children. With a `cage`, run it in that cage with a TMPDIR of its own, or raise
-        CageUnavailable. `redirect` is for a process without a cage. When it is cancelled, nothing runs."""
-
-    def cages(self) -> Availability:
-        """Return which cages hold on this machine. The first call takes about 50 ms; call it from any thread."""
-
-    def known_cages(self) -> Availability | None:
-        """Return what `cages` has returned; None before it was called."""
-
-    def close(self) -> None:
-        """Release what the host keeps for starting processes. The processes go on."""
-
-
-class LocalHost:
-    """The machine the worker runs on. `session` is the token in the mark of every process started here; programs under
+class Host:
+    """The operations that tools perform on the machine the worker runs on. All paths are absolute. Every method may
+    raise OSError. `session` is the token in the mark of every process started here; programs under
     `untrusted` directories are never found by `which`."""
 
     def __init__(
@@ -122,9 +72,11 @@ class LocalHost:
         self._cages = cages or CageServer()
 
     def real_path(self, path: str) -> str:
+        """Return `path` with every link resolved; its last parts need not exist."""
         return os.path.realpath(path)
 
     def peek(self, path: str, most: int) -> bytes | None:
+        """Return the whole content of a regular file of at most `most` bytes; None for anything else."""
         try:
             with open_regular(path) as file:
                 if os.fstat(file).st_size > most:
@@ -134,19 +86,26 @@ class LocalHost:
             return None
 
     async def stat(self, path: str, follow: bool = True) -> FileInfo | None:
+        """Return the state of a path; None when it does not exist."""
         return await _in_thread(_stat, path, follow)
 
     async def read(self, path: str, offset: int, limit: int) -> bytes:
+        """Return up to `limit` bytes from `offset`, fewer only at the end. Raise NotAFile if it is not a regular
+        file."""
         return await _in_thread(_read, path, offset, limit)
 
     async def list(self, path: str) -> list[DirEntry]:
+        """Return the entries of a directory, sorted by name."""
         return await _in_thread(_list, path)
 
     async def replace(
         self, path: str, data: bytes, expected: str, resolved: bool = False, unkept: str = ""
     ) -> FileInfo:
-        from .regular_files import replace_file
-
+        """Replace the content of the file with `data`, if the content still has the digest `expected`. With `ABSENT`,
+        create the file and its missing parent directories. Keep mode, owner and hard links; write to the target of a
+        link, unless the path is `resolved`. It is one atomic step unless that would make another file of it; then
+        `unkept`, the reason why the content could not be kept before, forbids it. Raise FileChanged, and change
+        nothing, if the content differs."""
         real = path if resolved else os.path.realpath(path)
 
         def write() -> FileInfo:
@@ -156,7 +115,9 @@ class LocalHost:
         return await _in_thread(write)
 
     async def restore(self, path: str, data: bytes | None, expected: str, mode: int) -> None:
-        from .regular_files import restore_file
+        """Give the file at the real path `path` the content `data`, or remove it with None, if its content still has
+        the digest `expected`. A file that is made gets `mode`. Do nothing if the file is as wanted already. Raise
+        FileChanged, and change nothing, if the content differs."""
 
         def write() -> None:
             with self._cages.writing(path):
@@ -165,6 +126,8 @@ class LocalHost:
         await _in_thread(write)
 
     def which(self, name: str) -> str | None:
+        """Return the path of a program, None when there is none. Never return a program inside the project, or one that
+        a relative entry of PATH leads to."""
         import shutil  # like tempfile, it takes 4 ms, and no session begins with it
 
         for directory in self._environ.get("PATH", os.defpath).split(os.pathsep):
@@ -182,6 +145,9 @@ class LocalHost:
         cage: CageRules | None = None,
         redirect: StdioRedirect | None = None,
     ) -> Process:
+        """Start a process (see `process.start`) in `cwd`, or in its nearest ancestor that can be entered, with `env`
+        added to the environment of children. With a `cage`, run it in that cage with a TMPDIR of its own, or raise
+        CageUnavailable. `redirect` is for a process without a cage. When it is cancelled, nothing runs."""
         whole = {**child_environment(self._environ), **(env or {})}
         cwd, overrules = await _in_thread(_surroundings, argv, cwd, whole)
         if overrules:
@@ -195,12 +161,15 @@ class LocalHost:
         return await started(self._cages, argv, cwd, whole, on_output, cage, given, finishes=watches)
 
     def cages(self) -> Availability:
+        """Return which cages hold on this machine. The first call takes about 50 ms; call it from any thread."""
         return self._cages.availability()
 
     def known_cages(self) -> Availability | None:
+        """Return what `cages` has returned; None before it was called."""
         return self._cages.known
 
     def close(self) -> None:
+        """Release what the host keeps for starting processes. The processes go on."""
         self._cages.close()
 
 
@@ -288,7 +257,7 @@ def is_under(path: str, directory: str) -> bool:
 
 
 class PinnedHost:
-    """A host whose file operations work on `real` only, a real path, and follow no link on the way to it. It needs
+    """The file operations of a host on `real` only, a real path, without following a link on the way to it. It needs
     /proc, which hosts with a cage have."""
 
     def __init__(self, host: Host, real: str) -> None:
@@ -298,17 +267,10 @@ class PinnedHost:
     def real_path(self, path: str) -> str:
         return self._host.real_path(path)
 
-    def peek(self, path: str, most: int) -> bytes | None:
+    async def stat(self, path: str) -> FileInfo | None:
         try:
             with self._held(path) as held:
-                return self._host.peek(held, most)
-        except OSError:
-            return None
-
-    async def stat(self, path: str, follow: bool = True) -> FileInfo | None:
-        try:
-            with self._held(path) as held:
-                return await self._host.stat(held, follow=True)
+                return await self._host.stat(held)
         except (FileNotFoundError, NotADirectoryError):
             return None
 
@@ -320,40 +282,11 @@ class PinnedHost:
         with self._held(path) as held:
             return await self._host.list(held)
 
-    async def replace(
-        self, path: str, data: bytes, expected: str, resolved: bool = False, unkept: str = ""
-    ) -> FileInfo:
+    async def replace(self, path: str, data: bytes, expected: str, *, unkept: str = "") -> FileInfo:
         self._check(path)
         directory, name = os.path.split(self._real)
         with _opened(directory, make=expected == ABSENT) as held:
             return await self._host.replace(f"{held}/{name}", data, expected, True, unkept)
-
-    async def restore(self, path: str, data: bytes | None, expected: str, mode: int) -> None:
-        self._check(path)
-        await self._host.restore(self._real, data, expected, mode)
-
-    def which(self, name: str) -> str | None:
-        return self._host.which(name)
-
-    async def start(
-        self,
-        argv: Sequence[str],
-        cwd: str,
-        on_output: Callable[[bytes], None],
-        env: Mapping[str, str] | None = None,
-        cage: CageRules | None = None,
-        redirect: StdioRedirect | None = None,
-    ) -> Process:
-        return await self._host.start(argv, cwd, on_output, env, cage, redirect)
-
-    def cages(self) -> Availability:
-        return self._host.cages()
-
-    def known_cages(self) -> Availability | None:
-        return self._host.known_cages()
-
-    def close(self) -> None:
-        self._host.close()
 
     def _check(self, path: str) -> None:
         if self._host.real_path(path) != self._real:
@@ -365,6 +298,9 @@ class PinnedHost:
         self._check(path)
         with _opened(self._real) as held:
             yield held
+
+
+Files = Union[Host, PinnedHost]
 
 
 @contextlib.contextmanager

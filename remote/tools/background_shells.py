@@ -69,7 +69,7 @@ class ForegroundCommand:
 
 class BackgroundShells:
     """Owns every process that outlives its tool call; `close` ends them all. `session` is the mark that the host gives
-    to the processes it starts (see `LocalHost.session`). By this mark even detached processes are found."""
+    to the processes it starts (see `Host.session`). By this mark even detached processes are found."""
 
     def __init__(self, cwd: str, tasks: TaskRegistry, session: str = "") -> None:
         self.cwd, self.lost = cwd, ""

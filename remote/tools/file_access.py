@@ -11,7 +11,7 @@ from ccb.tunnel.wire.prompt_content import image_type
 from ccb.tunnel.wire.spelling import spelled, unspelled
 
 from ..system.deadline import in_thread
-from ..system.host import Host, PinnedHost, is_under
+from ..system.host import Files, Host, PinnedHost, is_under
 from ..system.regular_files import ABSENT, FileChanged, FileKind, digest_of
 from ..system.text_encoding import is_binary, shown, text_of
 from .text_changes import MAX_PREVIEW, ChangeRefused, compared
@@ -254,12 +254,12 @@ def path_error(path: str) -> str | None:
     return None
 
 
-def host_of(context: ToolContext) -> Host:
+def host_of(context: ToolContext) -> Files:
     """Return the host for the file operations of a call: it reaches the path that was decided on, and no other."""
     return PinnedHost(context.host, context.call.pinned) if context.call.pinned else context.host
 
 
-async def missing(host: Host, path: str, cwd: str) -> str:
+async def missing(host: Files, path: str, cwd: str) -> str:
     """Return the sentence for a path that does not exist, with similar names."""
     parent, name = os.path.split(path.rstrip("/"))
     try:

@@ -21,7 +21,7 @@ from ccb.tunnel.wire.prompt_content import (
 )
 from ccb.tunnel.wire.spelling import spelled
 
-from ..system.host import Host
+from ..system.host import Files
 from ..system.regular_files import FileInfo, FileKind, NotAFile, digest_of
 from ..system.text_encoding import SNIFF, is_binary, name_of, wide_decoder
 from . import file_access, notebook
@@ -89,7 +89,7 @@ class TextRange:
         return self.start + len(self.lines)
 
 
-async def read_range(host: Host, path: str, offset: int, limit: int) -> TextRange:
+async def read_range(host: Files, path: str, offset: int, limit: int) -> TextRange:
     """Return `limit` lines from line `offset` on (counted from 1). Raise Binary, NotAFile or OSError."""
     sha = hashlib.sha256()
     wanted = _Wanted(offset, limit)

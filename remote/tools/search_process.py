@@ -20,7 +20,7 @@ from functools import lru_cache
 from typing import IO, TYPE_CHECKING, Any, Callable, cast
 
 from ..sandbox.cage_rules import CageRules
-from ..system.host import Host, LocalHost
+from ..system.host import Host
 from ..system.process import MARK, child_environment, new_mark
 from .tool_contract import ToolContext
 
@@ -44,7 +44,7 @@ class NameFinder:
 
     def __init__(self, root: str, host: Host) -> None:
         self._root = root
-        self._token = host.session if isinstance(host, LocalHost) else ""
+        self._token = host.session
         self._process: subprocess.Popen[bytes] | None = None
         self._stdin = -1
         self._received = bytearray()

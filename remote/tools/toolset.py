@@ -157,7 +157,7 @@ def make_context(cwd: str, outputs: str, token: str = "", caged: CageServer | No
     from ..session_store.file_history import FileHistory
     from ..session_store.session_directory import SessionDirectory
     from ..session_store.session_files import PlanFile
-    from ..system.host import LocalHost
+    from ..system.host import Host
     from ..system.login_shell import LoginEnvironment
     from .background_shells import BackgroundShells
     from .output import OutputFiles
@@ -168,7 +168,7 @@ def make_context(cwd: str, outputs: str, token: str = "", caged: CageServer | No
     environ = dict(os.environ)
     tasks = TaskRegistry()
     caged = caged or CageServer()
-    host = LocalHost(token, untrusted=[cwd], environ=environ, cages=caged)
+    host = Host(token, untrusted=[cwd], environ=environ, cages=caged)
     return ToolContext(
         host=host,
         cwd=cwd,

@@ -17,8 +17,9 @@ from tests.remote.agent_kit import OpenPermissions, Reply, ScriptedTransport, ca
 from ccb.remote.agent.agent import Agent
 from ccb.remote.agent.agent_config import AgentConfig
 from ccb.remote.agent.turn_state import Prompt
-from ccb.remote.daemon.assembly import AgentFactory
+from ccb.remote.daemon.assembly import AgentFactory, sdk_requests
 from ccb.remote.daemon.model_streams import ModelStreams
+from ccb.remote.session.client_outbox import ClientOutbox
 from ccb.remote.session.recovery import restore, take_up
 from ccb.remote.session.session import Session
 from ccb.remote.session.session_log import SessionLog
@@ -108,17 +109,15 @@ class ModelRouter:
             yield reply
 
 
-class Unwatched:
-    """The clients of a session without any; keeps what they would be shown."""
+class Shown(ClientOutbox):
+    """Keeps what a client is shown without a record."""
 
-    def __init__(self) -> None:
-        self.shown: list[Json] = []
+    def __init__(self, journal: Journal) -> None:
+        super().__init__(journal)
+        self.bodies: list[Json] = []
 
-    def progress(self, key: str, body: Json, *, driver_only: bool = False) -> None:
-        self.shown.append(body)
-
-    def changed(self) -> None:
-        pass
+    def progress(self, seq: int, key: str, body: Json) -> None:
+        self.bodies.append(body)
 
 
 @dataclass
@@ -126,7 +125,7 @@ class TwoAgents:
     """The session in `directory`, with its agents."""
 
     directory: Path
-    watchers: Unwatched
+    shown: Shown
     journal: Journal
     session: Session
     main: Agent
@@ -135,12 +134,13 @@ class TwoAgents:
     @staticmethod
     def open(directory: Path, scripts: Mapping[str, Sequence[Reply]]) -> TwoAgents:
         """Begin the session, or go on with it."""
-        journal, watchers, meeting = Journal(str(directory / "journal.jsonl")), Unwatched(), Meeting()
+        journal, meeting = Journal(str(directory / "journal.jsonl")), Meeting()
+        shown = Shown(journal)
         router = cast(ModelStreams, ModelRouter(directory, scripts))
         context = make_context(str(directory), "")
         if not journal.seq:
             journal.append(OptionsRecord(_OPTIONS.to_json(), SESSION))
-        restored = restore(SessionLog(SESSION, journal, watchers), watchers)
+        restored = restore(SessionLog(SESSION, journal, [shown], lambda: None))
         factory = AgentFactory(restored.parts, router, "9.9.9")
         histories = restored.histories
         factory.close_open_tools(histories)
@@ -157,7 +157,7 @@ class TwoAgents:
             return factory.agent(config, histories.of(agent_id))
 
         main, second = agent(MAIN_AGENT), agent(SECOND)
-        return TwoAgents(directory, watchers, journal, take_up(restored, main), main, second)
+        return TwoAgents(directory, shown, journal, take_up(restored, main, sdk_requests), main, second)
 
     async def turn(self, text: str, input_id: str) -> Json:
         """Run a turn of both agents at the same time. Return the result of the second."""

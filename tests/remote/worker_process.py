@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import contextlib
+import json
 import os
 import shutil
 import signal
@@ -15,6 +16,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Callable, TypeVar
 
+from tests.remote.agent_kit import Reply, content
 from tests.support.forking.process import start_process
 
 from ccb.tunnel.wire.frames import (
@@ -177,6 +179,21 @@ class Laptop:
         if end:
             await self.send(CallEnd(self.epoch, opened.stream))
 
+    async def answers(self, *replies: Reply) -> Json:
+        """Answer the next model calls. Return the request of the last one."""
+        request: Json = {}
+        for reply in replies:
+            opened, body = await self.call()
+            await self.answer(opened, content(reply))
+            request = json.loads(body)
+        return request
+
+    async def turn(self, text: str, *replies: Reply) -> Json:
+        """Prompt for a turn and answer its model calls. Return its result."""
+        await self.say(text)
+        await self.answers(*replies)
+        return await self.message("result")
+
     async def stop(self) -> None:
         """End the session and wait for the bridge to leave."""
         await self.send(Stop(self.epoch))
@@ -224,8 +241,6 @@ class WorkerHost:
         self, session: str, cwd: str = "~/project", *, bundle: str = "b" * 64, bundle_path: str = "", **params: Any
     ) -> Laptop:
         """Log in to a session. With `bundle_path`, that worker bundle (its hash is `bundle`) runs, not the sources."""
-        import json
-
         start_params = json.dumps({"session": session, "cwd": cwd, "create": True, **params})
         anew = self.prelude or bundle_path
         process = await start_process(

@@ -20,7 +20,7 @@ from typing import Any
 
 import psutil
 import pytest
-from tests.remote.agent_kit import Reply, calls, content, says
+from tests.remote.agent_kit import Reply, calls, says
 from tests.remote.worker_process import Laptop as Driver
 from tests.remote.worker_process import WorkerHost, alive, until, worker_host
 from tests.support.machine.processes import name_of
@@ -122,8 +122,7 @@ def journal_of(host: WorkerHost, session: str) -> Path:
 
 
 async def answer_call(driver: Driver, reply: Reply) -> None:
-    opened, _ = await driver.call()
-    await driver.answer(opened, content(reply))
+    await driver.answers(reply)
 
 
 async def kill(older: Older) -> None:

@@ -151,7 +151,7 @@ async def test_their_records_interleave_and_each_names_its_agent(tmp_path: Path)
     for record in records(agents):
         if record.kind == "message":
             assert record.body.get("parent_tool_use_id") in ((None, "") if record.agent_id == MAIN_AGENT else (SECOND,))
-    assert {body.get("parent_tool_use_id") for body in agents.watchers.shown if body["type"] == "tool_progress"} == {
+    assert {body.get("parent_tool_use_id") for body in agents.shown.bodies if body["type"] == "tool_progress"} == {
         None,
         SECOND,
     }

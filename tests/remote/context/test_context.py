@@ -18,7 +18,7 @@ from ccb.remote.context.instructions import SCOPES, NestedInstructions, find_ins
 from ccb.remote.context.reminders import Occasion
 from ccb.remote.context.system_prompt import gather
 from ccb.remote.permissions.modes import Cages
-from ccb.remote.system.host import LocalHost
+from ccb.remote.system.host import Host
 
 
 def git(directory: Path, *args: str) -> None:
@@ -45,7 +45,7 @@ def environ(tmp_path: Path) -> dict[str, str]:
 class Machine:
     """The host of a session with these variables."""
 
-    host: LocalHost
+    host: Host
     cages: Cages
 
     async def git_state(self, directory: Path) -> GitState | None:
@@ -54,7 +54,7 @@ class Machine:
 
 @pytest.fixture
 def machine(environ: dict[str, str]) -> Iterator[Machine]:
-    host = LocalHost(environ=environ)
+    host = Host(environ=environ)
     yield Machine(host, Cages(host.cages, environ, environ["HOME"]))
     host.close()
 
@@ -148,7 +148,7 @@ async def test_nothing_of_the_repository_is_run_and_nothing_is_written(
 
 async def test_without_git(tmp_path: Path, repository: Path, environ: dict[str, str]) -> None:
     environ["PATH"] = str(tmp_path / "home")
-    host = LocalHost(environ=environ)
+    host = Host(environ=environ)
     found = await gather(str(repository), (), host, Cages(host.cages, environ, environ["HOME"]))
     host.close()
     assert (found.is_repository, found.git) == (True, None)
@@ -180,7 +180,7 @@ async def test_a_git_that_hangs_is_given_up(
     (tmp_path / "bin/git").write_text("#!/bin/sh\nsleep 60\n")
     (tmp_path / "bin/git").chmod(0o755)
     environ["PATH"] = f"{tmp_path}/bin:{environ['PATH']}"
-    host = LocalHost(environ=environ)
+    host = Host(environ=environ)
     started = time.monotonic()
     state = await git_state(str(repository), host, Cages(host.cages, environ, environ["HOME"]))
     host.close()

@@ -14,7 +14,7 @@ from tests.support.worker.cages import NO_CAGES, sandbox
 from ccb.remote.context.git_state import GitState
 from ccb.remote.context.instructions import InstructionFile
 from ccb.remote.context.system_prompt import STATIC, Context, SessionPrompt, session_prompt
-from ccb.remote.system.host import LocalHost
+from ccb.remote.system.host import Host
 from ccb.tunnel.wire.session_options import SessionOptions
 
 CONTEXT = Context(
@@ -113,7 +113,7 @@ def test_the_static_text_is_the_same_for_every_session() -> None:
 async def test_nothing_moves_while_the_session_lives(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     (tmp_path / "CLAUDE.md").write_text("one")
-    host, cages = LocalHost(), sandbox(offered=NO_CAGES, home=str(tmp_path / "home")).cages
+    host, cages = Host(), sandbox(offered=NO_CAGES, home=str(tmp_path / "home")).cages
     prompt = session_prompt(SessionOptions(append_system_prompt="x"), str(tmp_path), host, cages)
     before = json.dumps([await prompt.system(), await prompt.first_user_blocks()])
     assert "one" in before

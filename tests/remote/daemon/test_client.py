@@ -13,22 +13,16 @@ import pytest
 
 from ccb.remote.daemon import attached_client as client_module
 from ccb.remote.daemon.attached_client import AttachedClient
+from ccb.remote.daemon.model_streams import ModelStreams, StreamLink
 from ccb.remote.session_store.journal import Journal
 from ccb.tunnel.wire.frames import (
     Attach,
     CallData,
-    CallEnd,
-    CallHead,
-    Credit,
     Event,
-    Fetch,
-    FindNames,
     Frame,
-    Input,
     Ping,
     Pong,
     Progress,
-    Stop,
 )
 from ccb.tunnel.wire.journal_records import MessageRecord
 from ccb.tunnel.wire.ndjson import FrameDecoder, encode_frame
@@ -36,40 +30,29 @@ from ccb.tunnel.wire.ndjson import FrameDecoder, encode_frame
 DEADLINE_S = 60.0
 
 
-class Daemon:
-    """Owner of one client; grants every attach."""
+class Daemon(ModelStreams):
+    """Owner of one client; grants every attach. The client reads an answer of the model while this is `busy`."""
 
     def __init__(self, directory: Path) -> None:
+        super().__init__()
         self.journal = Journal(str(directory / "journal.jsonl"))
         self.gone = asyncio.Event()
         self.busy = False
         self.given_up = asyncio.Event()
 
-    def attached(self, client: AttachedClient, frame: Attach) -> None:
-        client.admit(frame.role, frame.epoch, frame.have)
+    async def take(self, client: AttachedClient, frame: Frame) -> None:
+        assert isinstance(frame, Attach), f"nobody sends a {frame.t}"
+        client.outbox.admit(frame.role, frame.epoch, frame.have)
+        client.model_link = StreamLink(1, "", "n", client.outbox.control, client.outbox.bulk)
 
-    def received(self, client: AttachedClient, frame: Input | CallHead | CallData | CallEnd | Credit | Stop) -> None:
-        raise AssertionError(f"nobody sends a {frame.t}")
-
-    def fetch(self, client: AttachedClient, frame: Fetch) -> None:
-        raise AssertionError("nobody asks for earlier events")
-
-    def detached(self, client: AttachedClient, *, done: bool) -> None:
-        raise AssertionError("nobody leaves by itself")
-
-    async def prepare(self, frame: Frame) -> None:
-        """Nothing needs to be found out."""
-
-    def find_names(self, client: AttachedClient, frame: FindNames) -> None:
-        """No names are needed."""
-
-    def reads(self, client: AttachedClient) -> bool:
+    def uses(self, link: StreamLink) -> bool:
         return self.busy
 
-    def stuck(self, client: AttachedClient) -> None:
+    def withdraw(self, link: StreamLink) -> None:
         self.given_up.set()
 
-    def left(self, client: AttachedClient) -> None:
+    async def serve(self, client: AttachedClient) -> None:
+        await client.run(self.take)
         self.gone.set()
 
 
@@ -108,8 +91,8 @@ async def served(daemon: Daemon) -> AsyncIterator[tuple[AttachedClient, Wire]]:
     ours, theirs = socket.socketpair()
     theirs.setblocking(False)
     reader, writer = await asyncio.open_unix_connection(sock=ours)
-    client = AttachedClient(daemon, reader, writer, None)
-    task = asyncio.ensure_future(client.run())
+    client = AttachedClient(daemon.journal, daemon, reader, writer, None)
+    task = asyncio.ensure_future(daemon.serve(client))
     try:
         yield client, Wire(theirs)
     finally:

@@ -51,8 +51,7 @@ async def test_a_tool_runs_beside_the_files(host: WorkerHost, session: str) -> N
     laptop = await host.connect(session)
     await laptop.attach()
     await laptop.say("read the notes")
-    opened, _ = await laptop.call()
-    await laptop.answer(opened, content(calls(("toolu_1", "Read", {"file_path": str(host.project / "notes.txt")}))))
+    await laptop.answers(calls(("toolu_1", "Read", {"file_path": str(host.project / "notes.txt")})))
     opened, body = await laptop.call()
     assert "forty-two" in json.loads(body)["messages"][-1]["content"][0]["content"]
     await laptop.answer(opened, content(says("it says forty-two")))
@@ -82,45 +81,27 @@ async def test_a_directory_that_cannot_be_used_is_refused_and_leaves_nothing(
     assert not host.state(session).exists()
 
 
-async def test_a_session_that_does_not_exist_is_not_made_unless_asked(host: WorkerHost, session: str) -> None:
-    laptop = await host.connect(session, create=False)
-    assert (await laptop.next(Refused)).code == "no_session"
-
-
 async def test_stop_leaves_no_process_no_socket_and_a_readable_journal(host: WorkerHost, session: str) -> None:
     laptop = await host.connect(session)
-    hello = await laptop.attach()
-    await laptop.next(Event)
+    hello = await laptop.attach(SessionOptions(allowed_tools=["Bash"]))
+    await laptop.say("go")
+    await laptop.answers(calls(("toolu_1", "Bash", {"command": "echo $$ > pid; exec sleep 600"})))
+    pid_file = host.project / "pid"
+    await until(lambda: pid_file.exists() and pid_file.read_text().strip() != "", "the tool has started")
     await laptop.stop()
     assert any(isinstance(frame, Bye) for frame in laptop.frames)
+    await until(lambda: not alive(int(pid_file.read_text())), "the tool's process has ended")
     await until(lambda: not alive(hello.pid), "the daemon has ended")
     assert host.runtime_files() == []
     for line in (host.state(session) / "journal.jsonl").read_bytes().splitlines():
         json.loads(line)
 
 
-async def test_stop_kills_the_tools_that_run(host: WorkerHost, session: str) -> None:
-    laptop = await host.connect(session)
-    hello = await laptop.attach(SessionOptions(allowed_tools=["Bash"]))
-    await laptop.say("go")
-    opened, _ = await laptop.call()
-    command = "echo $$ > pid; exec sleep 600"
-    await laptop.answer(opened, content(calls(("toolu_1", "Bash", {"command": command}))))
-    pid_file = host.project / "pid"
-    await until(lambda: pid_file.exists() and pid_file.read_text().strip() != "", "the tool has started")
-    await laptop.stop()
-    await until(lambda: not alive(int(pid_file.read_text())), "the tool's process has ended")
-    await until(lambda: not alive(hello.pid), "the daemon has ended")
-
-
 async def test_the_session_outlives_its_connection_and_replays_what_was_missed(host: WorkerHost, session: str) -> None:
     first = await host.connect(session)
     await first.attach(SessionOptions(allowed_tools=["Bash"]))
     await first.say("go")
-    opened, _ = await first.call()
-    await first.answer(
-        opened, content(calls(("toolu_1", "Bash", {"command": "touch started; sleep 0.5; echo done >> count"})))
-    )
+    await first.answers(calls(("toolu_1", "Bash", {"command": "touch started; sleep 0.5; echo done >> count"})))
     await until((host.project / "started").exists, "the tool has started")
     have = max(frame.seq for frame in first.frames if isinstance(frame, Event))
     await first.drop()
@@ -158,8 +139,7 @@ async def test_an_input_sent_again_is_applied_once(host: WorkerHost, session: st
     await laptop.attach()
     await laptop.say("only once", input_id="same")
     await laptop.say("only once", input_id="same")
-    opened, _ = await laptop.call()
-    await laptop.answer(opened, content(says("ok")))
+    await laptop.answers(says("ok"))
     await laptop.message("result")
     await laptop.say("something else")
     opened, body = await laptop.call()
@@ -221,41 +201,11 @@ async def test_who_watches_is_told_who_drives_and_when_nobody_does(host: WorkerH
     assert (await viewer.next(Fenced)).by == ""
 
 
-async def test_a_question_waits_over_a_drop_under_the_same_id(host: WorkerHost, session: str) -> None:
-    first = await host.connect(session)
-    await first.attach(SessionOptions(permission_prompts="stdio"))
-    await first.say("go")
-    opened, _ = await first.call()
-    await first.answer(opened, content(calls(("toolu_1", "Bash", {"command": "touch made"}))))
-    asked = await first.message("control_request")
-    await first.drop()
-    second = await host.connect(session)
-    hello = await second.attach()
-    assert hello.state == "requires_action"
-    again = await second.message("control_request")
-    assert again["request_id"] == asked["request_id"]
-    body = {
-        "type": "control_response",
-        "response": {
-            "subtype": "success",
-            "request_id": asked["request_id"],
-            "response": {"behavior": "allow", "updatedInput": asked["request"]["input"]},
-        },
-    }
-    from ccb.tunnel.wire.frames import Input
-
-    await second.send(Input(second.epoch, "answer-1", body))
-    opened, _ = await second.call()
-    assert (host.project / "made").exists()
-    await second.answer(opened, content(says("ok")))
-
-
 async def test_an_interrupt_is_answered_first_and_ends_the_turn(host: WorkerHost, session: str) -> None:
     laptop = await host.connect(session)
     await laptop.attach(SessionOptions(allowed_tools=["Bash"]))
     await laptop.say("go")
-    opened, _ = await laptop.call()
-    await laptop.answer(opened, content(calls(("toolu_1", "Bash", {"command": "touch started; sleep 600"}))))
+    await laptop.answers(calls(("toolu_1", "Bash", {"command": "touch started; sleep 600"})))
     await until((host.project / "started").exists, "the tool has started")
     request_id = await laptop.control("interrupt")
     response = await laptop.message("control_response")
@@ -341,10 +291,7 @@ async def test_a_worker_that_must_read_a_long_journal_first_sends_its_last_recor
 ) -> None:
     first = await host.connect(session)
     assert (await first.attach()).last == {}
-    await first.say("go")
-    opened, _ = await first.call()
-    await first.answer(opened, content(says("the last words")))
-    await first.message("result")
+    await first.turn("go", says("the last words"))
     await first.stop()
     journal = host.state(session) / "journal.jsonl"
     short = await host.connect(session)

@@ -57,15 +57,13 @@ def fill(where: Path) -> None:
             file.write(b"x" * 4096)
 
 
-def content(text: str) -> bytes:
-    return b"".join(chunk for chunk in says(text).chunks if isinstance(chunk, bytes))
-
-
 async def test_connects_at_the_same_moment_share_one_worker_in_memory(host: WorkerHost, session: str) -> None:
     with no_byte():
         laptops = [await host.connect(session) for _ in range(4)]
     hellos = await asyncio.gather(*(laptop.next(Hello) for laptop in laptops))
     assert {hello.storage for hello in hellos} == {"memory"}
+    assert all(any(os.strerror(errno.EFBIG) in note for note in hello.notes) for hello in hellos)
+    assert not host.state(session).exists() and host.runtime_files() == []
     assert len({hello.pid for hello in hellos}) == 1
     with no_byte():
         fresh = await host.connect(session, fresh=True)
@@ -77,12 +75,11 @@ async def test_everything_is_replayed_from_memory(host: WorkerHost, session: str
         first = await host.connect(session)
     hello = await first.attach(SessionOptions())
     await first.say("go")
-    opened, _ = await first.call()
+    await first.call()
     await first.drop()
     again = await host.connect(session, create=False)  # though there is room for a session on the disk now
     assert (await again.attach()).pid == hello.pid
-    opened, _ = await again.call()
-    await again.answer(opened, content("done"))
+    await again.answers(says("done"))
     assert (await again.message("result"))["result"] == "done"
     await until(lambda: again.last_seq >= again.events[0].seq, "events have come")
     assert [event.seq for event in again.events] == list(range(1, again.last_seq + 1))
@@ -100,10 +97,7 @@ async def test_who_leaves_a_session_in_memory_can_come_back(host: WorkerHost, se
     with no_byte():
         first = await host.connect(session, idle_s=0.1)
     hello = await first.attach(SessionOptions())
-    await first.say("go")
-    opened, _ = await first.call()
-    await first.answer(opened, content("done"))
-    await first.message("result")
+    await first.turn("go", says("done"))
     await first.send(Detach(first.epoch, done=True))
     while await first.read():
         pass

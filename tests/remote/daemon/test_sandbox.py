@@ -143,8 +143,7 @@ async def test_a_call_that_wants_out_of_the_sandbox_is_asked_and_names_no_cage(
     laptop = await host.connect(session)
     await laptop.attach(SessionOptions(permission_prompts="stdio"))
     await laptop.say("go")
-    opened, _ = await laptop.call()
-    await laptop.answer(opened, content(calls(("toolu_1", *bash("cat .; touch made", dangerouslyDisableSandbox=True)))))
+    await laptop.answers(calls(("toolu_1", *bash("cat .; touch made", dangerouslyDisableSandbox=True))))
     asked = await laptop.message("control_request")
     assert asked["request"]["sandbox"] == "no cage"
     allow = {"behavior": "allow", "updatedInput": asked["request"]["input"]}

@@ -15,7 +15,7 @@ from ccb.remote.hooks.hook_outcome import NOTHING, HookOutcome, read_output
 from ccb.remote.hooks.hook_runner import HookContext, HookRunner
 from ccb.remote.hooks.hook_table import Hook, HookSource, client_hooks, read_hooks
 from ccb.remote.system.deadline import within_while
-from ccb.remote.system.host import LocalHost
+from ccb.remote.system.host import Host
 from ccb.remote.system.process import marked
 from ccb.tunnel.wire.control_protocol import Request, RequestFailed
 from ccb.tunnel.wire.journal_records import Content, HookRecord, MessageRecord, Record, record_of
@@ -48,7 +48,7 @@ class Desk:
     """A runner on this machine, and all that it has written to the journal."""
 
     def __init__(self, cwd: Path) -> None:
-        self.host = LocalHost()
+        self.host = Host()
         self.client = Client()
         self.records: list[tuple[Content, str]] = []
         self.durable = 0

@@ -54,10 +54,7 @@ async def begin(host: WorkerHost, session: str) -> tuple[Laptop, Hello]:
 async def ended(host: WorkerHost, session: str) -> None:
     """A session with one turn and no daemon."""
     laptop, hello = await begin(host, session)
-    await laptop.say("what is\nthis?")
-    opened, _ = await laptop.call()
-    await laptop.answer(opened, content(says("a thing")))
-    await laptop.message("result")
+    await laptop.turn("what is\nthis?", says("a thing"))
     await laptop.stop()
     await until(lambda: not alive(hello.pid), "the daemon has ended")
 
@@ -157,10 +154,8 @@ async def test_ps_on_a_host_without_sessions_makes_nothing(host: WorkerHost) -> 
 async def test_logs_are_the_last_lines_of_the_session_and_its_worker(host: WorkerHost, session: str) -> None:
     laptop, _ = await begin(host, session)
     await laptop.say("count\x1b[31m files")
-    opened, _ = await laptop.call()
-    await laptop.answer(opened, content(calls(("toolu_1", "Bash", {"command": "echo $((40 + 2)) files"}))))
-    opened, _ = await laptop.call()
-    await laptop.answer(opened, content(says("There are 42.", "msg_2")))
+    await laptop.answers(calls(("toolu_1", "Bash", {"command": "echo $((40 + 2)) files"})))
+    await laptop.answers(says("There are 42.", "msg_2"))
     await laptop.message("result")
     with (host.state(session) / "daemon.log").open("a") as log:
         log.write("2031-01-02 03:04:05,678 ERROR ccb.x it broke\nTraceback\n")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 
-from tests.remote.agent_kit import content, says
+from tests.remote.agent_kit import says
 from tests.remote.host_commands.test_host_commands import begin, command, ended, refusal
 from tests.remote.worker_process import WorkerHost, alive, until
 
@@ -16,10 +16,7 @@ async def named(host: WorkerHost, session: str) -> str:
 
 async def test_a_session_is_named_while_it_runs_and_after_it_has_ended(host: WorkerHost, session: str) -> None:
     laptop, hello = await begin(host, session)
-    await laptop.say("what is this?")
-    opened, _ = await laptop.call()
-    await laptop.answer(opened, content(says("a thing")))
-    await laptop.message("result")
+    await laptop.turn("what is this?", says("a thing"))
     assert await command(host, "rename", session, title="the  big\nthing") == [("renamed", {"session": session})]
     assert await named(host, session) == "the big thing"
     await laptop.stop()

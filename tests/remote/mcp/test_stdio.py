@@ -15,7 +15,7 @@ from ccb.remote.mcp.mcp_client import McpClient, McpError, ServerForms
 from ccb.remote.mcp.mcp_stdio import ServerCommand, StdioChannel, _Child
 from ccb.remote.settings.worker_settings import LOCAL, PROJECT, USER, Layer, WorkerSettings
 from ccb.remote.system.deadline import within
-from ccb.remote.system.host import LocalHost
+from ccb.remote.system.host import Host
 from ccb.remote.system.process import marked
 from ccb.tunnel.wire.control_protocol import Request
 
@@ -93,7 +93,7 @@ class Place:
 
     def __init__(self, tmp_path: Path, *more: str) -> None:
         self.seen = tmp_path / "seen"
-        self.host = LocalHost()
+        self.host = Host()
         self.news: asyncio.Queue[Json] = asyncio.Queue()
         command = ServerCommand((sys.executable, "-ISc", SERVER, str(self.seen), *more), str(tmp_path))
         self.person = Person()

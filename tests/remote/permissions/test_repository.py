@@ -17,7 +17,7 @@ from ccb.remote.context.git_state import GitState, git_state
 from ccb.remote.permissions.git_repositories import why_unsafe
 from ccb.remote.permissions.modes import Cages
 from ccb.remote.permissions.rules import Behavior
-from ccb.remote.system.host import LocalHost
+from ccb.remote.system.host import Host
 
 ALLOW, ASK = Behavior.ALLOW, Behavior.ASK
 SECRET = "the secret of another project"
@@ -244,7 +244,7 @@ async def test_the_state_is_told_where_nothing_names_a_program(desk: Desk) -> No
 async def uncaged_state(desk: Desk) -> GitState | None:
     """The state of the repository on a host without a cage: only the judgement keeps programs from running."""
     environ = {"PATH": os.environ["PATH"], "HOME": str(desk.home), "GIT_CONFIG_NOSYSTEM": "1"}
-    return await git_state(str(desk.cwd), LocalHost(environ=environ), Cages(lambda: NO_CAGES, environ, str(desk.home)))
+    return await git_state(str(desk.cwd), Host(environ=environ), Cages(lambda: NO_CAGES, environ, str(desk.home)))
 
 
 def test_a_repository_elsewhere_is_asked_about(desk: Desk) -> None:

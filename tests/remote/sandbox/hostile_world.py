@@ -25,7 +25,7 @@ from tests.remote.tools_kit import is_alive
 
 from ccb.remote.sandbox.cage_rules import CageRules, read_only_rules, why_protected, workspace_rules
 from ccb.remote.sandbox.cage_server import CageServer
-from ccb.remote.system.host import LocalHost
+from ccb.remote.system.host import Host
 from ccb.remote.system.process import marked, stop_marked
 
 _AT_ONCE = 4
@@ -230,7 +230,7 @@ class Runner:
     """Runs lines and keeps what they print."""
 
     world: World
-    host: LocalHost
+    host: Host
     rules: CageRules | None
     found: list[str] = field(default_factory=list)
     harmful: set[str] = field(default_factory=set)
@@ -295,7 +295,7 @@ def hostile_lines(name: str, python: str) -> list[str]:
 async def run_hostile_lines(directory: Path, abi: int, cage: str, nth: int) -> dict[str, object]:
     """Run every nth line in one of the cages, or in `none`. Return what went wrong, and what to report."""
     world = World(directory)
-    host = LocalHost(environ=world.environ, cages=CageServer(abi))
+    host = Host(environ=world.environ, cages=CageServer(abi))
     python = f"{os.path.realpath(sys.executable)} -I -S"
     where = [str(world.project)], world.environ, str(world.home)
     rules = {"read-only": read_only_rules, "workspace": workspace_rules}[cage](*where) if cage != "none" else None

@@ -13,7 +13,7 @@ from tests.remote.sandbox.workspace_kit import Workspace
 from ccb.remote.sandbox import cage_server as server_module
 from ccb.remote.sandbox.cage_server import CageUnavailable
 from ccb.remote.sandbox.outliving import GitSettings
-from ccb.remote.system.host import LocalHost
+from ccb.remote.system.host import Host
 
 
 @pytest.fixture
@@ -131,7 +131,7 @@ async def test_a_git_that_does_not_end_holds_up_no_command(
     (workspace.home / "bin" / "git").write_text(f"#!/bin/sh\n{script}\n")
     (workspace.home / "bin" / "git").chmod(0o755)
     workspace.host.close()
-    workspace.host = LocalHost(environ={**os.environ, "PATH": f"{workspace.home}/bin:{os.environ['PATH']}"})
+    workspace.host = Host(environ={**os.environ, "PATH": f"{workspace.home}/bin:{os.environ['PATH']}"})
     monkeypatch.setenv("PATH", f"{workspace.home}/bin:{os.environ['PATH']}")
     with pytest.raises(CageUnavailable, match="git cannot list its settings"):
         await workspace.start("touch made")
@@ -144,6 +144,6 @@ async def test_a_git_of_the_project_is_not_asked(workspace: Workspace, monkeypat
     (workspace.root / "bin" / "git").chmod(0o755)
     monkeypatch.setenv("PATH", f"{workspace.root}/bin:{os.environ['PATH']}")
     workspace.host.close()
-    workspace.host = LocalHost()
+    workspace.host = Host()
     await workspace.run("echo evil >gh/pre-commit")
     assert (workspace.root / "gh" / "pre-commit").read_text() == "true\n"

@@ -17,7 +17,7 @@ from ccb.remote.sandbox.cage_directories import TemporaryDirectories
 from ccb.remote.sandbox.cage_rules import is_repository, why_protected, workspace_rules
 from ccb.remote.sandbox.cage_server import CageServer, CageUnavailable
 from ccb.remote.sandbox.outliving import DirectoryGuard, LaterActors, set_aside
-from ccb.remote.system.host import LocalHost
+from ccb.remote.system.host import Host
 from ccb.remote.system.regular_files import ABSENT, digest_of
 
 _EVIL = "core.fsmonitor 'touch $HOME/pwned; false'"
@@ -241,7 +241,7 @@ async def test_without_a_mark_for_its_processes_no_command_starts(
     """As in a system where no temporary directory can be made. Nothing could tell whether something of it lives."""
     monkeypatch.setattr(TemporaryDirectories, "_make_top", _refuse)
     workspace.host.close()
-    workspace.host = LocalHost()
+    workspace.host = Host()
     with pytest.raises(CageUnavailable, match="no temporary directory could be made"):
         await workspace.start("touch made")
     (workspace.root / "sub" / ".envrc").touch()

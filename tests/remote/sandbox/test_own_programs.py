@@ -12,7 +12,7 @@ from tests.remote.tools_kit import until
 
 from ccb.remote.sandbox.cage_rules import CageRules, read_only_rules
 from ccb.remote.sandbox.cage_server import CageMechanism, CageServer
-from ccb.remote.system.host import LocalHost
+from ccb.remote.system.host import Host
 from ccb.remote.system.process import Process
 
 _BOOT = """
@@ -28,7 +28,7 @@ class Programs:
     """A host whose caged programs print to `output`."""
 
     def __init__(self, root: Path, most_abi: int) -> None:
-        self.host = LocalHost(cages=CageServer(most_abi))
+        self.host = Host(cages=CageServer(most_abi))
         self.root = root
         self.rules = replace(read_only_rules([str(root)], os.environ, "/nowhere"), own=True)
         self.output = bytearray()

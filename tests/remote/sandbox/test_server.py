@@ -26,7 +26,7 @@ from ccb.remote.sandbox import cage_server as server_module
 from ccb.remote.sandbox.cage_rules import CageRules, read_only_rules
 from ccb.remote.sandbox.cage_server import CageMechanism, CageServer, CageUnavailable
 from ccb.remote.sandbox.running import RunningCommand
-from ccb.remote.system.host import LocalHost
+from ccb.remote.system.host import Host
 from ccb.remote.system.process import Process, marked
 
 
@@ -34,7 +34,7 @@ class Caged:
     """A host whose commands all run in the cage that only reads, in a directory of their own."""
 
     def __init__(self, root: Path) -> None:
-        self.host = LocalHost()
+        self.host = Host()
         self.root = root
         self.rules = read_only_rules([str(root)], os.environ, os.path.expanduser("~"))
         self.output = bytearray()
@@ -88,7 +88,7 @@ async def test_its_temporary_directory_is_thrown_away(caged: Caged) -> None:
 @pytest.mark.parametrize("most_abi", [99, 0])
 async def test_one_file_can_be_opened_for_writing(most_abi: int, tmp_path: Path) -> None:
     """As for the directory in which a command ends."""
-    host = LocalHost(cages=CageServer(most_abi))
+    host = Host(cages=CageServer(most_abi))
     if host.cages().mechanism is CageMechanism.NONE:
         pytest.skip(host.cages().why)
     (tmp_path / "outputs").mkdir()
@@ -107,7 +107,7 @@ async def test_one_file_can_be_opened_for_writing(most_abi: int, tmp_path: Path)
 @pytest.mark.parametrize("most_abi", [99, 0])
 async def test_everything_can_be_opened_for_reading(most_abi: int, tmp_path: Path) -> None:
     """As a rule that allows to read everything does."""
-    host = LocalHost(cages=CageServer(most_abi))
+    host = Host(cages=CageServer(most_abi))
     if host.cages().mechanism is CageMechanism.NONE:
         pytest.skip(host.cages().why)
     (tmp_path / "project").mkdir()
@@ -311,7 +311,7 @@ async def test_a_python_without_ctypes_runs_commands_and_ends_their_group(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(server_module, "_BOOT", f"import sys; sys.modules['ctypes'] = None\n{server_module._BOOT}")
-    with contextlib.closing(LocalHost()) as host:
+    with contextlib.closing(Host()) as host:
         assert "no ctypes" in host.cages().why
         output = bytearray()
         process = await host.start(["sh", "-c", "sleep 300 & echo $!; exit 3"], str(tmp_path), output.extend)
@@ -356,8 +356,8 @@ def test_the_zygote_starts_from_the_bundle(tmp_path: Path) -> None:
     bundle.write_bytes(bundle_of_the_sources())
     program = f"""
 {imports_from(bundle)}
-from ccb.remote.system.host import LocalHost
-host = LocalHost()
+from ccb.remote.system.host import Host
+host = Host()
 print(host.cages().mechanism.name, host.cages().why, __import__("ccb").__spec__.origin)
 host.close()
 """
@@ -396,9 +396,7 @@ async def test_the_zygote_cannot_be_looked_into(caged: Caged) -> None:
 
 
 def test_no_session_pays_for_a_cage_that_it_does_not_use() -> None:
-    program = (
-        "import sys; from ccb.remote.system.host import LocalHost; h = LocalHost(); h.close(); print(*sys.modules)"
-    )
+    program = "import sys; from ccb.remote.system.host import Host; h = Host(); h.close(); print(*sys.modules)"
     done = subprocess.run(
         [sys.executable, "-c", program], check=False, capture_output=True, text=True, timeout=60, env=_with_source()
     )
@@ -409,7 +407,7 @@ def _with_source() -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
 
 
-def _zygote_of(host: LocalHost) -> int:
+def _zygote_of(host: Host) -> int:
     zygote = host._cages._zygote
     assert zygote is not None
     return zygote.pid

@@ -18,7 +18,7 @@ from ccb.remote.permissions.modes import Cages
 from ccb.remote.sandbox.cage_directories import Placeholders
 from ccb.remote.sandbox.cage_rules import workspace_rules
 from ccb.remote.sandbox.cage_server import CageServer, CageUnavailable
-from ccb.remote.system.host import LocalHost
+from ccb.remote.system.host import Host
 
 
 @pytest.fixture
@@ -217,7 +217,7 @@ async def test_placeholders_stay_for_another_session_and_go_after_a_killed_worke
     (workspace.root / ".envrc").chmod(0o1700)  # a worker that was killed has left it
     process = await workspace.start("echo ready; exec sleep 100")
     await until(lambda: workspace.output == b"ready\n")
-    first, workspace.host = workspace.host, LocalHost()  # another session in the same project
+    first, workspace.host = workspace.host, Host()  # another session in the same project
     assert await workspace.run("echo done") == "done\n"
     workspace.host.close()
     assert (workspace.root / ".envrc").is_dir()

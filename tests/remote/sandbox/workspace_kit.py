@@ -7,7 +7,7 @@ import subprocess
 from pathlib import Path
 
 from ccb.remote.sandbox.cage_rules import workspace_rules
-from ccb.remote.system.host import LocalHost
+from ccb.remote.system.host import Host
 from ccb.remote.system.process import Process
 
 _GIT = {"GIT_CONFIG_GLOBAL": "/dev/null", "GIT_AUTHOR_NAME": "a", "GIT_AUTHOR_EMAIL": "a@b", "GIT_COMMITTER_NAME": "a"}
@@ -19,7 +19,7 @@ class Workspace:
     def __init__(self, home: Path) -> None:
         self.home = home
         self.root = home / "project"
-        self.host = LocalHost()
+        self.host = Host()
         self.output = bytearray()
         (self.root / "sub").mkdir(parents=True)
         for where in (self.root, self.root / "sub"):

@@ -13,6 +13,7 @@ import pytest
 from ccb.remote.session.recovery import Recovered
 from ccb.remote.session.request_broker import OpenRequests, RequestBroker, RequestOutcome
 from ccb.remote.session.request_handlers import register_client_requests
+from ccb.remote.session.session_log import SessionLog
 from ccb.remote.session_store.journal import JournalError
 from ccb.tunnel.wire.control_protocol import (
     CAN_USE_TOOL,
@@ -67,8 +68,7 @@ class Out:
         else:
             self.facts.append((record.kind, record.body))
 
-    def progress(self, key: str, body: Json, *, driver_only: bool = False) -> None:
-        assert driver_only, "a request is not shown to every client"
+    def tell_driver(self, key: str, body: Json) -> None:
         self.told.append((key, body))
         self.news.set()
 
@@ -87,7 +87,7 @@ class Out:
 
 
 def broker(out: Out, *, person: bool = True) -> RequestBroker:
-    return RequestBroker(out, out, lambda by: person or by is not AnsweredBy.PERSON)
+    return RequestBroker(cast(SessionLog, out), lambda by: person or by is not AnsweredBy.PERSON)
 
 
 def resumed(out: Out, *journal: Content) -> RequestBroker:
@@ -95,7 +95,7 @@ def resumed(out: Out, *journal: Content) -> RequestBroker:
     requests = OpenRequests({DEPLOY.name})
     out.requests = requests
     replay([record_of(content, seq) for seq, content in enumerate(journal, 1)], requests)
-    door = RequestBroker(out, out, lambda by: True, requests)
+    door = RequestBroker(cast(SessionLog, out), lambda by: True, requests)
     door.resume()
     return door
 

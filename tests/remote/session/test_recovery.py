@@ -46,8 +46,7 @@ async def test_a_turn_that_was_cut_gets_its_one_result(host: WorkerHost, session
     third = await host.connect(session)
     await third.attach()
     await third.say("and now?")
-    opened, _ = await third.call()
-    await third.answer(opened, content(says("now it works")))
+    await third.answers(says("now it works"))
     await third.next(Event, lambda event: event.kind == "turn_end" and event.seq > hello.seq + 3)
     results = [r["body"] for r in journal(host, session) if r["body"].get("type") == "result"]
     assert [each["subtype"] for each in results] == ["error_during_execution", "success"]
@@ -82,8 +81,7 @@ async def test_a_question_that_died_with_the_worker_is_withdrawn(host: WorkerHos
     first = await host.connect(session)
     hello = await first.attach(SessionOptions(permission_prompts="stdio"))
     await first.say("go")
-    opened, _ = await first.call()
-    await first.answer(opened, content(calls(("toolu_1", "Bash", {"command": "touch made"}))))
+    await first.answers(calls(("toolu_1", "Bash", {"command": "touch made"})))
     asked = await first.message("control_request")
     await kill(first, hello)
     second = await host.connect(session)
@@ -171,16 +169,15 @@ async def test_what_steers_goes_with_the_next_tool_results_once_and_the_rest_wai
     again = await host.connect(session)  # the connection is lost, and the same input comes once more
     await again.attach()
     await again.send(Input(again.epoch, "steers", {"type": "user", "message": {"role": "user", "content": "steers"}}))
-    opened, _ = await again.call()
-    await again.answer(opened, content(calls(("toolu_1", "Bash", {"command": "true"}))))
-    opened, body = await again.call()
+    await again.answers(calls(("toolu_1", "Bash", {"command": "true"})))
+    _, body = await again.call()
     last = json.loads(body)["messages"][-1]["content"]
     assert [block["type"] for block in last] == ["tool_result", "text", "text"]
     assert [block["text"] for block in last[1:]] == ["steers", "promoted"]
     await kill(again, hello)
     second = await host.connect(session)
     await second.attach()
-    opened, body = await second.call()
+    _, body = await second.call()
     assert json.loads(body)["messages"][-1]["content"][-1]["text"] == "queued"
     assert body.count(b'"steers"') == body.count(b'"promoted"') == 1
 
@@ -207,8 +204,7 @@ async def test_what_a_killed_worker_left_running_is_ended(host: WorkerHost, sess
     first = await host.connect(session)
     hello = await first.attach(SessionOptions(allowed_tools=["Bash"]))
     await first.say("go")
-    opened, _ = await first.call()
-    await first.answer(opened, content(calls(("toolu_1", "Bash", {"command": "echo $$ > pid; exec sleep 600"}))))
+    await first.answers(calls(("toolu_1", "Bash", {"command": "echo $$ > pid; exec sleep 600"})))
     pid_file = host.project / "pid"
     await until(lambda: pid_file.exists() and pid_file.read_text().strip() != "", "the tool has started")
     await kill(first, hello)
@@ -284,10 +280,7 @@ async def test_the_history_is_rebuilt_from_a_journal_larger_than_what_stays_in_m
     first = await host.connect(session)
     hello = await first.attach()
     for number in range(3):
-        await first.say(f"prompt {number} " + "x" * 1_200_000)
-        opened, _ = await first.call()
-        await first.answer(opened, content(says(f"answer {number}", f"msg_{number}")))
-        await first.message("result")
+        await first.turn(f"prompt {number} " + "x" * 1_200_000, says(f"answer {number}", f"msg_{number}"))
     await kill(first, hello)
     second = await host.connect(session)
     await second.attach()

@@ -34,8 +34,7 @@ async def ask(laptop: Laptop, prompt: str, *replies: Reply) -> None:
     """One turn; every reply answers one model call."""
     await laptop.say(prompt)
     for reply in replies:
-        opened, _ = await laptop.call()
-        await laptop.answer(opened, content(reply))
+        await laptop.answers(reply)
     await laptop.message("result")
 
 

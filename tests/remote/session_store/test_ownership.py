@@ -31,10 +31,7 @@ async def begin(host: WorkerHost, session: str, **params: Any) -> tuple[Laptop, 
 async def end(host: WorkerHost, session: str) -> None:
     """A session that has a journal and no daemon."""
     laptop, hello = await begin(host, session)
-    await laptop.say("go")
-    opened, _ = await laptop.call()
-    await laptop.answer(opened, content(says("done")))
-    await laptop.message("result")
+    await laptop.turn("go", says("done"))
     await laptop.stop()
     await until(lambda: not alive(hello.pid), "the daemon has ended")
 

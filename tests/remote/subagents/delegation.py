@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from tests.remote.agent_kit import Reply, ScriptedTransport, calls, says
+from tests.remote.two_agents import Shown
 
 from ccb.remote.daemon.assembly import SessionHost, begin_session, resume_session
 from ccb.remote.daemon.model_streams import ModelStreams
@@ -56,19 +57,6 @@ class ModelOfAgents:
             self.open.discard(key)
 
 
-class Shown:
-    """The clients of the session; keeps what is only shown."""
-
-    def __init__(self) -> None:
-        self.progressed: list[Json] = []
-
-    def progress(self, key: str, body: Json, *, driver_only: bool = False) -> None:
-        self.progressed.append(body)
-
-    def changed(self) -> None:
-        pass
-
-
 @dataclass
 class Delegation:
     """The session in `directory`."""
@@ -105,7 +93,7 @@ class Delegation:
 
     def printed(self, tool_use_id: str, text: str) -> bool:
         """Whether a running call has printed a text. The progress of its agent quotes the command, too."""
-        mine = (each for each in self.shown.progressed if each.get("tool_use_id") == tool_use_id)
+        mine = (each for each in self.shown.bodies if each.get("tool_use_id") == tool_use_id)
         return any(text in str(each.get("output")) for each in mine)
 
     def results(self, agent_id: str = "") -> dict[str, Json]:
@@ -129,9 +117,10 @@ async def delegation(
     """Begin the session, or go on with it. It works in `directory`/project."""
     project = directory / "project"
     project.mkdir(exist_ok=True)
-    journal, shown, model = Journal(str(directory / "journal.jsonl")), Shown(), ModelOfAgents(scripts)
+    journal, model = Journal(str(directory / "journal.jsonl")), ModelOfAgents(scripts)
+    shown = Shown(journal)
     context = make_context(str(project), "")
-    host = SessionHost(SESSION, journal, shown, cast(ModelStreams, model), context, "9.9.9")
+    host = SessionHost(SESSION, journal, [shown], lambda: None, cast(ModelStreams, model), context, "9.9.9")
     if journal.seq:
         session, _ = resume_session(host)
     else:

@@ -49,7 +49,7 @@ async def test_an_agent_works_in_its_own_context_and_only_its_answer_comes_back(
         assert "x" in d.result_text("r1", ONE)
         assert [each["task_id"] for each in d.messages("system", "task_started")] == [ONE]
         assert [each["status"] for each in d.messages("system", "task_notification")] == ["completed"]
-        assert any(each.get("subtype") == "task_progress" for each in d.shown.progressed)
+        assert any(each.get("subtype") == "task_progress" for each in d.shown.bodies)
         main_request = d.model.requests[MAIN][1]
         assert '"r1"' not in json.dumps(main_request["messages"])
 

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from ccb.remote.system import regular_files
-from ccb.remote.system.host import DirEntry, LocalHost
+from ccb.remote.system.host import DirEntry, Host
 from ccb.remote.system.regular_files import ABSENT, FileChanged, FileKind, NotAFile, digest_of
 
 OLD = b"old content\n"
@@ -30,7 +30,7 @@ async def test_replace_keeps_the_mode_and_leaves_no_temporary_file(tmp_path: Pat
     path = tmp_path / "run.sh"
     path.write_bytes(OLD)
     path.chmod(0o4751)
-    info = await LocalHost().replace(str(path), b"new", digest_of(OLD))
+    info = await Host().replace(str(path), b"new", digest_of(OLD))
     assert path.read_bytes() == b"new"
     assert stat.S_IMODE(path.stat().st_mode) == 0o4751
     assert (info.size, info.mtime_ns) == (3, path.stat().st_mtime_ns)
@@ -41,7 +41,7 @@ async def test_replace_refuses_a_file_that_is_another_version(tmp_path: Path) ->
     path = tmp_path / "a"
     path.write_bytes(b"somebody was faster")
     with pytest.raises(FileChanged):
-        await LocalHost().replace(str(path), b"new", digest_of(OLD))
+        await Host().replace(str(path), b"new", digest_of(OLD))
     assert path.read_bytes() == b"somebody was faster"
     assert _names(tmp_path) == ["a"]
 
@@ -50,7 +50,7 @@ async def test_of_many_changes_to_one_version_exactly_one_is_made(tmp_path: Path
     path = tmp_path / "a"
     for _ in range(20):
         path.write_bytes(OLD)
-        hosts = [LocalHost(), LocalHost()]  # two sessions
+        hosts = [Host(), Host()]  # two sessions
         attempts = [hosts[n % 2].replace(str(path), b"new %d" % n, digest_of(OLD)) for n in range(8)]
         results = await asyncio.gather(*attempts, return_exceptions=True)
         made = [n for n, result in enumerate(results) if not isinstance(result, FileChanged)]
@@ -61,7 +61,7 @@ async def test_of_many_changes_to_one_version_exactly_one_is_made(tmp_path: Path
 
 async def test_replace_refuses_a_file_that_is_gone(tmp_path: Path) -> None:
     with pytest.raises(FileChanged):
-        await LocalHost().replace(str(tmp_path / "a"), b"new", digest_of(OLD))
+        await Host().replace(str(tmp_path / "a"), b"new", digest_of(OLD))
     assert _names(tmp_path) == []
 
 
@@ -69,7 +69,7 @@ async def test_a_new_file_takes_no_name_that_exists(tmp_path: Path) -> None:
     path = tmp_path / "a"
     path.write_bytes(OLD)
     with pytest.raises(FileChanged):
-        await LocalHost().replace(str(path), b"new", ABSENT)
+        await Host().replace(str(path), b"new", ABSENT)
     assert path.read_bytes() == OLD
 
 
@@ -77,7 +77,7 @@ async def test_a_new_file_gets_its_directories_and_the_usual_mode(tmp_path: Path
     path = tmp_path / "x" / "y" / "a"
     old = os.umask(0o027)
     try:
-        await LocalHost().replace(str(path), b"new", ABSENT)
+        await Host().replace(str(path), b"new", ABSENT)
     finally:
         os.umask(old)
     assert path.read_bytes() == b"new"
@@ -91,7 +91,7 @@ async def test_replace_writes_through_a_link(tmp_path: Path) -> None:
     target.write_bytes(OLD)
     link = tmp_path / "link"
     link.symlink_to("real/a")
-    await LocalHost().replace(str(link), b"new", digest_of(OLD))
+    await Host().replace(str(link), b"new", digest_of(OLD))
     assert link.is_symlink()
     assert target.read_bytes() == b"new"
 
@@ -102,7 +102,7 @@ async def test_replace_keeps_the_owner(tmp_path: Path) -> None:
     path.write_bytes(OLD)
     os.chown(path, 12345, 54321)
     path.chmod(0o6755)
-    await LocalHost().replace(str(path), b"new", digest_of(OLD))
+    await Host().replace(str(path), b"new", digest_of(OLD))
     assert (path.stat().st_uid, path.stat().st_gid) == (12345, 54321)
     assert stat.S_IMODE(path.stat().st_mode) == 0o6755
 
@@ -124,7 +124,7 @@ async def test_a_full_disk_changes_nothing(tmp_path: Path) -> None:
     path = tmp_path / "a"
     path.write_bytes(OLD)
     with _largest_file(1000), pytest.raises(OSError, match="too large"):
-        await LocalHost().replace(str(path), b"x" * 5000, digest_of(OLD))
+        await Host().replace(str(path), b"x" * 5000, digest_of(OLD))
     assert path.read_bytes() == OLD
     assert _names(tmp_path) == ["a"]
 
@@ -133,13 +133,13 @@ async def test_reading_never_waits_for_a_pipe_or_a_device(tmp_path: Path) -> Non
     os.mkfifo(tmp_path / "pipe")
     for path in (str(tmp_path / "pipe"), "/dev/zero", str(tmp_path)):
         with pytest.raises(NotAFile):
-            await LocalHost().read(path, 0, 10)
-        assert LocalHost().peek(path, 10) is None
+            await Host().read(path, 0, 10)
+        assert Host().peek(path, 10) is None
 
 
 async def test_a_range_of_bytes_is_read(tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(b"0123456789")
-    host = LocalHost()
+    host = Host()
     assert await host.read(str(tmp_path / "a"), 3, 4) == b"3456"
     assert await host.read(str(tmp_path / "a"), 8, 100) == b"89"
     assert host.peek(str(tmp_path / "a"), 10) == b"0123456789"
@@ -151,14 +151,14 @@ async def test_entries_say_what_they_are(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"")
     (tmp_path / "link").symlink_to("nowhere")
     os.mkfifo(tmp_path / "pipe")
-    assert await LocalHost().list(str(tmp_path)) == [
+    assert await Host().list(str(tmp_path)) == [
         DirEntry("dir", FileKind.DIRECTORY),
         DirEntry("file", FileKind.FILE),
         DirEntry("link", FileKind.LINK, "nowhere"),
         DirEntry("pipe", FileKind.OTHER),
     ]
-    assert await LocalHost().stat(str(tmp_path / "link")) is None
-    found = await LocalHost().stat(str(tmp_path / "link"), follow=False)
+    assert await Host().stat(str(tmp_path / "link")) is None
+    found = await Host().stat(str(tmp_path / "link"), follow=False)
     assert found is not None
     assert found.kind is FileKind.LINK
 
@@ -175,7 +175,7 @@ def test_programs_are_never_taken_from_the_project(tmp_path: Path) -> None:
 
     def found(*directories: object) -> str | None:
         path = os.pathsep.join(map(str, directories))
-        return LocalHost(untrusted=[str(tmp_path / "project")], environ={"PATH": path}).which("rg")
+        return Host(untrusted=[str(tmp_path / "project")], environ={"PATH": path}).which("rg")
 
     assert found(system) == str(system / "rg")
     assert found(project) is None
@@ -216,10 +216,10 @@ async def test_all_hard_links_of_a_file_see_the_new_content(tmp_path: Path) -> N
     (tmp_path / "sub").mkdir()
     os.link(one, two := tmp_path / "sub" / "two")
     inode = one.stat().st_ino
-    info = await LocalHost().replace(str(two), b"new, and longer than before\n", digest_of(OLD))
+    info = await Host().replace(str(two), b"new, and longer than before\n", digest_of(OLD))
     assert one.read_bytes() == two.read_bytes() == b"new, and longer than before\n"
     assert (one.stat().st_ino, info.links, info.size) == (inode, 2, 28)
-    await LocalHost().replace(str(one), b"short", digest_of(two.read_bytes()))
+    await Host().replace(str(one), b"short", digest_of(two.read_bytes()))
     assert two.read_bytes() == b"short" and _names(tmp_path) == ["one", "sub"] and _names(two.parent) == ["two"]
 
 
@@ -227,7 +227,7 @@ async def test_what_is_written_in_place_must_have_been_kept_before(tmp_path: Pat
     (one := tmp_path / "one").write_bytes(OLD)
     os.link(one, tmp_path / "two")
     with pytest.raises(OSError, match=r"could not be kept before \(the disk is full\)"):
-        await LocalHost().replace(str(one), b"new", digest_of(OLD), unkept="the disk is full")
+        await Host().replace(str(one), b"new", digest_of(OLD), unkept="the disk is full")
     assert one.read_bytes() == OLD
 
 
@@ -235,7 +235,7 @@ async def test_in_place_only_the_expected_version_is_written_over(tmp_path: Path
     (one := tmp_path / "one").write_bytes(b"somebody was faster")
     os.link(one, tmp_path / "two")
     with pytest.raises(FileChanged):
-        await LocalHost().replace(str(one), b"new", digest_of(OLD))
+        await Host().replace(str(one), b"new", digest_of(OLD))
     assert one.read_bytes() == b"somebody was faster"
 
 
@@ -245,7 +245,7 @@ async def test_of_many_changes_in_place_exactly_one_is_made(tmp_path: Path) -> N
     os.link(one, two := tmp_path / "sub" / "two")
     for _ in range(20):
         one.write_bytes(OLD)
-        hosts = [LocalHost(), LocalHost()]  # two sessions, each knows the file by another name
+        hosts = [Host(), Host()]  # two sessions, each knows the file by another name
         attempts = [hosts[n % 2].replace(str((one, two)[n % 2]), b"new %d" % n, digest_of(OLD)) for n in range(8)]
         results = await asyncio.gather(*attempts, return_exceptions=True)
         made = [n for n, result in enumerate(results) if not isinstance(result, FileChanged)]
@@ -257,7 +257,7 @@ async def test_a_full_disk_in_the_middle_of_a_write_in_place_leaves_the_old_cont
     (one := tmp_path / "one").write_bytes(OLD)
     os.link(one, tmp_path / "two")
     with _largest_file(1000), pytest.raises(OSError, match="too large"):
-        await LocalHost().replace(str(one), b"x" * 5000, digest_of(OLD))
+        await Host().replace(str(one), b"x" * 5000, digest_of(OLD))
     assert one.read_bytes() == OLD
 
 
@@ -277,7 +277,7 @@ async def test_a_link_put_in_the_place_of_the_file_is_not_followed(
 
     monkeypatch.setattr(regular_files, "_to_change", swapped)
     with pytest.raises(FileChanged):
-        await LocalHost().replace(str(one), b"new", digest_of(OLD))
+        await Host().replace(str(one), b"new", digest_of(OLD))
     assert secret.read_bytes() == OLD
 
 
@@ -291,7 +291,7 @@ async def test_the_file_of_a_colleague_stays_theirs(tmp_path: Path) -> None:
         os.chown(path, 2222, 3333)
         path.chmod(mode)
     before = shared.stat()
-    assert OtherUser(groups=(3333,)).run(lambda: LocalHost().replace(str(shared), b"new", digest_of(OLD))) == "ok"
+    assert OtherUser(groups=(3333,)).run(lambda: Host().replace(str(shared), b"new", digest_of(OLD))) == "ok"
     after = shared.stat()
     assert shared.read_bytes() == b"new"
     assert (after.st_ino, after.st_uid, after.st_gid, after.st_mode) == (
@@ -309,11 +309,11 @@ async def test_a_writable_file_is_written_where_no_name_may_change(tmp_path: Pat
     (path := place / "app.conf").write_bytes(OLD)
     path.chmod(0o666)
     place.chmod(mode)
-    assert OtherUser().run(lambda: LocalHost().replace(str(path), b"new", digest_of(OLD))) == "ok"
+    assert OtherUser().run(lambda: Host().replace(str(path), b"new", digest_of(OLD))) == "ok"
     assert path.read_bytes() == b"new" and path.stat().st_uid == 0
     assert _names(place) == ["app.conf"]
     path.chmod(0o444)
-    said = OtherUser().run(lambda: LocalHost().replace(str(path), b"newer", digest_of(b"new")))
+    said = OtherUser().run(lambda: Host().replace(str(path), b"newer", digest_of(b"new")))
     assert said.startswith("PermissionError") and path.read_bytes() == b"new"
 
 
@@ -324,7 +324,7 @@ async def test_a_file_that_is_mounted_by_itself_is_written_in_place(tmp_path: Pa
     if subprocess.run(["mount", "--bind", source, path], capture_output=True, check=False).returncode:
         pytest.skip("nothing can be mounted here")
     try:
-        await LocalHost().replace(str(path), b"new", digest_of(OLD))
+        await Host().replace(str(path), b"new", digest_of(OLD))
         assert source.read_bytes() == b"new"
     finally:
         subprocess.run(["umount", path], check=True)
@@ -337,7 +337,7 @@ async def test_attributes_are_kept_and_none_is_added(tmp_path: Path) -> None:
         os.setxattr(path, "user.note", b"mine")
     except OSError:
         pytest.skip("the file system has no attributes")
-    await LocalHost().replace(str(path), b"new", digest_of(OLD))
+    await Host().replace(str(path), b"new", digest_of(OLD))
     assert {name: os.getxattr(path, name) for name in os.listxattr(path)} == {"user.note": b"mine"}
 
 
@@ -351,7 +351,7 @@ async def test_a_container_that_has_the_file_mounted_sees_the_new_content(tmp_pa
         assert container.stdin and container.stdout
         if container.stdout.readline() != b"mounted\n":
             pytest.skip("nothing can be mounted here")
-        await LocalHost().replace(str(path), b"new", digest_of(OLD))
+        await Host().replace(str(path), b"new", digest_of(OLD))
         assert container.communicate(b"\n", timeout=60)[0] == b"new"
     assert _names(tmp_path) == ["app conf", "in the container"]
 

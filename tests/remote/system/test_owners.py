@@ -19,7 +19,7 @@ from ccb.remote.settings.project_switches import read_project
 from ccb.remote.settings.worker_settings import Layer, WorkerSettings
 from ccb.remote.slash_commands.command_files import discover
 from ccb.remote.subagents.agent_catalogue import Catalogue
-from ccb.remote.system.host import LocalHost
+from ccb.remote.system.host import Host
 from ccb.remote.system.owners import is_ours
 from ccb.tunnel.wire.session_options import SessionOptions
 
@@ -154,7 +154,7 @@ async def test_no_git_that_ccb_runs_finds_a_repository_above_that_others_can_mak
     subprocess.run(["git", "init", "-q", str(shared)], check=True)
     (shared / "own" / ".git").mkdir()  # no repository: git goes on to look above it
     cages = Cages(lambda: Availability(CageMechanism.NONE, 0, False), dict(os.environ), "/nowhere")
-    host = LocalHost()
+    host = Host()
     try:
         ours = Git(host, cages, str(shared))
         assert await ours.run("rev-parse", "--show-toplevel") == f"{shared}\n"

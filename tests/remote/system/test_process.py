@@ -22,18 +22,18 @@ from tests.remote.tools_kit import is_alive, until
 from ccb.remote.sandbox import cage_server, running
 from ccb.remote.sandbox.cage_rules import workspace_rules
 from ccb.remote.system import process as process_module
-from ccb.remote.system.host import LocalHost
+from ccb.remote.system.host import Host
 from ccb.remote.system.process import MARK, Process, child_environment, marked, new_mark, stop_marked, without_ccb
 from ccb.tunnel.wire import process_tree
 
 
 @pytest.fixture
-def host() -> Iterator[LocalHost]:
-    with contextlib.closing(LocalHost()) as made:
+def host() -> Iterator[Host]:
+    with contextlib.closing(Host()) as made:
         yield made
 
 
-async def _start(host: LocalHost, script: str, output: bytearray, cwd: Path) -> Process:
+async def _start(host: Host, script: str, output: bytearray, cwd: Path) -> Process:
     return await host.start(["sh", "-c", script], str(cwd), output.extend)
 
 
@@ -42,7 +42,7 @@ async def _pid_from(output: bytearray) -> int:
     return int(output.split()[-1])
 
 
-async def test_output_comes_merged_and_in_order(host: LocalHost, tmp_path: Path) -> None:
+async def test_output_comes_merged_and_in_order(host: Host, tmp_path: Path) -> None:
     output = bytearray()
     process = await _start(host, "echo one; echo two >&2; echo three; exit 7", output, tmp_path)
     assert await process.wait() == 7
@@ -50,14 +50,14 @@ async def test_output_comes_merged_and_in_order(host: LocalHost, tmp_path: Path)
     await process.stop()
 
 
-async def test_all_output_is_there_when_wait_returns(host: LocalHost, tmp_path: Path) -> None:
+async def test_all_output_is_there_when_wait_returns(host: Host, tmp_path: Path) -> None:
     output = bytearray()
     process = await _start(host, "head -c 3000000 /dev/zero", output, tmp_path)
     await process.wait()
     assert len(output) == 3_000_000
 
 
-async def test_input_is_empty_and_the_process_leads_its_own_session(host: LocalHost, tmp_path: Path) -> None:
+async def test_input_is_empty_and_the_process_leads_its_own_session(host: Host, tmp_path: Path) -> None:
     output = bytearray()
     process = await _start(host, "cat; ps -o sid= -p $$; echo $$", output, tmp_path)
     await process.wait()
@@ -96,7 +96,7 @@ async def test_no_variable_sends_cd_or_wildcards_elsewhere_than_where_commands_a
 
 
 async def test_stop_kills_what_has_been_asked_to_end_and_does_not(
-    host: LocalHost, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    host: Host, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(process_module, "TERM_GRACE", 1.0)  # time for the trap, also on a busy machine
     output = bytearray()
@@ -109,7 +109,7 @@ async def test_stop_kills_what_has_been_asked_to_end_and_does_not(
     await until(lambda: not is_alive(child))
 
 
-async def test_a_polite_process_is_not_killed(host: LocalHost, tmp_path: Path) -> None:
+async def test_a_polite_process_is_not_killed(host: Host, tmp_path: Path) -> None:
     output = bytearray()
     process = await _start(
         host, "trap 'echo bye; exit 0' TERM; echo $$; while :; do sleep 0.01; done", output, tmp_path
@@ -119,7 +119,7 @@ async def test_a_polite_process_is_not_killed(host: LocalHost, tmp_path: Path) -
     assert process.returncode == 0
 
 
-async def test_stop_finds_what_has_left_the_process_group(host: LocalHost, tmp_path: Path) -> None:
+async def test_stop_finds_what_has_left_the_process_group(host: Host, tmp_path: Path) -> None:
     output = bytearray()
     process = await _start(host, "setsid sh -c 'echo $$; exec sleep 300' & wait", output, tmp_path)
     child = await _pid_from(output)
@@ -128,7 +128,7 @@ async def test_stop_finds_what_has_left_the_process_group(host: LocalHost, tmp_p
     await until(lambda: not is_alive(child))
 
 
-async def test_nothing_is_left_at_the_moment_stop_returns(host: LocalHost, tmp_path: Path) -> None:
+async def test_nothing_is_left_at_the_moment_stop_returns(host: Host, tmp_path: Path) -> None:
     output = bytearray()
     deaf = "setsid sh -c 'trap \"\" TERM; echo $$; sleep 300 & sleep 300 & wait; wait'"
     process = await _start(host, f"{deaf} & {deaf} & wait", output, tmp_path)
@@ -139,7 +139,7 @@ async def test_nothing_is_left_at_the_moment_stop_returns(host: LocalHost, tmp_p
     assert time.monotonic() - began < 20
 
 
-async def test_a_cancelled_stop_kills_at_once(host: LocalHost, tmp_path: Path) -> None:
+async def test_a_cancelled_stop_kills_at_once(host: Host, tmp_path: Path) -> None:
     output = bytearray()
     process = await _start(host, "trap '' TERM; echo $$; while :; do sleep 1; done", output, tmp_path)
     await _pid_from(output)
@@ -152,9 +152,7 @@ async def test_a_cancelled_stop_kills_at_once(host: LocalHost, tmp_path: Path) -
     await process.gone()
 
 
-async def test_what_a_process_leaves_in_the_background_does_not_hold_up_its_end(
-    host: LocalHost, tmp_path: Path
-) -> None:
+async def test_what_a_process_leaves_in_the_background_does_not_hold_up_its_end(host: Host, tmp_path: Path) -> None:
     output = bytearray()
     process = await _start(host, "sleep 300 & echo $!", output, tmp_path)
     began = time.monotonic()
@@ -168,10 +166,10 @@ async def test_what_a_process_leaves_in_the_background_does_not_hold_up_its_end(
     assert not process.has_leftovers()
 
 
-async def test_marks_find_the_processes_of_one_session_only(host: LocalHost, tmp_path: Path) -> None:
+async def test_marks_find_the_processes_of_one_session_only(host: Host, tmp_path: Path) -> None:
     first, second = bytearray(), bytearray()
     own = await _start(host, "echo $$; exec sleep 300", first, tmp_path)
-    with contextlib.closing(LocalHost()) as other:
+    with contextlib.closing(Host()) as other:
         foreign = await _start(other, "echo $$; exec sleep 300", second, tmp_path)
         await _pid_from(first)
         await _pid_from(second)
@@ -181,7 +179,7 @@ async def test_marks_find_the_processes_of_one_session_only(host: LocalHost, tmp
         await foreign.stop()
 
 
-async def test_a_long_environment_is_looked_at_whole(host: LocalHost, tmp_path: Path) -> None:
+async def test_a_long_environment_is_looked_at_whole(host: Host, tmp_path: Path) -> None:
     env = {"AAA": "x" * 100_000}
     process = await host.start(["sleep", "60"], str(tmp_path), bytearray().extend, env)
     assert marked(host.session) == [process.pid]
@@ -209,7 +207,7 @@ _LOST = (
 """A process that has forked twice, left its session and lost its environment; its pid is printed."""
 
 
-async def test_stop_finds_what_has_forked_twice_and_lost_its_environment(host: LocalHost, tmp_path: Path) -> None:
+async def test_stop_finds_what_has_forked_twice_and_lost_its_environment(host: Host, tmp_path: Path) -> None:
     output = bytearray()
     process = await _start(host, f"{_LOST} sleep 300", output, tmp_path)
     child = await _pid_from(output)
@@ -235,7 +233,7 @@ _HARD_TO_END = {
 
 @pytest.mark.parametrize("is_caged", [False, True], ids=["uncaged", "caged"])
 @pytest.mark.parametrize("name", _HARD_TO_END)
-async def test_stop_ends_what_is_hard_to_end(name: str, is_caged: bool, host: LocalHost, tmp_path: Path) -> None:
+async def test_stop_ends_what_is_hard_to_end(name: str, is_caged: bool, host: Host, tmp_path: Path) -> None:
     script, output = _HARD_TO_END[name], bytearray()
     if script.startswith(_IN_PYTHON):
         (tmp_path / "program.py").write_text(script)
@@ -251,7 +249,7 @@ async def test_stop_ends_what_is_hard_to_end(name: str, is_caged: bool, host: Lo
     assert process_tree.descendants(process.pid) == []
 
 
-async def test_no_caged_command_ends_its_supervisor(host: LocalHost, tmp_path: Path) -> None:
+async def test_no_caged_command_ends_its_supervisor(host: Host, tmp_path: Path) -> None:
     if not host.cages().workspace:
         pytest.skip(host.cages().why)
     output = bytearray()
@@ -274,7 +272,7 @@ async def test_the_kernel_ends_what_no_list_of_processes_shows(
     blind = [(name, code, text.replace("found = [top]", "return []")) for name, code, text in modules]
     packed = marshal.dumps((b"compile the sources", blind))
     monkeypatch.setattr(cage_server, "load_modules", lambda: len(packed).to_bytes(4, "little") + packed)
-    with contextlib.closing(LocalHost(cages=cage_server.CageServer(most_abi))) as host:
+    with contextlib.closing(Host(cages=cage_server.CageServer(most_abi))) as host:
         if not host.cages().workspace or (host.cages().abi < 6) is (most_abi == 99):
             pytest.skip(f"this kernel has ABI {host.cages().abi} of Landlock")
         output = bytearray()
@@ -291,7 +289,7 @@ async def test_the_kernel_ends_what_no_list_of_processes_shows(
 
 
 async def test_what_lives_on_after_a_command_is_its_own_and_no_other_is_ended_with_it(
-    host: LocalHost, tmp_path: Path
+    host: Host, tmp_path: Path
 ) -> None:
     first, second = bytearray(), bytearray()
     one, two = await _start(host, _LOST, first, tmp_path), await _start(host, _LOST, second, tmp_path)
@@ -306,7 +304,7 @@ async def test_what_lives_on_after_a_command_is_its_own_and_no_other_is_ended_wi
     await two.gone()
 
 
-async def test_descendants_are_found_with_and_without_lists_of_children(host: LocalHost, tmp_path: Path) -> None:
+async def test_descendants_are_found_with_and_without_lists_of_children(host: Host, tmp_path: Path) -> None:
     output = bytearray()
     process = await _start(host, "sleep 300 & (sleep 300 & sleep 300 & wait) & echo $$; wait", output, tmp_path)
     await _pid_from(output)
@@ -323,14 +321,14 @@ _WORKER = """
 import asyncio, json, marshal, os, sys
 from ccb.remote.sandbox import cage_server as server
 from ccb.remote.sandbox.running import adopt_orphans
-from ccb.remote.system.host import LocalHost
+from ccb.remote.system.host import Host
 script, awaited, old, new = sys.argv[1:]
 _, modules = marshal.loads(server.load_modules()[4:])
 packed = marshal.dumps((b"compile the sources", [(name, code, text.replace(old, new)) for name, code, text in modules]))
 server.load_modules = lambda: len(packed).to_bytes(4, "little") + packed
 async def main():
     adopt_orphans()
-    host, output = LocalHost(), bytearray()
+    host, output = Host(), bytearray()
     other = await host.start(["sleep", "300"], os.getcwd(), bytearray().extend)
     process = await host.start(["sh", "-c", script], os.getcwd(), output.extend)
     while output.count(b"\\n") < {"gone": 1, "stop": 2}[awaited]:
@@ -421,7 +419,7 @@ async def test_the_wait_for_what_takes_no_signal_ends(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("is_caged", "before"), [(False, ""), (True, ""), (False, "kill -STOP $PPID;")])
 async def test_a_killed_worker_leaves_only_what_the_next_one_finds(
-    is_caged: bool, before: str, host: LocalHost, tmp_path: Path
+    is_caged: bool, before: str, host: Host, tmp_path: Path
 ) -> None:
     """What has its mark stays for it, and the rest is ended; in the cage for the workspace, all."""
     if is_caged and not host.cages().workspace:
@@ -430,9 +428,9 @@ async def test_a_killed_worker_leaves_only_what_the_next_one_finds(
     program = f"""
 import asyncio, os
 from ccb.remote.sandbox.cage_rules import workspace_rules
-from ccb.remote.system.host import LocalHost
+from ccb.remote.system.host import Host
 async def main():
-    host, output = LocalHost({mark!r}), bytearray()
+    host, output = Host({mark!r}), bytearray()
     script = "sleep 300 & echo $!; {_LOST} {before} sleep 300"
     rules = workspace_rules([{str(tmp_path)!r}], os.environ, "") if {is_caged} else None
     await host.start(["sh", "-c", script], {str(tmp_path)!r}, output.extend, None, rules)
@@ -453,14 +451,14 @@ asyncio.run(main())
     assert not is_alive(marked_one)
 
 
-async def test_a_program_that_is_not_there_is_an_os_error(host: LocalHost, tmp_path: Path) -> None:
+async def test_a_program_that_is_not_there_is_an_os_error(host: Host, tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match="/no/such/program"):
         await host.start(["/no/such/program"], str(tmp_path), bytearray().extend)
     with pytest.raises(OSError, match="null byte"):
         await host.start(["true", "a\0b"], str(tmp_path), bytearray().extend)
 
 
-async def test_nothing_stays_open(host: LocalHost, tmp_path: Path) -> None:
+async def test_nothing_stays_open(host: Host, tmp_path: Path) -> None:
     await (await _start(host, "true", bytearray(), tmp_path)).wait()
     before = len(os.listdir("/proc/self/fd"))
     for _ in range(5):

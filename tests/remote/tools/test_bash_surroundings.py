@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from tests.remote.tools_kit import Toolbox, open_toolbox
 
-from ccb.remote.system.host import LocalHost
+from ccb.remote.system.host import Host
 from ccb.remote.tools import bash
 
 
@@ -96,7 +96,7 @@ def waiting(box: Toolbox, monkeypatch: pytest.MonkeyPatch) -> Path:
     asks = dict.fromkeys(named, str(program))
     more = {"DISPLAY": ":99", "WAYLAND_DISPLAY": "wayland-9", "SSH_ASKPASS_REQUIRE": "force"}
     environ = {**os.environ, **asks, **more, "HOME": str(box.root.parent)}
-    box.context = replace(box.context, host=LocalHost(untrusted=[str(box.root)], environ=environ))
+    box.context = replace(box.context, host=Host(untrusted=[str(box.root)], environ=environ))
     return noted
 
 
@@ -190,7 +190,7 @@ async def test_an_ssh_that_the_configuration_of_git_names_is_not_overruled(
 
 @pytest.mark.parametrize("own", [{"GIT_SSH_COMMAND": "ssh -i key"}, {"GIT_SSH": "/opt/ssh"}])
 async def test_an_ssh_that_the_environment_names_for_git_reaches_commands(box: Toolbox, own: dict[str, str]) -> None:
-    box.context = replace(box.context, host=LocalHost(environ={**os.environ, **own}))
+    box.context = replace(box.context, host=Host(environ={**os.environ, **own}))
     said = await box.text("Bash", command='echo "$GIT_SSH_COMMAND$GIT_SSH"')
     assert said == "".join(own.values())
 

@@ -15,7 +15,7 @@ from tests.remote.tools_kit import Toolbox, open_toolbox, until
 
 from ccb.remote.sandbox.cage_rules import CageRules, workspace_rules
 from ccb.remote.sandbox.cage_server import CageMechanism, CageServer
-from ccb.remote.system.host import LocalHost
+from ccb.remote.system.host import Host
 from ccb.remote.system.process import Process
 from ccb.remote.tools.output import OutputFiles
 from ccb.remote.tools.tool_contract import CallContext
@@ -85,7 +85,7 @@ async def test_what_a_command_may_not_leave_behind_is_told_once(box: Toolbox) ->
 
 async def test_a_cage_that_cannot_be_made_runs_nothing(box: Toolbox) -> None:
     cage = workspace_rules([str(box.root)], os.environ, "/nowhere")  # needs Landlock, which this host has not
-    with contextlib.closing(LocalHost(cages=CageServer(most_abi=0))) as host:
+    with contextlib.closing(Host(cages=CageServer(most_abi=0))) as host:
         box.context = replace(box.context, host=host, call=CallContext(cage=cage))
         await _assert_nothing_runs(box)
 

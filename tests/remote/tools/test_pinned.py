@@ -12,7 +12,7 @@ from tests.support.worker.cages import sandbox
 from tests.support.worker.permission_desk import Desk, on_file
 
 from ccb.remote.permissions.rules import Behavior
-from ccb.remote.system.host import LocalHost, PinnedHost
+from ccb.remote.system.host import Host, PinnedHost
 from ccb.remote.system.regular_files import ABSENT, digest_of
 from ccb.remote.tools.tool_contract import CallContext
 
@@ -68,17 +68,17 @@ async def test_what_is_pinned_is_read_and_written_without_following_a_link(tmp_p
     (tmp_path / "real").mkdir()
     os.symlink("real", tmp_path / "link")
     (tmp_path / "real" / "a").write_text("one")
-    host = PinnedHost(LocalHost(), str(tmp_path / "real" / "a"))
+    host = PinnedHost(Host(), str(tmp_path / "real" / "a"))
     assert await host.read(str(tmp_path / "link" / "a"), 0, 10) == b"one", "a link that leads there"
     await host.replace(str(tmp_path / "real" / "a"), b"two", digest_of(b"one"))
     assert (tmp_path / "real" / "a").read_text() == "two"
     deep = tmp_path / "real" / "x" / "y" / "new"
-    made = PinnedHost(LocalHost(), str(deep))
+    made = PinnedHost(Host(), str(deep))
     assert await made.stat(str(deep)) is None
     await made.replace(str(deep), b"new", ABSENT)
     assert deep.read_text() == "new"
 
-    class Racing(LocalHost):
+    class Racing(Host):
         """The link is made right after the path was resolved."""
 
         def real_path(self, path: str) -> str:

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.remote.tools_kit import Toolbox, open_toolbox
 
-from ccb.remote.system.host import LocalHost
+from ccb.remote.system.host import Host
 from ccb.remote.tools.read import read_range
 from ccb.remote.tools.toolset import default_tools
 
@@ -281,7 +281,7 @@ async def test_any_range_is_that_slice_of_the_lines(
     expected = text.split("\n")
     if expected[-1] == "":
         expected.pop()
-    found = await read_range(LocalHost(), str(path), offset, limit)
+    found = await read_range(Host(), str(path), offset, limit)
     wanted = expected[offset - 1 : offset - 1 + limit]
     assert [line[:2000] for line in found.lines] == [line[:2000] for line in wanted]
     assert (found.total, found.whole) == (len(expected), True)

@@ -1,0 +1,156 @@
+"""What is sent to one client, and in which order."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import OrderedDict, deque
+from typing import Any
+
+from ccb.tunnel.wire.frames import Applied, Event, Frame, Progress
+from ccb.tunnel.wire.journal_records import Record
+from ccb.tunnel.wire.ndjson import encode_frame
+
+from ..session_store.journal import Journal
+
+Json = dict[str, Any]
+
+log = logging.getLogger(__name__)
+
+_MAX_CONTROL = 10_000  # unsent control frames; beyond it the client is detached
+_MAX_PROGRESS = 2_000  # unsent progress frames; beyond it the oldest are dropped
+_MAX_BULK = 4
+
+
+class ClientOutbox:
+    """The frames that wait to be sent to one client. `next_line` returns the most urgent line.
+
+    The order is: control frames, then events and progress in the order of the journal, then data of model calls.
+    Control frames may also go between the lines of a long event; everything else waits for its end. Each client has its
+    own position in the journal, so a slow one does not delay the others. `role` is "driver" or "viewer", "" until the
+    client is attached; `epoch` is the one in which it was attached.
+    """
+
+    def __init__(self, journal: Journal) -> None:
+        self.role = ""
+        self.epoch = 0
+        self.wake = asyncio.Event()
+        self.closing = False
+        self._journal = journal
+        self._sent = 0  # the number of the last event that was sent
+        self._control: deque[Frame] = deque()
+        self._applied: deque[tuple[int, str]] = deque()  # (event to wait for, input id)
+        self._progress: OrderedDict[object, tuple[int, str, Json]] = OrderedDict()
+        self._ahead: deque[Record] = deque()  # events that were read from the journal and not sent yet
+        self._rest: deque[bytes] = deque()  # further lines of a frame that is too long for one
+        self._bulk: deque[Frame] = deque()
+        self._bulk_room = asyncio.Event()
+        self._last: Frame | None = None
+        self._parted = 0  # frames so far, to number the parts of long ones
+
+    def admit(self, role: str, epoch: int, have: int) -> None:
+        """Attach the client as `role`, and send it all events after number `have`."""
+        self.role = role
+        self.epoch = epoch
+        self._sent = have
+        self.wake.set()
+
+    def control(self, frame: Frame) -> None:
+        """Queue a frame that is sent before events and data."""
+        if len(self._control) >= _MAX_CONTROL:
+            log.warning("a client does not read: it has too many unsent control frames, and is detached")
+            self.close()
+            return
+        self._control.append(frame)
+        self.wake.set()
+
+    def applied_after(self, seq: int, input_id: str) -> None:
+        """Confirm an input once event `seq` is durable."""
+        self._applied.append((seq, input_id))
+        self.wake.set()
+
+    def progress(self, seq: int, key: str, body: Json) -> None:
+        """Queue a public object that may be lost, to be sent after event `seq`. It replaces an unsent object with the
+        same key."""
+        if not self.role:
+            return
+        slot: object = key or object()
+        self._progress.pop(slot, None)
+        self._progress[slot] = (seq, key, body)
+        if len(self._progress) > _MAX_PROGRESS:
+            self._progress.popitem(last=False)
+        self.wake.set()
+
+    async def bulk(self, frame: Frame) -> None:
+        """Queue a frame of low urgency. Return once there is room for it."""
+        while len(self._bulk) >= _MAX_BULK and not self.closing:
+            self._bulk_room.clear()
+            await self._bulk_room.wait()
+        self._bulk.append(frame)
+        self.wake.set()
+
+    def close(self, last: Frame | None = None) -> None:
+        """Send the queued control frames, then `last`. Send nothing after it."""
+        if last is not None:
+            self._control.append(last)
+        self.closing = True
+        self._bulk_room.set()
+        self.wake.set()
+
+    def finish(self, last: Frame) -> None:
+        """Send all remaining events, then `last`. Send nothing after it."""
+        self._last = last
+        self._bulk_room.set()
+        self.wake.set()
+
+    def next_line(self) -> bytes | None:
+        """Return the next line to send; None when nothing is to be sent now."""
+        control = self._next_control()
+        if control is not None:
+            return self._encode(control)
+        if self._rest:
+            return self._rest.popleft()
+        if self.closing:
+            return None
+        frame = self._next_of_session() if self.role else None
+        if frame is None and self._last is not None:
+            frame, self._last, self.closing = self._last, None, True
+        frame = frame or self._next_bulk()
+        return None if frame is None else self._encode(frame)
+
+    def _encode(self, frame: Frame) -> bytes:
+        """Return the first line of `frame`, and keep its other lines in `_rest`. `_rest` is empty then: only events,
+        pages and snapshots need several lines. Events and pages are sent only when `_rest` is empty, and a snapshot
+        comes before them all."""
+        self._parted += 1
+        first, *rest = encode_frame(frame, self._parted)
+        self._rest.extend(rest)
+        return first
+
+    def _next_control(self) -> Frame | None:
+        if self._applied and self._applied[0][0] <= self._journal.durable:
+            return Applied(self.epoch, self._applied.popleft()[1])
+        return self._control.popleft() if self._control else None
+
+    def _next_of_session(self) -> Frame | None:
+        if self._progress:
+            slot = next(iter(self._progress))
+            seq, key, body = self._progress[slot]
+            if seq <= self._sent:
+                del self._progress[slot]
+                return Progress(self._sent, self.epoch, key, body)
+        if not self._ahead and self._sent < self._journal.durable:
+            self._ahead.extend(self._journal.batch(self._sent))
+        if not self._ahead:
+            return None
+        record = self._ahead.popleft()
+        self._sent = record.seq
+        return Event(record.seq, self.epoch, record.kind, record.body)
+
+    def _next_bulk(self) -> Frame | None:
+        if not self._bulk:
+            return None
+        frame = self._bulk.popleft()
+        if len(self._bulk) < _MAX_BULK:
+            self._bulk_room.set()
+        return frame
