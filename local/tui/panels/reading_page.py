@@ -27,6 +27,7 @@ from ..rendering.themes import palette_of
 from ..widgets.drawing import texts_of
 from ..widgets.painting import CARET
 from ..widgets.transcript import Transcript
+from .list_panel import PanelClosed, typed
 
 _KEYS = (
     "Esc closes · {view-search!} searches · {view-start!}, {view-end!} · {page-up!}, {page-down!} · {view-copy!} copies"
@@ -46,9 +47,6 @@ class ReadingPage(Vertical, can_focus=True):
     """
     KEYS = _KEYS
     keymap = DEFAULT_KEYMAP
-
-    class PageClosed(Message):
-        """The person has read enough."""
 
     class CopyWanted(Message):
         """The person wants a text in the clipboard."""
@@ -155,10 +153,10 @@ class ReadingPage(Vertical, can_focus=True):
         elif event.key == "enter":
             text, self._typed = self._typed.strip(), None
             self._search(text)
-        elif event.key == "backspace":
-            self._typed = self._typed[:-1] if self._typed else None
-        elif event.character and event.is_printable:
-            self._typed += event.character
+        elif event.key == "backspace" and not self._typed:
+            self._typed = None
+        else:
+            self._typed = typed(self._typed, event)
 
     def _on_paste(self, event: events.Paste) -> None:
         event.stop()
@@ -171,7 +169,7 @@ class ReadingPage(Vertical, can_focus=True):
         if self.body.sought:
             self._search("")
         else:
-            self.post_message(self.PageClosed())
+            self.post_message(PanelClosed())
 
     @work(exclusive=True, group="search")
     async def _search(self, text: str) -> None:
