@@ -286,14 +286,10 @@ class SearchedBlocks(Transcript):
         position = layout.position(found[0])
         return layout.start(position) + found[1] if layout.is_laid_out(position) else None
 
-    @property
-    def _has_marks(self) -> bool:
-        return bool(self.sought) or super()._has_marks
-
-    def _selected(self, strip: Strip, line: int) -> Strip:
-        return super()._selected(self._marked(strip, line) if self.sought else strip, line)
-
     def _marked(self, strip: Strip, line: int) -> Strip:
+        return super()._marked(self._with_found(strip, line) if self.sought else strip, line)
+
+    def _with_found(self, strip: Strip, line: int) -> Strip:
         """Return the line with what is sought marked."""
         text = strip.text
         lower = text.lower()

@@ -397,7 +397,7 @@ async def test_what_comes_just_before_the_next_frame_is_shown(monkeypatch: pytes
         await at.until(lambda: not shown._layout_waits)
         clock = SimpleNamespace(monotonic=lambda: 100.0, thread_time=time.thread_time)
         monkeypatch.setattr("ccb.local.tui.widgets.transcript.time", clock)
-        shown._pace.laid_out_at, shown._pace.frame_s = 100.0, 1e-9
+        shown._laid_out_at, shown._frame_s = 100.0, 1e-9
         at.session.text("A nanosecond before.")
         await at.sees("A nanosecond before.")
 
