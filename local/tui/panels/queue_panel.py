@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Protocol
 
 from rich.text import Text
 from textual import events
@@ -25,17 +24,10 @@ from ...session.session_client import Json, SessionClient
 from ...terminal.keymap import DEFAULT_KEYMAP, Keymap
 from ...transcript.prompt_tracker import PromptTracker, WaitingPrompt
 from ..composer.composer import Composer
+from ..widgets.session_info import ErrorDisplay
 from .list_panel import ListPanel, PanelClosed
 
 _TAKEN = "the agent has taken this prompt already"
-
-
-class Says(Protocol):
-    """Shows what came of a request."""
-
-    def show_error(self, error: CcbError | RequestFailed) -> None: ...
-
-    def hint(self, text: str) -> None: ...
 
 
 class QueueEditing(Vertical):
@@ -43,7 +35,7 @@ class QueueEditing(Vertical):
 
     DEFAULT_CSS = "QueueEditing { height: auto; }"
 
-    def __init__(self, client: SessionClient, prompts: PromptTracker, composer: Composer, says: Says) -> None:
+    def __init__(self, client: SessionClient, prompts: PromptTracker, composer: Composer, says: ErrorDisplay) -> None:
         super().__init__()
         self._client = client
         self._prompts = prompts

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from enum import Enum
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 from rich.text import Text
@@ -29,6 +29,7 @@ from ...transcript.notices import path_in
 from ...transcript.transcript_reducer import TranscriptReducer
 from ..composer.composer import Composer
 from ..rendering.themes import Palette
+from ..widgets.session_info import ErrorDisplay
 from .list_panel import ListPanel, PanelClosed
 
 
@@ -214,19 +215,13 @@ TWICE_S = 1.5
 Shape = TypeVar("Shape", bound=BaseModel)
 
 
-class ShowsErrors(Protocol):
-    """Shows the error of a request."""
-
-    def show_error(self, error: CcbError | RequestFailed) -> None: ...
-
-
 class Rewinding(Vertical):
     """Holds the panel while the person goes back."""
 
     DEFAULT_CSS = "Rewinding { height: auto; }"
 
     def __init__(
-        self, client: SessionClient, reducer: TranscriptReducer, composer: Composer, errors: ShowsErrors
+        self, client: SessionClient, reducer: TranscriptReducer, composer: Composer, errors: ErrorDisplay
     ) -> None:
         super().__init__()
         self._client = client
