@@ -116,7 +116,7 @@ class ReplScreen(Screen[object]):
         self._keys.shown()
 
 
-def call_once_after(pump: MessagePump, seconds: float, callback: Callable[[], None]) -> Timer:
+def call_once_after(pump: MessagePump, seconds: float, callback: Callable[[], object]) -> Timer:
     """Let a widget or an app call `callback` after some seconds, also if it is late for that.
 
     The timer of Textual's `set_timer` ends without a call if its time has passed before its task waits for it. That

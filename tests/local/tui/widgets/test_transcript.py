@@ -371,7 +371,7 @@ async def test_a_page_up_counts_at_once_however_fast_text_comes() -> None:
         await _long_talk(at)
         page = at.app.view.transcript.scrollable_content_region.height
         bottom = at.app.view.transcript.scroll_y
-        at.app.action_page(-1)
+        at.app.action_on_session("page-up")
         assert at.app.view.transcript.scroll_y == bottom - page
         for n in range(20):
             at.session.text(f"More of it: {n}.", message_id=f"more_{n}")
