@@ -8,7 +8,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from textual import events, work
@@ -45,97 +46,44 @@ if TYPE_CHECKING:
     from .widgets.session_info import ReplInfo
 
 
-def _binding(key_id: str, action: str) -> Binding:
-    return Binding(",".join(DEFAULT_KEYS[key_id]), action, show=False, priority=key_id != "interrupt", id=key_id)
+SESSION_ACTIONS: Mapping[str, Callable[[SessionView], object]] = {
+    "take-back": lambda view: view.take_back(),
+    "interrupt": lambda view: view.stop_keys.interrupt(),
+    "background": lambda view: view.move_to_background(),
+    "queue": lambda view: view.show_queue(),
+    "open": lambda view: view.steering.files.open_now(),
+    "mode": lambda view: view.next_mode(),
+    "approval": lambda view: view.approvals.focus_card(),
+    "details": lambda view: view.details(),
+    "todos": lambda view: view.show_todos(),
+    "page-up": lambda view: view.page(-1),
+    "page-down": lambda view: view.page(1),
+    "help": lambda view: view.help(),
+}
+"""What the keys of these ids do once there is a session."""
+
+_CHORDS = ("take-back", "queue", "open")
+"""Those that count only if they are pressed alone."""
+
+_APP_ACTIONS = {
+    "retry": "retry",
+    "ladder": "ladder",
+    "quit": "quit",
+    "suspend": "suspend_process",
+    "leave": "leave",
+    "approval-tab": "toggle_approval",
+}
 
 
-REPL_BINDINGS: list[BindingType] = [
-    _binding("retry", "retry"),
-    _binding("take-back", "take_back"),
-    _binding("interrupt", "interrupt"),  # not before the widget that has the focus: Esc also leaves that
-    _binding("ladder", "ladder"),
-    _binding("quit", "quit"),
-    _binding("suspend", "suspend_process"),
-    _binding("leave", "leave"),
-    _binding("mode", "next_mode"),
-    _binding("approval", "to_approval"),
-    _binding("approval-tab", "toggle_approval"),
-    _binding("background", "background"),
-    _binding("queue", "queue"),
-    _binding("open", "open_fetched"),
-    _binding("details", "details"),
-    _binding("todos", "todos"),
-    _binding("page-up", "page(-1)"),
-    _binding("page-down", "page(1)"),
-    _binding("help", "help"),
-]
+def _bindings() -> Iterator[Binding]:
+    for key_id, action in {**_APP_ACTIONS, **{each: f"on_session('{each}')" for each in SESSION_ACTIONS}}.items():
+        priority = key_id != "interrupt"  # not before the widget that has the focus: Esc also leaves that
+        yield Binding(",".join(DEFAULT_KEYS[key_id]), action, show=False, priority=priority, id=key_id)
 
 
 def changed_bindings(keymap: Keymap) -> dict[str, str]:
     """Return the ids whose keys the person has chosen, with the keys, for Textual."""
     return {each: ",".join(keys) for each, keys in keymap.keys.items() if keys != DEFAULT_KEYS[each]}
-
-
-class SessionKeys:
-    """A part of the application: `attached` is the session, `chord` holds back chords of Alt."""
-
-    attached: SessionView | None
-    chord: LoneChord
-
-    def action_take_back(self) -> None:
-        """Alt+T: drive the session."""
-        if self.attached is not None:
-            self.chord.pressed(self.attached.take_back)
-
-    def action_interrupt(self) -> None:
-        """Esc: end the running turn."""
-        if self.attached is not None:
-            self.attached.stop_keys.interrupt()
-
-    def action_background(self) -> None:
-        """Ctrl+B: let the running command go on in the background."""
-        if self.attached is not None:
-            self.attached.move_to_background()
-
-    def action_queue(self) -> None:
-        """Alt+Q: show the prompts that wait for the agent."""
-        if self.attached is not None:
-            self.chord.pressed(self.attached.show_queue)
-
-    def action_open_fetched(self) -> None:
-        """Alt+O: open the file that was fetched and waits."""
-        if self.attached is not None:
-            self.chord.pressed(self.attached.steering.files.open_now)
-
-    def action_next_mode(self) -> None:
-        """Shift+Tab: the next permission mode."""
-        if self.attached is not None:
-            self.attached.next_mode()
-
-    def action_to_approval(self) -> None:
-        """Alt+A: move the focus to the approval card."""
-        if self.attached is not None:
-            self.attached.approvals.focus_card()
-
-    def action_details(self) -> None:
-        """Ctrl+O: show all of tool output and thinking, or the summary; twice: the whole conversation."""
-        if self.attached is not None:
-            self.attached.details()
-
-    def action_todos(self) -> None:
-        """Ctrl+T: show all todos of the agent, or only the one in progress."""
-        if self.attached is not None:
-            self.attached.show_todos()
-
-    def action_page(self, direction: int) -> None:
-        """PgUp and PgDn: scroll the approval card if it has the focus and is longer than shown, else the transcript."""
-        if self.attached is not None:
-            self.attached.page(direction)
-
-    def action_help(self) -> None:
-        """F1: show the keys and commands."""
-        if self.attached is not None:
-            self.attached.help()
 
 
 log = logging.getLogger(__name__)
@@ -145,7 +93,7 @@ _MIN_SIZE = (10, 3)
 _ONLY_WATCHES = "Nothing can be sent while this terminal only watches"
 
 
-class Repl(SessionKeys, App[int]):
+class Repl(App[int]):
     """The interface. The app returns exit code 0 when the person leaves, or the code of the error by which the session
     was lost.
 
@@ -167,7 +115,7 @@ class Repl(SessionKeys, App[int]):
     .-short Composer, .-short Composer:focus { border: none; min-height: 1; max-height: 3; }
     """
     ENABLE_COMMAND_PALETTE = False
-    BINDINGS: ClassVar[list[BindingType]] = REPL_BINDINGS
+    BINDINGS: ClassVar[list[BindingType]] = [*_bindings()]
 
     VERTICAL_BREAKPOINTS = [(0, "-short"), (_TALL_LINES, "-tall")]  # noqa: RUF012 - no ClassVar in Textual either
 
@@ -416,6 +364,16 @@ class Repl(SessionKeys, App[int]):
             self.opening.line.hint(text)
         else:
             self.attached.hint(text)
+
+    def action_on_session(self, key_id: str) -> None:
+        """Do what the key of an id does to the session, if there is one."""
+        if self.attached is None:
+            return
+        act = partial(SESSION_ACTIONS[key_id], self.attached)
+        if key_id in _CHORDS:
+            self.chord.pressed(act)
+        else:
+            act()
 
     def action_retry(self) -> None:
         """Alt+R: connect now, or answer what a login asks."""

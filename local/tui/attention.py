@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from enum import Enum
-from typing import Protocol
+from typing import Any
 
+from textual.app import App
 from textual.driver import Driver
 
 from ccb.tunnel.plain_text import one_line
@@ -31,18 +32,10 @@ class Notify(Enum):
     OFF = "off"
 
 
-class Away(Protocol):
-    """The application, as far as it knows whether the person looks at it."""
-
-    app_focus: bool
-
-    def bell(self) -> None: ...
-
-
 class Attention:
     """`notify_person` hears of each notification that may be for the person's own hooks."""
 
-    def __init__(self, app: Away, environ: Mapping[str, str]) -> None:
+    def __init__(self, app: App[Any], environ: Mapping[str, str]) -> None:
         self.notify_person: Callable[[str], None] = lambda kind: None
         self.how = Notify.AUTO
         self._app = app

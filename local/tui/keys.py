@@ -118,7 +118,7 @@ class LoneChord:
             self._held.stop()
             self._held = None
 
-    def pressed(self, action: Callable[[], None]) -> None:
+    def pressed(self, action: Callable[[], object]) -> None:
         """Call `action` once it is clear that the last key was the chord."""
         if not self._is_burst:
             self._held = call_once_after(self._app, HOLD_S, action)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from enum import Enum
 from typing import TYPE_CHECKING, Protocol
 
@@ -21,6 +20,7 @@ if TYPE_CHECKING:
     from ..files.fetched_files import FetchedFiles
     from ..mcp.mcp_service import LaptopServers
     from ..providers.known_models import ModelChoice
+    from .appearance import Appearance
     from .attention import Attention
 
 
@@ -89,19 +89,6 @@ class LaptopSide:
     fetched: FetchedFiles | None = None
 
 
-class ThemeChoice(Protocol):
-    """The colours of the screen."""
-
-    environ: Mapping[str, str]
-
-    @property
-    def names(self) -> Sequence[str]:
-        """What the person may choose."""
-
-    def choose(self, name: str) -> bool:
-        """Use a theme, now and in later runs. Return whether the name is known. Raise ThemeRefused."""
-
-
 class ReplShell(Protocol):
     """The parts of the application that are there before a session is."""
 
@@ -110,11 +97,8 @@ class ReplShell(Protocol):
     leaving: LeaveState
     switching: Switching
     attention: Attention
+    appearance: Appearance
     keys_first: KeyPriority
-
-    @property
-    def appearance(self) -> ThemeChoice:
-        """The colours, which the person may choose."""
 
     async def copied(self, text: str) -> str:
         """Copy a text. Return what happened to it, in words that follow "it was"."""

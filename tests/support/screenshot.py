@@ -147,7 +147,7 @@ async def _draw(words: list[str], real: str) -> str:
                 while not _is_complete(app):
                     if time.monotonic() > end:
                         raise TimeoutError(f"there is nothing to draw:\n{screen_text(app)}")
-                    app.action_to_approval()
+                    app.action_on_session("approval")
                     await pilot.pause(0.05)
                 return app.export_screenshot(title=f"ccb ssh {HOST}:{PLACE}", simplify=True)
         finally:

@@ -46,16 +46,23 @@ class QuestionState:
 
 
 class AnswerChoices(Static):
-    """Shows the answers. `grants` are the rules that the answer "this session" grants, one text each. `readable`: the
-    question is short enough to be allowed. `keeps`: the rules can be kept for this host and directory."""
-
-    KEYS: Mapping[str, str] = {}
-    """The answers and their keys."""
+    """Shows the answers, whose keys are `keys`. `grants` are the rules that the answer "this session" grants, one text
+    each. `readable`: the question is short enough to be allowed. `keeps`: the rules can be kept for this host and
+    directory. `editable`: the person may write another rule."""
 
     def __init__(
-        self, grants: Sequence[str], palette: Palette, keymap: Keymap, *, readable: bool, keeps: bool = False
+        self,
+        keys: Mapping[str, str],
+        grants: Sequence[str],
+        palette: Palette,
+        keymap: Keymap,
+        *,
+        readable: bool,
+        keeps: bool = False,
+        editable: bool = False,
     ) -> None:
         super().__init__(classes="choices")
+        self.keys = keys
         self._tab = keymap.name("approval-tab")
         self._keeps = keeps
         self.marked = ""
@@ -63,7 +70,7 @@ class AnswerChoices(Static):
         self._palette = palette
         self._readable = readable
         self._situation = QuestionState()
-        self.editable = False
+        self._editable = editable
         self.covered = 0
         """How many of the questions that wait the rules cover as well."""
 
@@ -90,7 +97,7 @@ class AnswerChoices(Static):
             return ["deny"]
         if not self._grants:
             return ["once", "deny"]
-        more = [*(["always"] if self._keeps else []), *(["edit"] if self.editable else [])]
+        more = [*(["always"] if self._keeps else []), *(["edit"] if self._editable else [])]
         return ["once", "session", "deny", *more]
 
     def show(self, situation: QuestionState) -> None:
@@ -136,7 +143,7 @@ class AnswerChoices(Static):
             if not situation.focused:
                 return [Text.assemble((self._tab, accent), f" to read on ({lines}) and answer")]
             entries.append(("Space", f"read on: {lines} to see before you can allow it", ""))
-        entries += [(self.KEYS[answer], self.words(answer), answer) for answer in self.offered]
+        entries += [(self.keys[answer], self.words(answer), answer) for answer in self.offered]
         if situation.focused:
             entries += [("Enter", "answers", "")] if self.marked else []
             entries.append(("Esc", "back", ""))
@@ -181,7 +188,50 @@ _OTHER_RULE = "The rule to grant instead. Enter shows it at the answers, Esc goe
 _WHY_NOT = "Why not? The agent reads it. Enter denies, Esc goes back."
 
 
-class ApprovalCard(QuestionCard):
+class ChoiceCard(QuestionCard):
+    """A card with a row of answers below its lines. A subclass says what they mean."""
+
+    def __init__(
+        self,
+        request: ControlRequest,
+        place: str,
+        palette: Palette,
+        lines: list[CardLine],
+        choices: AnswerChoices,
+        keymap: Keymap,
+    ) -> None:
+        self._choices = choices
+        super().__init__(request, place, palette, ApprovalSubject(lines, palette), keymap)
+
+    def choose(self, answer: str) -> None:
+        """Give an answer, which is possible now."""
+        raise NotImplementedError
+
+    def compose(self) -> ComposeResult:
+        self.show_titles()
+        yield self.subject
+        yield from self.below()
+
+    def below(self) -> list[Widget]:
+        return [self._choices, self.field]
+
+    def show_choices(self) -> None:
+        self._choices.show(QuestionState(self.unseen, self.has_focus, *self._driving_and_note))
+
+    def step(self, key: str) -> None:
+        if key in ("up", "down") and self.subject.max_scroll_y > 0:
+            self.subject.move(STEPS[key])
+        else:
+            self._keys.release()
+            self._choices.step(STEPS[key])
+
+    def enter(self) -> None:
+        self.show_choices()  # what is possible may have changed since the answer was marked
+        if self._choices.marked in self._choices.offered:
+            self.choose(self._choices.marked)
+
+
+class ApprovalCard(ChoiceCard):
     """Shows one tool call that waits for approval, and takes the person's answer."""
 
     ASKS_FOR = "approval"
@@ -195,22 +245,21 @@ class ApprovalCard(QuestionCard):
         if request.text("decision_reason_type") == _OUTSIDE and request.text("blocked_path"):
             path = escaped_name(request.text("blocked_path"))
             lines.insert(0, CardLine("! ", f"Outside of the session's directories: {path}", RowStyle.WARNING, "  "))
-        self._choices = AnswerChoices(rules, palette, keymap, readable=readable, keeps=can_be_kept(self._updates))
-        self._choices.KEYS = {answer: keymap.name(key_id) for answer, key_id in _IDS.items()}
-        self._choices.editable = single_rule(self._updates) is not None
+        choices = AnswerChoices(
+            {answer: keymap.name(key_id) for answer, key_id in _IDS.items()},
+            rules,
+            palette,
+            keymap,
+            readable=readable,
+            keeps=can_be_kept(self._updates),
+            editable=single_rule(self._updates) is not None,
+        )
         self._edits = False
         self._edited = False
-        if self._choices.rules_above:
+        if choices.rules_above:
             lines += [CardLine("this session │ ", rule, RowStyle.EXACT, "             ┆ ") for rule in rules]
         self._reason = Static(classes="reason")
-        super().__init__(request, place, palette, ApprovalSubject(lines, palette), keymap)
-
-    def compose(self) -> ComposeResult:
-        self.show_titles()
-        yield self.subject
-        yield self._reason
-        yield self._choices
-        yield self.field
+        super().__init__(request, place, palette, lines, choices, keymap)
 
     def _circumstances(self) -> FoldedRows | Text:
         """Return why the worker asks, and the cage in which the call would run. The reason may quote the call, so a
@@ -230,34 +279,17 @@ class ApprovalCard(QuestionCard):
         self._reason.update(self._circumstances())
 
     def below(self) -> list[Widget]:
-        return [self._reason, self._choices, self.field]
+        return [self._reason, *super().below()]
 
     def fit(self) -> None:
         if self.is_attached:
             self._reason.update(self._circumstances())
         super().fit()
 
-    def show_choices(self) -> None:
-        self._choices.show(QuestionState(self.unseen, self.has_focus, *self._driving_and_note))
-
     def mark(self, char: str) -> None:
         self._choices.mark(self._answers.get(char, ""))
 
-    def enter(self) -> None:
-        if self._choices.marked:
-            self._answer(self._choices.marked)
-
-    def step(self, key: str) -> None:
-        if key in ("up", "down") and self.subject.max_scroll_y > 0:
-            self.subject.move(STEPS[key])
-        else:
-            self._keys.release()
-            self._choices.step(STEPS[key])
-
-    def _answer(self, answer: str) -> None:
-        self.show_choices()  # what is possible may have changed since the answer was marked
-        if answer not in self._choices.offered:
-            return
+    def choose(self, answer: str) -> None:
         if answer == "deny":
             self.ask_for_text(_WHY_NOT)
         elif answer == "edit":

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from rich.cells import cell_len
 from rich.segment import Segment
 from rich.style import Style
 from textual.geometry import Region, Size
@@ -13,6 +12,7 @@ from textual.strip import Strip
 
 from ..rendering.card_rows import CardLine, CardRow, drawn, fold
 from ..rendering.themes import Palette
+from ..widgets.drawing import marked
 
 _SCROLL_BAR = 1  # cells, kept free also without a scroll bar: the rows must not change when one appears
 
@@ -140,14 +140,7 @@ class ApprovalSubject(ScrollView, can_focus=False):
         span = selection.get_span(number) if selection is not None else None
         if span is None:
             return strip
-        plain = self._rows[number].plain
-        start = cell_len(plain[: span[0]])
-        end = strip.cell_length if span[1] == -1 else cell_len(plain[: span[1]])
-        if start >= end:
-            return strip
-        before, inside, after = strip.crop(0, start), strip.crop(start, end), strip.crop(end)
-        style = self.screen.get_component_rich_style("screen--selection")
-        return Strip.join([before, Strip(Segment.apply_style(inside, post_style=style), inside.cell_length), after])
+        return marked(strip, span, self.screen.get_component_rich_style("screen--selection"))
 
     def get_selection(self, selection: Selection) -> tuple[str, str] | None:
         return selection.extract("\n".join(row.plain for row in self._rows)), "\n"

@@ -1,5 +1,5 @@
-"""The cards of plan mode: whether the agent plans first, and whether its plan is carried out. The person can change
-the plan on the card before they approve it."""
+"""Cards that the person agrees to: planning first, a plan, which they can change before they approve it, and the trust
+in a project."""
 
 from __future__ import annotations
 
@@ -16,14 +16,12 @@ from ccb.tunnel.wire.messages import ControlRequest
 from ccb.tunnel.wire.tool_traits import BASH
 
 from ...terminal.keymap import Keymap
-from ..rendering.approval_text import bounded, commands_of_plan, subject_lines
+from ..rendering.approval_text import bounded, commands_of_plan, subject_lines, trust_lines
 from ..rendering.card_rows import CardLine, own_words
 from ..rendering.permission_updates import suggestions
 from ..rendering.themes import Palette
 from ..rendering.untrusted_text import is_hidden
-from .approval_card import AnswerChoices, QuestionState
-from .card_subject import ApprovalSubject
-from .question_card import STEPS, QuestionCard
+from .approval_card import AnswerChoices, ChoiceCard
 
 Json = dict[str, Any]
 
@@ -36,20 +34,19 @@ class Ways(AnswerChoices):
     def __init__(
         self, keys: Mapping[str, str], ways: Mapping[str, str], palette: Palette, keymap: Keymap, *, readable: bool
     ) -> None:
-        super().__init__([], palette, keymap, readable=readable)
-        self.KEYS = keys
+        super().__init__(keys, [], palette, keymap, readable=readable)
         self._ways = ways
 
     @property
     def offered(self) -> list[str]:
-        in_order = sorted(self._ways, key=lambda answer: self.KEYS[answer])
+        in_order = sorted(self._ways, key=lambda answer: self.keys[answer])
         return in_order if len(super().offered) > 1 else ["deny"]
 
     def words(self, answer: str) -> str:
         return self._ways[answer]
 
 
-class AgreementCard(QuestionCard):
+class AgreementCard(ChoiceCard):
     """Asks whether the agent may do what it proposes to the person, such as planning first."""
 
     MARKS = "12yn"
@@ -59,8 +56,8 @@ class AgreementCard(QuestionCard):
 
     def __init__(self, request: ControlRequest, place: str, palette: Palette, keymap: Keymap) -> None:
         lines, readable = bounded(self.lines(request))
-        self._choices = Ways(self.KEYS, self.ways(request), palette, keymap, readable=readable)
-        super().__init__(request, place, palette, ApprovalSubject(lines, palette), keymap)
+        choices = Ways(self.KEYS, self.ways(request), palette, keymap, readable=readable)
+        super().__init__(request, place, palette, lines, choices, keymap)
 
     def lines(self, request: ControlRequest) -> list[CardLine]:
         """Return what is proposed."""
@@ -73,36 +70,15 @@ class AgreementCard(QuestionCard):
     def title(self) -> str:
         return "Plan first?"
 
-    def compose(self) -> ComposeResult:
-        self.show_titles()
-        yield self.subject
-        yield self._choices
-        yield self.field
-
-    def below(self) -> list[Widget]:
-        return [self._choices, self.field]
-
-    def show_choices(self) -> None:
-        self._choices.show(QuestionState(self.unseen, self.has_focus, *self._driving_and_note))
-
     def mark(self, char: str) -> None:
-        by_key = {key: answer for answer, key in self._choices.KEYS.items()}
-        answer = {"y": next(iter(self._choices.KEYS)), "n": "deny"}.get(char) or by_key.get(char, "")
+        by_key = {key: answer for answer, key in self.KEYS.items()}
+        answer = {"y": next(iter(self.KEYS)), "n": "deny"}.get(char) or by_key.get(char, "")
         self._choices.mark(answer)
 
-    def step(self, key: str) -> None:
-        if key in ("up", "down") and self.subject.max_scroll_y > 0:
-            self.subject.move(STEPS[key])
-        else:
-            self._keys.release()
-            self._choices.step(STEPS[key])
-
-    def enter(self) -> None:
-        self.show_choices()  # what is possible may have changed since the answer was marked
-        answer = self._choices.marked
+    def choose(self, answer: str) -> None:
         if answer == "deny":
             self.ask_for_text(self.WHY_NOT)
-        elif answer in self._choices.offered:
+        else:
             self.respond({"behavior": "allow", **self.agreed(answer)})
 
     def agreed(self, answer: str) -> Json:
@@ -112,6 +88,22 @@ class AgreementCard(QuestionCard):
     def field_given(self, text: str) -> None:
         said = f" The user says: {text}" if text else ""
         self.respond({"behavior": "deny", "message": self.DENIED + said})
+
+
+class TrustCard(AgreementCard):
+    """Shows what a project switches on. The payload of the answer is {"trusted"}."""
+
+    def lines(self, request: ControlRequest) -> list[CardLine]:
+        return trust_lines(request.input)
+
+    def ways(self, request: ControlRequest) -> Mapping[str, str]:
+        return {"yes": "trust it on this host", "deny": "not now"}
+
+    def title(self) -> str:
+        return "Trust the files of this project?"
+
+    def choose(self, answer: str) -> None:
+        self.respond({"trusted": answer == "yes"})
 
 
 _MODES = {"acceptEdits": ("edits", "go, accept edits"), "default": ("ask", "go, ask each edit")}

@@ -49,7 +49,7 @@ class Composer(TextArea):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("ctrl+underscore", "undo", "Undo", show=False, id="undo"),  # Ctrl+Z stops ccb, as any program
         # Also here, so that it wins over what a text area does with the key that the person may choose.
-        Binding("escape", "app.interrupt", show=False, id="interrupt"),
+        Binding("escape", "app.on_session('interrupt')", show=False, id="interrupt"),
     ]
 
     @dataclass

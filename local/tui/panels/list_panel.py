@@ -1,9 +1,10 @@
-"""Help, hosts."""
+"""Lists above the composer: what they have in common, the hosts, and the help."""
 
 from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Sequence
+from typing import ClassVar
 
 from rich.console import Group
 from rich.table import Table
@@ -18,9 +19,96 @@ from ccb.tunnel.plain_text import one_line
 from ccb.tunnel.wire.dataclass import dataclass
 
 from ...commands.session_table import age_text
-from ..rendering.themes import palette_of
+from ...terminal.keymap import DEFAULT_KEYMAP, Keymap
+from ..rendering.themes import Palette, palette_of
+from ..widgets.painting import CARET
 
-_MAX_ROWS, _FRAME_LINES = 10, 11
+_STEPS = {"up": -1, "down": 1}
+_LETTERS = {"k": -1, "j": 1}
+
+
+class PanelClosed(Message):
+    """The person has read enough of a panel or a page."""
+
+
+def typed(text: str, event: events.Key) -> str:
+    """Return a line of text after a key in it."""
+    if event.key == "backspace":
+        return text[:-1]
+    if event.key == "ctrl+u":
+        return ""
+    return text + event.character if event.character and event.is_printable else text
+
+
+class ListPanel(Static, can_focus=True):
+    """A list with one marked row. The keys of `keymap` act on that."""
+
+    DEFAULT_CSS = """
+    ListPanel { height: auto; border: round $accent; padding: 0 1; background: $background; }
+    """
+    MAX_ROWS: ClassVar[int] = 10
+    LETTERS: ClassVar[bool] = True
+    """Whether the letters k and j move the mark. They do not where letters search."""
+
+    keymap: Keymap = DEFAULT_KEYMAP
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._at = 0  # the index of the marked row
+
+    def on_mount(self) -> None:
+        self._draw()
+
+    def on_resize(self) -> None:
+        self._draw()
+
+    async def _on_key(self, event: events.Key) -> None:
+        event.stop()
+        event.prevent_default()
+        self._pressed(event)
+        self._draw()
+
+    def _on_paste(self, event: events.Paste) -> None:
+        event.stop()
+        event.prevent_default()
+        self._pasted(one_line(event.text))
+        self._draw()
+
+    def _pressed(self, event: events.Key) -> None:
+        raise NotImplementedError
+
+    def _pasted(self, text: str) -> None:
+        """Take a line of text that was pasted."""
+
+    def _draw(self) -> None:
+        raise NotImplementedError
+
+    def _step(self, key: str, rows: int) -> int:
+        """Move the mark in a list of so many rows. Return by how many rows the key moves it, 0 for other keys."""
+        steps = {**_STEPS, "pageup": -self.MAX_ROWS, "pagedown": self.MAX_ROWS, **(_LETTERS if self.LETTERS else {})}
+        self._at = min(max(self._at + steps.get(key, 0), 0), max(0, rows - 1))
+        return steps.get(key, 0)
+
+    def _window(self, rows: int, room: int) -> range:
+        """Return the indexes of the rows to show where there is room for `room` of them."""
+        first = min(max(0, self._at - room // 2), max(0, rows - room))
+        return range(first, min(first + room, rows))
+
+    def _room(self, frame: int) -> int:
+        """Return how many rows are shown on a screen that needs `frame` lines for other things."""
+        return max(3, min(self.MAX_ROWS, self.app.size.height - frame))
+
+    @property
+    def _palette(self) -> Palette:
+        return palette_of(self.app.theme_variables, dark=self.app.current_theme.dark)
+
+    def _row(self, *, marked: bool) -> Text:
+        """Return the beginning of a row."""
+        row = Text(no_wrap=True, overflow="ellipsis")
+        return row.append("› " if marked else "  ", style=f"bold {self._palette.accent}")
+
+
+_FRAME_LINES = 11
 _KEYS = "Enter: sessions of this host, the command for another · Esc closes"
 
 
@@ -43,52 +131,32 @@ class RecentHost:
         return f"ccb ssh {shlex.quote(f'{self.host}:{self.directory}')}"
 
 
-class HostPanel(Static, can_focus=True):
+class HostPanel(ListPanel):
     """Lists `hosts`, the one on the screen first. `choose` is called with what the person chooses."""
-
-    DEFAULT_CSS = """
-    HostPanel { height: auto; border: round $accent; padding: 0 1; background: $background; }
-    """
-
-    class HostsClosed(Message):
-        """The person has seen enough."""
 
     def __init__(self, hosts: Sequence[RecentHost], choose: Callable[[RecentHost], object]) -> None:
         super().__init__()
         self._choose = choose
         self._hosts = hosts
-        self._at = 0
 
-    def on_mount(self) -> None:
-        self._draw()
-
-    def on_resize(self) -> None:
-        self._draw()
-
-    async def _on_key(self, event: events.Key) -> None:
-        event.stop()
-        event.prevent_default()
-        step = {"up": -1, "k": -1, "down": 1, "j": 1, "pageup": -_MAX_ROWS, "pagedown": _MAX_ROWS}.get(event.key, 0)
+    def _pressed(self, event: events.Key) -> None:
         if event.key in ("escape", "q"):
-            self.post_message(self.HostsClosed())
+            self.post_message(PanelClosed())
         elif event.key == "enter":
             self._choose(self._hosts[self._at])
-            return
-        self._at = min(max(self._at + step, 0), len(self._hosts) - 1)
-        self._draw()
+        else:
+            self._step(event.key, len(self._hosts))
 
     def _draw(self) -> None:
-        palette = palette_of(self.app.theme_variables, dark=self.app.current_theme.dark)
-        rows = max(3, min(_MAX_ROWS, self.app.size.height - _FRAME_LINES))
-        first = min(max(0, self._at - rows // 2), max(0, len(self._hosts) - rows))
+        palette = self._palette
         lines = [Text("Hosts of your last sessions", style="bold")]
-        for number, each in enumerate(self._hosts[first : first + rows], first):
-            marked = number == self._at
-            line = Text(no_wrap=True, overflow="ellipsis")
-            line.append("› " if marked else "  ", style=f"bold {palette.accent}")
+        for number in self._window(len(self._hosts), self._room(_FRAME_LINES)):
+            each, marked = self._hosts[number], number == self._at
+            line = self._row(marked=marked)
             used = "now" if each.here else age_text(each.ago_s) if each.ago_s is not None else ""
             line.append(f"{used:>5}  ", style=palette.dim)
-            line.append(f"{one_line(each.host)}:{one_line(each.directory)}", style="bold" if marked else "")
+            place = f"{one_line(each.host)}:{one_line(each.directory)}"
+            line.append(place, style="bold" if marked else "")
             state = f"here, {each.state}" if each.here else each.state
             line.append(f"  {state}", style=palette.good if each.state else palette.dim)
             lines.append(line)
@@ -101,7 +169,6 @@ HelpRow = tuple[str, str]
 """A name, such as that of a key or a command, and what is said of it, in one or more lines."""
 
 _KEY_CELLS = 32
-_SCROLLS = {"up": -1, "down": 1}
 
 
 class HelpPanel(VerticalScroll, can_focus=True):
@@ -114,9 +181,6 @@ class HelpPanel(VerticalScroll, can_focus=True):
     }
     HelpPanel Static { height: auto; }
     """
-
-    class HelpClosed(Message):
-        """The person has read enough."""
 
     def __init__(
         self, sections: Sequence[tuple[str, Sequence[HelpRow]]], title: str = "Help", sought: str = ""
@@ -150,23 +214,18 @@ class HelpPanel(VerticalScroll, can_focus=True):
         event.stop()
         event.prevent_default()
         if event.key in ("escape", "enter"):
-            self.post_message(self.HelpClosed())
-        elif event.key in _SCROLLS:
-            self.scroll_relative(y=_SCROLLS[event.key], animate=False)
-        elif event.key == "backspace":
-            self._search(self._sought[:-1])
-        elif event.character and event.is_printable:
-            self._search(self._sought + event.character)
-
-    def _search(self, text: str) -> None:
-        self._sought = text
-        self._draw()
-        self.scroll_home(animate=False)
+            self.post_message(PanelClosed())
+        elif event.key in _STEPS:
+            self.scroll_relative(y=_STEPS[event.key], animate=False)
+        elif (sought := typed(self._sought, event)) != self._sought:
+            self._sought = sought
+            self._draw()
+            self.scroll_home(animate=False)
 
     def _draw(self) -> None:
         palette = palette_of(self.app.theme_variables, dark=self.app.current_theme.dark)
         title = one_line(self._title)
-        self.border_title = f"{title}: {one_line(self._sought)}▏" if self._sought else f"{title}: type to search"
+        self.border_title = f"{title}: {one_line(self._sought)}{CARET}" if self._sought else f"{title}: type to search"
         self.border_subtitle = "Up, Down, PgUp, PgDn scroll · Esc closes"
         table = Table.grid(padding=(0, 2, 0, 0), expand=True)
         table.add_column(max_width=_KEY_CELLS, style=palette.accent)

@@ -16,11 +16,9 @@ from ...transcript.blocks import Block
 from ..composer.composer import Composer
 from ..widgets.session_info import ReplInfo
 from ..widgets.transcript import Transcript
-from .list_panel import HelpPanel, HelpRow
-from .model_panel import ModelPanel
+from .list_panel import HelpPanel, HelpRow, ListPanel
 from .pages import TranscriptPage
 from .reading_page import ReadingPage
-from .rule_panel import RulePanel
 
 _TWICE_S = 0.7
 """Seconds within which a key counts as pressed twice."""
@@ -68,7 +66,7 @@ class PageHolder(Vertical):
         """Show a page or a panel in place of what is shown now."""
         self.close()
         self.shown = widget
-        if isinstance(widget, ReadingPage | RulePanel | ModelPanel):
+        if isinstance(widget, ReadingPage | ListPanel):
             widget.keymap = self._composer.keymap
         self._make_room(page=isinstance(widget, ReadingPage))
         self.mount(widget)
@@ -127,24 +125,7 @@ class PageHolder(Vertical):
             else:
                 self.shown.received(event)
 
-    def on_help_panel_help_closed(self) -> None:
-        """The person has read enough."""
-        self.close()
-
-    def on_reading_page_page_closed(self) -> None:
-        """The person has read enough."""
-        self.close()
-
-    def on_rule_panel_rules_closed(self) -> None:
-        """The person has seen enough."""
-        self.close()
-
-    def on_host_panel_hosts_closed(self) -> None:
-        """The person has seen enough."""
-        self.close()
-
-    def on_model_panel_models_closed(self) -> None:
-        """The person keeps the model."""
+    def on_panel_closed(self) -> None:
         self.close()
 
     @work

@@ -9,13 +9,11 @@ from __future__ import annotations
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Protocol
 
 from rich.text import Text
 from textual import events
 from textual.containers import Vertical
 from textual.message import Message
-from textual.widgets import Static
 
 from ccb.tunnel.errors import CcbError
 from ccb.tunnel.plain_text import one_line
@@ -26,17 +24,10 @@ from ...session.session_client import Json, SessionClient
 from ...terminal.keymap import DEFAULT_KEYMAP, Keymap
 from ...transcript.prompt_tracker import PromptTracker, WaitingPrompt
 from ..composer.composer import Composer
-from ..rendering.themes import Palette, palette_of
+from ..widgets.session_info import ErrorDisplay
+from .list_panel import ListPanel, PanelClosed
 
 _TAKEN = "the agent has taken this prompt already"
-
-
-class Says(Protocol):
-    """Shows what came of a request."""
-
-    def show_error(self, error: CcbError | RequestFailed) -> None: ...
-
-    def hint(self, text: str) -> None: ...
 
 
 class QueueEditing(Vertical):
@@ -44,7 +35,7 @@ class QueueEditing(Vertical):
 
     DEFAULT_CSS = "QueueEditing { height: auto; }"
 
-    def __init__(self, client: SessionClient, prompts: PromptTracker, composer: Composer, says: Says) -> None:
+    def __init__(self, client: SessionClient, prompts: PromptTracker, composer: Composer, says: ErrorDisplay) -> None:
         super().__init__()
         self._client = client
         self._prompts = prompts
@@ -85,7 +76,7 @@ class QueueEditing(Vertical):
         else:
             await self._steer(prompt)
 
-    async def on_queue_panel_queue_closed(self) -> None:
+    async def on_panel_closed(self) -> None:
         await self._close()
 
     async def on_queue_panel_wanted(self, event: QueuePanel.Wanted) -> None:
@@ -177,7 +168,6 @@ class QueueEditing(Vertical):
         self._composer.focus()
 
 
-_ROWS = 8
 _KEYS = (
     "{queue-edit!} edits · {queue-steer!} steers · {queue-up!}, {queue-down!} move · {queue-drop!} drops · Esc closes"
 )
@@ -199,15 +189,12 @@ class _Row:
     taken: bool = False
 
 
-class QueuePanel(Static, can_focus=True):
+class QueuePanel(ListPanel):
     """A prompt that the agent takes while the panel is open keeps its line, so that no key meets another prompt than
     the one it was meant for."""
 
-    DEFAULT_CSS = """
-    QueuePanel {
-        height: auto; max-height: 14; border: round $accent; padding: 0 1; background: $background;
-    }
-    """
+    DEFAULT_CSS = "QueuePanel { max-height: 14; }"
+    MAX_ROWS = 8
 
     class Wanted(Message):
         """The person wants to do something with a prompt that waits."""
@@ -217,71 +204,54 @@ class QueuePanel(Static, can_focus=True):
             self.prompt = prompt
             self.act = act
 
-    class QueueClosed(Message):
-        """The person has seen enough."""
-
     def __init__(self, prompts: Sequence[WaitingPrompt], keymap: Keymap = DEFAULT_KEYMAP) -> None:
         super().__init__()
-        self._keymap = keymap
+        self.keymap = keymap
         self._rows = [_Row(each) for each in prompts]
-        self._marked = prompts[-1].id if prompts else ""
+        self._at = max(0, len(prompts) - 1)
         self._doing: Mapping[str, str] = {}
-
-    def on_mount(self) -> None:
-        self._draw()
-
-    def on_resize(self) -> None:
-        self._draw()
 
     def show(self, prompts: Sequence[WaitingPrompt], doing: Mapping[str, str], dropped: Container[str]) -> None:
         """Show the prompts that wait now. `doing` names what is under way with a prompt, by its id; `dropped` are the
         prompts that the person has taken out of the queue."""
         waiting = {each.id for each in prompts}
-        at = self._at
+        marked = self._rows[self._at].prompt.id if self._rows else ""
         gone = [_Row(row.prompt, taken=True) for row in self._rows if row.prompt.id not in waiting]
         rows = [*(row for row in gone if row.prompt.id not in dropped), *(_Row(each) for each in prompts)]
         if rows == self._rows and doing == self._doing:
             return
         self._rows, self._doing = rows, dict(doing)
-        if rows and all(row.prompt.id != self._marked for row in rows):
-            self._marked = rows[min(at, len(rows) - 1)].prompt.id
+        ids = [row.prompt.id for row in rows]
+        self._at = ids.index(marked) if marked in ids else min(self._at, max(0, len(rows) - 1))
         self._draw()
 
-    @property
-    def _at(self) -> int:
-        return next((at for at, row in enumerate(self._rows) if row.prompt.id == self._marked), 0)
-
-    async def _on_key(self, event: events.Key) -> None:
-        event.stop()
-        event.prevent_default()
-        step = {"up": -1, "k": -1, "down": 1, "j": 1, "pageup": -_ROWS, "pagedown": _ROWS}.get(event.key, 0)
+    def _pressed(self, event: events.Key) -> None:
         keys = event.key, event.character or ""
-        act = next((act for act in QueueAct if any(self._keymap.has(f"queue-{act.value}", key) for key in keys)), None)
+        act = next((act for act in QueueAct if any(self.keymap.has(f"queue-{act.value}", key) for key in keys)), None)
         row = self._rows[self._at] if self._rows else None
         if event.key in ("escape", "q"):
-            self.post_message(self.QueueClosed())
+            self.post_message(PanelClosed())
         elif act is not None and row is not None and not row.taken and row.prompt.id not in self._doing:
             self.post_message(self.Wanted(row.prompt, act))
-        elif step and self._rows:
-            self._marked = self._rows[min(max(self._at + step, 0), len(self._rows) - 1)].prompt.id
-            self._draw()
+        else:
+            self._step(event.key, len(self._rows))
 
     def _draw(self) -> None:
-        palette = palette_of(self.app.theme_variables, dark=self.app.current_theme.dark)
+        palette = self._palette
         waiting = sum(not row.taken for row in self._rows)
         count = f"{waiting} prompt{'' if waiting == 1 else 's'} for the agent, the next one first"
         none = "The agent has every prompt" if self._rows else "No prompt waits any more"
         text = Text(count if waiting else none, style="bold", no_wrap=True, overflow="ellipsis")
-        first = min(max(0, self._at - _ROWS // 2), max(0, len(self._rows) - _ROWS))
-        for at, row in enumerate(self._rows[first : first + _ROWS], first):
-            text.append_text(self._line(row, palette, marked=at == self._at))
-        more = f"\n  … {len(self._rows)} in all" if len(self._rows) > _ROWS else ""
+        for at in self._window(len(self._rows), self.MAX_ROWS):
+            text.append("\n").append_text(self._line(self._rows[at], marked=at == self._at))
+        more = f"\n  … {len(self._rows)} in all" if len(self._rows) > self.MAX_ROWS else ""
         text.append(more, style=f"not bold {palette.dim}")
         taken = "What it has taken cannot be changed any more · " if self._rows else ""
-        keys = self._keymap.filled(_KEYS) if waiting else f"{taken}Esc closes"
+        keys = self.keymap.filled(_KEYS) if waiting else f"{taken}Esc closes"
         self.update(text.append(f"\n{keys}", style=f"not bold {palette.dim}"))
 
-    def _line(self, row: _Row, palette: Palette, *, marked: bool) -> Text:
+    def _line(self, row: _Row, *, marked: bool) -> Text:
+        palette, line = self._palette, self._row(marked=marked)
         state = self._doing.get(row.prompt.id, "")
         if row.taken:
             state = "the agent has it"
@@ -289,7 +259,6 @@ class QueuePanel(Static, can_focus=True):
             state = "waiting to be sent"
         elif row.prompt.facts.steers and not state:
             state = "steers"
-        line = Text("\n› " if marked else "\n  ", style=f"bold {palette.accent}")
-        line.append(f"{state}  " if state else "", style=f"not bold {palette.warn if not row.taken else palette.dim}")
+        line.append(f"{state}  " if state else "", style=palette.warn if not row.taken else palette.dim)
         shown = one_line(row.prompt.text)[:200] or "(no text)"
-        return line.append(shown, style=palette.dim if row.taken else "bold" if marked else "not bold")
+        return line.append(shown, style=palette.dim if row.taken else "bold" if marked else "")

@@ -27,6 +27,7 @@ from ..rendering.themes import palette_of
 from ..widgets.drawing import texts_of
 from ..widgets.painting import CARET
 from ..widgets.transcript import Transcript
+from .list_panel import PanelClosed, typed
 
 _KEYS = (
     "Esc closes · {view-search!} searches · {view-start!}, {view-end!} · {page-up!}, {page-down!} · {view-copy!} copies"
@@ -46,9 +47,6 @@ class ReadingPage(Vertical, can_focus=True):
     """
     KEYS = _KEYS
     keymap = DEFAULT_KEYMAP
-
-    class PageClosed(Message):
-        """The person has read enough."""
 
     class CopyWanted(Message):
         """The person wants a text in the clipboard."""
@@ -155,10 +153,10 @@ class ReadingPage(Vertical, can_focus=True):
         elif event.key == "enter":
             text, self._typed = self._typed.strip(), None
             self._search(text)
-        elif event.key == "backspace":
-            self._typed = self._typed[:-1] if self._typed else None
-        elif event.character and event.is_printable:
-            self._typed += event.character
+        elif event.key == "backspace" and not self._typed:
+            self._typed = None
+        else:
+            self._typed = typed(self._typed, event)
 
     def _on_paste(self, event: events.Paste) -> None:
         event.stop()
@@ -171,7 +169,7 @@ class ReadingPage(Vertical, can_focus=True):
         if self.body.sought:
             self._search("")
         else:
-            self.post_message(self.PageClosed())
+            self.post_message(PanelClosed())
 
     @work(exclusive=True, group="search")
     async def _search(self, text: str) -> None:
@@ -288,14 +286,10 @@ class SearchedBlocks(Transcript):
         position = layout.position(found[0])
         return layout.start(position) + found[1] if layout.is_laid_out(position) else None
 
-    @property
-    def _has_marks(self) -> bool:
-        return bool(self.sought) or super()._has_marks
-
-    def _selected(self, strip: Strip, line: int) -> Strip:
-        return super()._selected(self._marked(strip, line) if self.sought else strip, line)
-
     def _marked(self, strip: Strip, line: int) -> Strip:
+        return super()._marked(self._with_found(strip, line) if self.sought else strip, line)
+
+    def _with_found(self, strip: Strip, line: int) -> Strip:
         """Return the line with what is sought marked."""
         text = strip.text
         lower = text.lower()

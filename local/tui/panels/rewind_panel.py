@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from enum import Enum
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 from rich.text import Text
 from textual import events
 from textual.containers import Vertical
 from textual.message import Message
-from textual.widgets import Static
 
 from ccb.tunnel.errors import CcbError
 from ccb.tunnel.plain_text import one_line
@@ -29,7 +28,9 @@ from ...transcript.blocks import Level
 from ...transcript.notices import path_in
 from ...transcript.transcript_reducer import TranscriptReducer
 from ..composer.composer import Composer
-from ..rendering.themes import Palette, palette_of
+from ..rendering.themes import Palette
+from ..widgets.session_info import ErrorDisplay
+from .list_panel import ListPanel, PanelClosed
 
 
 class _RewindAnswer(BaseModel):
@@ -75,7 +76,6 @@ class RewindPreview(_RewindAnswer):
         return [each for each in self.files if not each.why]
 
 
-_ROWS = 8
 _MAX_FILES = 8
 _SIGNS = {"change": "~", "create": "+", "remove": "-"}
 
@@ -88,14 +88,12 @@ class Scope(Enum):
     FILES = "files only"
 
 
-class RewindPanel(Static, can_focus=True):
+class RewindPanel(ListPanel):
     """First lists the prompts, then shows what would change for the chosen one."""
 
-    DEFAULT_CSS = """
-    RewindPanel {
-        height: auto; max-height: 20; border: round $accent; padding: 0 1; background: $background;
-    }
-    """
+    DEFAULT_CSS = "RewindPanel { max-height: 20; }"
+    MAX_ROWS = 8
+    LETTERS = False
 
     class Picked(Message):
         """The person has picked a prompt: the preview of its files is wanted."""
@@ -112,25 +110,15 @@ class RewindPanel(Static, can_focus=True):
             self.point = point
             self.scope = scope
 
-    class Closed(Message):
-        """The person does not want to go back."""
-
     def __init__(self, points: Sequence[PastPrompt], cwd: str, *, files_kept: bool) -> None:
         """Paths in `cwd` are shown relative to it."""
         super().__init__()
         self._cwd = cwd
         self._points = points
         self._files_kept = files_kept
-        self._at = 0
         self._picked: PastPrompt | None = None
         self._preview: RewindPreview | None = None
         self._scope = 0
-
-    def on_mount(self) -> None:
-        self._draw()
-
-    def on_resize(self) -> None:
-        self._draw()
 
     def show(self, preview: RewindPreview) -> None:
         """Show what would change for the picked prompt."""
@@ -143,60 +131,55 @@ class RewindPanel(Static, can_focus=True):
         changes = self._preview is not None and bool(self._preview.restorable)
         return [Scope.BOTH, Scope.CONVERSATION, Scope.FILES] if changes else [Scope.CONVERSATION]
 
-    async def _on_key(self, event: events.Key) -> None:
-        event.stop()
-        event.prevent_default()
-        step = {"up": -1, "down": 1, "pageup": -_ROWS, "pagedown": _ROWS}.get(event.key, 0)
+    def _pressed(self, event: events.Key) -> None:
         if event.key == "escape":
             self._back()
-        elif self._picked is None and step:
-            self._at = min(max(self._at + step, 0), len(self._points) - 1)
         elif self._picked is None and event.key == "enter":
             self._picked = self._points[self._at]
             self.post_message(self.Picked(self._picked))
-        elif self._picked is not None and self._preview is not None:
-            self._choose(event.key, step)
-        self._draw()
+        elif self._picked is None:
+            self._step(event.key, len(self._points))
+        elif self._preview is not None:
+            self._choose(event.key, self._picked)
 
     def _back(self) -> None:
         if self._picked is None:
-            self.post_message(self.Closed())
+            self.post_message(PanelClosed())
         self._picked = self._preview = None
 
-    def _choose(self, key: str, step: int) -> None:
+    def _choose(self, key: str, picked: PastPrompt) -> None:
         scopes = self._scopes
-        self._scope = min(max(self._scope + step, 0), len(scopes) - 1)
-        if key.isdigit() and 0 < int(key) <= len(scopes):
+        if key in ("up", "down"):
+            self._scope = min(max(self._scope + (1 if key == "down" else -1), 0), len(scopes) - 1)
+        elif key.isdigit() and 0 < int(key) <= len(scopes):
             self._scope = int(key) - 1
-        elif key == "enter" and self._picked is not None:
-            self.post_message(self.Chosen(self._picked, scopes[self._scope]))
+        elif key == "enter":
+            self.post_message(self.Chosen(picked, scopes[self._scope]))
 
     def _draw(self) -> None:
-        palette = palette_of(self.app.theme_variables, dark=self.app.current_theme.dark)
-        self.update(self._list(palette) if self._picked is None else self._choice(self._picked, palette))
+        self.update(self._list() if self._picked is None else self._choice(self._picked))
 
-    def _list(self, palette: Palette) -> Text:
+    def _list(self) -> Text:
+        palette = self._palette
         text = Text("Go back to before which prompt?\n", style="bold", no_wrap=True, overflow="ellipsis")
-        first = min(max(0, self._at - _ROWS // 2), max(0, len(self._points) - _ROWS))
-        for place, point in enumerate(self._points[first : first + _ROWS], first):
-            marked = place == self._at
-            text.append("› " if marked else "  ", style=f"bold {palette.accent}")
-            text.append(_shown(point), style="bold" if marked else "not bold")
+        for place in self._window(len(self._points), self.MAX_ROWS):
+            point, marked = self._points[place], place == self._at
+            row = self._row(marked=marked).append(_shown(point), style="bold" if marked else "")
             if point.files:
-                files = f"{point.files} file{'s' if point.files != 1 else ''} changed since"
-                text.append(f"  {files}", style=f"not bold {palette.dim}")
-            text.append("\n")
-        more = f"{len(self._points)} prompts · " if len(self._points) > _ROWS else ""
+                row.append(f"  {point.files} file{'s' if point.files != 1 else ''} changed since", style=palette.dim)
+            text.append_text(row).append("\n")
+        more = f"{len(self._points)} prompts · " if len(self._points) > self.MAX_ROWS else ""
         text.append(f"{more}Up, Down choose · Enter goes on · Esc leaves", style=f"not bold {palette.dim}")
         return text
 
-    def _choice(self, point: PastPrompt, palette: Palette) -> Text:
+    def _choice(self, point: PastPrompt) -> Text:
+        palette = self._palette
         text = Text("Go back to before ", no_wrap=True, overflow="ellipsis")
         text.append(f"“{_shown(point)}”\n", style="bold")
         if self._preview is None:
             return text.append("Looking at the files on the host …", style=palette.dim)
         for each in self._preview.files[:_MAX_FILES]:
-            text.append(_row(each, self._cwd, palette))
+            text.append(_file_row(each, self._cwd, palette))
         left = len(self._preview.files) - _MAX_FILES
         if left > 0:
             text.append(f"  … and {left} more\n", style=palette.dim)
@@ -215,7 +198,7 @@ def _shown(point: PastPrompt) -> str:
     return one_line(point.text)[:70] or "(no text)"
 
 
-def _row(each: ChangedFile, cwd: str, palette: Palette) -> Text:
+def _file_row(each: ChangedFile, cwd: str, palette: Palette) -> Text:
     row = Text(f"  {_SIGNS.get(each.does, '~')} {path_in(cwd, each.path)}", no_wrap=True)
     if each.why:
         return row.append(f"  stays: {one_line(each.why)}\n", style=palette.warn)
@@ -232,19 +215,13 @@ TWICE_S = 1.5
 Shape = TypeVar("Shape", bound=BaseModel)
 
 
-class ShowsErrors(Protocol):
-    """Shows the error of a request."""
-
-    def show_error(self, error: CcbError | RequestFailed) -> None: ...
-
-
 class Rewinding(Vertical):
     """Holds the panel while the person goes back."""
 
     DEFAULT_CSS = "Rewinding { height: auto; }"
 
     def __init__(
-        self, client: SessionClient, reducer: TranscriptReducer, composer: Composer, errors: ShowsErrors
+        self, client: SessionClient, reducer: TranscriptReducer, composer: Composer, errors: ErrorDisplay
     ) -> None:
         super().__init__()
         self._client = client
@@ -293,7 +270,7 @@ class Rewinding(Vertical):
         if done is not None and done.prompt:
             self._composer.give_back(done.prompt)
 
-    async def on_rewind_panel_closed(self) -> None:
+    async def on_panel_closed(self) -> None:
         await self._close()
 
     async def _close(self) -> None:

@@ -8,15 +8,12 @@ from collections.abc import Awaitable, Callable, Sequence
 from rich.console import Group
 from rich.text import Text
 from textual import events
-from textual.message import Message
-from textual.widgets import Static
 
 from ccb.tunnel.plain_text import one_line
 from ccb.tunnel.wire.dataclass import dataclass
 
-from ...terminal.keymap import DEFAULT_KEYMAP
-from ..rendering.themes import Palette, palette_of
 from ..widgets.painting import CARET
+from .list_panel import ListPanel, PanelClosed, typed
 
 SESSION, KEPT = "session", "localSettings"
 """Where a rule of the person holds, in the public protocol: in this session, or always for this host and directory."""
@@ -37,7 +34,6 @@ _SOURCES = {
 }
 _WHERE = {SESSION: "in this session", KEPT: "always here"}
 _KINDS = tuple((behavior, where) for where in (SESSION, KEPT) for behavior in ("allow", "ask", "deny"))
-_MAX_ROWS = 10
 _FRAME_LINES = 12
 _KEYS = "{rule-add!} adds a rule · {rule-remove!} removes one of yours · Up, Down · Esc closes"
 
@@ -56,18 +52,9 @@ class HeldRule:
         return self.source in (SESSION, KEPT)
 
 
-class RulePanel(Static, can_focus=True):
+class RulePanel(ListPanel):
     """`place` is where the rules hold, `mode` the permission mode. `change` adds a rule (True) or removes one.
     `marked` is the text of the rule that is marked first."""
-
-    DEFAULT_CSS = """
-    RulePanel { height: auto; border: round $accent; padding: 0 1; background: $background; }
-    """
-
-    keymap = DEFAULT_KEYMAP
-
-    class RulesClosed(Message):
-        """The person has seen enough."""
 
     def __init__(
         self,
@@ -88,12 +75,6 @@ class RulePanel(Static, can_focus=True):
         self._asks = False  # whether the marked rule is to be removed
         self._hint = ""
 
-    def on_mount(self) -> None:
-        self._draw()
-
-    def on_resize(self) -> None:
-        self._draw()
-
     def show(self, rules: Sequence[HeldRule], hint: str) -> None:
         """Show the rules that hold now, and what has come of a change."""
         self._rules, self._hint = _sorted(rules), hint
@@ -105,9 +86,7 @@ class RulePanel(Static, can_focus=True):
         self._hint = one_line(why)
         self._draw()
 
-    async def _on_key(self, event: events.Key) -> None:
-        event.stop()
-        event.prevent_default()
+    def _pressed(self, event: events.Key) -> None:
         self._hint = ""
         if self._typed is not None:
             self._type(event)
@@ -116,16 +95,14 @@ class RulePanel(Static, can_focus=True):
             if event.key in ("y", "enter"):
                 self.run_worker(self._change(self, self._rules[self._at], False))
         elif event.key in ("escape", "q"):
-            self.post_message(self.RulesClosed())
+            self.post_message(PanelClosed())
         elif self.keymap.pressed("rule-add", event.key, event.character):
             self._typed = ""
         elif self.keymap.pressed("rule-remove", event.key, event.character) and self._rules:
             own = self._rules[self._at].is_own
             self._asks, self._hint = own, "" if own else "This rule is not yours to remove here: it comes from a file."
         else:
-            step = {"up": -1, "k": -1, "down": 1, "j": 1, "pageup": -_MAX_ROWS, "pagedown": _MAX_ROWS}
-            self._at = min(max(self._at + step.get(event.key, 0), 0), max(0, len(self._rules) - 1))
-        self._draw()
+            self._step(event.key, len(self._rules))
 
     def _type(self, event: events.Key) -> None:
         assert self._typed is not None
@@ -141,40 +118,32 @@ class RulePanel(Static, can_focus=True):
                 self.run_worker(self._change(self, HeldRule(behavior, where, rule), True))
             else:
                 self._hint = "A rule is Tool or Tool(pattern), such as Bash(npm test *) or Edit(src/**)."
-        elif event.key == "backspace":
-            self._typed = self._typed[:-1]
-        elif event.character and event.is_printable:
-            self._typed += event.character
+        else:
+            self._typed = typed(self._typed, event)
 
-    def _on_paste(self, event: events.Paste) -> None:
-        event.stop()
-        event.prevent_default()
+    def _pasted(self, text: str) -> None:
         if self._typed is not None:
-            self._typed += one_line(event.text)
-            self._draw()
+            self._typed += text
 
     def _draw(self) -> None:
-        palette = palette_of(self.app.theme_variables, dark=self.app.current_theme.dark)
+        palette = self._palette
         head = Text(f"Permission rules on {self._place}", style="bold", no_wrap=True, overflow="ellipsis")
         head.append(f"   mode {one_line(self._mode)}", style=f"not bold {palette.dim}")
-        rows = max(3, min(_MAX_ROWS, self.app.size.height - _FRAME_LINES))
-        first = min(max(0, self._at - rows // 2), max(0, len(self._rules) - rows))
-        shown = self._rules[first : first + rows]
-        lines = [self._line(each, palette, marked=first + number == self._at) for number, each in enumerate(shown)]
+        shown = self._window(len(self._rules), self._room(_FRAME_LINES))
+        lines = [self._line(self._rules[number], marked=number == self._at) for number in shown]
         none = Text("  No rule holds: what is not harmless is asked.", style=palette.dim)
-        self.update(Group(head, *(lines or [none]), *self._foot(palette)))
+        self.update(Group(head, *(lines or [none]), *self._foot()))
 
-    def _line(self, held: HeldRule, palette: Palette, *, marked: bool) -> Text:
-        line = Text(no_wrap=True, overflow="ellipsis")
-        line.append("› " if marked else "  ", style=f"bold {palette.accent}")
+    def _line(self, held: HeldRule, *, marked: bool) -> Text:
+        palette, line = self._palette, self._row(marked=marked)
         style = {"deny": palette.bad, "ask": palette.warn, "allow": palette.good}.get(held.behavior, palette.dim)
         line.append(f"{_WORDS.get(held.behavior, one_line(held.behavior)):<8}", style=style)
         line.append(one_line(held.rule), style="bold" if marked else "")
         source = _SOURCES.get(held.source, one_line(held.source) or "ccb")
         return line.append(f"  {source}", style=palette.dim)
 
-    def _foot(self, palette: Palette) -> list[Text]:
-        lines = []
+    def _foot(self) -> list[Text]:
+        palette, lines = self._palette, []
         if self._typed is not None:
             behavior, where = _KINDS[self._kind]
             line = Text.assemble(

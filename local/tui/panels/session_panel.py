@@ -14,7 +14,6 @@ from rich.text import Text
 from textual import events, work
 from textual.containers import Vertical
 from textual.message import Message
-from textual.widgets import Static
 
 from ccb.tunnel.errors import CcbError
 from ccb.tunnel.plain_text import HostText, one_line
@@ -25,14 +24,15 @@ from ...connect.host_sessions import HostSessions
 from ...connect.session_rows import SessionRow
 from ...terminal.keymap import DEFAULT_KEYMAP, Keymap
 from ...transcript.notices import path_in
-from ..rendering.themes import Palette, palette_of
+from ..rendering.themes import Palette
 from ..widgets.painting import CARET
+from .list_panel import ListPanel, PanelClosed, typed
 
 _FRAME_LINES = 10
 """Lines of the screen that the list and the preview leave to the frame, the composer and the conversation."""
 _WIDE = 110  # cells from which the preview stands beside the list
 _FRAME_CELLS = 6
-_LEAST_ROWS, _MAX_ROWS = 3, 10
+_LEAST_ROWS = 3
 _KEYS = "Enter opens · {session-rename!} renames · {session-delete!} deletes · Esc %s · type to search"
 
 
@@ -42,15 +42,11 @@ class _Does(Enum):
     DELETES = "deletes"
 
 
-class SessionPanel(Static, can_focus=True):
+class SessionPanel(ListPanel):
     """`current` is the session on the screen of those on `host`: it is marked and cannot be chosen. `leaves` says what
     Esc does."""
 
-    DEFAULT_CSS = """
-    SessionPanel {
-        height: auto; border: round $accent; padding: 0 1; background: $background;
-    }
-    """
+    LETTERS = False
 
     class SessionChosen(Message):
         """The person wants this session on the screen."""
@@ -58,9 +54,6 @@ class SessionPanel(Static, can_focus=True):
         def __init__(self, row: SessionRow) -> None:
             super().__init__()
             self.row = row
-
-    class ListClosed(Message):
-        """The person stays where they are."""
 
     class PreviewWanted(Message):
         """The mark is on a session whose last messages are not known."""
@@ -95,7 +88,7 @@ class SessionPanel(Static, can_focus=True):
         keymap: Keymap = DEFAULT_KEYMAP,
     ) -> None:
         super().__init__()
-        self._keymap = keymap
+        self.keymap = keymap
         self._host = host
         self._rows = list(rows)
         self._current = current
@@ -108,11 +101,8 @@ class SessionPanel(Static, can_focus=True):
         self._hint = ""
 
     def on_mount(self) -> None:
-        self._draw()
+        super().on_mount()
         self._want_preview()
-
-    def on_resize(self) -> None:
-        self._draw()
 
     # What the host answers.
 
@@ -158,9 +148,7 @@ class SessionPanel(Static, can_focus=True):
 
     # Keys.
 
-    async def _on_key(self, event: events.Key) -> None:
-        event.stop()
-        event.prevent_default()
+    def _pressed(self, event: events.Key) -> None:
         self._hint = ""
         if self._does is _Does.CHOOSES:
             self._choose(event)
@@ -168,33 +156,24 @@ class SessionPanel(Static, can_focus=True):
             self._does = _Does.CHOOSES
         elif event.key == "enter":
             self._confirmed()
-        elif event.key == "backspace":
-            self._typed = self._typed[:-1]
-        elif event.key == "ctrl+u":
-            self._typed = ""
-        elif event.character and event.is_printable:
-            self._typed += event.character
-        self._draw()
+        else:
+            self._typed = typed(self._typed, event)
 
     def _choose(self, event: events.Key) -> None:
-        found, marked = self._found, self._marked
-        step = {"up": -1, "down": 1, "pageup": -_MAX_ROWS, "pagedown": _MAX_ROWS}.get(event.key, 0)
+        marked = self._marked
         if event.key == "escape":
-            self.post_message(self.ListClosed())
+            self.post_message(PanelClosed())
         elif event.key == "enter":
             if marked is not None and marked.session != self._current:
                 self.post_message(self.SessionChosen(marked))
-        elif step:
-            self._at = min(max(self._at + step, 0), max(0, len(found) - 1))
-            self._want_preview()
-        elif self._keymap.has("session-rename", event.key):
+        elif self.keymap.has("session-rename", event.key):
             self._begin(_Does.RENAMES, marked)
-        elif self._keymap.has("session-delete", event.key):
+        elif self.keymap.has("session-delete", event.key):
             self._begin(_Does.DELETES, marked)
-        elif event.key == "backspace":
-            self._search(self._sought[:-1])
-        elif event.character and event.is_printable:
-            self._search(self._sought + event.character)
+        elif self._step(event.key, len(self._found)):
+            self._want_preview()
+        elif (sought := typed(self._sought, event)) != self._sought:
+            self._search(sought)
 
     def _begin(self, does: _Does, marked: SessionRow | None) -> None:
         if marked is None:
@@ -206,25 +185,22 @@ class SessionPanel(Static, can_focus=True):
         self._typed = marked.prompt.cell if does is _Does.RENAMES else ""
 
     def _confirmed(self) -> None:
-        marked, typed = self._marked, self._typed.strip()
+        marked, given = self._marked, self._typed.strip()
         if marked is not None and self._does is _Does.RENAMES:
-            self.post_message(self.Renamed(marked, typed))
+            self.post_message(self.Renamed(marked, given))
             self._hint = "Renaming …"
-        elif marked is not None and typed.lower() == "yes":
+        elif marked is not None and given.lower() == "yes":
             self.post_message(self.Deleted(marked))
             self._hint = "Deleting …"
         else:
             self._hint = "Nothing was deleted."
         self._does = _Does.CHOOSES
 
-    def _on_paste(self, event: events.Paste) -> None:
-        event.stop()
-        event.prevent_default()
+    def _pasted(self, text: str) -> None:
         if self._does is _Does.CHOOSES:
-            self._search(self._sought + one_line(event.text))
+            self._search(self._sought + text)
         elif self._does is _Does.RENAMES:
-            self._typed += one_line(event.text)
-        self._draw()
+            self._typed += text
 
     def _search(self, text: str) -> None:
         self._sought, self._at = text, 0
@@ -238,18 +214,16 @@ class SessionPanel(Static, can_focus=True):
     # What is drawn.
 
     def _draw(self) -> None:
-        palette = palette_of(self.app.theme_variables, dark=self.app.current_theme.dark)
-        found, marked = self._found, self._marked
+        palette, found, marked = self._palette, self._found, self._marked
         width = max(20, self.size.width or self.app.size.width - _FRAME_CELLS)
         room = max(_LEAST_ROWS, self.app.size.height - _FRAME_LINES)
         beside = width >= _WIDE
-        rows = min(_MAX_ROWS, room if beside else max(_LEAST_ROWS, room * 3 // 5))
-        below = 0 if beside else min(_MAX_ROWS, room - min(rows, max(len(found), 1)) - 1)
+        rows = min(self.MAX_ROWS, room if beside else max(_LEAST_ROWS, room * 3 // 5))
+        below = 0 if beside else min(self.MAX_ROWS, room - min(rows, max(len(found), 1)) - 1)
         columns = Columns(width * 3 // 5 if beside else width, palette, self._current)
         head = Text(f"Sessions on {one_line(self._host)}", style="bold", no_wrap=True, overflow="ellipsis")
         head.append(f"   {one_line(self._sought)}{CARET}", style=f"not bold {palette.accent}")
-        first = min(max(0, self._at - rows // 2), max(0, len(found) - rows))
-        shown = found[first : first + rows]
+        shown = [found[place] for place in self._window(len(found), rows)]
         if marked is not None and self._does is not _Does.CHOOSES:  # the question about it needs the room
             shown, below, beside = [marked], 0, False
         lines = [columns.line(row, marked=row is marked) for row in shown]
@@ -265,13 +239,13 @@ class SessionPanel(Static, can_focus=True):
         self.update(Group(head, *lines, *self._foot(marked)))
 
     def _foot(self, marked: SessionRow | None) -> list[Text]:
-        palette = palette_of(self.app.theme_variables, dark=self.app.current_theme.dark)
+        palette = self._palette
         if marked is not None and self._does is not _Does.CHOOSES:
             deletes = self._does is _Does.DELETES
             return question_lines(self._host, marked, self._typed, palette, deletes=deletes)
         count = f"{len(self._found)} of {len(self._rows)}" if self._sought else str(len(self._rows))
         sessions = "session" if count == "1" else "sessions"
-        text = self._hint or f"{count} {sessions} · {self._keymap.filled(_KEYS) % self._leaves}"
+        text = self._hint or f"{count} {sessions} · {self.keymap.filled(_KEYS) % self._leaves}"
         style = palette.warn if self._hint else palette.dim
         return [Text(text, style=f"not bold {style}")]
 
@@ -314,7 +288,7 @@ class SessionPicker(Vertical):
         event.stop()
         self._choose(event.row)
 
-    def on_session_panel_list_closed(self, event: SessionPanel.ListClosed) -> None:
+    def on_panel_closed(self, event: PanelClosed) -> None:
         event.stop()
         self._choose(None)
 

@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import importlib
 import importlib.util
 import io
 from collections import OrderedDict
-from collections.abc import Callable, Coroutine, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterator
 from itertools import groupby
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from rich.color import Color
 from rich.console import Console, ConsoleOptions
@@ -26,6 +25,8 @@ from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.prompt_content import image_size, image_type
 
 if TYPE_CHECKING:
+    from PIL.Image import Image as Picture
+
     from ...transcript.blocks import PictureData
 
 
@@ -60,37 +61,6 @@ class NotDecoded(Exception):
     """An image cannot be decoded; the text says why."""
 
 
-class Picture(Protocol):
-    """What is used of an image of Pillow."""
-
-    mode: str
-    size: tuple[int, int]
-
-    def convert(self, mode: str) -> Picture: ...
-
-    def draft(self, mode: str, size: tuple[int, int]) -> object: ...
-
-    def paste(self, picture: Picture, box: tuple[int, int], mask: Picture) -> None: ...
-
-    def resize(self, size: tuple[int, int]) -> Picture: ...
-
-    def save(self, file: io.BytesIO, format: str, *, quality: int = ...) -> None: ...
-
-    def thumbnail(self, size: tuple[int, int]) -> None: ...
-
-    def tobytes(self) -> bytes: ...
-
-
-class _ImageModule(Protocol):
-    def open(self, file: io.BytesIO, *, formats: Sequence[str]) -> Picture: ...
-
-    def new(self, mode: str, size: tuple[int, int], colour: str) -> Picture: ...
-
-
-class _ImageOps(Protocol):
-    def exif_transpose(self, picture: Picture) -> Picture: ...
-
-
 def can_decode() -> bool:
     """Return whether Pillow is installed. It is not loaded."""
     return importlib.util.find_spec("PIL") is not None
@@ -106,15 +76,15 @@ def decoded(data: bytes, most_each_way: int, most_pixels: int = MAX_DECODED_PIXE
         raise NotDecoded(f"{size[0]:,} x {size[1]:,} pixels are too many to decode")
     if not can_decode():
         raise NotDecoded("Pillow is not installed: pip install 'ccb[images]'")
-    images = cast("_ImageModule", importlib.import_module("PIL.Image"))
-    upright = cast("_ImageOps", importlib.import_module("PIL.ImageOps"))
+    from PIL import Image, ImageOps
+
     try:
-        picture = images.open(io.BytesIO(data), formats=_FORMATS)
+        picture: Picture = Image.open(io.BytesIO(data), formats=_FORMATS)
         if picture.size[0] * picture.size[1] > most_pixels:
             raise NotDecoded("it has more pixels than its head says")
         picture.draft("RGB", (most_each_way, most_each_way))
         picture.thumbnail((most_each_way, most_each_way))
-        return upright.exif_transpose(picture)
+        return ImageOps.exif_transpose(picture)
     except NotDecoded:
         raise
     except Exception as error:  # decoders of damaged images raise nearly anything
@@ -216,8 +186,10 @@ def _on_white(picture: Picture) -> Picture:
     """Return an image in RGB; what can be seen through is white, as on a page."""
     if "A" not in picture.mode and picture.mode != "P":
         return picture.convert("RGB")
+    from PIL import Image
+
     whole = picture.convert("RGBA")
-    page = cast("_ImageModule", importlib.import_module("PIL.Image")).new("RGB", whole.size, "white")
+    page = Image.new("RGB", whole.size, "white")
     page.paste(whole, (0, 0), whole)
     return page
 

@@ -2,9 +2,6 @@
 
 A drawn line is a list of segments. A `Strip` of it, with the caches that it has for each way to cut and colour it, is
 made only of what is on the screen: thousands of them would make each collection of garbage a pause that can be felt.
-
-A row that scrolls is the same row. It is kept with everything that Textual computes for it, so that a frame makes only
-the rows that are new. The way of Textual's own widgets makes all of them anew with every scroll.
 """
 
 from __future__ import annotations
@@ -19,12 +16,8 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.segment import Segment
 from rich.style import Style
-from textual.color import Color
-from textual.filter import LineFilter
 from textual.selection import Selection
 from textual.strip import Strip
-
-from ccb.tunnel.wire.dataclass import dataclass
 
 from ...transcript.blocks import Block, MarkdownBlock, PicturedBlock, ToolBlock
 from ..rendering.block_renderer import SPINNER, BlockRenderer
@@ -218,7 +211,7 @@ def _without_hidden_links(line: list[Segment]) -> Line:
     return [without_hidden_link(segment) for segment in line if not segment.control]
 
 
-Draw = Callable[[], Iterator[list[Line]]]
+CacheKey = tuple[object, ...]
 
 
 class _Going:
@@ -239,209 +232,20 @@ class _Going:
         return True
 
 
-class DrawnBlocks:
-    """Draws blocks when their lines are asked for, and keeps at most `max_lines` lines.
-
-    A block that is not done within a slice of CPU time keeps the lines that it had; without any it has those that are
-    done. `go_on` draws its rest."""
-
-    def __init__(self, max_lines: int, slice_s: float) -> None:
-        self._slice_s = slice_s
-        self._kept = LineCache(max_lines)
-        self._going: dict[Block, _Going] = {}
-
-    def height(self, block: Block, key: CacheKey) -> int | None:
-        """Return the number of lines of a block, or None if it has to be drawn for that."""
-        return self._kept.height(block, key)
-
-    def lines(self, block: Block, key: CacheKey, draw: Draw) -> list[Line]:
-        """Return the lines of a block. `draw` draws it part by part. The key says everything they depend on."""
-        kept = self._kept.lines(block, key)
-        if kept is not None:
-            return kept
-        going = self._going.get(block)
-        if going is None or going.key != key:
-            going = self._going[block] = _Going(key, draw())
-            if self._go_on(block, going):
-                return going.lines
-        return self._kept.outdated(block) or going.lines
-
-    def whole(self, block: Block, key: CacheKey, draw: Draw) -> list[Line]:
-        """Return all lines of a block, without a limit of time."""
-        lines = self.lines(block, key, draw)
-        while block in self._going:
-            self._go_on(block, self._going[block])
-            lines = self._kept.outdated(block)
-        return lines
-
-    @property
-    def unfinished(self) -> bool:
-        """Whether a block waits for the rest of its lines."""
-        return bool(self._going)
-
-    def go_on(self) -> Block | None:
-        """Draw a slice of the block that was asked for last. Return it if that is all of it."""
-        block = next(reversed(self._going), None)
-        return block if block is not None and self._go_on(block, self._going[block]) else None
-
-    def _go_on(self, block: Block, going: _Going) -> bool:
-        if not going.go_on(self._slice_s):
-            return False
-        del self._going[block]
-        self._kept.keep(block, going.key, going.lines)
-        return True
-
-    def forget(self, block: Block) -> None:
-        """Forget a block that is no longer shown."""
-        self._going.pop(block, None)
-        self._kept.forget(block)
-
-    def outdate(self) -> None:
-        """All blocks have to be drawn anew, because something changed that is in no key."""
-        self._going.clear()
-        self._kept.outdate()
-
-
-CacheKey = tuple[object, ...]
-
-_MIN_BLOCKS = 8  # always cached, so that a screen of very long blocks is not drawn anew for every line
-
-
-class LineCache:
-    """Keeps at most `max_lines` lines, but always those of the few blocks used last. A key contains everything that the
-    lines depend on, such as width and version; lines kept under another key are not found."""
-
-    def __init__(self, max_lines: int) -> None:
-        self._max_lines = max_lines
-        self._count = 0
-        self._lines: dict[Block, list[Line]] = {}  # the block used last is the last one
-        self._heights: dict[Block, tuple[CacheKey, int]] = {}
-
-    def height(self, block: Block, key: CacheKey) -> int | None:
-        """Return the number of lines of a block, or None if it is not known."""
-        known, height = self._heights.get(block, (None, 0))
-        return height if known == key else None
-
-    def lines(self, block: Block, key: CacheKey) -> list[Line] | None:
-        """Return the lines of a block, or None if they have to be drawn."""
-        if block not in self._lines or self.height(block, key) is None:
-            return None
-        lines = self._lines[block] = self._lines.pop(block)
-        return lines
-
-    def keep(self, block: Block, key: CacheKey, lines: list[Line]) -> None:
-        """Remember the lines of a block, and forget those that were used longest ago."""
-        self._drop_lines(block)
-        self._heights[block] = key, len(lines)
-        self._lines[block] = lines
-        self._count += len(lines)
-        while self._count > self._max_lines and len(self._lines) > _MIN_BLOCKS:
-            self._drop_lines(next(iter(self._lines)))
-
-    def forget(self, block: Block) -> None:
-        """Forget a block that is no longer shown."""
-        self._drop_lines(block)
-        self._heights.pop(block, None)
-
-    def outdated(self, block: Block) -> list[Line]:
-        """Return the lines that a block had when it was drawn last, whatever has changed since; [] without any."""
-        return self._lines.get(block, [])
-
-    def outdate(self) -> None:
-        """Find nothing any more: all blocks have to be drawn anew."""
-        self._heights.clear()
-
-    def _drop_lines(self, block: Block) -> None:
-        self._count -= len(self._lines.pop(block, ()))
-
-
-@dataclass(frozen=True)
-class RowLook:
-    """What all rows have in common: the style below their text, the cells for text, those of the whole row with `left`
-    of them in front of the text, and the filters before the terminal."""
-
-    style: Style
-    text_width: int
-    width: int
-    left: int
-    filters: tuple[LineFilter, ...]
-    background: Color
-
-
-class PaintedLines:
-    """Makes rows of drawn lines, and keeps the newest `most` of them by keys that say everything they depend on besides
-    the look."""
-
-    def __init__(self, most: int) -> None:
-        self._most = most
-        self._look: RowLook | None = None
-        self._rows: dict[tuple[object, ...], Strip] = {}  # the row painted first is the first one
-        self._blank: Strip | None = None
-
-    def use(self, look: RowLook) -> None:
-        """Make rows of this look from now on, and forget those of another one."""
-        if look != self._look:
-            self._look = look
-            self.clear()
-
-    def clear(self) -> None:
-        """Forget all rows."""
-        self._rows.clear()
-        self._blank = None
-
-    def forget(self, block: object) -> None:
-        """Forget the rows whose keys begin with a block: it has gone."""
-        for key in [each for each in self._rows if each[0] is block]:
-            del self._rows[key]
-
-    def known(self, key: tuple[object, ...]) -> Strip | None:
-        """Return the row of a key if it is kept."""
-        return self._rows.get(key)
-
-    def keep(self, key: tuple[object, ...], row: Strip) -> None:
-        """Keep a row, and forget the oldest one for it."""
-        self._rows[key] = row
-        if len(self._rows) > self._most:
-            del self._rows[next(iter(self._rows))]
-
-    def blank(self) -> Strip:
-        """Return a row without text."""
-        if self._blank is None:
-            self._blank = self.row([])
-        return self._blank
-
-    def row(self, line: Line) -> Strip:
-        """Return the whole row of a drawn line."""
-        look = self._look
-        assert look is not None
-        text = styled(line, look.style)
-        strip = Strip(text).crop(0, look.text_width)
-        right = look.width - look.left - strip.cell_length
-        segments = [Segment(" " * look.left, look.style), *strip, Segment(" " * right, look.style)]
-        for each in look.filters:
-            segments = each.apply(segments, look.background)
-        return Strip(segments, look.width)
-
-
-def styled(line: Line, style: Style) -> list[Segment]:
-    """Return a drawn line with `style` below its own."""
-    return [Segment(segment.text, style + segment.style if segment.style else style) for segment in line]
-
-
-def rows_of(strips: Sequence[Strip], span: tuple[int, int], width: int) -> list[Strip]:
-    """Return the columns of `span` of rows that are `width` cells wide."""
-    return list(strips) if span == (0, width) else [strip.crop(*span) for strip in strips]
-
-
 _MAX_CACHED_LINES = 1_000
+_MIN_BLOCKS = 8  # always cached, so that a screen of very long blocks is not drawn anew for every line
 _SLICE_S = 0.008  # CPU seconds in which a block is drawn, or begun
 _UNWRAPPED = 4_000  # columns of a drawing to copy from
 _MAX_UNWRAPPED = 200_000  # characters of a block; more is copied as it is on the screen
 
 
 class TranscriptDrawing:
-    """Draws blocks with the colours of `canvas`. `changed` is called with a block whose picture has come. `details`:
-    all of tool output and thinking is shown."""
+    """Draws blocks with the colours of `canvas` when their lines are asked for, and keeps at most `max_lines` lines,
+    but always those of the few blocks used last. `changed` is called with a block whose picture has come. `details`:
+    all of tool output and thinking is shown.
+
+    A block that is not done within a slice of CPU time keeps the lines that it had; without any it has those that are
+    done. `go_on` draws its rest."""
 
     def __init__(
         self,
@@ -450,6 +254,7 @@ class TranscriptDrawing:
         cwd: str,
         more_key: str,
         shelf: PictureShelf | None,
+        max_lines: int = _MAX_CACHED_LINES,
     ) -> None:
         self.details = False
         self._canvas = canvas
@@ -457,27 +262,74 @@ class TranscriptDrawing:
         self._cwd = cwd
         self._more_key = more_key
         self._shelf = shelf
-        self._drawn = DrawnBlocks(_MAX_CACHED_LINES, _SLICE_S)
-        self.forget = self._drawn.forget
-        self.outdate = self._drawn.outdate
-        self.go_on = self._drawn.go_on
+        self._max_lines = max_lines
+        self._count = 0  # of the lines that are kept
+        self._lines: dict[Block, list[Line]] = {}  # the block used last is the last one
+        self._heights: dict[Block, tuple[CacheKey, int]] = {}
+        self._going: dict[Block, _Going] = {}
 
     @property
     def unfinished(self) -> bool:
         """Whether a block waits for the rest of its lines."""
-        return self._drawn.unfinished
-
-    def key(self, block: Block, width: int) -> CacheKey:
-        """Return what the lines of a block depend on."""
-        return width, block.version
+        return bool(self._going)
 
     def height(self, block: Block, width: int) -> int | None:
         """Return the number of lines of a block, or None if it has to be drawn for that."""
-        return self._drawn.height(block, self.key(block, width))
+        known, height = self._heights.get(block, (None, 0))
+        return height if known == (width, block.version) else None
 
     def lines(self, block: Block, width: int) -> list[Line]:
         """Return the lines of a block to show. The first one is blank unless the block is tight."""
-        return self._drawn.lines(block, self.key(block, width), lambda: self._parts(block, width))
+        if block in self._lines and self.height(block, width) is not None:
+            lines = self._lines[block] = self._lines.pop(block)
+            return lines
+        key, going = (width, block.version), self._going.get(block)
+        if going is None or going.key != key:
+            going = self._going[block] = _Going(key, self._parts(block, width))
+            if self._finished(block, going):
+                return going.lines
+        return self._lines.get(block) or going.lines
+
+    def whole(self, block: Block, width: int) -> list[Line]:
+        """Return all lines of a block, however long they take."""
+        lines = self.lines(block, width)
+        while block in self._going:
+            going = self._going[block]
+            lines = going.lines if self._finished(block, going) else lines
+        return lines
+
+    def go_on(self) -> Block | None:
+        """Draw a slice of the block that was asked for last. Return it if that is all of it."""
+        block = next(reversed(self._going), None)
+        return block if block is not None and self._finished(block, self._going[block]) else None
+
+    def _finished(self, block: Block, going: _Going) -> bool:
+        """Draw a slice of a block. If that is all of it, keep its lines in place of those that were used longest
+        ago."""
+        if not going.go_on(_SLICE_S):
+            return False
+        del self._going[block]
+        self._drop_lines(block)
+        self._heights[block] = going.key, len(going.lines)
+        self._lines[block] = going.lines
+        self._count += len(going.lines)
+        while self._count > self._max_lines and len(self._lines) > _MIN_BLOCKS:
+            self._drop_lines(next(iter(self._lines)))
+        return True
+
+    def _drop_lines(self, block: Block) -> None:
+        self._count -= len(self._lines.pop(block, ()))
+
+    def forget(self, block: Block) -> None:
+        """Forget a block that is no longer shown."""
+        self._going.pop(block, None)
+        self._drop_lines(block)
+        self._heights.pop(block, None)
+
+    def outdate(self) -> None:
+        """All blocks have to be drawn anew, because something changed that is not in their versions."""
+        self._going.clear()
+        self._heights.clear()
 
     def is_tight(self, block: Block) -> bool:
         """Return whether a block has no blank line before it. With its details, a call is not the item of a list."""
@@ -504,10 +356,6 @@ class TranscriptDrawing:
             text = copied_text(rows, texts_of(whole), selection, top)
             copied += ("\n" if self.is_tight(block) else "\n\n") + text if copied and text else text
         return copied
-
-    def whole(self, block: Block, width: int) -> list[Line]:
-        """Return all lines of a block, however long they take."""
-        return self._drawn.whole(block, self.key(block, width), lambda: self._parts(block, width))
 
     def first_lines(self, block: Block, width: int, count: int) -> list[Line]:
         """Return the first lines of a block at another width than that of now."""

@@ -1,64 +1,21 @@
-"""What is painted first.
+"""What is painted first: the keys of the person before what the agent writes.
 
-Textual's own compositor asks every widget between the first and the last changed row of the screen: with the status
-line and the transcript that is all of them, and always the widgets below others, of which nothing can be seen.
+This module uses private parts of Textual's screen and timers. It was written for Textual 8.2.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable
 
 from rich.cells import cell_len
 from textual import events
-from textual._compositor import ChopsUpdate, Compositor
-from textual.geometry import Offset, Region
+from textual.geometry import Offset
 from textual.message_pump import MessagePump
 from textual.screen import Screen
-from textual.strip import Strip
 from textual.timer import Timer
-from textual.widget import Widget
 from textual.widgets import Input, Static, TextArea
-
-
-class LeanCompositor(Compositor):
-    """A compositor whose partial updates ask only the widgets that can be seen in what has changed."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._changed: Sequence[Region] = ()
-
-    def render_partial_update(self) -> ChopsUpdate | None:
-        screen = self.size.region
-        self._changed = [region.intersection(screen) for region in self._dirty_regions]
-        try:
-            return super().render_partial_update()
-        finally:
-            self._changed = ()
-
-    def _get_renders(self, crop: Region | None = None) -> Iterable[tuple[Region, Region, list[Strip]]]:
-        if not self._changed:
-            yield from super()._get_renders(crop)
-            return
-        asked = self._seen_in(self._changed)
-        for widget, (region, clip) in self.visible_widgets.items():
-            if widget in asked:
-                seen = region.intersection(clip)
-                yield region, clip, widget.render_lines(seen.translate(-region.offset))
-
-    def _seen_in(self, changed: Iterable[Region]) -> set[Widget]:
-        """Return the widgets that can be seen in regions of the screen: from the front to the one that covers all."""
-        asked: set[Widget] = set()
-        for region in changed:
-            for widget, (place, clip) in self.visible_widgets.items():
-                shown = place.intersection(clip)
-                if shown.overlaps(region):
-                    asked.add(widget)
-                    if shown.contains_region(region):
-                        break
-        return asked
-
 
 _HELD_S = 0.05
 """Seconds for which work stands still at most. A key that changes nothing on the screen is never shown."""
@@ -118,7 +75,6 @@ class ReplScreen(Screen[object]):
 
     def __init__(self, keys: KeyPriority, *, classes: str = "") -> None:
         super().__init__(id="_default", classes=classes)
-        self._compositor = LeanCompositor()
         self._keys = keys
 
     @property
@@ -160,7 +116,7 @@ class ReplScreen(Screen[object]):
         self._keys.shown()
 
 
-def call_once_after(pump: MessagePump, seconds: float, callback: Callable[[], None]) -> Timer:
+def call_once_after(pump: MessagePump, seconds: float, callback: Callable[[], object]) -> Timer:
     """Let a widget or an app call `callback` after some seconds, also if it is late for that.
 
     The timer of Textual's `set_timer` ends without a call if its time has passed before its task waits for it. That

@@ -12,9 +12,11 @@ from ccb.tunnel.wire.dataclass import dataclass
 
 
 class ErrorDisplay(Protocol):
-    """Shows what went wrong as a card in the conversation."""
+    """Shows what came of a request: an error as a card in the conversation, a hint in the status line."""
 
     def show_error(self, error: CcbError | RequestFailed) -> None: ...
+
+    def hint(self, text: str) -> None: ...
 
 
 _SHORT_ID = 8

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
-from math import ceil
 from typing import NamedTuple
 
 from rich.console import Console
@@ -18,7 +17,6 @@ from textual import events
 from textual.geometry import Offset, Region, Size
 from textual.message import Message
 from textual.scroll_view import ScrollView
-from textual.scrollbar import ScrollBar
 from textual.selection import Selection
 from textual.strip import Strip
 from textual.timer import Timer
@@ -31,77 +29,19 @@ from ..rendering.themes import Palette, palette_of
 from .drawing import (
     BlockLayout,
     Line,
-    PaintedLines,
-    RowLook,
     TranscriptDrawing,
     estimated_height,
     letters_of,
     line_after,
     line_text,
     marked,
-    rows_of,
     turned,
 )
 from .painting import KeyPriority, call_once_after
 
 _MIN_FRAME_S = 0.04
 _MAX_FRAME_S = 0.5
-_FRAME_PER_LAYOUT = 6  # a frame lasts this many times the CPU time of the previous layout and painting
-
-
-class FramePace:
-    """Measures layouts and painting, in CPU seconds of this thread."""
-
-    def __init__(self) -> None:
-        self.frame_s = _MIN_FRAME_S
-        self.laid_out_at = 0.0  # monotonic
-        self._painting_s = 0.0  # since the last layout
-
-    @property
-    def wait_s(self) -> float:
-        """Seconds until the next layout may be; not above 0 if it may be now."""
-        return self.laid_out_at + self.frame_s - time.monotonic()
-
-    def resized(self) -> None:
-        """The next layout must not wait."""
-        self.frame_s = 0
-
-    def painted(self, began: float) -> None:
-        """Lines were painted since `began`, a time of this thread."""
-        self._painting_s += time.thread_time() - began
-
-    def laid_out(self, began: float) -> None:
-        """A layout that began at this time of this thread is done."""
-        self.laid_out_at = time.monotonic()
-        took, self._painting_s = time.thread_time() - began + self._painting_s, 0.0
-        self.frame_s = min(_MAX_FRAME_S, max(_MIN_FRAME_S, _FRAME_PER_LAYOUT * took))
-
-
-_PARTS = 8  # of a cell, in which Textual draws the ends of the thumb
-
-
-def extended(bar: ScrollBar, lines: int) -> bool:
-    """Tell the scrollbar of a view that shows the last of now `lines` lines. Return False if it is not laid out yet."""
-    window, rows = bar.window_size, bar.size.height
-    if not window or not rows or lines <= window:
-        return False
-    before = _thumb(rows, bar.window_virtual_size, window, bar.position)
-    last = float(lines - window)
-    bar.set_reactive(ScrollBar.window_virtual_size, lines)
-    bar.set_reactive(ScrollBar.position, last)
-    if _thumb(rows, lines, window, last) != before:
-        bar.refresh()
-    return True
-
-
-def _thumb(rows: int, lines: int, window: int, position: float) -> tuple[int, int] | None:
-    """Return where the thumb begins and ends, in parts of a cell, as Textual computes it."""
-    if lines <= window:
-        return None
-    cells = max(1, window * rows / lines)
-    start = int((rows - cells) * position / (lines - window) * _PARTS)
-    return start, start + ceil(cells * _PARTS)
-
+_FRAME_PER_LAYOUT = 8  # a frame lasts this many times the CPU time of the previous layout and painting
 
 _MAX_ANIMATED = 60  # newest blocks that are searched for running tools
 _TURN_S = 0.2
@@ -145,7 +85,6 @@ class Spinners:
                     yield row
 
 
-_MAX_PAINTED = 256  # rows; about 10 KB each with what Textual keeps for them
 _SLICE_S = 0.012  # CPU seconds of a layout for lines some screens away; the next one draws more
 _BETWEEN_SLICES_S = 0.001  # messages of a widget to itself would let nothing else run
 _EXACT_LINES = 500  # drawn blocks at the end of the transcript; further up heights are estimated
@@ -183,7 +122,6 @@ class Transcript(ScrollView, can_focus=False):
         self._block_layout = BlockLayout()
         self._drawing = TranscriptDrawing(self._canvas, self.update_block, cwd, more_key, shelf)
         self._draws_on = False
-        self._painted = PaintedLines(_MAX_PAINTED)
         self._changed: dict[Block, None] = {}  # since the last layout
         self._spinners = Spinners(self, self._block_layout, self._drawing)
         self._palette: Palette | None = None
@@ -192,7 +130,9 @@ class Transcript(ScrollView, can_focus=False):
         self._tips: TipsBlock | None = None
         self._dirty_from: int | None = None  # the first block that has to be laid out again
         self._layout_waits = False
-        self._pace = FramePace()
+        self._frame_s = _MIN_FRAME_S
+        self._laid_out_at = 0.0  # monotonic
+        self._painting_s = 0.0  # CPU seconds since the last layout
         self._keep_in_place: tuple[Block, int] | None = None  # a block, and the row of the screen where it stays
         self._in_sight: _InSight | None = None  # since the window was resized, until somebody scrolls
         self._laid_width = 0
@@ -289,13 +229,11 @@ class Transcript(ScrollView, can_focus=False):
         if block in self._block_layout:
             position = self._block_layout.position(block)
             self._remove(position)
-            self._painted.forget(block)
             self._lay_out_soon(position)
 
     def _drop_oldest(self) -> None:
         layout = self._block_layout
         count = max(2, len(layout.blocks) // 10)
-        self._painted.clear()
         for _ in range(count):
             self._remove(0)
         self._dropped += count - (1 if self._dropped else 0)
@@ -310,7 +248,6 @@ class Transcript(ScrollView, can_focus=False):
 
     def _redraw_all(self) -> None:
         self._drawing.outdate()
-        self._painted.clear()
         self._lay_out_soon(0)
 
     def _lay_out_soon(self, position: int) -> None:
@@ -318,7 +255,7 @@ class Transcript(ScrollView, can_focus=False):
         self._dirty_from = position if self._dirty_from is None else min(self._dirty_from, position)
         if not self._layout_waits and self.is_running:
             self._layout_waits = True
-            wait = self._pace.wait_s
+            wait = self._laid_out_at + self._frame_s - time.monotonic()
             if wait > 0:
                 call_once_after(self, wait, self._lay_out)
             else:
@@ -352,16 +289,16 @@ class Transcript(ScrollView, can_focus=False):
         self._check_anchor()
         self._spinners.resume()
         self.refresh()
-        self._pace.laid_out(began)
+        took, self._painting_s = time.thread_time() - began + self._painting_s, 0.0
+        self._frame_s = min(_MAX_FRAME_S, max(_MIN_FRAME_S, _FRAME_PER_LAYOUT * took))
+        self._laid_out_at = time.monotonic()
 
     def _extend(self, size: Size) -> None:
         """Set the size of what can be scrolled through. Arrange other widgets only if the scrollbar comes or goes."""
         if size.height and self.show_vertical_scrollbar == (size.height > self.container_size.height):
             self.set_reactive(Transcript.virtual_size, size)
-            follows = self.is_anchored and not self._anchor_released
-            if not (follows and self.show_vertical_scrollbar and extended(self.vertical_scrollbar, size.height)):
-                self._scroll_update(size)
-            if follows:
+            self._scroll_update(size)
+            if self.is_anchored and not self._anchor_released:
                 self.scroll_target_y = self.scroll_y = self.max_scroll_y
         else:
             self.virtual_size = size
@@ -422,7 +359,7 @@ class Transcript(ScrollView, can_focus=False):
         self.post_message(self.WheelUp())
 
     def on_resize(self) -> None:
-        self._pace.resized()
+        self._frame_s = 0
         self._note_first_in_sight()
         self._redraw_all()
 
@@ -485,49 +422,19 @@ class Transcript(ScrollView, can_focus=False):
             call_once_after(self, _BETWEEN_SLICES_S, self._draw_on)
 
     def render_lines(self, crop: Region) -> list[Strip]:
-        """Return whole rows, as they reach the terminal."""
         began = time.thread_time()
-        width, top = self.outer_size.width, round(self.scroll_y)
-        self._painted.use(
-            RowLook(
-                style=self.rich_style,
-                text_width=self._text_width(),
-                width=width,
-                left=self.styles.padding.left,
-                filters=tuple(self.get_line_filters()),
-                background=self.background_colors[1],
-            )
-        )
-        marks = self._has_marks
-        rows = [self._row(top + y, marks=marks) for y in crop.line_range]
-        self._pace.painted(began)
-        return rows_of(rows, crop.column_span, width)
+        strips = super().render_lines(crop)
+        self._painting_s += time.thread_time() - began
+        return strips
 
     def render_line(self, y: int) -> Strip:
-        """Return the text of a row with its place in the conversation, of which the mouse makes a selection."""
-        line, width = round(self.scroll_y) + y, self._text_width()
-        found, style = self._drawn_line(line), self.rich_style
-        strip = Strip(found[0] if found is not None else [])
-        return strip.apply_style(style).crop_extend(0, width, style).apply_offsets(0, line)
+        line, width, style = round(self.scroll_y) + y, self._text_width(), self.rich_style
+        drawn, animated = self._drawn_line(line) or ([], False)
+        strip = turned(Strip(drawn), self._spinners.frame) if animated else Strip(drawn)
+        return self._marked(strip, line).apply_style(style).crop_extend(0, width, style).apply_offsets(0, line)
 
-    def _row(self, line: int, *, marks: bool) -> Strip:
-        """Return the row of a line of the transcript. With `marks`, some lines are marked."""
-        found = self._drawn_line(line)
-        if found is None:
-            return self._painted.blank()
-        drawn, key, animated = found
-        if animated or marks:
-            strip = turned(Strip(drawn), self._spinners.frame) if animated else Strip(drawn)
-            return self._painted.row(list(self._selected(strip, line)))
-        row = self._painted.known(key)
-        if row is None:
-            row = self._painted.row(drawn)
-            self._painted.keep(key, row)
-        return row
-
-    def _drawn_line(self, line: int) -> tuple[Line, tuple[object, ...], bool] | None:
-        """Return a line of the transcript, the key of everything it depends on, and whether it begins with a spinner;
-        None below the last one."""
+    def _drawn_line(self, line: int) -> tuple[Line, bool] | None:
+        """Return a line of the transcript, and whether it begins with a spinner; None below the last one."""
         place = self._block_layout.at_line(line)
         if place is None:
             return None
@@ -538,14 +445,9 @@ class Transcript(ScrollView, can_focus=False):
         if within >= len(lines):
             return None
         animated = is_animated(block) and within == self._drawing.head_line(block)
-        return lines[within], (block, self._drawing.key(block, self._text_width()), within), animated
+        return lines[within], animated
 
-    @property
-    def _has_marks(self) -> bool:
-        """Whether some lines are marked, as selected for example."""
-        return self.is_attached and self.text_selection is not None
-
-    def _selected(self, strip: Strip, line: int) -> Strip:
+    def _marked(self, strip: Strip, line: int) -> Strip:
         """Return the line with its selected part marked."""
         selection = self.text_selection
         span = selection.get_span(line) if selection is not None else None

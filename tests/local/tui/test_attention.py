@@ -29,7 +29,7 @@ class App:
 
 def attention(environ: dict[str, str], *, focus: bool = False) -> tuple[Attention, App, Driver]:
     app, driver = App(focus=focus), Driver()
-    made = Attention(app, environ)
+    made = Attention(cast(Any, app), environ)
     made.session_is("devbox:/srv/a;b", cast(Any, driver), headless=False)
     return made, app, driver
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import random
 import re
 import time
 from collections.abc import Callable
@@ -11,14 +10,12 @@ from typing import Any
 
 import pytest
 from tests.support.repl.pilot import Desk, desk, key_event
-from textual._compositor import Compositor
 from textual.geometry import Region
 from textual.screen import Screen
 from textual.strip import Strip
 from textual.widget import Widget
 
 from ccb.local.tui.composer.composer import Composer
-from ccb.local.tui.widgets.drawing import PaintedLines
 from ccb.local.tui.widgets.painting import KeyPriority, WorkSlices
 from ccb.local.tui.widgets.transcript import Transcript
 
@@ -129,68 +126,4 @@ async def test_a_key_lays_nothing_out_and_asks_no_other_widget_for_its_rows(monk
         await at.type("b word")
         assert at.app.composer.text == "ab word"
         assert not laid_out
-        assert asked - {"StatusLine"} == {"Composer"}
-
-
-async def test_text_that_scrolls_makes_only_the_rows_that_are_new(monkeypatch: pytest.MonkeyPatch) -> None:
-    async with desk(size=(100, 40)) as at:
-        await _streaming(at, 400)
-        made: list[object] = []
-        row = PaintedLines.row
-
-        def noting(lines: PaintedLines, line: list[object]) -> Strip:
-            made.append(line)
-            return row(lines, line)  # type: ignore[arg-type]
-
-        monkeypatch.setattr(PaintedLines, "row", noting)
-        for number in range(20):
-            at.session.delta(f"- more {number}\n")
-            await at.sees(f"more {number}")
-        assert len(made) < 20 * 15, "the whole screen would be 30 rows a frame"
-
-
-async def test_growing_text_paints_the_scrollbar_only_when_its_thumb_looks_different() -> None:
-    async with desk() as at:
-        await _streaming(at, 1_500)
-        bar, refreshed = at.app.view.transcript.vertical_scrollbar, 0
-        refresh = bar.refresh
-
-        def counting(*args: Region) -> Widget:
-            nonlocal refreshed
-            refreshed += 1
-            return refresh(*args)
-
-        bar.refresh = counting  # type: ignore[assignment,method-assign]
-        for number in range(10):
-            at.session.delta(f"- more {number}\n")
-            await at.sees(f"more {number}")
-        assert refreshed <= 6, "of ten lines and more frames"
-        transcript = at.app.view.transcript
-        assert (bar.window_virtual_size, bar.position) == (transcript.virtual_size.height, transcript.max_scroll_y)
-
-
-async def test_what_is_painted_in_part_is_what_textual_itself_would_paint() -> None:
-    async with desk() as at:
-        await _streaming(at)
-        await at.type("some text")
-        await at.pilot.press("f1")
-        compositor, chance = at.app.screen._compositor, random.Random(1)
-        widgets = list(compositor.visible_widgets)
-        assert len(widgets) > 6
-        for _ in range(60):
-            dirty = []
-            for widget in chance.sample(widgets, chance.randint(1, 4)):
-                place, clip = compositor.visible_widgets[widget]
-                seen = place.intersection(clip)
-                x, y = chance.randrange(seen.width), chance.randrange(seen.height)
-                part = Region(
-                    seen.x + x, seen.y + y, chance.randint(1, seen.width - x), chance.randint(1, seen.height - y)
-                )
-                dirty.append(chance.choice([seen, part]))
-            texts = []
-            for kind in (type(compositor), Compositor):
-                compositor._dirty_regions = set(dirty)
-                update = kind.render_partial_update(compositor)
-                assert update is not None
-                texts.append(_MOVE_FOR_NOTHING.sub("", update.render_segments(at.app.console)))
-            assert texts[0] == texts[1], dirty
+        assert "Composer" in asked and "Transcript" not in asked

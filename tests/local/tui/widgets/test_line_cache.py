@@ -3,63 +3,70 @@
 from __future__ import annotations
 
 import pytest
-from rich.segment import Segment
+from rich.console import Console
 from tests.support.repl.pilot import desk
 
-from ccb.local.transcript.blocks import Block
-from ccb.local.tui.widgets.drawing import Line, LineCache
+from ccb.local.transcript.blocks import Block, NoticeBlock
+from ccb.local.tui.rendering.themes import DARK, palette_of
+from ccb.local.tui.widgets.drawing import TranscriptDrawing
 
 
-def lines(count: int) -> list[Line]:
-    return [[Segment(" ")]] * count
+def drawing(max_lines: int = 100) -> TranscriptDrawing:
+    palette = palette_of(DARK.to_color_system().generate(), dark=True)
+    return TranscriptDrawing(lambda: (Console(), palette), lambda block: None, "", "", None, max_lines)
 
 
-def test_lines_are_found_under_their_key_only() -> None:
-    cache, block = LineCache(100), Block()
-    cache.keep(block, (80, 0), lines(3))
-    assert cache.lines(block, (80, 0)) == lines(3)
-    assert cache.height(block, (80, 0)) == 3
-    assert cache.lines(block, (40, 0)) is None
-    assert cache.height(block, (80, 1)) is None
+def block(lines: int) -> NoticeBlock:
+    """A block that is drawn as so many lines, a blank one among them."""
+    return NoticeBlock(text="\n".join("x" * (lines - 1)))
+
+
+def kept(cache: TranscriptDrawing, of: Block) -> bool:
+    return of in cache._lines and cache.height(of, 80) is not None
+
+
+def test_lines_are_found_under_their_width_and_version_only() -> None:
+    cache, shown = drawing(), block(3)
+    assert len(cache.lines(shown, 80)) == 3
+    assert cache.height(shown, 80) == 3
+    assert cache.height(shown, 40) is None
+    shown.changed()
+    assert cache.height(shown, 80) is None
 
 
 def test_lines_used_longest_ago_go_first_and_heights_stay() -> None:
-    cache, blocks = LineCache(100), [Block() for _ in range(20)]
-    for block in blocks[:10]:
-        cache.keep(block, (), lines(10))
-    cache.lines(blocks[0], ())
-    for block in blocks[10:]:
-        cache.keep(block, (), lines(9))
-    assert cache.lines(blocks[1], ()) is None
-    assert [cache.lines(block, ()) is not None for block in (blocks[0], *blocks[10:])] == [True] * 11
-    assert [cache.height(block, ()) for block in blocks] == [10] * 10 + [9] * 10
+    cache, blocks = drawing(), [*(block(10) for _ in range(10)), *(block(9) for _ in range(10))]
+    for each in (*blocks[:10], blocks[0], *blocks[10:]):
+        cache.lines(each, 80)
+    assert not kept(cache, blocks[1])
+    assert all(kept(cache, each) for each in (blocks[0], *blocks[10:]))
+    assert [cache.height(each, 80) for each in blocks] == [10] * 10 + [9] * 10
 
 
 def test_a_few_long_blocks_stay_together() -> None:
-    cache, blocks = LineCache(100), [Block() for _ in range(9)]
-    for block in blocks:
-        cache.keep(block, (), lines(1_000))
-    assert [cache.lines(block, ()) is not None for block in blocks] == [False] + [True] * 8
+    cache, blocks = drawing(), [block(300) for _ in range(9)]
+    for each in blocks:
+        cache.whole(each, 80)
+    assert [kept(cache, each) for each in blocks] == [False] + [True] * 8
 
 
 def test_a_block_that_is_drawn_again_counts_once() -> None:
-    cache, block, others = LineCache(100), Block(), [Block() for _ in range(9)]
-    for version in range(50):
-        cache.keep(block, (version,), lines(10))
+    cache, again, others = drawing(), block(10), [block(10) for _ in range(9)]
+    for _ in range(50):
+        cache.lines(again, 80)
+        again.changed()
+    cache.lines(again, 80)
     for other in others:
-        cache.keep(other, (), lines(10))
-    assert cache.lines(block, (49,)) is not None
+        cache.lines(other, 80)
+    assert kept(cache, again)
 
 
-def test_what_is_forgotten_is_gone() -> None:
-    cache, block = LineCache(100), Block()
-    cache.keep(block, (), lines(3))
-    cache.forget(block)
-    assert cache.lines(block, ()) is None
-    assert cache.height(block, ()) is None
-    cache.keep(block, (), lines(3))
-    cache.outdate()
-    assert cache.lines(block, ()) is None
+def test_what_is_forgotten_or_outdated_is_drawn_again() -> None:
+    cache, shown = drawing(), block(3)
+    for forget in (cache.forget, lambda _: cache.outdate()):
+        cache.lines(shown, 80)
+        forget(shown)
+        assert not kept(cache, shown) and cache.height(shown, 80) is None
 
 
 @pytest.mark.slow

@@ -371,7 +371,7 @@ async def test_a_page_up_counts_at_once_however_fast_text_comes() -> None:
         await _long_talk(at)
         page = at.app.view.transcript.scrollable_content_region.height
         bottom = at.app.view.transcript.scroll_y
-        at.app.action_page(-1)
+        at.app.action_on_session("page-up")
         assert at.app.view.transcript.scroll_y == bottom - page
         for n in range(20):
             at.session.text(f"More of it: {n}.", message_id=f"more_{n}")
@@ -397,7 +397,7 @@ async def test_what_comes_just_before_the_next_frame_is_shown(monkeypatch: pytes
         await at.until(lambda: not shown._layout_waits)
         clock = SimpleNamespace(monotonic=lambda: 100.0, thread_time=time.thread_time)
         monkeypatch.setattr("ccb.local.tui.widgets.transcript.time", clock)
-        shown._pace.laid_out_at, shown._pace.frame_s = 100.0, 1e-9
+        shown._laid_out_at, shown._frame_s = 100.0, 1e-9
         at.session.text("A nanosecond before.")
         await at.sees("A nanosecond before.")
 
