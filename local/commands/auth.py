@@ -16,12 +16,12 @@ from ..command_line.exit_codes import ExitCode
 from ..config.log import state_dir
 from ..config.settings import Settings, settings_path
 from ..config.settings_loading import load_settings
-from ..credentials.accounts import DEFAULT, Account, Kind, ProviderAccounts
+from ..credentials.accounts import DEFAULT, Account, ProviderAccounts
 from ..credentials.credential_sources import ANTHROPIC, environ_credential
 from ..credentials.secret_store import NoKeyring, SecretStore, open_store
 from ..terminal.console import print_line, say
 from ..terminal.terminal_prompts import TerminalPrompts
-from .auth_login import AuthTarget, LoginWish, login, shadowed_by, target, targets
+from .auth_login import AuthTarget, login, shadowed_by, target, targets
 
 
 def run_auth(arguments: Arguments, environ: Mapping[str, str] = os.environ) -> int:
@@ -30,16 +30,7 @@ def run_auth(arguments: Arguments, environ: Mapping[str, str] = os.environ) -> i
     given = arguments.account
     try:
         if action == "login":
-            kind: Kind = "oauth" if given.oauth_stdin else "bearer" if given.bearer else "api_key"
-            wish = LoginWish(
-                provider=provider or ANTHROPIC,
-                account=given.account or DEFAULT,
-                kind=kind,
-                from_stdin=given.api_key_stdin or given.oauth_stdin,
-                in_file=given.in_file,
-                workspace=given.workspace,
-            )
-            login(environ, wish)
+            login(environ, provider or ANTHROPIC, given)
             return ExitCode.OK
         settings = load_settings(environ)
         if action == "status":

@@ -45,14 +45,15 @@ _NAME = re.compile(r"[a-z0-9][a-z0-9_.-]{0,39}")
 _SECRET = re.compile(r"api_?-?key$|token$|secret|password|^key$", re.IGNORECASE)
 _PLACE = r"^[a-z0-9][a-z0-9.:-]{0,62}$"
 _PROJECT = r"^[A-Za-z0-9][A-Za-z0-9._:-]{0,62}$"
-_PYDANTIC = {"strict": True}
+PYDANTIC = {"strict": True}
+"""How pydantic reads these classes."""
 
 
 @dataclass(frozen=True)
 class ModelSettings:
     """What the person says of one model. It outranks what ccb knows."""
 
-    __pydantic_config__: ClassVar[Mapping[str, object]] = _PYDANTIC
+    __pydantic_config__: ClassVar[Mapping[str, object]] = PYDANTIC
 
     contextWindow: int | None = field(default=None, metadata={"gt": 0})
     maxOutput: int | None = field(default=None, metadata={"gt": 0})
@@ -73,7 +74,7 @@ class ProviderSettings:
     comes from the variable `keyVariable`, or from the command `keyHelper`; `keyHeader` replaces the header that carries
     it. In a cloud, `region`, `project` and `profile` say where and as whom."""
 
-    __pydantic_config__: ClassVar[Mapping[str, object]] = _PYDANTIC
+    __pydantic_config__: ClassVar[Mapping[str, object]] = PYDANTIC
 
     kind: Kind | None = None
     dialect: Dialect | None = None
@@ -120,8 +121,6 @@ def _split(given: Mapping[str, Any], kind: type, place: str) -> tuple[dict[str, 
 
 
 PermissionMode = Literal["default", "acceptEdits", "plan", "dontAsk", "bypassPermissions"]
-PYDANTIC = {"strict": True}
-"""How pydantic reads these classes."""
 
 Limits = TypeVar("Limits", bound="HostBudget | HostCalls")
 
