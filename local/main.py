@@ -9,7 +9,7 @@ import os
 import resource
 import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import ccb
 from ccb.tunnel.errors import CcbError, UsageError
@@ -17,7 +17,6 @@ from ccb.tunnel.heavy_imports import collection_paused, take_short_turns
 
 from .command_line.arguments import Arguments, private_texts
 from .command_line.exit_codes import ExitCode, bug_lines, code_of, error_lines
-from .command_line.options import HOST_COMMANDS, OWN_WORDS
 from .command_line.parser import parse_arguments
 from .config.log import logging_to_file, state_dir
 from .first_run import set_up
@@ -105,55 +104,46 @@ def _answer(argv: Sequence[str]) -> int:
 
 
 def _help(arguments: Arguments) -> int:
-    command = arguments.rest[0] if arguments.command == "help" and arguments.rest else arguments.command
-    if command in OWN_WORDS:
-        return _run_own_words(command, ["--help"])
     from .command_line.help_text import help_text
 
+    command = arguments.rest[0] if arguments.command == "help" and arguments.rest else arguments.command
     return write_stdout(*help_text(min(shutil.get_terminal_size((100, 24)).columns, 120), command).splitlines())
 
 
-def _run_own_words(command: str, words: Sequence[str]) -> int:
-    if command == "auth":
-        from .commands.auth import run_auth as run
-    elif command == "config":
-        from .commands.config_show import run_config as run
-    elif command == "models":
-        from .commands.models import run_models as run
-    elif command == "usage":
-        from .commands.usage import run_usage as run
-    elif command == "proxy":
-        from .commands.usage import run_proxy as run
-    elif command == "audit":
-        from .commands.usage import run_audit as run
-    else:
-        from .commands.mcp_command import run_mcp as run
-    return run(words)
+def runner_of(name: str) -> Callable[..., int]:
+    """Return the function that runs a command other than a session. Only its own modules are loaded."""
+    run: Callable[..., int]
+    match name:
+        case "auth":
+            from .commands.auth import run_auth as run
+        case "config":
+            from .commands.config_show import run_config as run
+        case "models":
+            from .commands.models import run_models as run
+        case "usage":
+            from .commands.usage import run_usage as run
+        case "proxy":
+            from .commands.usage import run_proxy as run
+        case "audit":
+            from .commands.usage import run_audit as run
+        case "mcp":
+            from .commands.mcp_command import run_mcp as run
+        case "doctor":
+            from .doctor.doctor import run
+        case "trust":
+            from .commands.trust import run
+        case "disconnect":
+            from .commands.host_commands import run_disconnect as run
+        case "cp":
+            from .commands.cp import run_cp as run
+        case _:
+            from .commands.host_commands import run
+    return run
 
 
 def _run(arguments: Arguments) -> int:
-    if arguments.command in OWN_WORDS:
-        return _run_own_words(arguments.command, arguments.rest)
-    if arguments.command == "doctor":
-        from .doctor.doctor import run as run_doctor
-
-        return run_doctor(arguments)
-    if arguments.command == "trust":
-        from .commands.trust import run as run_trust
-
-        return run_trust(arguments)
-    if arguments.command == "disconnect":
-        from .commands.host_commands import run_disconnect
-
-        return run_disconnect(arguments)
-    if arguments.command == "cp":
-        from .commands.cp import run_cp
-
-        return run_cp(arguments)
-    if arguments.command in HOST_COMMANDS and arguments.command != "attach":
-        from .commands.host_commands import run as run_host_command
-
-        return run_host_command(arguments)
+    if arguments.command not in ("", "ssh", "attach"):
+        return runner_of(arguments.command)(arguments)
     if arguments.headless:
         with collection_paused():
             from .headless.headless_run import run_headless

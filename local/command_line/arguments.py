@@ -1,17 +1,14 @@
-"""The command line as a typed value: what `parse_arguments` returns, in groups of options that belong together.
-
-The table in `options` names group and field for each option; `arguments_from` fills them from what the scanner found.
-"""
+"""The command line as a typed value: what `parse_arguments` returns, in groups of options that belong together."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import field, replace
-from typing import Any, cast
+from typing import Any, Literal
 
 from ccb.tunnel.wire.dataclass import dataclass
 
-from .option_declaration import Group, Option, OptionValue
+from .option_declaration import Group, Option
 from .target import Target
 
 
@@ -140,7 +137,7 @@ class StdioOptions:
 
 @dataclass(frozen=True)
 class HostCommandOptions:
-    """Options that belong to single host commands. `older_than` is in days; `lines` is None for the default number."""
+    """Options that belong to single commands. `older_than` is in days; `lines` is None for the default number."""
 
     view: bool = False
     all: bool = False
@@ -151,6 +148,24 @@ class HostCommandOptions:
     json: bool = False
     revoke: bool = False
     recursive: bool = False
+    by: Literal["host", "model", "day", "session"] = "day"
+    days: float | None = None
+    provider: str | None = None
+    origin: bool = False
+    env: tuple[str, ...] = ()
+    headers: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class AccountOptions:
+    """Options of `ccb auth`: which account of a provider, and how its credential comes."""
+
+    account: str | None = None
+    api_key_stdin: bool = False
+    oauth_stdin: bool = False
+    bearer: bool = False
+    workspace: str = ""
+    in_file: bool = False
 
 
 @dataclass(frozen=True)
@@ -168,7 +183,7 @@ class Arguments:
 
     `command` is one of COMMANDS, or `""` for a session on this machine. `directory` is a path on the host, None for the
     default; `directory_is_current` if it is that of the laptop, because none was named. `rest` holds the words after
-    `auth` and `help`, `copy` those of `cp`.
+    `help` and the commands in OWN_WORDS, `copy` those of `cp`.
     `hints` are sentences to show the person before the run.
     """
 
@@ -186,6 +201,7 @@ class Arguments:
     screen: ScreenOptions = field(default_factory=ScreenOptions)
     streams: StdioOptions = field(default_factory=StdioOptions)
     host_command: HostCommandOptions = field(default_factory=HostCommandOptions)
+    account: AccountOptions = field(default_factory=AccountOptions)
     sdk: SdkOptions = field(default_factory=SdkOptions)
     copy: CopyChoice | None = None
     directory_is_current: bool = False
@@ -197,16 +213,22 @@ class Arguments:
         other_format = streams.output_format != "text" or streams.input_format != "text"
         return streams.print or other_format or bool(self.session.rewind_files)
 
+    def value(self, option: Option) -> Any:
+        """Return the value of an option, or its default."""
+        attribute = option.group.attribute
+        return getattr(getattr(self, attribute) if attribute else self, option.field)
 
-def arguments_from(values: Mapping[Option, OptionValue]) -> Arguments:
+
+def arguments_from(values: Mapping[Option, object]) -> Arguments:
     """Return arguments with the options in `values` set and no words interpreted yet."""
     arguments = Arguments()
     for group in Group:
-        given = cast(dict[str, Any], {each.field: value for each, value in values.items() if each.group is group})
+        given: dict[str, Any] = {each.field: value for each, value in values.items() if each.group is group}
         if group is Group.GENERAL:
             arguments = replace(arguments, **given)
         elif given:
-            arguments = replace(arguments, **{group.value: replace(getattr(arguments, group.value), **given)})
+            filled = replace(getattr(arguments, group.attribute), **given)
+            arguments = replace(arguments, **{group.attribute: filled})
     if arguments.sdk.bare and arguments.sdk.setting_sources is None:
         return replace(arguments, sdk=replace(arguments.sdk, setting_sources="", strict_mcp_config=True))
     return arguments

@@ -30,14 +30,14 @@ def help_text(width: int = 100, command: str = "") -> str:
     if one is None or one.name == "help":
         return _whole_help(width)
     usage = "\n".join(f"{'Usage:' if number == 0 else '      '} {line}" for number, line in enumerate(one.usage))
-    options = _grouped(options_of(one), width)
-    footer = PATHS if command == "ssh" else HOSTS
-    return f"{usage}\n\n{textwrap.fill(one.description, width)}\n\n{options}\n\n{footer}\n"
+    options = _grouped(options_of(one), width, command)
+    footer = "" if one.words else f"\n{PATHS if command == 'ssh' else HOSTS}\n"
+    return f"{usage}\n\n{textwrap.fill(one.description, width)}\n\n{options}\n{footer}"
 
 
 def _whole_help(width: int) -> str:
     usage = "\n".join(_usage(command) for command in SUBCOMMANDS)
-    return f"Usage:\n{usage}\n\n{textwrap.fill(_ABOUT, width)}\n\n{_grouped(OPTIONS, width, named=True)}\n\n{PATHS}\n"
+    return f"Usage:\n{usage}\n\n{textwrap.fill(_ABOUT, width)}\n\n{_grouped(OPTIONS, width)}\n\n{PATHS}\n"
 
 
 def _usage(command: Subcommand) -> str:
@@ -47,12 +47,13 @@ def _usage(command: Subcommand) -> str:
     return "\n".join([*before, beside])
 
 
-def _grouped(options: Iterable[Option], width: int, *, named: bool = False) -> str:
-    """Return the options under the headings of their groups. `named`: say which command an option belongs to."""
+def _grouped(options: Iterable[Option], width: int, command: str = "") -> str:
+    """Return the options under the headings of their groups, with the commands and actions that they belong to. Of
+    `command`, only its actions."""
     listed = list(options)
     parts = []
     for group in _in_order(listed):
-        lines = [line for option in listed if option.group is group for line in _lines(option, width, named=named)]
+        lines = [line for option in listed if option.group is group for line in _lines(option, width, command)]
         parts.append("\n".join([f"{group.title}:", *lines]))
     return "\n\n".join(parts)
 
@@ -61,12 +62,18 @@ def _in_order(options: Iterable[Option]) -> list[Group]:
     return list(dict.fromkeys(option.group for option in options))
 
 
-def _lines(option: Option, width: int, *, named: bool) -> list[str]:
-    names = ", ".join(sorted(option.names, key=len))
-    left = f"  {names} <{option.metavar}>" if option.metavar else f"  {names}"
+def owners(option: Option, command: str = "") -> str:
+    """Return the commands that an option belongs to, in words; of `command` its actions. "" if others have it, too."""
+    names = [each for each in option.commands if not command or each.startswith(f"{command} ")]
+    return " and ".join(each for each in (", ".join(names[:-1]), *names[-1:]) if each)
+
+
+def _lines(option: Option, width: int, command: str) -> list[str]:
+    spelled = ", ".join(sorted(option.names, key=len))
+    left = f"  {spelled} <{option.metavar}>" if option.metavar else f"  {spelled}"
     text = option.help
-    if named and option.commands:
-        text = f"With {' and '.join(option.commands)}: {text[:1].lower()}{text[1:]}"
+    if names := owners(option, command):
+        text = f"With {names}: {text[:1].lower()}{text[1:]}"
     wrapped = textwrap.wrap(text, max(_MIN_TEXT, width - _OPTION_WIDTH))
     lines = []
     if len(left) > _OPTION_WIDTH - 2:

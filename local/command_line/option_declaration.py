@@ -1,10 +1,11 @@
-"""What a row says; values read."""
+"""What a row of `options` says, and how values are read."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable
 from enum import Enum
+from typing import Any
 
 from ccb.tunnel.errors import UsageError
 from ccb.tunnel.plain_text import neutralise
@@ -12,15 +13,18 @@ from ccb.tunnel.wire.dataclass import dataclass
 
 from .target import parse_port
 
-OptionValue = bool | str | int | float | tuple[str, ...]
-
-ReadValue = Callable[[str, str], str | int | float]
+ReadValue = Callable[[str, str], str | int | float | tuple[str, ...]]
 """Reads a value. The second argument is the option as messages show it: `--max-turns <n>`."""
 
 SETTING_SOURCES = ("user", "project", "local")
 
 _SSH_OPTION = re.compile(r"\s*[A-Za-z][A-Za-z0-9]*\s*[=\s]\s*[^\n\0]*[^\s\0][^\n\0]*")
+_BETA = re.compile(r"[a-z0-9-]{1,80}-\d{4}-\d{2}-\d{2}", re.ASCII)
 _SESSION_ID = re.compile(r"[0-9a-f]{4,8}|[0-9a-f]{8}-[0-9a-f-]{0,27}", re.IGNORECASE)
+
+
+def _wrong(shown: str, value: str, why: str) -> UsageError:
+    return UsageError(f"error: option '{shown}' argument '{shortened(value)}' {why}")
 
 
 def is_session_id(text: str) -> bool:
@@ -33,7 +37,7 @@ def read_text(value: str, shown: str) -> str:
     return value
 
 
-def read_duration(unit: str) -> ReadValue:
+def read_duration(unit: str) -> Callable[[str, str], float]:
     """Return a parser of non-negative numbers of `unit` (seconds, days)."""
 
     def read(value: str, shown: str) -> float:
@@ -42,22 +46,27 @@ def read_duration(unit: str) -> ReadValue:
         except ValueError:
             number = -1.0
         if not 0 <= number < 1e9:
-            raise UsageError(f"error: option '{shown}' argument '{shortened(value)}' is not a number of {unit}")
+            raise _wrong(shown, value, f"is not a number of {unit}")
         return number
 
     return read
 
 
+def read_days(value: str, shown: str) -> float:
+    """Parse a number of days that is more than 0."""
+    return _positive(read_duration("days"), value, shown)
+
+
 def read_count(value: str, shown: str) -> int:
     """Parse a whole number from 1 to 999999."""
     if not value.isascii() or not value.isdigit() or not 0 < int(value[:80]) < 1_000_000:
-        raise UsageError(f"error: option '{shown}' argument '{shortened(value)}' is not a number from 1 to 999999")
+        raise _wrong(shown, value, "is not a number from 1 to 999999")
     return int(value)
 
 
 def read_session_id(value: str, shown: str) -> str:
-    """Parse the ID of an existing session, or the start of one; return it in lower case."""
-    if not is_session_id(value):
+    """Parse the ID of an existing session, or the start of one; return it in lower case. "" lets the person choose."""
+    if value and not is_session_id(value):
         raise UsageError(f"error: '{shortened(value)}' is not a session ID", do="`ccb ps HOST` lists them.")
     return value.lower()
 
@@ -68,8 +77,8 @@ def is_worktree_name(text: str) -> bool:
 
 
 def read_worktree_name(value: str, shown: str) -> str:
-    """Check the name of a worktree."""
-    if not is_worktree_name(value):
+    """Check the name of a worktree; "" is a new name."""
+    if value and not is_worktree_name(value):
         raise UsageError(
             f"error: {shown}: '{shortened(value)}' is no name for a worktree",
             do="Take letters, digits, dots, dashes and underscores, 64 at most.",
@@ -116,20 +125,20 @@ def read_tokens(value: str, shown: str) -> int:
 def read_permission_tool(value: str, shown: str) -> str:
     """Parse who decides on permissions: `stdio`, or the name of a tool of an MCP server."""
     if value != "stdio" and not re.fullmatch(r"mcp__[\w-]+__[\w-]+", value, re.ASCII):
-        raise UsageError(
-            f"error: option '{shown}' argument '{shortened(value)}' is invalid. "
-            "Allowed choices are stdio and mcp__SERVER__TOOL."
-        )
+        raise _wrong(shown, value, "is invalid. Allowed choices are stdio and mcp__SERVER__TOOL.")
     return value
 
 
 def read_dollars(value: str, shown: str) -> float:
     """Parse a positive amount of dollars."""
-    amount = read_duration("dollars")(value, shown)
-    assert isinstance(amount, float)
-    if not amount:
-        raise UsageError(f"error: option '{shown}' argument '{shortened(value)}' must be more than 0")
-    return amount
+    return _positive(read_duration("dollars"), value, shown)
+
+
+def _positive(read: Callable[[str, str], float], value: str, shown: str) -> float:
+    number = read(value, shown)
+    if not number:
+        raise _wrong(shown, value, "must be more than 0")
+    return number
 
 
 def read_json_object(value: str, shown: str) -> str:
@@ -141,7 +150,7 @@ def read_json_object(value: str, shown: str) -> str:
     except (ValueError, RecursionError):
         found = None
     if not isinstance(found, dict):
-        raise UsageError(f"error: option '{shown}' argument '{shortened(value)}' is not a JSON object")
+        raise _wrong(shown, value, "is not a JSON object")
     return value
 
 
@@ -150,18 +159,35 @@ def read_sources(value: str, shown: str) -> str:
     names = [name.strip() for name in value.split(",") if name.strip()]
     wrong = [name for name in names if name not in SETTING_SOURCES]
     if wrong:
-        raise UsageError(
-            f"error: option '{shown}' argument '{shortened(wrong[0])}' is invalid. "
-            f"Allowed choices are {', '.join(SETTING_SOURCES)}."
-        )
+        raise _wrong(shown, wrong[0], f"is invalid. Allowed choices are {', '.join(SETTING_SOURCES)}.")
     return ",".join(names)
 
 
-def split_rules(text: str) -> list[str]:
+def read_rules(value: str, shown: str) -> tuple[str, ...]:
     """Cut a list of tool rules at commas and white space outside parentheses."""
-    from ccb.tunnel.wire.tool_traits import split_rules as split  # most starts have no rules
+    from ccb.tunnel.wire.tool_traits import split_rules  # most starts have no rules
 
-    return split(text)[0]
+    return tuple(split_rules(value)[0])
+
+
+def json_object(text: str) -> object:
+    """Return the JSON object that `read_json_object` has checked."""
+    import json
+
+    return json.loads(text)
+
+
+def offered_tools(names: list[str]) -> list[str] | None:
+    """Return the built-in tools that the model is offered, None for all."""
+    return None if "default" in names else names
+
+
+def beta_features(names: list[str]) -> list[str]:
+    """Return the beta features that the worker may ask the model API for. Raise UsageError."""
+    for name in names:
+        if not _BETA.fullmatch(name):
+            raise UsageError(f"--betas {shortened(name)}: the name of a beta feature ends with its date")
+    return names
 
 
 def shortened(text: str) -> str:
@@ -171,67 +197,82 @@ def shortened(text: str) -> str:
 
 class Group(Enum):
     """Options that belong together. The value is the attribute of `Arguments` that holds them (`""`: `Arguments`
-    itself)."""
+    itself), and `title` the heading in the help text."""
 
-    SESSION = "session"
-    AGENT = "agent"
-    SCREEN = "screen"
-    STREAMS = "streams"
-    CONNECTION = "connection"
-    HOST_COMMAND = "host_command"
-    SDK = "sdk"
-    GENERAL = ""
+    SESSION = "session", "Session"
+    AGENT = "agent", "Model and permissions"
+    SCREEN = "screen", "Terminal interface"
+    STREAMS = "streams", "Without the terminal interface (headless)"
+    CONNECTION = "connection", "Connection"
+    HOST_COMMAND = "host_command", "Options of single commands"
+    ACCOUNT = "account", "Options of `ccb auth`"
+    SDK = "sdk", "For programs that drive ccb (SDKs)"
+    GENERAL = "", "General"
 
-    @property
-    def title(self) -> str:
-        """The heading of the group in the help text."""
-        return _TITLES[self]
-
-
-_TITLES = {
-    Group.SESSION: "Session",
-    Group.AGENT: "Model and permissions",
-    Group.SCREEN: "Terminal interface",
-    Group.STREAMS: "Without the terminal interface (headless)",
-    Group.CONNECTION: "Connection",
-    Group.HOST_COMMAND: "Options of single commands",
-    Group.SDK: "For programs that drive ccb (SDKs)",
-    Group.GENERAL: "General",
-}
+    def __init__(self, attribute: str, title: str) -> None:
+        self.attribute = attribute
+        self.title = title
 
 
 class OptionKind(Enum):
     """The kind of value that follows an option."""
 
-    FLAG = "flag"
-    VALUE = "value"
+    ONE = "one"  # one value, or none for an option without a metavar
     VARIADIC = "variadic"  # every word up to the next option
     REPEAT = "repeat"  # one value, and the option may be given again
-    OPTIONAL = "optional"  # a session ID when the next word looks like one
+    OPTIONAL = "optional"  # the next word, if it is such a value
 
 
 @dataclass(frozen=True)
 class Option:
     """One option of the command line.
 
-    `names` are all spellings, the preferred one first. `field` is the attribute of `group`. `help` is one plain
-    sentence. `commands` are the only commands that take the option; empty when the group decides (see `Subcommand`).
+    `spellings` are all names, the preferred one first. `help` is one plain sentence. An option without `metavar` takes
+    no value. `name` is the attribute of `group` ("": the first spelling). `commands` are the only commands that take
+    the option, each alone or with its action (`auth login`); empty when the group decides (see `Subcommand`).
+
+    A session takes the value as the field `wire` of `SessionOptions`, made by `to_wire`. Without the option, `setting`
+    counts: an attribute of `Settings`, with dots inside a section. Lists of both are joined.
     """
 
-    names: tuple[str, ...]
+    spellings: str
     group: Group
-    field: str
-    kind: OptionKind
     help: str
     metavar: str = ""
+    name: str = ""
+    kind: OptionKind = OptionKind.ONE
     choices: tuple[str, ...] = ()
     read: ReadValue = read_text
     commands: tuple[str, ...] = ()
+    setting: str = ""
+    wire: str = ""
+    to_wire: Callable[[Any], object] = lambda value: value
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """All spellings."""
+        return tuple(self.spellings.split())
+
+    @property
+    def field(self) -> str:
+        """The attribute of the group that holds the value."""
+        return self.name or self.names[0].lstrip("-").replace("-", "_")
 
     @property
     def shown(self) -> str:
         """Return the option as messages name it: `--output-format <format>`."""
         return f"{self.names[0]} <{self.metavar}>" if self.metavar else self.names[0]
+
+    @property
+    def takes_one(self) -> bool:
+        """Whether exactly one value follows."""
+        return bool(self.metavar) and self.kind in (OptionKind.ONE, OptionKind.REPEAT)
+
+    def value(self, text: str) -> str | int | float | tuple[str, ...]:
+        """Read a value of this option. Raise UsageError."""
+        if self.choices and text not in self.choices:
+            raise _wrong(self.shown, text, f"is invalid. Allowed choices are {', '.join(self.choices)}.")
+        return self.read(text, self.shown)
 
 
 @dataclass(frozen=True)
@@ -239,7 +280,8 @@ class Subcommand:
     """One command of `ccb`.
 
     `usage` are its forms, `summary` is one line for the overview, `description` a paragraph. It takes the options of
-    `groups` except those named in `without`, its own host-command options, and the general ones.
+    `groups` except those named in `without`, its own options, and the general ones. Of a command that reads its words
+    itself, each of `words` is an action ("" for a command without actions) with the least and the most words after it.
     """
 
     name: str
@@ -248,11 +290,12 @@ class Subcommand:
     description: str
     groups: tuple[Group, ...] = ()
     without: tuple[str, ...] = ()
+    words: tuple[tuple[str, int, int], ...] = ()
 
     def takes(self, option: Option) -> bool:
         """Return whether the option has an effect with this command."""
         if option.commands:
-            return self.name in option.commands
+            return self.name in {each.partition(" ")[0] for each in option.commands}
         if option.group is Group.GENERAL:
             return option.field != "version"
         return option.group in self.groups and option.names[0] not in self.without

@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterable
 from ccb.tunnel.errors import UsageError
 
 from .arguments import Arguments, ConnectionOptions, SessionChoice, StdioOptions
-from .option_declaration import Group, shortened
-from .options import HOST_COMMANDS, OPTIONS
+from .option_declaration import shortened
+from .options import OPTIONS
 from .transport_choice import TransportKind, transport_kind
 
 
@@ -54,20 +54,20 @@ def _nearest(name: str) -> str:
     return near[0] if near else ""
 
 
-Rule = tuple[Callable[[Arguments], bool], type[UsageError], str, str]
-"""When it is broken, the error, what it says (`{command}` is the command's name) and what to do."""
+Rule = tuple[Callable[[Arguments], bool], str, str]
+"""When it is broken, what the error says (`{command}` is the command's name) and what to do."""
 
 
 def validate(arguments: Arguments) -> None:
     """Raise UsageError for options that cannot be used together."""
-    _apply(_STOP_RULES, arguments)
+    _apply(_SINGLE_RULES, arguments)
     kind = transport_kind(arguments.connection)
     _apply(_CONNECTION_RULES, arguments)
     _check_host(arguments, kind)
     _check_commands(arguments.connection, kind)
     _check_ssh_options(arguments.connection, kind)
     _check_own_options(arguments)
-    _apply(_HOST_COMMAND_RULES if arguments.command in HOST_COMMANDS else _SESSION_RULES, arguments)
+    _apply(_SESSION_RULES if arguments.command in ("", "ssh") else _HOST_COMMAND_RULES, arguments)
     _apply(_STREAM_RULES, arguments)
 
 
@@ -79,10 +79,10 @@ def refuse_ssh_options(connection: ConnectionOptions, instead: str) -> None:
 
 
 def _apply(rules: Iterable[Rule], arguments: Arguments) -> None:
-    for broken, error, what, do in rules:
+    for broken, what, do in rules:
         if broken(arguments):
             command = arguments.command
-            raise error(what.replace("{command}", command), do=do.replace("{command}", command))
+            raise UsageError(what.replace("{command}", command), do=do.replace("{command}", command))
 
 
 def _continues(session: SessionChoice) -> bool:
@@ -104,7 +104,6 @@ def _names_a_way(connection: ConnectionOptions) -> bool:
 _CONNECTION_RULES: tuple[Rule, ...] = (
     (
         lambda given: not given.command and _names_a_way(given.connection),
-        UsageError,
         "--transport, --ssh-command and --container belong to `ccb ssh`",
         "Write `ccb ssh HOST …`.",
     ),
@@ -112,7 +111,6 @@ _CONNECTION_RULES: tuple[Rule, ...] = (
         lambda given: (
             given.connection.local and (given.connection.transport, given.connection.ssh_command) != (None, None)
         ),
-        UsageError,
         "--local excludes --transport and --ssh-command",
         "Give one of them.",
     ),
@@ -121,16 +119,19 @@ _CONNECTION_RULES: tuple[Rule, ...] = (
             given.connection.ssh_command is not None
             and given.connection.transport not in (None, TransportKind.OPENSSH.value)
         ),
-        UsageError,
         "--ssh-command goes with --transport ssh only",
         "Leave out --transport.",
     ),
 )
 
-_STOP_RULES: tuple[Rule, ...] = (
+_SINGLE_RULES: tuple[Rule, ...] = (
+    (
+        lambda given: given.account.api_key_stdin and given.account.oauth_stdin,
+        "--api-key-stdin and --oauth-stdin cannot be used together",
+        "Give one of them.",
+    ),
     (
         lambda given: given.command == "stop" and given.host_command.all and bool(given.session.resume),
-        UsageError,
         "an ID and --all cannot be used together",
         "Give one of them.",
     ),
@@ -139,13 +140,11 @@ _STOP_RULES: tuple[Rule, ...] = (
 _HOST_COMMAND_RULES: tuple[Rule, ...] = (
     (
         lambda given: given.command != "attach" and given.headless,
-        UsageError,
         "ccb {command} has no headless mode",
         "See `ccb help`.",
     ),
     (
         lambda given: given.session.continue_latest or given.session.fork_session or bool(given.session.session_id),
-        UsageError,
         "--continue, --fork-session and --session-id belong to `ccb ssh`",
         "See `ccb help`.",
     ),
@@ -154,67 +153,56 @@ _HOST_COMMAND_RULES: tuple[Rule, ...] = (
 _SESSION_RULES: tuple[Rule, ...] = (
     (
         lambda given: given.agent.init_only and (given.prompt is not None or _continues(given.session)),
-        UsageError,
         "--init-only starts a new session without a prompt",
         "Leave out the prompt and --continue or --resume, or write --init.",
     ),
     (
         lambda given: given.agent.maintenance and (given.agent.init or given.agent.init_only),
-        UsageError,
         "--maintenance and --init cannot be used together",
         "Give one of them.",
     ),
     (
         lambda given: given.agent.allow_net and given.agent.sandbox in ("read-only", "off"),
-        UsageError,
         "--allow-net belongs to --sandbox workspace",
         "Give --sandbox workspace, or leave out --allow-net.",
     ),
     (
         lambda given: given.session.continue_latest and given.session.resume is not None,
-        UsageError,
         "--continue and --resume cannot be used together",
         "Give one of them.",
     ),
     (
         lambda given: given.session.worktree is not None and _continues(given.session),
-        UsageError,
         "--worktree is for a new session",
         "Leave it out: a session that is continued goes back into its own worktree.",
     ),
     (
         lambda given: given.session.fork_session and not _continues(given.session),
-        UsageError,
         "--fork-session needs --continue or --resume",
         "Say which session to copy.",
     ),
     (
         lambda given: bool(given.session.session_id) and _continues(given.session) and not given.session.fork_session,
-        UsageError,
         "Error: --session-id can only be used with --continue or --resume if --fork-session is also specified.",
         "Add --fork-session, or leave out --session-id.",
     ),
     (
         lambda given: bool(given.session.rewind_files or given.session.resume_at) and not _continues(given.session),
-        UsageError,
         "--rewind-files and --resume-session-at need --continue or --resume",
         "Say which session to go back in.",
     ),
     (
         lambda given: bool(given.session.drops_turn) and not given.session.resume_at,
-        UsageError,
         "--resume-drops-turn needs --resume-session-at",
         "Say after which message the session goes on.",
     ),
     (
         lambda given: bool(given.session.resume_at) and not given.headless,
-        UsageError,
         "--resume-session-at is for headless runs",
         "Add -p, or go back with /rewind in the session.",
     ),
     (
         lambda given: given.session.resume == "" and given.headless,
-        UsageError,
         "--resume needs the ID of a session in a headless run",
         "`ccb ps HOST` lists them.",
     ),
@@ -223,37 +211,31 @@ _SESSION_RULES: tuple[Rule, ...] = (
 _STREAM_RULES: tuple[Rule, ...] = (
     (
         lambda given: _stream_in(given.streams) and not _stream_out(given.streams),
-        UsageError,
         "Error: --input-format=stream-json requires output-format=stream-json.",
         "Add --output-format=stream-json.",
     ),
     (
         lambda given: _stream_out(given.streams) and not given.streams.verbose,
-        UsageError,
         "Error: When using --print, --output-format=stream-json requires --verbose",
         "Add --verbose.",
     ),
     (
         lambda given: given.streams.include_partial_messages and not _stream_out(given.streams),
-        UsageError,
         "Error: --include-partial-messages requires --print and --output-format=stream-json.",
         "Add -p and --output-format=stream-json.",
     ),
     (
         lambda given: given.streams.replay_user_messages and not _stream_in(given.streams),
-        UsageError,
         "Error: --replay-user-messages requires both --input-format=stream-json and --output-format=stream-json.",
         "Add both.",
     ),
     (
         lambda given: given.streams.permission_prompt_tool == "stdio" and not _stream_in(given.streams),
-        UsageError,
         "Error: --permission-prompt-tool stdio requires --input-format=stream-json.",
         "Without it, allow what is needed with --allowedTools or --permission-mode.",
     ),
     (
         lambda given: bool(given.streams.permission_prompt_tool) and not given.headless,
-        UsageError,
         "--permission-prompt-tool is for headless runs",
         "Add -p, or leave it out: ccb asks you.",
     ),
@@ -294,11 +276,12 @@ def _check_ssh_options(connection: ConnectionOptions, kind: TransportKind) -> No
 
 def _check_own_options(arguments: Arguments) -> None:
     """Refuse options that belong to other commands."""
+    action = f"{arguments.command} {arguments.rest[0]}" if arguments.rest else ""
     for option in OPTIONS:
-        if option.group is not Group.HOST_COMMAND or arguments.command in option.commands:
+        if not option.commands or arguments.command in option.commands or action in option.commands:
             continue
-        if getattr(arguments.host_command, option.field) not in (None, False):
-            owners = " and ".join(f"`ccb {command}`" for command in option.commands)
+        if arguments.value(option) != Arguments().value(option):
+            owners = ", ".join(f"`ccb {command}`" for command in option.commands)
             raise UsageError(f"{option.names[0]} belongs to {owners}")
 
 

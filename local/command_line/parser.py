@@ -1,26 +1,30 @@
-"""Parse argv into `Arguments`: `scanner` cuts it, this module interprets the words, `validation` checks the
+"""Parse argv into `Arguments`: argparse reads the options, this module interprets the words, `option_rules` checks the
 combination.
 
-Words are the parts of argv that are not options: after `ssh` host, directory and prompt; after a host command host and
-session; otherwise directory and prompt of a session on this machine.
+Options may stand anywhere, so one parser has them all; `option_rules` says which command takes which. Words are the
+parts of argv that are not options: after `ssh` host, directory and prompt; after a host command host and session;
+otherwise directory and prompt of a session on this machine. Everything after `--` is a word.
 """
 
 from __future__ import annotations
 
+import argparse
 import os
 import re
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 
 from ccb.tunnel.errors import UsageError
 from ccb.tunnel.plain_text import neutralise
+from ccb.tunnel.wire.dataclass import dataclass
 
 from .arguments import Arguments, CopyChoice, arguments_from
-from .option_declaration import is_session_id, shortened
+from .option_declaration import Option, OptionKind, is_session_id, is_worktree_name, shortened
 from .option_rules import refuse_ssh_options, unknown_tools, validate
-from .options import COMMANDS, HOST_COMMANDS, OWN_WORDS
-from .scanner import Scanned, scan
+from .options import BY_NAME, COMMANDS, HOST_COMMANDS, OPTIONS, OWN_WORDS, SUBCOMMANDS
 from .target import HOME, Target, directory_here, parse_target, remote_path
 from .transport_choice import needs_host
 
@@ -31,47 +35,178 @@ _ON_HOST = re.compile(r"([^/:@]+@)?(\[[^/\]]+\]|[^/:\[]+):")
 _COMMAND = re.compile(r"/[\w:-]+")
 _COPY = "Write `ccb cp HOST:PATH LOCAL` or `ccb cp LOCAL HOST:PATH`."
 _LIST_THEM = "`ccb ps HOST` lists them."
+_PRINT = BY_NAME["--print"].names
+_PRINTED = "\0"  # stands in the words where -p was given; no argument of a process can be this
+_COPY_RECURSIVE = ("-r", "-R")
+
+
+@dataclass(frozen=True)
+class ReadOptions:
+    """What argparse found. `variadic` is an option that took more than one word: it may have swallowed a prompt.
+    `ended_at_start` says that the first word came after `--`, so it is not a command. `unknown` are options that were
+    passed over, each as the person reads it. `printed_at` is the index of the first word after -p, -1 without -p."""
+
+    arguments: Arguments
+    words: tuple[str, ...]
+    variadic: str = ""
+    ended_at_start: bool = False
+    unknown: tuple[str, ...] = ()
+    printed_at: int = -1
+
+
+def read_options(argv: Sequence[str]) -> ReadOptions:
+    """Read the options in `argv`. Raise UsageError for unknown options and wrong values."""
+    cut = argv.index("--") if "--" in argv else len(argv)
+    tolerant = _speaks_json(argv)
+    attached = _attached(argv[:cut], tolerant)
+    try:
+        found, others = _argparse().parse_known_args(attached)
+    except argparse.ArgumentError as error:
+        option = BY_NAME[str(error.argument_name).partition("/")[0]]
+        if str(error.message).startswith("ignored"):
+            raise UsageError(f"error: option '{option.shown}' takes no value") from None
+        do = f"A value that starts with - is written {option.names[0]}=VALUE."
+        raise UsageError(f"error: option '{option.shown}' argument missing", do=do) from None
+    values: dict[Option, object] = {}
+    variadic = ""
+    for name, value in vars(found).items():
+        option = BY_NAME[name]
+        if option.kind is OptionKind.VARIADIC:
+            variadic = name if any(len(words) > 1 for words in value) else variadic
+            value = _joined(value)
+        values[option] = tuple(value) if isinstance(value, list) else value
+    marked, unknown = _words(others, set(pairwise(attached)), tolerant=tolerant)
+    words = [word for word in marked if word != _PRINTED]
+    return ReadOptions(
+        arguments_from(values),
+        (*words, *argv[cut + 1 :]),
+        variadic,
+        ended_at_start=not words and cut < len(argv),
+        unknown=tuple(unknown),
+        printed_at=marked.index(_PRINTED) if _PRINTED in marked else -1,
+    )
+
+
+def _argparse() -> argparse.ArgumentParser:
+    """Return a parser of all options. It keeps no words: they stay, in order, among the arguments that it returns."""
+    parser = argparse.ArgumentParser(
+        add_help=False, allow_abbrev=False, exit_on_error=False, argument_default=argparse.SUPPRESS
+    )
+    for option in OPTIONS:
+        names = option.names
+        if not option.metavar:
+            parser.add_argument(*names, dest=names[0], action="store_const", const=True)
+        elif option.kind is OptionKind.VARIADIC:
+            parser.add_argument(*names, dest=names[0], action="append", nargs="+", type=option.value)
+        else:
+            action = "append" if option.kind is OptionKind.REPEAT else "store"
+            parser.add_argument(*names, dest=names[0], action=action, type=option.value)
+    return parser
+
+
+def _attached(argv: Sequence[str], tolerant: bool) -> list[str]:
+    """Return `argv` with single values attached to their options: argparse takes no value that starts with a dash, and
+    does not look at an optional value before it takes it. Behind -p stands a mark."""
+    found: list[str] = []
+    left = deque(argv)
+    while left:
+        word = left.popleft()
+        words = [each for each in found if not each.startswith("-") and each != _PRINTED]
+        if word in _COPY_RECURSIVE and words[:1] == ["cp"]:
+            word = "--recursive"
+        option = BY_NAME.get(word)
+        if option is not None and option.kind is OptionKind.OPTIONAL:
+            word = f"{option.names[0]}={left.popleft() if left and _fits(option, left[0], words, tolerant) else ''}"
+        elif option is not None and option.takes_one and left and left[0].partition("=")[0] not in BY_NAME:
+            word = f"{option.names[0]}={left.popleft()}"
+        found += [word, _PRINTED] if word in _PRINT else [word]
+    return found
+
+
+def _fits(option: Option, word: str, words: Sequence[str], tolerant: bool) -> bool:
+    """Return whether the word after --resume or --worktree is its value. It may also be a prompt, or the place where
+    the session works, which comes before the name of a worktree."""
+    if option.field == "resume":
+        return is_session_id(word)
+    return is_worktree_name(word) and (tolerant or len(words) > (words[:1] == ["ssh"]))
+
+
+def _words(others: Sequence[str], pairs: set[tuple[str, str]], *, tolerant: bool) -> tuple[list[str], list[str]]:
+    """Return the words among what argparse did not take, and what is said of unknown options. Only programs that speak
+    JSON may use such options, with `=` and a value or with the word that follows in argv: a person meant another
+    one."""
+    words: list[str] = []
+    unknown: list[str] = []
+    left = deque(others)
+    while left:
+        word = left.popleft()
+        if not word.startswith("-") or word == "-":
+            words.append(word)
+            continue
+        name, equals, _ = word.partition("=")
+        if not tolerant:
+            import difflib
+
+            near = difflib.get_close_matches(name, BY_NAME, n=2, cutoff=0.7)
+            do = f"Did you mean {' or '.join(near)}?" if near else "See `ccb help`."
+            raise UsageError(f"error: unknown option '{shortened(name)}'", do=do)
+        swallowed = ""
+        if not equals and left and (word, left[0]) in pairs and not left[0].startswith("-"):
+            swallowed = f" and its value {shortened(left.popleft())!r}"
+        unknown.append(f"unknown option '{shortened(name)}'{swallowed} ignored")
+    return words, unknown
+
+
+def _joined(groups: Sequence[Sequence[str | tuple[str, ...]]]) -> list[str]:
+    """Return the items of a list that was given in several words, and perhaps several times."""
+    return [item for words in groups for word in words for item in ([word] if isinstance(word, str) else word)]
+
+
+def _speaks_json(argv: Sequence[str]) -> bool:
+    """Return whether a program drives this run: both formats are stream-json."""
+    pairs = {*argv, *(f"{name}={value}" for name, value in pairwise(argv))}
+    return {"--input-format=stream-json", "--output-format=stream-json"} <= pairs
 
 
 def parse_arguments(argv: Sequence[str], remote: str = "") -> Arguments:
     """Parse the command line `argv` (without the program's name). `remote` is where a session without a named host
     runs: `host:/path`, `host` for the directory there that has the path of the current one, "" for this machine. Raises
     UsageError."""
-    scanned = scan(argv)
-    arguments = arguments_from(scanned.values)
-    words = scanned.words
+    found = read_options(argv)
+    arguments, words = found.arguments, found.words
     named = words[0] if words and words[0] in COMMANDS else ""
     if arguments.help or arguments.version:
         return replace(arguments, command=named)
-    command = "" if scanned.ended_at_start else named
+    command = "" if found.ended_at_start else named
     if command == "help":
         _check_topic(words[1:])
-    if command in (*OWN_WORDS, "help"):
         return replace(arguments, command=command, rest=words[1:])
-    if command == "cp":
+    if command in OWN_WORDS:
+        arguments = _place_own_words(replace(arguments, command=command), words[1:])
+    elif command == "cp":
         arguments = _place_copy(replace(arguments, command=command), words[1:])
     elif command in HOST_COMMANDS:
         arguments = _place_host_command(replace(arguments, command=command), words[1:])
     elif command == "ssh":
-        arguments = _place_ssh(replace(arguments, command=command), words[1:], scanned)
+        arguments = _place_ssh(replace(arguments, command=command), words[1:], found)
     elif remote and not arguments.connection.local:
         arguments = _place_remote(replace(arguments, command="ssh"), remote, words)
     else:
-        arguments = _place_local(arguments, words, may_be_command=not scanned.ended_at_start)
+        arguments = _place_local(arguments, words, may_be_command=not found.ended_at_start)
     validate(arguments)
     if arguments.agent.init_only:
         from ccb.tunnel.wire.session_options import SETUP_COMMAND
 
         arguments = replace(arguments, prompt=SETUP_COMMAND, streams=replace(arguments.streams, print=True))
-    return replace(arguments, hints=_hints(scanned, arguments))
+    return replace(arguments, hints=_hints(found, arguments))
 
 
-def _hints(scanned: Scanned, arguments: Arguments) -> tuple[str, ...]:
+def _hints(found: ReadOptions, arguments: Arguments) -> tuple[str, ...]:
     """Return what the person is told about the command line."""
-    hints = [*scanned.unknown, *arguments.hints]
-    if arguments.headless and arguments.prompt is None and scanned.variadic:
+    hints = [*found.unknown, *arguments.hints]
+    if arguments.headless and arguments.prompt is None and found.variadic:
         hints.append(
-            f"The words after {scanned.variadic} were read as its values; write the prompt before it, or after --."
+            f"The words after {found.variadic} were read as its values; write the prompt before it, or after --."
         )
     return (*hints, *unknown_tools(arguments))
 
@@ -90,10 +225,31 @@ def _check_topic(words: Sequence[str]) -> None:
         raise UsageError(f"ccb help takes one command, not {len(words)}", do=f"Write `ccb help {words[0]}`.")
 
 
-def _place_ssh(arguments: Arguments, words: Sequence[str], scanned: Scanned) -> Arguments:
+def _place_own_words(arguments: Arguments, words: Sequence[str]) -> Arguments:
+    """Check the words of a command that has no host but `config show HOST:/PATH`, and keep them."""
+    command = next(each for each in SUBCOMMANDS if each.name == arguments.command)
+    do = f"See `ccb help {command.name}`."
+    action = words[0] if words and command.words[0][0] else ""
+    bounds = {name: (least, most) for name, least, most in command.words}
+    if action not in bounds:
+        given = f", not {shortened(action)!r}" if action else ""
+        raise UsageError(f"ccb {command.name} needs {', '.join(bounds)}{given}", do=do)
+    least, most = bounds[action]
+    after = words[1:] if action else words
+    if not least <= len(after) <= most:
+        name = f"{command.name} {action}".strip()
+        raise UsageError(f"ccb {name} does not go with {len(after)} words after it", do=do)
+    if command.name != "config" or not (after or not needs_host(arguments.connection)):
+        refuse_ssh_options(arguments.connection, "ccb ssh HOST …")
+    elif not arguments.connection.local:
+        arguments = _take_host(arguments, after)
+    return replace(arguments, rest=tuple(words))
+
+
+def _place_ssh(arguments: Arguments, words: Sequence[str], found: ReadOptions) -> Arguments:
     """Interpret `ssh HOST [DIR] [PROMPT…]`. There is no HOST with a `--transport` command, which leads to one place.
     What can be a slash command is one directly after -p. An option of several words may have taken the host."""
-    variadic, printed_at = scanned.variadic, scanned.printed_at - 1  # `words` begins after `ssh`
+    variadic, printed_at = found.variadic, found.printed_at - 1  # `words` begins after `ssh`
     if not needs_host(arguments.connection) and (not words or _starts_as_path(words[0])):
         if words and printed_at == 0 and _COMMAND.fullmatch(words[0]):
             return replace(arguments, prompt=_prompt(words))
@@ -164,7 +320,7 @@ def _take_host(arguments: Arguments, words: Sequence[str]) -> Arguments:
             f"ccb {command} needs a host", do=f"Write `ccb {command} [user@]host`, or --local for this machine."
         )
     target = parse_target(words[0])
-    if target.path is not None and command == "trust":
+    if target.path is not None and command in ("trust", "config"):
         return replace(_with_target(arguments, target), directory=target.path)
     if target.path is not None:
         raise UsageError(f"ccb {command} takes a host without a path", do=f"Write `ccb {command} {target.login}`.")

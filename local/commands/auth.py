@@ -1,95 +1,46 @@
-"""Ccb auth: status, logout."""
+"""`ccb auth`: status, logout."""
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import json
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from ccb.tunnel.errors import CredentialError, UsageError
 from ccb.tunnel.wire.dataclass import dataclass
 
+from ..command_line.arguments import Arguments
 from ..command_line.exit_codes import ExitCode
 from ..config.log import state_dir
 from ..config.settings import Settings, settings_path
 from ..config.settings_loading import load_settings
-from ..credentials.accounts import DEFAULT, Account, Kind, ProviderAccounts
+from ..credentials.accounts import DEFAULT, Account, ProviderAccounts
 from ..credentials.credential_sources import ANTHROPIC, environ_credential
 from ..credentials.secret_store import NoKeyring, SecretStore, open_store
 from ..terminal.console import print_line, say
-from ..terminal.signals import CommandParser, exit_code
 from ..terminal.terminal_prompts import TerminalPrompts
-from .auth_login import AuthTarget, LoginWish, login, shadowed_by, target, targets
+from .auth_login import AuthTarget, login, shadowed_by, target, targets
 
 
-def run_auth(args: Sequence[str]) -> int:
-    """Run `ccb auth ARGS` and return the exit code."""
+def run_auth(arguments: Arguments, environ: Mapping[str, str] = os.environ) -> int:
+    """Run `ccb auth` and return the exit code."""
+    action, provider = arguments.rest[0], next(iter(arguments.rest[1:]), "")
+    given = arguments.account
     try:
-        return exit_code(lambda: _run(args, os.environ))
+        if action == "login":
+            login(environ, provider or ANTHROPIC, given)
+            return ExitCode.OK
+        settings = load_settings(environ)
+        if action == "status":
+            return asyncio.run(status(environ, settings, provider, as_json=arguments.host_command.json))
+        where = target(provider or ANTHROPIC, environ, settings)
+        everything = arguments.host_command.all
+        return asyncio.run(log_out(environ, settings, where, given.account or "", everything=everything))
     except (KeyboardInterrupt, EOFError):
         say("", "Nothing was stored.")
         return ExitCode.INTERRUPTED
-
-
-def _run(args: Sequence[str], environ: Mapping[str, str]) -> int:
-    options = auth_parser().parse_args(list(args))
-    if options.command == "login":
-        kind: Kind = "oauth" if options.oauth_stdin else "bearer" if options.bearer else "api_key"
-        wish = LoginWish(
-            provider=options.provider,
-            account=options.account,
-            kind=kind,
-            from_stdin=options.api_key_stdin or options.oauth_stdin,
-            in_file=options.file,
-            workspace=options.workspace,
-        )
-        login(environ, wish)
-        return ExitCode.OK
-    settings = load_settings(environ)
-    if options.command == "status":
-        return asyncio.run(status(environ, settings, options.provider, as_json=options.json))
-    where = target(options.provider, environ, settings)
-    return asyncio.run(log_out(environ, settings, where, options.account, everything=options.all))
-
-
-def auth_parser() -> CommandParser:
-    parser = CommandParser(
-        prog="ccb auth", description="Keep the credentials of model providers in the keyring of this machine."
-    )
-    commands = parser.add_subparsers(dest="command", required=True, metavar="login|status|logout")
-    login_ = commands.add_parser("login", help="check a credential with the provider and store it")
-    _provider(login_, "anthropic")
-    login_.add_argument("--account", metavar="NAME", default="default", help="name of the account (default: default)")
-    how = login_.add_mutually_exclusive_group()
-    how.add_argument("--api-key-stdin", action="store_true", help="read the key from stdin instead of asking for it")
-    how.add_argument(
-        "--oauth-stdin",
-        action="store_true",
-        help="read a login from stdin, as JSON: access_token, refresh_token, client_id, expires_in, token_url",
-    )
-    login_.add_argument("--bearer", action="store_true", help="it is a token, sent in `Authorization: Bearer`")
-    login_.add_argument("--workspace", metavar="ID", default="", help="Anthropic's workspace that the account uses")
-    login_.add_argument(
-        "--file", action="store_true", help="store it in a file that a passphrase encrypts, not in the keyring"
-    )
-    status_ = commands.add_parser("status", help="show which credentials are used, where they are, and when they end")
-    _provider(status_, "")
-    status_.add_argument("--json", action="store_true", help="print one JSON object for each provider")
-    logout_ = commands.add_parser("logout", help="remove a stored credential")
-    _provider(logout_, "anthropic")
-    logout_.add_argument("--account", metavar="NAME", default="", help="the account, if there are several")
-    logout_.add_argument("--all", action="store_true", help="remove all accounts of the provider")
-    return parser
-
-
-def _provider(parser: argparse.ArgumentParser, default: str) -> None:
-    known = f" (default: {default})" if default else " (default: all)"
-    parser.add_argument(
-        "provider", metavar="PROVIDER", nargs="?", default=default, help=f"as in front of a model{known}"
-    )
 
 
 _KINDS = {"api_key": "an API key", "bearer": "a token", "oauth": "a login"}

@@ -1,4 +1,4 @@
-"""Ask, check, store."""
+"""`ccb auth login`: ask for a credential, check it, store it."""
 
 from __future__ import annotations
 
@@ -20,10 +20,11 @@ from ccb.tunnel.providers.provider_kinds import KINDS
 from ccb.tunnel.providers.request_body import WholeBody
 from ccb.tunnel.wire.dataclass import dataclass
 
+from ..command_line.arguments import AccountOptions
 from ..config.log import state_dir
 from ..config.settings import Settings
 from ..config.settings_loading import load_settings
-from ..credentials.accounts import DEFAULT, Account, Kind, ProviderAccounts, checked_name
+from ..credentials.accounts import DEFAULT, Account, ProviderAccounts, checked_name
 from ..credentials.credential_helper import HELPER, checked, checked_workspace
 from ..credentials.credential_sources import ANTHROPIC, API_KEY_VARIABLE, TOKEN_VARIABLE
 from ..credentials.encrypted_file import MIN_PASSPHRASE, EncryptedFile, credentials_path
@@ -32,6 +33,7 @@ from ..providers.named_provider import named_provider, refuse_provider
 from ..terminal.console import print_line, say
 from ..terminal.terminal_prompts import TerminalPrompts, read_secret
 
+NOTHING_GIVEN = AccountOptions()
 _CHECK_S = 30.0
 _MAX_INPUT = 64 * 1024
 _MILLISECONDS = 1e11  # a Unix time above this is in milliseconds, as some tools keep it
@@ -44,29 +46,16 @@ _CLAUDE_CODE_RENEWS_AT = "https://console.anthropic.com/v1/oauth/token"
 Json = dict[str, Any]
 
 
-@dataclass(frozen=True)
-class LoginWish:
-    """What the person wants to store: which kind of credential, under which name, and where."""
-
-    provider: str = ANTHROPIC
-    account: str = DEFAULT
-    kind: Kind = "api_key"
-    from_stdin: bool = False
-    in_file: bool = False
-    workspace: str = ""
-
-
-def login(environ: Mapping[str, str], wish: LoginWish | None = None) -> None:
+def login(environ: Mapping[str, str], provider: str = ANTHROPIC, given: AccountOptions = NOTHING_GIVEN) -> None:
     """Ask for a credential, check it with the provider, and store it. Raises CcbError; nothing is stored then."""
-    wish = wish or LoginWish()
     settings = load_settings(environ)
     environ = settings.network.over(environ)
-    where = target(wish.provider, environ, settings)
+    where = target(provider, environ, settings)
     if where.name == ANTHROPIC:
         anthropic_endpoint(environ)  # no credential without TLS
-    checked_name(wish.account)
-    store = _store(environ, settings, wish)
-    account = replace(_read(where, wish), workspace=checked_workspace(wish.workspace, "--workspace"))
+    name = checked_name(given.account or DEFAULT)
+    store = _store(environ, settings, given)
+    account = replace(_read(where, name, given), workspace=checked_workspace(given.workspace, "--workspace"))
     note = asyncio.run(_check(where, account, environ))
     asyncio.run(store.unlock(create=True))
     accounts = ProviderAccounts(store, where.host, state_dir(environ))
@@ -76,17 +65,17 @@ def login(environ: Mapping[str, str], wish: LoginWish | None = None) -> None:
     _say_what_counts(environ, settings, where, account, alone=len(accounts.all()) == 1)
 
 
-def _store(environ: Mapping[str, str], settings: Settings, wish: LoginWish) -> SecretStore:
+def _store(environ: Mapping[str, str], settings: Settings, given: AccountOptions) -> SecretStore:
     """Return where the credential is stored. Without a keyring, the person may choose the encrypted file."""
     prompts = TerminalPrompts()
     file = EncryptedFile(credentials_path(environ), environ, prompts, helper=settings.credentials.passphraseHelper)
-    if wish.in_file:
+    if given.in_file:
         return file
     store = open_store(environ, settings, prompts)
     try:
         store.described()
     except NoKeyring:
-        if settings.credentials.store == "keyring" or wish.from_stdin or not sys.stdin.isatty():
+        if settings.credentials.store == "keyring" or _from_stdin(given) or not sys.stdin.isatty():
             raise
         say(
             f"This machine has no keyring. The credential goes into {file.path}, encrypted under a passphrase of at "
@@ -96,19 +85,22 @@ def _store(environ: Mapping[str, str], settings: Settings, wish: LoginWish) -> S
     return store
 
 
-def _read(where: AuthTarget, wish: LoginWish) -> Account:
-    word = "token" if wish.kind == "bearer" else "API key"
-    if wish.from_stdin:
+def _from_stdin(given: AccountOptions) -> bool:
+    return given.api_key_stdin or given.oauth_stdin
+
+
+def _read(where: AuthTarget, name: str, given: AccountOptions) -> Account:
+    if _from_stdin(given):
         text = sys.stdin.read(_MAX_INPUT)
     elif sys.stdin.isatty():
-        text = read_secret(f"{word} for {where.host} (not shown): ")
+        text = read_secret(f"{'token' if given.bearer else 'API key'} for {where.host} (not shown): ")
     else:
         raise UsageError(
             "There is no terminal to ask for the key.", do="Pipe it into `ccb auth login --api-key-stdin`."
         )
-    if wish.kind == "oauth":
-        return _login_in(text, where, wish.account)
-    return Account(wish.account, wish.kind, checked(text, "the input"))
+    if given.oauth_stdin:
+        return _login_in(text, where, name)
+    return Account(name, "bearer" if given.bearer else "api_key", checked(text, "the input"))
 
 
 def _login_in(text: str, where: AuthTarget, name: str) -> Account:

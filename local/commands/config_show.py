@@ -11,44 +11,29 @@ from typing import Any
 from ccb.tunnel.plain_text import HostText
 from ccb.tunnel.wire.settings_text import line_of
 
+from ..command_line.arguments import Arguments
 from ..command_line.exit_codes import ExitCode
+from ..command_line.transport_choice import needs_host
 from ..config.project_records import Projects
 from ..config.settings import Settings, SettingsChoice, SettingsLayer, settings_path
 from ..config.settings_loading import load_settings
 from ..terminal.console import print_line, say
-from ..terminal.signals import CommandParser, exit_code
 
 _JOINED = ("permissions", "env", "mcpServers")
 """The keys whose values in different sources add up."""
 
 
-def config_parser() -> CommandParser:
-    parser = CommandParser(prog="ccb config", description="Show the settings of this machine.")
-    commands = parser.add_subparsers(dest="command", required=True, metavar="show")
-    show = commands.add_parser("show", help="print each setting that is set, and what is kept of projects")
-    show.add_argument("--origin", action="store_true", help="print where each value comes from: source, file, line")
-    show.add_argument("--settings", metavar="JSON", help="count these settings too: a JSON object or a file")
-    show.add_argument("where", nargs="?", metavar="HOST:/PATH", help="show what the project there sets, too")
-    return parser
-
-
-def run_config(args: Sequence[str], environ: Mapping[str, str] = os.environ) -> int:
-    """Run `ccb config ARGS` and return the exit code."""
-    return exit_code(lambda: _run(args, environ))
-
-
-def _run(args: Sequence[str], environ: Mapping[str, str]) -> int:
-    options, more = config_parser().parse_known_args(list(args))
-    words = [*([options.where] if options.where else []), *more]
-    if more and not options.where and "--local" not in more:
-        config_parser().error(f"unrecognized arguments: {' '.join(more)}")
-    settings = load_settings(environ, SettingsChoice(flag=options.settings))
-    projects = list(_kept(Projects(environ), origin=options.origin))
-    if words:
-        projects += _of_host(words, environ, origin=options.origin)
+def run_config(arguments: Arguments, environ: Mapping[str, str] = os.environ) -> int:
+    """Run `ccb config show` and return the exit code."""
+    origin = arguments.host_command.origin
+    settings = load_settings(environ, SettingsChoice(flag=arguments.sdk.settings))
+    projects = list(_kept(Projects(environ), origin=origin))
+    connection = arguments.connection
+    if connection.target is not None or connection.local or not needs_host(connection):
+        projects += _of_host(arguments, environ, origin=origin)
     for warning in settings.warnings:
         say(f"ccb: {warning}")
-    lines = [*_values(settings, origin=options.origin), *projects]
+    lines = [*_values(settings, origin=origin), *projects]
     for line in lines or [
         f"Nothing is set. Settings are in {settings_path(environ)}; docs/reference/settings.md lists them."
     ]:
@@ -88,12 +73,11 @@ def _origin(layer: SettingsLayer, keys: Sequence[str], value: object) -> str:
     return f"{layer.source}: {layer.path}, line {line_of(layer.text, place)}"
 
 
-def _of_host(words: Sequence[str], environ: Mapping[str, str], *, origin: bool) -> list[str]:
+def _of_host(arguments: Arguments, environ: Mapping[str, str], *, origin: bool) -> list[str]:
     """Return a line for each thing that a project on a host sets, and the host's own policy. Raises CcbError."""
-    from ..command_line.parser import parse_arguments
     from .trust import read_host_project
 
-    found = asyncio.run(read_host_project(parse_arguments(["trust", *words]), environ))
+    found = asyncio.run(read_host_project(arguments, environ))
     trusted = Projects(environ).find(found.host, found.directory.raw).trusted == found.fingerprint
     for problem in found.problems:
         say(f"ccb: on the host: {problem}")

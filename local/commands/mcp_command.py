@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import os
 import sys
@@ -13,6 +12,7 @@ from ccb.tunnel.errors import UsageError
 from ccb.tunnel.wire.control_protocol import RequestRefused
 from ccb.tunnel.wire.mcp_messages import WANTS_LOGIN
 
+from ..command_line.arguments import Arguments
 from ..command_line.exit_codes import ExitCode
 from ..config.settings import settings_path
 from ..config.settings_file import write_settings
@@ -21,76 +21,51 @@ from ..credentials.secret_store import SecretStore, open_store
 from ..mcp.mcp_config import HttpServer, ServerConfig, server_config, server_configs
 from ..mcp.mcp_service import MISSING, package_missing
 from ..terminal.console import say, write_stdout
-from ..terminal.signals import CommandParser, exit_code
 from ..terminal.terminal_prompts import TerminalPrompts
 
 Json = dict[str, Any]
 
 
-def run_mcp(args: Sequence[str]) -> int:
-    """Run `ccb mcp ARGS` and return the exit code."""
-    return exit_code(lambda: _run(args, os.environ))
-
-
-def mcp_parser() -> CommandParser:
-    parser = CommandParser(prog="ccb mcp", description="MCP servers that run on this machine for agents on any host.")
-    commands = parser.add_subparsers(dest="command", required=True, metavar="add|list|get|remove|test|login|logout")
-    add = commands.add_parser("add", help="add a server to your settings: ccb mcp add NAME -- COMMAND ARG..., or a URL")
-    add.add_argument("-e", "--env", action="append", default=[], metavar="NAME=VALUE", help="a variable for COMMAND")
-    add.add_argument("-H", "--header", action="append", default=[], metavar="NAME: VALUE", help="a header for the URL")
-    add.add_argument("name")
-    add.add_argument("words", nargs="+", metavar="COMMAND|URL")
-    commands.add_parser("list", help="list the servers of your settings")
-    for name, what in (
-        ("get", "show one server"),
-        ("remove", "remove a server"),
-        ("test", "start it, list its tools"),
-        ("login", "log in at a server with OAuth, in the browser"),
-        ("logout", "forget that login"),
-    ):
-        commands.add_parser(name, help=what).add_argument("name")
-    return parser
-
-
-def _run(args: Sequence[str], environ: Mapping[str, str]) -> int:
-    options = mcp_parser().parse_args(list(args))
+def run_mcp(arguments: Arguments, environ: Mapping[str, str] = os.environ) -> int:
+    """Run `ccb mcp` and return the exit code."""
+    action, name = arguments.rest[0], next(iter(arguments.rest[1:]), "")
     settings = load_settings(environ)
     servers = settings.mcpServers
-    if options.command == "add":
-        described = _described(options)
-        shown = server_config(options.name, described, environ).shown
-        write_settings(settings_path(environ), environ, {"mcpServers": {**servers, options.name: described}})
-        return write_stdout(f"Added {options.name}: {shown}", f"Try it: ccb mcp test {options.name}")
-    if options.command == "list":
+    if action == "add":
+        described = _described(arguments)
+        shown = server_config(name, described, environ).shown
+        write_settings(settings_path(environ), environ, {"mcpServers": {**servers, name: described}})
+        return write_stdout(f"Added {name}: {shown}", f"Try it: ccb mcp test {name}")
+    if action == "list":
         configs = server_configs(servers, environ)
-        lines = [f"{name}: {config.shown}" for name, config in configs.items()]
+        lines = [f"{each}: {config.shown}" for each, config in configs.items()]
         return write_stdout(*lines or ["No MCP server. Add one: ccb mcp add NAME -- COMMAND"])
-    if options.name not in servers:
-        raise UsageError(f"there is no MCP server {options.name!r}", do="`ccb mcp list` shows them.")
-    if options.command == "remove":
-        left = {name: server for name, server in servers.items() if name != options.name}
+    if name not in servers:
+        raise UsageError(f"there is no MCP server {name!r}", do="`ccb mcp list` shows them.")
+    if action == "remove":
+        left = {each: server for each, server in servers.items() if each != name}
         write_settings(settings_path(environ), environ, {"mcpServers": left})
-        return write_stdout(f"Removed {options.name}.")
-    config = server_config(options.name, servers[options.name], environ)
-    if options.command == "get":
-        return write_stdout(f"{options.name}: {config.shown}")
+        return write_stdout(f"Removed {name}.")
+    config = server_config(name, servers[name], environ)
+    if action == "get":
+        return write_stdout(f"{name}: {config.shown}")
     if package_missing():
         raise UsageError(MISSING)
     secrets = open_store(environ, settings, TerminalPrompts())
-    if options.command in ("login", "logout"):
-        return _account(options.command, options.name, config, secrets)
-    return asyncio.run(_test(options.name, config, secrets))
+    if action in ("login", "logout"):
+        return _account(action, name, config, secrets)
+    return asyncio.run(_test(name, config, secrets))
 
 
-def _described(options: argparse.Namespace) -> Json:
-    words = options.words[1:] if options.words[0] == "--" else options.words
+def _described(arguments: Arguments) -> Json:
+    words, env, headers = arguments.rest[2:], arguments.host_command.env, arguments.host_command.headers
     if len(words) == 1 and words[0].startswith(("http://", "https://")):
-        if options.env:
+        if env:
             raise UsageError("ccb mcp: -e is for a COMMAND, not for a URL", do="Use -H for headers.")
-        return {"type": "http", "url": words[0], **_pairs("headers", options.header, ":", "-H")}
-    if options.header:
+        return {"type": "http", "url": words[0], **_pairs("headers", headers, ":", "-H")}
+    if headers:
         raise UsageError("ccb mcp: -H is for a URL, not for a COMMAND", do="Use -e for variables.")
-    return {"command": words[0], "args": words[1:], **_pairs("env", options.env, "=", "-e")}
+    return {"command": words[0], "args": list(words[1:]), **_pairs("env", env, "=", "-e")}
 
 
 def _pairs(key: str, texts: Sequence[str], sign: str, option: str) -> Json:

@@ -12,6 +12,7 @@ from ccb.tunnel.plain_text import one_line
 from ccb.tunnel.providers.provider import ProviderError
 from ccb.tunnel.providers.provider_kinds import ANTHROPIC
 
+from ..command_line.arguments import Arguments
 from ..command_line.exit_codes import ExitCode
 from ..config.settings import Settings
 from ..config.settings_loading import load_settings
@@ -26,37 +27,21 @@ from ..providers.known_models import (
 )
 from ..providers.named_provider import NamedProvider, named_provider, refuse_provider
 from ..terminal.console import print_line, say
-from ..terminal.signals import CommandParser, exit_code
 from .session_table import cut
 
 _HEADINGS = ("MODEL", "WINDOW", "OUTPUT", "$ IN", "$ OUT", "CAN")
 _MAX_NAME = 60
 
 
-def models_parser() -> CommandParser:
-    parser = CommandParser(
-        prog="ccb models",
-        description="List the models that --model takes, with window and longest answer in tokens, and prices in "
-        "dollars for a million tokens. Lists are kept for a day, and longer while a provider does not answer.",
-    )
-    parser.add_argument("--provider", metavar="NAME", help="only those of this provider")
-    parser.add_argument("--json", action="store_true", help="print one JSON object in each line")
-    return parser
-
-
-def run_models(args: Sequence[str], environ: Mapping[str, str] = os.environ) -> int:
-    """Run `ccb models ARGS` and return the exit code."""
-    return exit_code(lambda: _run(args, environ))
-
-
-def _run(args: Sequence[str], environ: Mapping[str, str]) -> int:
-    options = models_parser().parse_args(list(args))
+def run_models(arguments: Arguments, environ: Mapping[str, str] = os.environ) -> int:
+    """Run `ccb models` and return the exit code."""
+    given = arguments.host_command
     settings = load_settings(environ)
-    chosen = _providers(options.provider, environ, settings)
+    chosen = _providers(given.provider, environ, settings)
     model = settings.modelAliases.get(settings.model or "", settings.model or "default")
     offers, failed = asyncio.run(_all_offers(chosen, environ, settings))
     current = short_names(environ).get(model, model)
-    for line in map(_json, offers) if options.json else models_table(offers, current):
+    for line in map(_json, offers) if given.json else models_table(offers, current):
         print_line(line)
     for line in failed:
         say(line)

@@ -1,8 +1,7 @@
-"""Usage, audit, proxy."""
+"""`ccb usage`, `ccb audit`, `ccb proxy`."""
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import shutil
@@ -15,12 +14,12 @@ from pathlib import Path
 from ccb.tunnel.errors import NoSuchSession, UsageError
 from ccb.tunnel.plain_text import HostText, neutralise, one_line
 
+from ..command_line.arguments import Arguments
 from ..command_line.exit_codes import ExitCode
 from ..config.log import state_dir
-from ..ledger.call_ledger import AuditEntry, By, UsageSum, dollars, read_ledger
+from ..ledger.call_ledger import AuditEntry, UsageSum, dollars, read_ledger
 from ..ledger.proxy_control import ProxyState, ask, running
 from ..terminal.console import print_line
-from ..terminal.signals import CommandParser, exit_code
 from .session_table import age_text, cut
 
 _MAX_SHOWN = 1_000
@@ -41,26 +40,13 @@ _TITLES = {
 }
 
 
-def audit_parser() -> CommandParser:
-    parser = CommandParser(prog="ccb audit", description="Show what this machine has seen of a session.")
-    parser.add_argument("session", metavar="SESSION", help="its ID, or the beginning of it (`ccb usage --by session`)")
-    parser.add_argument("--json", action="store_true", help="print one JSON object in each line")
-    return parser
-
-
-def run_audit(args: Sequence[str], environ: Mapping[str, str] = os.environ) -> int:
-    """Run `ccb audit ARGS` and return the exit code. It is 1 if something was tampered with."""
-    return exit_code(lambda: _run(args, environ))
-
-
-def _run(args: Sequence[str], environ: Mapping[str, str]) -> int:
-    options = audit_parser().parse_args(list(args))
-    found = _entries(options.session, environ)
+def run_audit(arguments: Arguments, environ: Mapping[str, str] = os.environ) -> int:
+    """Run `ccb audit` and return the exit code. It is 1 if something was tampered with."""
+    wanted = arguments.rest[0]
+    found: list[tuple[str, AuditEntry]] = read_ledger(state_dir(environ), lambda ledger: ledger.audited(wanted), [])
     if not found:
-        raise NoSuchSession(
-            f"this machine has seen no session {options.session}", do="`ccb usage --by session` lists them."
-        )
-    if options.json:
+        raise NoSuchSession(f"this machine has seen no session {wanted}", do="`ccb usage --by session` lists them.")
+    if arguments.host_command.json:
         lines: Iterator[str] = (json.dumps({"session": session, **asdict(each)}) for session, each in found)
     else:
         lines = audit_lines(found, shutil.get_terminal_size((100, 24)).columns)
@@ -68,10 +54,6 @@ def _run(args: Sequence[str], environ: Mapping[str, str]) -> int:
         print_line(line)
     tampered = any(each.kind == "tampering" for _, each in found)
     return ExitCode.AGENT_FAILED if tampered else ExitCode.OK
-
-
-def _entries(session: str, environ: Mapping[str, str]) -> list[tuple[str, AuditEntry]]:
-    return read_ledger(state_dir(environ), lambda ledger: ledger.audited(session), [])
 
 
 def audit_lines(found: Sequence[tuple[str, AuditEntry]], width: int = 100) -> Iterator[str]:
@@ -108,28 +90,13 @@ def _shown(each: AuditEntry, asked: set[str], width: int) -> Iterator[str]:
         yield from (f"{_INDENT}{piece}".rstrip() for piece in pieces or [""])
 
 
-def proxy_parser() -> CommandParser:
-    parser = CommandParser(prog="ccb proxy", description="Show and end what calls models through this machine.")
-    actions = parser.add_subparsers(dest="action", metavar="list|revoke", required=True)
-    listing = actions.add_parser("list", help="list the sessions that may call models through this machine now")
-    listing.add_argument("--json", action="store_true", help="print one JSON object in each line")
-    revoking = actions.add_parser("revoke", help="let a session call no models any more; calls under way end at once")
-    revoking.add_argument("session", nargs="?", metavar="SESSION", help="its ID, or the beginning of it")
-    revoking.add_argument("--all", action="store_true", help="every session of this machine")
-    return parser
-
-
-def run_proxy(args: Sequence[str], environ: Mapping[str, str] = os.environ) -> int:
-    """Run `ccb proxy ARGS` and return the exit code."""
-    return exit_code(lambda: _proxy_run(args, environ))
-
-
-def _proxy_run(args: Sequence[str], environ: Mapping[str, str]) -> int:
-    options = proxy_parser().parse_args(list(args))
-    if options.action == "list":
-        _list(environ, as_json=options.json)
+def run_proxy(arguments: Arguments, environ: Mapping[str, str] = os.environ) -> int:
+    """Run `ccb proxy` and return the exit code."""
+    action, session = arguments.rest[0], next(iter(arguments.rest[1:]), "")
+    if action == "list":
+        _list(environ, as_json=arguments.host_command.json)
     else:
-        _revoke(environ, options.session or "", everything=options.all)
+        _revoke(environ, session, everything=arguments.host_command.all)
     return ExitCode.OK
 
 
@@ -167,55 +134,26 @@ def _revoke(environ: Mapping[str, str], session: str, *, everything: bool) -> No
         print_line(f"{state.session} on {state.host} may call no models any more.")
 
 
-_GROUPS: tuple[By, ...] = ("host", "model", "day", "session")
 _DAY_S = 86400
 _MAX_NAME = 40
 _HEADINGS = ("CALLS", "FAILED", "INPUT", "CACHED", "OUTPUT", "COST", "LAST")
 
 
-def usage_parser() -> CommandParser:
-    parser = CommandParser(
-        prog="ccb usage", description="Show what the model calls of this machine have used and cost."
-    )
-    parser.add_argument("--by", choices=_GROUPS, default="day", help="one line for each of these (default: day)")
-    parser.add_argument("--days", type=_days, metavar="N", help="count only the last N days")
-    parser.add_argument("--json", action="store_true", help="print one JSON object in each line")
-    return parser
-
-
-def _days(text: str) -> float:
-    try:
-        days = float(text)
-    except ValueError:
-        days = 0.0
-    if not 0 < days < 100_000:
-        raise argparse.ArgumentTypeError(f"not a number of days: {text!r}")
-    return days
-
-
-def run_usage(args: Sequence[str], environ: Mapping[str, str] = os.environ) -> int:
-    """Run `ccb usage ARGS` and return the exit code."""
-    return exit_code(lambda: _usage_run(args, environ))
-
-
-def _usage_run(args: Sequence[str], environ: Mapping[str, str]) -> int:
-    options = usage_parser().parse_args(list(args))
-    sums = _sums(options.by, options.days, environ)
-    if options.json:
+def run_usage(arguments: Arguments, environ: Mapping[str, str] = os.environ) -> int:
+    """Run `ccb usage` and return the exit code."""
+    by, days = arguments.host_command.by, arguments.host_command.days
+    since = time.time() - days * _DAY_S if days else 0.0
+    sums: list[UsageSum] = read_ledger(state_dir(environ), lambda ledger: ledger.sums(by, since=since), [])
+    if arguments.host_command.json:
         for each in sums:
-            fields = {options.by if name == "group" else name: value for name, value in asdict(each).items()}
+            fields = {by if name == "group" else name: value for name, value in asdict(each).items()}
             print_line(json.dumps(fields))
         return ExitCode.OK
     if not sums:
         print_line("No model calls yet.")
-    for line in usage_table(options.by, sums, time.time()) if sums else ():
+    for line in usage_table(by, sums, time.time()) if sums else ():
         print_line(line)
     return ExitCode.OK
-
-
-def _sums(by: By, days: float | None, environ: Mapping[str, str]) -> list[UsageSum]:
-    since = time.time() - days * _DAY_S if days else 0.0
-    return read_ledger(state_dir(environ), lambda ledger: ledger.sums(by, since=since), [])
 
 
 def usage_table(by: str, sums: Sequence[UsageSum], now: float) -> list[str]:

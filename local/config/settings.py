@@ -45,14 +45,15 @@ _NAME = re.compile(r"[a-z0-9][a-z0-9_.-]{0,39}")
 _SECRET = re.compile(r"api_?-?key$|token$|secret|password|^key$", re.IGNORECASE)
 _PLACE = r"^[a-z0-9][a-z0-9.:-]{0,62}$"
 _PROJECT = r"^[A-Za-z0-9][A-Za-z0-9._:-]{0,62}$"
-_PYDANTIC = {"strict": True}
+PYDANTIC = {"strict": True}
+"""How pydantic reads these classes."""
 
 
 @dataclass(frozen=True)
 class ModelSettings:
     """What the person says of one model. It outranks what ccb knows."""
 
-    __pydantic_config__: ClassVar[Mapping[str, object]] = _PYDANTIC
+    __pydantic_config__: ClassVar[Mapping[str, object]] = PYDANTIC
 
     contextWindow: int | None = field(default=None, metadata={"gt": 0})
     maxOutput: int | None = field(default=None, metadata={"gt": 0})
@@ -73,7 +74,7 @@ class ProviderSettings:
     comes from the variable `keyVariable`, or from the command `keyHelper`; `keyHeader` replaces the header that carries
     it. In a cloud, `region`, `project` and `profile` say where and as whom."""
 
-    __pydantic_config__: ClassVar[Mapping[str, object]] = _PYDANTIC
+    __pydantic_config__: ClassVar[Mapping[str, object]] = PYDANTIC
 
     kind: Kind | None = None
     dialect: Dialect | None = None
@@ -120,15 +121,15 @@ def _split(given: Mapping[str, Any], kind: type, place: str) -> tuple[dict[str, 
 
 
 PermissionMode = Literal["default", "acceptEdits", "plan", "dontAsk", "bypassPermissions"]
-PYDANTIC = {"strict": True}
-"""How pydantic reads these classes."""
 
 Limits = TypeVar("Limits", bound="HostBudget | HostCalls")
 
 
-def key(description: str, **limits: float) -> dict[str, object]:
-    """Return the metadata of a key, in the words of pydantic's `Field`."""
-    return {"description": description, **limits}
+def key(description: str, default: Any = None, **limits: Any) -> Any:
+    """Return the field of a key. `default` is its value, or a class that makes it; `limits` are those of pydantic's
+    `Field`."""
+    made = {"default_factory": default} if callable(default) else {"default": default}
+    return field(**made, metadata={"description": description, **limits})
 
 
 @dataclass(frozen=True)
@@ -137,24 +138,15 @@ class RuleSettings:
 
     __pydantic_config__: ClassVar[Mapping[str, object]] = PYDANTIC
 
-    allow: list[str] = field(
-        default_factory=list,
-        metadata=key("Rules that allow a tool call without asking, as for `--allowedTools`."),
+    allow: list[str] = key("Rules that allow a tool call without asking, as for `--allowedTools`.", list)
+    deny: list[str] = key("Rules that deny a tool call, as for `--disallowedTools`.", list)
+    ask: list[str] = key("Rules that want a question before a tool call, whatever allows it.", list)
+    defaultMode: PermissionMode | None = key("Permission mode of new sessions, if `permissionMode` is not set.")
+    additionalDirectories: list[str] = key(
+        "Directories of the host that tools may use as well, as for `--add-dir`.", list
     )
-    deny: list[str] = field(
-        default_factory=list, metadata=key("Rules that deny a tool call, as for `--disallowedTools`.")
-    )
-    ask: list[str] = field(
-        default_factory=list, metadata=key("Rules that want a question before a tool call, whatever allows it.")
-    )
-    defaultMode: PermissionMode | None = field(
-        default=None, metadata=key("Permission mode of new sessions, if `permissionMode` is not set.")
-    )
-    additionalDirectories: list[str] = field(
-        default_factory=list, metadata=key("Directories of the host that tools may use as well, as for `--add-dir`.")
-    )
-    disableBypassPermissionsMode: Literal["disable"] | None = field(
-        default=None, metadata=key("`disable`: nobody can choose the mode bypassPermissions.")
+    disableBypassPermissionsMode: Literal["disable"] | None = key(
+        "`disable`: nobody can choose the mode bypassPermissions."
     )
 
 
@@ -164,8 +156,8 @@ class HostBudget:
 
     __pydantic_config__: ClassVar[Mapping[str, object]] = PYDANTIC
 
-    dayUsd: float | None = field(default=None, metadata=key("Dollars for the host since midnight.", gt=0))
-    dayTokens: int | None = field(default=None, metadata=key("Tokens for the host since midnight.", gt=0))
+    dayUsd: float | None = key("Dollars for the host since midnight.", gt=0)
+    dayTokens: int | None = key("Tokens for the host since midnight.", gt=0)
 
 
 @dataclass(frozen=True)
@@ -174,23 +166,15 @@ class BudgetSettings:
 
     __pydantic_config__: ClassVar[Mapping[str, object]] = PYDANTIC
 
-    sessionUsd: float | None = field(default=None, metadata=key("Dollars for one session.", gt=0))
-    sessionTokens: int | None = field(default=None, metadata=key("Tokens of all kinds for one session.", gt=0))
-    dayUsd: float | None = field(
-        default=None, metadata=key("Dollars for all sessions of this machine since midnight.", gt=0)
+    sessionUsd: float | None = key("Dollars for one session.", gt=0)
+    sessionTokens: int | None = key("Tokens of all kinds for one session.", gt=0)
+    dayUsd: float | None = key("Dollars for all sessions of this machine since midnight.", gt=0)
+    dayTokens: int | None = key("Tokens of all kinds for all sessions of this machine since midnight.", gt=0)
+    strict: bool = key(
+        "Refuse each call that might pass a budget, although some of it is left. Else one call may pass it.", False
     )
-    dayTokens: int | None = field(
-        default=None, metadata=key("Tokens of all kinds for all sessions of this machine since midnight.", gt=0)
-    )
-    strict: bool = field(
-        default=False,
-        metadata=key(
-            "Refuse each call that might pass a budget, although some of it is left. Else one call may pass it."
-        ),
-    )
-    hosts: dict[str, HostBudget] = field(
-        default_factory=dict,
-        metadata=key("`dayUsd` and `dayTokens` of single hosts, by patterns of their names such as `gpu-*`."),
+    hosts: dict[str, HostBudget] = key(
+        "`dayUsd` and `dayTokens` of single hosts, by patterns of their names such as `gpu-*`.", dict
     )
 
     def of_host(self, host: str) -> HostBudget:
@@ -204,30 +188,21 @@ class HostCalls:
 
     __pydantic_config__: ClassVar[Mapping[str, object]] = PYDANTIC
 
-    models: list[str] | None = field(
-        default=None, metadata=key("Patterns of the models that may be asked, such as `claude-*`; all without it.")
-    )
-    maxOutputTokens: int | None = field(
-        default=None, metadata=key("Largest length of an answer that a call may ask for, in tokens.", ge=1_000)
-    )
-    maxRequestBytes: int | None = field(
-        default=None, metadata=key("Largest request, in bytes.", ge=100_000, le=32 * 1024 * 1024)
-    )
-    maxResponseBytes: int | None = field(default=None, metadata=key("Largest answer, in bytes.", ge=100_000))
-    maxConcurrent: int | None = field(default=None, metadata=key("Calls at the same time.", ge=1, le=64))
-    perMinute: int | None = field(default=None, metadata=key("Calls in a minute.", ge=1, le=300))
-    expiresHours: float | None = field(
-        default=None, metadata=key("Hours after which a connected ccb lets a session call no models any more.", gt=0)
-    )
+    models: list[str] | None = key("Patterns of the models that may be asked, such as `claude-*`; all without it.")
+    maxOutputTokens: int | None = key("Largest length of an answer that a call may ask for, in tokens.", ge=1_000)
+    maxRequestBytes: int | None = key("Largest request, in bytes.", ge=100_000, le=32 * 1024 * 1024)
+    maxResponseBytes: int | None = key("Largest answer, in bytes.", ge=100_000)
+    maxConcurrent: int | None = key("Calls at the same time.", ge=1, le=64)
+    perMinute: int | None = key("Calls in a minute.", ge=1, le=300)
+    expiresHours: float | None = key("Hours after which a connected ccb lets a session call no models any more.", gt=0)
 
 
 @dataclass(frozen=True)
 class ModelCallSettings(HostCalls):
     """Which model calls every host may make, and what differs for single hosts."""
 
-    hosts: dict[str, HostCalls] = field(
-        default_factory=dict,
-        metadata=key("The other keys of this section for single hosts, by patterns of their names such as `gpu-*`."),
+    hosts: dict[str, HostCalls] = key(
+        "The other keys of this section for single hosts, by patterns of their names such as `gpu-*`.", dict
     )
 
     def of_host(self, host: str) -> HostCalls:
@@ -242,25 +217,15 @@ class CredentialSettings:
 
     __pydantic_config__: ClassVar[Mapping[str, object]] = PYDANTIC
 
-    store: Literal["auto", "keyring", "file"] = field(
-        default="auto",
-        metadata=key("`keyring`, `file` (encrypted under a passphrase), or `auto`: the keyring if there is one."),
+    store: Literal["auto", "keyring", "file"] = key(
+        "`keyring`, `file` (encrypted under a passphrase), or `auto`: the keyring if there is one.", "auto"
     )
-    passphraseHelper: str | None = field(
-        default=None, metadata=key("Shell command that prints the passphrase of the encrypted file.", min_length=1)
-    )
-    helperSeconds: float = field(
-        default=300, metadata=key("Seconds for which the output of `apiKeyHelper` is used again.", ge=0, le=86_400)
-    )
-    workspace: str | None = field(
-        default=None, metadata=key("Anthropic's workspace for keys that are not stored, as `anthropic-workspace-id`.")
-    )
-    account: dict[str, str] = field(
-        default_factory=dict, metadata=key('The account for each provider, such as `{"anthropic": "work"}`.')
-    )
-    hosts: dict[str, dict[str, str]] = field(
-        default_factory=dict,
-        metadata=key("`account` for single hosts, by patterns of the names that you use, such as `gpu-*`."),
+    passphraseHelper: str | None = key("Shell command that prints the passphrase of the encrypted file.", min_length=1)
+    helperSeconds: float = key("Seconds for which the output of `apiKeyHelper` is used again.", 300, ge=0, le=86_400)
+    workspace: str | None = key("Anthropic's workspace for keys that are not stored, as `anthropic-workspace-id`.")
+    account: dict[str, str] = key('The account for each provider, such as `{"anthropic": "work"}`.', dict)
+    hosts: dict[str, dict[str, str]] = key(
+        "`account` for single hosts, by patterns of the names that you use, such as `gpu-*`.", dict
     )
 
     def account_for(self, provider: str, host: str) -> str | None:
@@ -277,15 +242,9 @@ class NetworkSettings:
 
     __pydantic_config__: ClassVar[Mapping[str, object]] = PYDANTIC
 
-    caFile: str | None = field(
-        default=None, metadata=key("File of the CAs to trust instead of the system's, as SSL_CERT_FILE.", min_length=1)
-    )
-    clientCertificate: str | None = field(
-        default=None, metadata=key("Certificate that this machine shows, as CCB_CLIENT_CERT.", min_length=1)
-    )
-    clientKey: str | None = field(
-        default=None, metadata=key("Key of that certificate, if it is in another file; CCB_CLIENT_KEY.", min_length=1)
-    )
+    caFile: str | None = key("File of the CAs to trust instead of the system's, as SSL_CERT_FILE.", min_length=1)
+    clientCertificate: str | None = key("Certificate that this machine shows, as CCB_CLIENT_CERT.", min_length=1)
+    clientKey: str | None = key("Key of that certificate, if it is in another file; CCB_CLIENT_KEY.", min_length=1)
 
     def over(self, environ: Mapping[str, str]) -> dict[str, str]:
         """Return `environ` with these settings as variables, where it does not set them itself."""
@@ -346,160 +305,84 @@ class Settings:
 
     __pydantic_config__: ClassVar[Mapping[str, object]] = PYDANTIC
 
-    apiKeyHelper: str | None = field(
-        default=None, metadata=key("Shell command that prints the model credential.", min_length=1)
+    apiKeyHelper: str | None = key("Shell command that prints the model credential.", min_length=1)
+    model: str | None = key("Model of new sessions: an alias (`opus`, `sonnet`, `haiku`) or a full name.", min_length=1)
+    smallModel: str | None = key(
+        "Model for small questions (pages that are read, hooks of type `prompt`, the agent `Explore`) and for the "
+        "summary of a compaction. By default the small one of the model's provider; the model itself compacts.",
+        min_length=1,
     )
-    model: str | None = field(
-        default=None,
-        metadata=key(
-            "Model of new sessions: an alias (`opus`, `sonnet`, `haiku`) or a full name.",
-            min_length=1,
-        ),
+    modelAliases: dict[str, str] = key("Short names of models, and what each stands for.", dict)
+    agent: str | None = key("Agent as which new sessions work, built-in or your own, as for `--agent`.", min_length=1)
+    permissionMode: PermissionMode | None = key("Permission mode of new sessions.")
+    sandbox: SandboxMode | None = key("Sandbox mode of new sessions: the cage of commands that run without a question.")
+    web: Literal["host", "laptop"] | None = key("Whose network WebFetch uses: `host` (default) or `laptop`.")
+    webAllowPrivate: bool = key("Whether WebFetch may read from private, loopback and link-local addresses.", False)
+    permissions: RuleSettings = key("Permission rules of every session.", RuleSettings)
+    budgets: BudgetSettings = key("What model calls may cost before this machine refuses more.", BudgetSettings)
+    modelCalls: ModelCallSettings = key("Which model calls this machine lets a host make.", ModelCallSettings)
+    credentials: CredentialSettings = key(
+        "Where stored credentials are, and which account a session takes.", CredentialSettings
     )
-    smallModel: str | None = field(
-        default=None,
-        metadata=key(
-            "Model for small questions (pages that are read, hooks of type `prompt`, the agent `Explore`) and for the "
-            "summary of a compaction. By default the small one of the model's provider; the model itself compacts.",
-            min_length=1,
-        ),
+    network: NetworkSettings = key("The way from this machine to the providers.", NetworkSettings)
+    recordModelCalls: bool = key("Keep the requests to models and their answers in files, as for `--record`.", False)
+    providers: dict[str, ProviderSettings] = key(
+        "Providers of models, by the name that stands in front of a model: `--model NAME/MODEL`.", dict
     )
-    modelAliases: dict[str, str] = field(
-        default_factory=dict, metadata=key("Short names of models, and what each stands for.")
+    backgroundAfterSeconds: float = key(
+        "In the REPL, seconds after which a command that runs on goes to the background; 0 for never.", 15, ge=0, le=600
     )
-    agent: str | None = field(
-        default=None,
-        metadata=key("Agent as which new sessions work, built-in or your own, as for `--agent`.", min_length=1),
+    connectTimeoutSeconds: float = key(
+        "Seconds to reach the host and log in. Set here, it limits a headless run as a whole.", 30, gt=0, le=600
     )
-    permissionMode: PermissionMode | None = field(default=None, metadata=key("Permission mode of new sessions."))
-    sandbox: SandboxMode | None = field(
-        default=None,
-        metadata=key("Sandbox mode of new sessions: the cage of commands that run without a question."),
+    pipelinedLogin: bool = key(
+        "Whether a login with the built-in SSH sends at once what the last login to the host needed, if that was "
+        "one key alone.",
+        True,
     )
-    web: Literal["host", "laptop"] | None = field(
-        default=None, metadata=key("Whose network WebFetch uses: `host` (default) or `laptop`.")
+    graceHours: float = key(
+        "Hours that a session works or waits on the host while no client is connected.", 24, gt=0, le=24 * 365
     )
-    webAllowPrivate: bool = field(
-        default=False,
-        metadata=key("Whether WebFetch may read from private, loopback and link-local addresses."),
+    idleMinutes: float = key(
+        "Minutes that an idle worker without a client stays on the host; its journal stays.", 30, ge=0, le=60 * 24 * 7
     )
-    permissions: RuleSettings = field(default_factory=RuleSettings, metadata=key("Permission rules of every session."))
-    budgets: BudgetSettings = field(
-        default_factory=BudgetSettings, metadata=key("What model calls may cost before this machine refuses more.")
+    controlMaster: bool = key("Run over a ControlMaster of yours that is alive, instead of logging in.", True)
+    keepConnection: float = key(
+        "Minutes to keep an SSH connection for later runs, after which they log in again (0: each run logs in).",
+        0,
+        ge=0,
+        le=MAX_KEEP_MINUTES,
     )
-    modelCalls: ModelCallSettings = field(
-        default_factory=ModelCallSettings, metadata=key("Which model calls this machine lets a host make.")
+    hooks: dict[str, Any] = key("Commands that run on the host at certain events of a session.", dict)
+    notify: Literal["auto", "bell", "osc9", "osc777", "off"] = key(
+        "How the REPL calls you when you look elsewhere: `bell`, a notification of the terminal (`osc9`, "
+        "`osc777`), `off`, or `auto`: the bell, and a notification where the terminal is known to show one.",
+        "auto",
     )
-    credentials: CredentialSettings = field(
-        default_factory=CredentialSettings,
-        metadata=key("Where stored credentials are, and which account a session takes."),
+    keys: dict[str, str | list[str]] = key(
+        'Keys of the REPL by their ids, each one key or a list: `{"details": "Ctrl+Y"}`. `/keys` and '
+        "[keys](repl.md#keys) list the ids.",
+        dict,
     )
-    network: NetworkSettings = field(
-        default_factory=NetworkSettings, metadata=key("The way from this machine to the providers.")
+    editorMode: Literal["normal", "emacs", "vim"] = key(
+        "Keys of the input: `vim`, or `normal` (also called `emacs`). `/vim` sets it.", "normal"
     )
-    recordModelCalls: bool = field(
-        default=False, metadata=key("Keep the requests to models and their answers in files, as for `--record`.")
+    mouse: bool = key("Whether the REPL uses the mouse; `false` leaves it to the terminal.", True)
+    images: Literal["on", "off"] = key(
+        "Whether the REPL draws images (needs Pillow, `ccb[images]`); with `off` they are only named.", "on"
     )
-    providers: dict[str, ProviderSettings] = field(
-        default_factory=dict,
-        metadata=key("Providers of models, by the name that stands in front of a model: `--model NAME/MODEL`."),
+    openWith: str = key(
+        "Command that `/open` starts with a file, in place of the system's way (`open`, `xdg-open`).", "", min_length=1
     )
-    backgroundAfterSeconds: float = field(
-        default=15,
-        metadata=key(
-            "In the REPL, seconds after which a command that runs on goes to the background; 0 for never.", ge=0, le=600
-        ),
+    disableAllHooks: bool = key("Run no hooks at all.", False)
+    allowManagedHooksOnly: bool = key("In a managed policy: run only the hooks of the policy.", False)
+    env: dict[str, str] = key("Variables for the environment of the tools on the host.", dict)
+    autoCompactEnabled: bool = key("Compact a conversation before it is too long for the model.", True)
+    outputStyle: str | None = key(
+        "Style of the answers: `Explanatory`, `Learning`, or a file in `.claude/output-styles` on the host."
     )
-    connectTimeoutSeconds: float = field(
-        default=30,
-        metadata=key(
-            "Seconds to reach the host and log in. Set here, it limits a headless run as a whole.", gt=0, le=600
-        ),
-    )
-    pipelinedLogin: bool = field(
-        default=True,
-        metadata=key(
-            "Whether a login with the built-in SSH sends at once what the last login to the host needed, "
-            "if that was one key alone."
-        ),
-    )
-    graceHours: float = field(
-        default=24,
-        metadata=key(
-            "Hours that a session works or waits on the host while no client is connected.", gt=0, le=24 * 365
-        ),
-    )
-    idleMinutes: float = field(
-        default=30,
-        metadata=key(
-            "Minutes that an idle worker without a client stays on the host; its journal stays.", ge=0, le=60 * 24 * 7
-        ),
-    )
-    controlMaster: bool = field(
-        default=True, metadata=key("Run over a ControlMaster of yours that is alive, instead of logging in.")
-    )
-    keepConnection: float = field(
-        default=0,
-        metadata=key(
-            "Minutes to keep an SSH connection for later runs, after which they log in again (0: each run logs in).",
-            ge=0,
-            le=MAX_KEEP_MINUTES,
-        ),
-    )
-    hooks: dict[str, Any] = field(
-        default_factory=dict,
-        metadata=key("Commands that run on the host at certain events of a session."),
-    )
-    notify: Literal["auto", "bell", "osc9", "osc777", "off"] = field(
-        default="auto",
-        metadata=key(
-            "How the REPL calls you when you look elsewhere: `bell`, a notification of the terminal (`osc9`, "
-            "`osc777`), `off`, or `auto`: the bell, and a notification where the terminal is known to show one."
-        ),
-    )
-    keys: dict[str, str | list[str]] = field(
-        default_factory=dict,
-        metadata=key(
-            'Keys of the REPL by their ids, each one key or a list: `{"details": "Ctrl+Y"}`. `/keys` and '
-            "[keys](repl.md#keys) list the ids."
-        ),
-    )
-    editorMode: Literal["normal", "emacs", "vim"] = field(
-        default="normal", metadata=key("Keys of the input: `vim`, or `normal` (also called `emacs`). `/vim` sets it.")
-    )
-    mouse: bool = field(
-        default=True, metadata=key("Whether the REPL uses the mouse; `false` leaves it to the terminal.")
-    )
-    images: Literal["on", "off"] = field(
-        default="on",
-        metadata=key("Whether the REPL draws images (needs Pillow, `ccb[images]`); with `off` they are only named."),
-    )
-    openWith: str = field(
-        default="",
-        metadata=key(
-            "Command that `/open` starts with a file, in place of the system's way (`open`, `xdg-open`).", min_length=1
-        ),
-    )
-    disableAllHooks: bool = field(default=False, metadata=key("Run no hooks at all."))
-    allowManagedHooksOnly: bool = field(
-        default=False, metadata=key("In a managed policy: run only the hooks of the policy.")
-    )
-    env: dict[str, str] = field(
-        default_factory=dict, metadata=key("Variables for the environment of the tools on the host.")
-    )
-    autoCompactEnabled: bool = field(
-        default=True, metadata=key("Compact a conversation before it is too long for the model.")
-    )
-    outputStyle: str | None = field(
-        default=None,
-        metadata=key(
-            "Style of the answers: `Explanatory`, `Learning`, or a file in `.claude/output-styles` on the host."
-        ),
-    )
-    language: str | None = field(default=None, metadata=key("Language of the answers."))
-    mcpServers: dict[str, dict[str, Any]] = field(
-        default_factory=dict, metadata=key("MCP servers of yours. They run on this machine.")
-    )
+    language: str | None = key("Language of the answers.")
+    mcpServers: dict[str, dict[str, Any]] = key("MCP servers of yours. They run on this machine.", dict)
     given: frozenset[str] = frozenset()
     """The keys that a source sets."""
     layers: tuple[SettingsLayer, ...] = ()

@@ -9,14 +9,16 @@ import re
 import secrets
 import socket
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from operator import attrgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any
 
 from ccb.tunnel.errors import UsageError
 from ccb.tunnel.wire.session_options import BUILT_IN_AGENTS, INSTRUCTIONS, OwnFile, SessionOptions, pack
 
 from ..command_line.arguments import Arguments, SdkOptions
 from ..command_line.option_declaration import shortened
+from ..command_line.options import OPTIONS
 from ..command_line.transport_choice import TransportKind, host_label, transport_kind
 from .startup import chosen_model, without_alias
 
@@ -135,7 +137,6 @@ HEADLESS_RECONNECT_S = 600.0
 _MAX_THINKING = 31_999  # the family's budget for models that think with a budget only
 _NEVER = 1 << 60
 _CHARS_OF_A_PERCENT = 8_000  # of a window of 200,000 tokens, each of about 4 characters
-_BETA = re.compile(r"[a-z0-9-]{1,80}-\d{4}-\d{2}-\d{2}", re.ASCII)
 _LEFT_OUT = {
     "CLAUDE_AGENT_SDK_DISABLE_BUILTIN_AGENTS": BUILT_IN_AGENTS,
     "CLAUDE_CODE_DISABLE_CLAUDE_MDS": INSTRUCTIONS,
@@ -192,58 +193,52 @@ def session_options(
     this laptop, `files` the person's own commands and skills, packed. `models` is what is known of models."""
 
     agent, streams, sdk = arguments.agent, arguments.streams, arguments.sdk
-    rules = settings.permissions
+    host = host_label(arguments.connection)
     mode = _mode(arguments, settings)
     asks = streams.permission_prompt_tool or ("none" if arguments.headless else "stdio")
+    appended = _prompt(agent.append_system_prompt, sdk.append_system_prompt_file, "--append-system-prompt-file")
     return SessionOptions(
         model=chosen_model(settings, agent.model),
         permission_mode=mode,
         permission_prompts=asks,
         allow_bypass=agent.allow_bypass or mode == "bypassPermissions",
-        allowed_tools=[*rules.allow, *agent.allowed_tools],
-        disallowed_tools=[*rules.deny, *agent.disallowed_tools],
         system_prompt=_prompt(agent.system_prompt, sdk.system_prompt_file, "--system-prompt-file"),
-        append_system_prompt=_prompt(
-            agent.append_system_prompt, sdk.append_system_prompt_file, "--append-system-prompt-file"
-        ),
-        max_turns=agent.max_turns,
-        add_dirs=[*rules.additionalDirectories, *agent.add_dirs],
+        append_system_prompt=appended,
         partial_messages=streams.include_partial_messages or not arguments.headless,
-        replay_user_messages=streams.replay_user_messages,
         api_key_source=api_key_source,
         client=_client_name(),
-        host=host_label(arguments.connection),
+        host=host,
         background_after_ms=0 if arguments.headless else round(settings.backgroundAfterSeconds * 1000),
         background_wait_ms=_wait_ms(os.environ.get(_WAIT_VARIABLE)),
-        sandbox=_sandbox(arguments, settings),
-        allow_net=agent.allow_net,
-        tools=None if sdk.tools is None or "default" in sdk.tools else list(sdk.tools),
-        json_schema=_object(sdk.json_schema),
-        agents=_object(sdk.agents),
         setup=agent.setup,
         left_out=_left_out(os.environ, headless=arguments.headless),
-        role=agent.role or settings.agent or "",
         own_agents=own_agents(),
         own_files=files,
         client_mcp=client_servers(sdk.mcp_config),
         laptop_mcp=list(laptop_mcp),
-        project_mcp=not sdk.strict_mcp_config,
-        max_budget_usd=sdk.max_budget_usd,
         fallback_model=without_alias(settings, sdk.fallback_model),
         **(models.options() if models is not None else {}),
         max_thinking_tokens=_thinking_tokens(sdk),
-        thinking_display=sdk.thinking_display,
-        max_output_tokens=settings.modelCalls.of_host(host_label(arguments.connection)).maxOutputTokens,
-        task_budget=sdk.task_budget,
-        betas=_betas(sdk.betas),
+        max_output_tokens=settings.modelCalls.of_host(host).maxOutputTokens,
         defer_above=_defer_above(os.environ.get("ENABLE_TOOL_SEARCH", "")),
-        forget=sdk.forget,
-        plugin_dirs=list(sdk.plugin_dirs),
-        effort=sdk.effort,
-        include_hook_events=sdk.include_hook_events,
-        web=agent.web or settings.web or "host",
         web_allow_private=settings.webAllowPrivate,
+        **dict(_declared(arguments, settings)),
     )
+
+
+def _declared(arguments: Arguments, settings: Settings) -> Iterator[tuple[str, Any]]:
+    """Yield the options that a row declares: what a policy sets, else the flag, else the setting. Lists are joined."""
+    for option in OPTIONS:
+        if not option.wire:
+            continue
+        flag = arguments.value(option)
+        value = attrgetter(option.setting)(settings) if option.setting else None
+        if isinstance(value, list):
+            value = [*value, *flag]
+        elif flag is not None and not settings.is_managed(option.setting):
+            value = flag
+        if value is not None:
+            yield option.wire, option.to_wire(list(value) if isinstance(value, tuple) else value)
 
 
 def _thinking_tokens(sdk: SdkOptions) -> int | None:
@@ -251,12 +246,6 @@ def _thinking_tokens(sdk: SdkOptions) -> int | None:
     if sdk.thinking is None or sdk.max_thinking_tokens is not None:
         return sdk.max_thinking_tokens
     return 0 if sdk.thinking == "disabled" else _MAX_THINKING
-
-
-def _sandbox(arguments: Arguments, settings: Settings) -> str:
-    """Return the cage of the commands. A flag cannot change a cage that the organisation has set."""
-    flag = None if settings.is_managed("sandbox") else arguments.agent.sandbox
-    return flag or settings.sandbox or "read-only"
 
 
 def _defer_above(given: str) -> int | None:
@@ -272,14 +261,6 @@ def _left_out(environ: Mapping[str, str], *, headless: bool) -> list[str]:
     """Return what variables of this family of agents leave out of a session."""
     given = {name for name in _LEFT_OUT if environ.get(name, "").lower() in ("1", "true", "yes", "on")}
     return [_LEFT_OUT[name] for name in sorted(given) if headless or _LEFT_OUT[name] != BUILT_IN_AGENTS]
-
-
-def _betas(names: Sequence[str]) -> list[str]:
-    """Return the beta features that the worker may ask the model API for. Raises UsageError."""
-    for name in names:
-        if not _BETA.fullmatch(name):
-            raise UsageError(f"--betas {shortened(name)}: the name of a beta feature ends with its date")
-    return list(names)
 
 
 def _mode(arguments: Arguments, settings: Settings) -> str:
@@ -318,14 +299,6 @@ def client_servers(configs: Sequence[str]) -> list[str]:
     from ..mcp.mcp_config import mcp_servers
 
     return [name for name, server in mcp_servers(configs).items() if server.get("type") == "sdk"]
-
-
-def _object(text: str | None) -> dict[str, object] | None:
-    if text is None:
-        return None
-    import json
-
-    return cast(dict[str, object], json.loads(text))  # an object: `read_json_object` has checked it
 
 
 def _prompt(text: str | None, file: str | None, option: str) -> str | None:

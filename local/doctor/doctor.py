@@ -5,13 +5,10 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import os
-import re
-import shlex
 import shutil
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Mapping, Sequence
-from pathlib import PurePath
+from collections.abc import AsyncIterator, Mapping
 
 from ccb.deploy import bundle
 from ccb.deploy.bundle import Bundle
@@ -20,7 +17,7 @@ from ccb.tunnel.transports.command_transport import words_of
 from ccb.tunnel.transports.login_prompts import Prompts
 from ccb.tunnel.transports.pipe import NOTHING_SHARED, Transport
 
-from ..command_line.arguments import Arguments, ConnectionOptions, private_texts
+from ..command_line.arguments import Arguments, private_texts
 from ..command_line.exit_codes import ExitCode
 from ..command_line.transport_choice import TransportKind, host_label, ssh_target, transport_kind
 from ..config.log import Redactor
@@ -124,7 +121,7 @@ async def print_report(arguments: Arguments, environ: Mapping[str, str] = os.env
     as_json = arguments.host_command.json
     width = min(shutil.get_terminal_size((120, 24)).columns, _MAX_WIDTH)
     public = Redactor(environ, private_texts(arguments.connection)).public
-    titles = _titles(arguments, environ)
+    titles = headings(arguments, environ)
     async for each in findings(arguments, environ):
         finding = dataclasses.replace(each, found=public(each.found), fix=public(each.fix))
         counts[finding.state] += 1
@@ -141,65 +138,12 @@ async def print_report(arguments: Arguments, environ: Mapping[str, str] = os.env
     return ExitCode.AGENT_FAILED if counts[State.BLOCK] else ExitCode.OK
 
 
-def _titles(arguments: Arguments, environ: Mapping[str, str]) -> dict[str, str]:
+def headings(arguments: Arguments, environ: Mapping[str, str]) -> dict[str, str]:
     """Return the headings of the report. The host may be reached by a command, of which only public parts are shown."""
-    entered = entered_container(arguments.connection)
-    if entered:
-        host = Redactor(environ).public(entered)
-    else:
-        host = Redactor(environ, private_texts(arguments.connection)).public(host_label(arguments.connection))
+    host = Redactor(environ, private_texts(arguments.connection)).public(host_label(arguments.connection))
     return {LAPTOP: "This machine", CONNECTION: f"Connection to {host}", HOST: f"On {host}"}
 
 
 def run(arguments: Arguments) -> ExitCode:
     """Run `ccb doctor` in an event loop of its own."""
     return run_command(print_report(arguments))
-
-
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_./-]*")
-_ENGINES = ("docker", "podman", "nerdctl")
-_CLUSTERS = ("kubectl", "oc")
-_FLAGS = re.compile(r"-[ditq]+|--(interactive|tty|detach|privileged|stdin|quiet)(=.*)?")
-_WITH_VALUE = re.compile(
-    r"-[ditq]*[euwnc]|--(env|env-file|user|workdir|detach-keys|namespace|container|context|kubeconfig|cluster|token|as)"
-)
-_HOLDS_VALUE = re.compile(r"--[a-z-]+=.*|-[euwnc].+", re.DOTALL)
-
-
-def entered_container(connection: ConnectionOptions) -> str:
-    """Return `docker exec web` for a `--transport` command that enters the container `web`.
-
-    Return "" for every other command, and if it is uncertain which word is the name.
-    """
-    if (
-        transport_kind(connection) is not TransportKind.COMMAND
-        or connection.target is not None
-        or connection.container is not None
-    ):
-        return ""
-    words = shlex.split(str(connection.transport))
-    programs = [PurePath(word).name for word in words]
-    first = 1 if programs[0] == "sudo" else 0
-    if (
-        programs[first : first + 1]
-        and programs[first] in (*_ENGINES, *_CLUSTERS)
-        and words[first + 1 :][:1] == ["exec"]
-    ):
-        name = _first_argument(words[first + 2 :])
-        if _NAME.fullmatch(name):
-            return f"{programs[first]} exec {name}"
-    return ""
-
-
-def _first_argument(words: Sequence[str]) -> str:
-    """Return the first word that is neither an option nor an option's value, or "" if an unknown option comes before
-    it."""
-    rest = iter(words)
-    for word in rest:
-        if _WITH_VALUE.fullmatch(word):
-            next(rest, "")
-        elif not word.startswith("-"):
-            return word
-        elif not (_FLAGS.fullmatch(word) or _HOLDS_VALUE.fullmatch(word)):
-            return ""
-    return ""

@@ -6,39 +6,16 @@ at the first signal.
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import contextlib
 import signal
 import sys
-from collections.abc import Callable, Coroutine
+from collections.abc import Coroutine
 from types import FrameType
-from typing import Any, NoReturn, Self, TypeVar
+from typing import Any, Self, TypeVar
 
-from ccb.tunnel.errors import CcbError, UsageError
-
-from ..command_line.exit_codes import ExitCode, code_of, error_lines
+from ..command_line.exit_codes import ExitCode
 from .console import _drop_stdout, say
-
-
-class CommandParser(argparse.ArgumentParser):
-    """Reads the arguments of one command. It raises UsageError where argparse would end the program."""
-
-    def error(self, message: str) -> NoReturn:
-        command = self.prog.removeprefix("ccb ")
-        raise UsageError(f"ccb {command}: {message}", do=f"See `ccb {command} --help`.")
-
-
-def exit_code(run: Callable[[], int]) -> int:
-    """Run a command and return its exit code. Write what went wrong to stderr."""
-    try:
-        return run()
-    except CcbError as error:
-        say(*error_lines(error))
-        return code_of(error)
-    except SystemExit as end:  # argparse after --help
-        return int(end.code or 0)
-
 
 T = TypeVar("T")
 

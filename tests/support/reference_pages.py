@@ -6,7 +6,6 @@ commands and keys of the REPL.
 
 from __future__ import annotations
 
-import argparse
 import re
 import textwrap
 from collections.abc import Iterable, Iterator, Mapping
@@ -21,7 +20,6 @@ from ccb.local.command_line.exit_codes import ExitCode
 from ccb.local.command_line.help_text import HOSTS, PATHS
 from ccb.local.command_line.option_declaration import Group, Option, OptionKind, Subcommand
 from ccb.local.command_line.options import OPTIONS, SUBCOMMANDS
-from ccb.local.commands.auth import auth_parser
 from ccb.local.config.settings import Section, Settings
 from ccb.local.terminal.keymap import DEFAULT_KEYMAP
 from ccb.local.tui.slash_commands import COMMANDS, KEYS
@@ -87,17 +85,15 @@ def _command_line() -> Iterator[str]:
     yield "## Options"
     for group in Group:
         yield f"### {group.title}"
-        yield _option_table((option for option in OPTIONS if option.group is group), owners=True)
+        yield _option_table(option for option in OPTIONS if option.group is group)
 
 
 def _command(command: Subcommand) -> Iterator[str]:
     yield f"### {_shown(command)}"
     yield "```\n" + "\n".join(command.usage) + "\n```"
     yield _with_code(command.description)
-    if command.name == "auth":
-        yield _table(("option", "meaning"), _auth_options())
     if own := [option for option in OPTIONS if option.commands and command.takes(option)]:
-        yield _option_table(own)
+        yield _option_table(own, command.name)
     if command.groups:
         start = "Also takes" if own else "Takes"
         names = ", ".join(f"[{group.title}](#{_anchor(group.title)})" for group in (*command.groups, Group.GENERAL))
@@ -105,21 +101,9 @@ def _command(command: Subcommand) -> Iterator[str]:
         yield f"{start} the options of {names}{f', except {left_out}' if left_out else ''}."
 
 
-def _auth_options() -> Iterator[tuple[str, str]]:
-    """The options of `ccb auth`, which has a parser of its own."""
-    for action in auth_parser()._actions:
-        if not isinstance(action, argparse._SubParsersAction):
-            continue
-        for name, parser in action.choices.items():
-            for option in parser._actions:
-                if not isinstance(option, argparse._HelpAction):
-                    yield f"`ccb auth {name} {' '.join(option.option_strings)}`", _sentence(str(option.help))
-
-
-def _option_table(options: Iterable[Option], *, owners: bool = False) -> str:
-    """`owners`: say which commands an option belongs to."""
-    rows = ((_spellings(option), _meaning(option, owners=owners)) for option in options)
-    return _table(("option", "meaning"), rows)
+def _option_table(options: Iterable[Option], command: str = "") -> str:
+    """The options with the commands that they belong to; of `command`, the actions."""
+    return _table(("option", "meaning"), ((_spellings(option), _meaning(option, command)) for option in options))
 
 
 def _spellings(option: Option) -> str:
@@ -129,11 +113,10 @@ def _spellings(option: Option) -> str:
     return ", ".join(f"`{name}{value}`" for name in option.names)
 
 
-def _meaning(option: Option, *, owners: bool) -> str:
+def _meaning(option: Option, command: str) -> str:
     text = _with_code(option.help)
-    if not (owners and option.commands):
-        return text
-    return f"{text} ({' and '.join(f'`ccb {command}`' for command in option.commands)})"
+    names = [f"`ccb {each}`" for each in option.commands if not command or each.startswith(f"{command} ")]
+    return f"{text} ({', '.join(names)})" if names else text
 
 
 def _shown(command: Subcommand) -> str:
@@ -220,10 +203,6 @@ def _with_code(text: str) -> str:
     pieces = text.split("`")  # every second piece is code already
     pieces[::2] = [_CODE.sub(r"`\1`", piece) for piece in pieces[::2]]
     return "`".join(pieces)
-
-
-def _sentence(text: str) -> str:
-    return text[:1].upper() + text[1:].rstrip(".") + "."
 
 
 def _anchor(heading: str) -> str:

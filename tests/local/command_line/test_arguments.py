@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from ccb.local.command_line import arguments as model
 from ccb.local.command_line.arguments import Arguments
-from ccb.local.command_line.option_declaration import split_rules
+from ccb.local.command_line.option_declaration import Group, read_rules
 from ccb.local.command_line.options import OPTIONS
 from ccb.local.command_line.parser import parse_arguments
 from ccb.local.command_line.target import Target
@@ -137,8 +137,48 @@ def test_ssh_options_keep_their_order_and_may_be_attached() -> None:
     assert parse("ssh", "ssh://h:2222/x", "-P", "2222").connection.target == Target("h", None, 2222, "/x")
 
 
-def test_auth_keeps_its_own_words() -> None:
-    assert parse("auth", "login", "--api-key-stdin").rest == ("login", "--api-key-stdin")
+def test_a_command_keeps_its_words_and_the_words_behind_the_dashes() -> None:
+    login = parse("--model", "opus", "auth", "login", "--api-key-stdin", "openai")
+    assert (login.rest, login.account.api_key_stdin) == (("login", "openai"), True)
+    added = parse("mcp", "add", "-e", "KEY=-x", "notes", "--", "npx", "-y", "notes", "--model")
+    assert (added.rest, added.host_command.env) == (("add", "notes", "npx", "-y", "notes", "--model"), ("KEY=-x",))
+    shown = parse("config", "show", "h:/srv", "--origin", "-P", "22")
+    assert shown.connection.target == Target("h", None, None, "/srv") and shown.directory == "/srv"
+
+
+@pytest.mark.parametrize(
+    ("argv", "says"),
+    [
+        (["auth"], "ccb auth needs login, status, logout"),
+        (["mcp", "fly"], "ccb mcp needs add, list, get, remove, test, login, logout, not 'fly'"),
+        (["mcp", "add", "x"], "ccb mcp add does not go with 1 words"),
+        (["usage", "all"], "ccb usage does not go with 1 words"),
+        (["audit"], "ccb audit does not go with 0 words"),
+        (["usage", "--by", "week"], "Allowed choices are host, model, day, session"),
+        (["usage", "--days", "0"], "must be more than 0"),
+        (["auth", "status", "--file"], "--file belongs to `ccb auth login`"),
+        (["auth", "login", "--api-key-stdin", "--oauth-stdin"], "cannot be used together"),
+        (["proxy", "list", "--all"], "--all belongs to"),
+        (["usage", "-i", "key"], "-i needs a host"),
+        (["models", "--colour"], "unknown option '--colour'"),
+    ],
+)
+def test_words_and_options_that_a_command_does_not_take_are_refused(argv: list[str], says: str) -> None:
+    with pytest.raises(UsageError) as refused:
+        parse(*argv)
+    assert says in refused.value.what
+
+
+def test_a_value_may_start_with_a_dash_and_short_options_may_stand_together() -> None:
+    text = "---\nrole: tester\n---"
+    given = parse("ssh", "h", "--system-prompt", text, "--append-system-prompt", "-platform", "-cp", "go")
+    assert (given.agent.system_prompt, given.agent.append_system_prompt) == (text, "-platform")
+    assert given.session.continue_latest and given.streams.print and given.prompt == "go"
+
+
+def test_no_option_is_abbreviated() -> None:
+    with pytest.raises(UsageError, match="unknown option '--perm'"):
+        parse("-p", "x", "--perm", "plan")
 
 
 @pytest.mark.parametrize(
@@ -208,8 +248,8 @@ def test_any_words_are_arguments_or_a_usage_error(words: list[str]) -> None:
 
 @given(st.lists(st.from_regex(r"[A-Z][a-z]{1,5}(\([a-z ,*:]{0,8}\))?", fullmatch=True), max_size=6))
 def test_rules_survive_being_joined_by_commas_or_spaces(rules: list[str]) -> None:
-    assert split_rules(",".join(rules)) == rules
-    assert split_rules(" ".join(rules)) == rules
+    assert read_rules(",".join(rules), "") == tuple(rules)
+    assert read_rules(" ".join(rules), "") == tuple(rules)
 
 
 def test_a_first_word_that_is_written_like_a_path_is_one_even_when_nothing_is_there() -> None:
@@ -275,10 +315,10 @@ def test_a_rule_for_a_built_in_tool_gets_no_hint(name: str) -> None:
 def test_every_option_fills_a_field_and_every_field_has_an_option() -> None:
     arguments = Arguments()
     for option in OPTIONS:
-        group = getattr(arguments, option.group.value) if option.group.value else arguments
+        group = getattr(arguments, option.group.attribute) if option.group.attribute else arguments
         assert hasattr(group, option.field), option.names
-    groups = (model.ConnectionOptions, model.SessionChoice, model.AgentOptions, model.StdioOptions, model.SdkOptions)
-    fields = {name for group in (*groups, model.HostCommandOptions) for name in group.__dataclass_fields__}
+    groups = [getattr(arguments, each.attribute) for each in Group if each.attribute]
+    fields = {name for group in groups for name in group.__dataclass_fields__}
     assert fields - {option.field for option in OPTIONS} == {"target"}
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ccb.local.command_line import sdk_options
+from ccb.local.command_line import options as rows
 from ccb.local.command_line.parser import parse_arguments
 from ccb.local.config.settings import Settings
 from ccb.local.connect.session_request import session_options
@@ -49,7 +49,7 @@ def test_names_of_the_family_are_understood_too() -> None:
 
 
 def test_an_unknown_level_of_effort_is_refused() -> None:
-    assert sdk_options.EFFORTS == EFFORTS
+    assert rows.EFFORTS == EFFORTS
     with pytest.raises(UsageError, match=r"--effort <level>' argument 'huge' is invalid.*low, medium"):
         parse_arguments(["-p", "go", "--effort", "huge"])
 

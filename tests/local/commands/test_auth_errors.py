@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 from tests.support.person.file_keyring import FileKeyring
+from tests.support.run_words import run_words
 
 from ccb.local.command_line.exit_codes import ExitCode
-from ccb.local.commands.auth import run_auth
 from ccb.local.credentials.accounts import Account, ProviderAccounts
 from ccb.local.credentials.secret_store import KeyStore
 from ccb.tunnel.secret import Secret
@@ -27,7 +27,7 @@ def auth(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., int]:
 
     def run(*args: str, stdin: str = "") -> int:
         monkeypatch.setattr("sys.stdin", io.StringIO(stdin))
-        return run_auth(args)
+        return run_words(["auth", *args])
 
     return run
 

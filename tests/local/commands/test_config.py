@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from tests.support.run_words import run_words
 
-from ccb.local.commands.config_show import run_config
 from ccb.local.config.project_records import HostIdentity, Projects
 
 
@@ -20,7 +20,7 @@ def test_each_value_is_shown_with_its_origin(tmp_path: Path, capsys: pytest.Capt
     projects.trust(host, "/srv/shop", "mark")
     projects.change_rules(host, "/srv/shop", "allow", ["Bash(make *)"], add=True)
     flag = '{"model": "haiku", "permissions": {"deny": ["Read(/b)"]}}'
-    assert run_config(["show", "--origin", "--settings", flag], environ) == 0
+    assert run_words(["config", "show", "--origin", "--settings", flag], environ) == 0
     shown = capsys.readouterr()
     assert shown.out.splitlines() == [
         'model = "haiku"  (flag: --settings, line 1)',
@@ -31,15 +31,15 @@ def test_each_value_is_shown_with_its_origin(tmp_path: Path, capsys: pytest.Capt
         f'devbox:/srv/shop permissions.allow = "Bash(make *)"  (kept: {projects.path})',
     ]
     assert shown.err == f"ccb: {path}, line 6: unknown key 'modle' has no effect; did you mean 'model'?\n"
-    assert run_config(["show"], environ) == 0
+    assert run_words(["config", "show"], environ) == 0
     assert capsys.readouterr().out.splitlines()[2:3] == ['permissions.deny = "Read(/a)"']
 
 
 def test_where_nothing_is_set_it_says_where_settings_are(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run_config(["show"], {"HOME": str(tmp_path)}) == 0
+    assert run_words(["config", "show"], {"HOME": str(tmp_path)}) == 0
     assert capsys.readouterr().out.startswith(f"Nothing is set. Settings are in {tmp_path}/.config/ccb/settings.json")
 
 
 def test_a_wrong_word_is_an_error_with_advice(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run_config(["shwo"], {"HOME": "/nonexistent"}) == 2
-    assert "ccb config: " in capsys.readouterr().err
+    assert run_words(["config", "shwo"], {"HOME": "/nonexistent"}) == 2
+    assert "ccb config needs show, not 'shwo'" in capsys.readouterr().err

@@ -7,8 +7,8 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.support.run_words import run_words
 
-from ccb.local.commands.mcp_command import run_mcp
 from ccb.local.mcp.laptop_server import ClientSide, LaptopServer
 from ccb.local.mcp.mcp_config import StdioServer
 from ccb.tunnel.wire.control_protocol import RequestRefused
@@ -28,8 +28,8 @@ def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_servers_are_added_shown_without_secrets_and_removed(settings: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    assert run_mcp(["add", "notes", "-e", "KEY=very-secret", "--", "notes", "--quick"]) == 0
-    assert run_mcp(["add", "web", "https://example.com/mcp", "-H", "Authorization: Bearer very-secret"]) == 0
+    assert run_words(["mcp", "add", "notes", "-e", "KEY=very-secret", "--", "notes", "--quick"]) == 0
+    assert run_words(["mcp", "add", "web", "https://example.com/mcp", "-H", "Authorization: Bearer very-secret"]) == 0
     assert json.loads(settings.read_text()) == {
         "model": "claude-x",
         "mcpServers": {
@@ -42,9 +42,9 @@ def test_servers_are_added_shown_without_secrets_and_removed(settings: Path, cap
         },
     }
     assert settings.stat().st_mode & 0o777 == 0o600
-    assert run_mcp(["list"]) == 0
-    assert run_mcp(["remove", "web"]) == 0
-    assert run_mcp(["get", "web"]) == 2
+    assert run_words(["mcp", "list"]) == 0
+    assert run_words(["mcp", "remove", "web"]) == 0
+    assert run_words(["mcp", "get", "web"]) == 2
     told = capfd.readouterr()
     assert "notes: KEY=… notes --quick\nweb: https://example.com/mcp Authorization: …\n" in told.out
     assert "very-secret" not in told.out + told.err
@@ -54,22 +54,24 @@ def test_servers_are_added_shown_without_secrets_and_removed(settings: Path, cap
 
 def test_a_wrong_server_is_not_written(settings: Path, capfd: pytest.CaptureFixture[str]) -> None:
     for name in ("a b", "a__b", "a_", "_a", "a" * 65):  # else a tool could be taken for one of another server
-        assert run_mcp(["add", name, "--", "x"]) == 78
-    assert run_mcp(["add", "a", "https://example.com/mcp", "-e", "KEY=x"]) == 2
-    assert run_mcp(["add", "a", "-e", "KEY", "--", "x"]) == 2
-    assert run_mcp(["add", "a", "-H", "Key: x", "--", "x"]) == 2
-    assert run_mcp(["fly"]) == 2
+        assert run_words(["mcp", "add", name, "--", "x"]) == 78
+    assert run_words(["mcp", "add", "a", "https://example.com/mcp", "-e", "KEY=x"]) == 2
+    assert run_words(["mcp", "add", "a", "-e", "KEY", "--", "x"]) == 2
+    assert run_words(["mcp", "add", "a", "-H", "Key: x", "--", "x"]) == 2
+    assert run_words(["mcp", "fly"]) == 2
     assert "letters, digits, - and single _" in capfd.readouterr().err
     assert json.loads(settings.read_text()) == {"model": "claude-x"}
 
 
 def test_a_server_is_tried(settings: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    run_mcp(["add", "notes", "-e", f"PYTHONPATH={ROOT}", "--", sys.executable, "-m", "tests.support.mcp_server"])
-    assert run_mcp(["test", "notes"]) == 0
+    run_words(
+        ["mcp", "add", "notes", "-e", f"PYTHONPATH={ROOT}", "--", sys.executable, "-m", "tests.support.mcp_server"]
+    )
+    assert run_words(["mcp", "test", "notes"]) == 0
     assert "notes works: notes" in (out := capfd.readouterr().out) and "add, token, leave" in out
-    assert run_mcp(["login", "notes"]) == 2 and "has no login" in capfd.readouterr().err
-    run_mcp(["add", "gone", "--", "/nonexistent/server"])
-    assert run_mcp(["test", "gone"]) == 1
+    assert run_words(["mcp", "login", "notes"]) == 2 and "has no login" in capfd.readouterr().err
+    run_words(["mcp", "add", "gone", "--", "/nonexistent/server"])
+    assert run_words(["mcp", "test", "gone"]) == 1
     said = capfd.readouterr().err
     assert (
         "ccb: the MCP server gone cannot be reached\n  [Errno 2] No such file" in said

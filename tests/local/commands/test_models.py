@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from tests.support.model.fake_model import API_KEY, FakeModel
 from tests.support.providers.dialect_server import KEY, DialectServer
+from tests.support.run_words import run_words
 
 from ccb.local.command_line.exit_codes import ExitCode
-from ccb.local.commands.models import run_models
 
 LISTED = {
     "data": [
@@ -44,7 +44,7 @@ async def test_models_are_listed_by_their_providers_and_kept_for_when_these_do_n
     server.listed = LISTED
     async with server.running():
         environ = environ_of(home, server.url, fake_model.url)
-        assert await asyncio.to_thread(run_models, [], environ) == ExitCode.OK
+        assert await asyncio.to_thread(run_words, ["models"], environ) == ExitCode.OK
         shown = capsys.readouterr()
         assert shown.err == ""
         heading, gateway, small, large, _, dates = shown.out.splitlines()
@@ -52,7 +52,7 @@ async def test_models_are_listed_by_their_providers_and_kept_for_when_these_do_n
         assert gateway.split()[:2] == ["fake-model", "-"] and "lab: list of 20" in dates
         assert small.split()[:5] == ["lab/coder-small", "9,000", "-", "0.50", "1.00"]
         assert large.split()[:3] == ["*", "lab/coder-large", "77,000"], "the model of new sessions is marked"
-    assert await asyncio.to_thread(run_models, ["--provider", "lab", "--json"], environ) == ExitCode.OK
+    assert await asyncio.to_thread(run_words, ["models", "--provider", "lab", "--json"], environ) == ExitCode.OK
     rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert [each["model"] for each in rows] == ["lab/coder-small", "lab/coder-large", "lab/talker"]
     assert (rows[0]["inputPrice"], rows[1]["contextWindow"], rows[2]["tools"]) == (0.5, 77_000, False)
@@ -63,11 +63,9 @@ async def test_a_provider_without_a_list_and_an_unknown_one_are_told(
     home: Path, fake_model: FakeModel, capsys: pytest.CaptureFixture[str]
 ) -> None:
     environ = {**environ_of(home, "http://127.0.0.1:9", fake_model.url), "ANTHROPIC_API_KEY": "wrong"}
-    assert await asyncio.to_thread(run_models, ["--provider", "anthropic"], environ) == ExitCode.UNREACHABLE
+    assert await asyncio.to_thread(run_words, ["models", "--provider", "anthropic"], environ) == ExitCode.UNREACHABLE
     assert "anthropic: no list of models: it answered its list of models with HTTP 401" in capsys.readouterr().err
-    assert await asyncio.to_thread(run_models, ["--provider", "nobody"], environ) == ExitCode.USAGE
+    assert await asyncio.to_thread(run_words, ["models", "--provider", "nobody"], environ) == ExitCode.USAGE
     assert "there is no provider 'nobody'" in capsys.readouterr().err
-    assert await asyncio.to_thread(run_models, ["--provider", "foundry"], environ) == ExitCode.USAGE
+    assert await asyncio.to_thread(run_words, ["models", "--provider", "foundry"], environ) == ExitCode.USAGE
     assert "behind ANTHROPIC_BASE_URL there is no provider foundry" in capsys.readouterr().err
-    assert await asyncio.to_thread(run_models, ["--colour"], environ) == ExitCode.USAGE
-    assert "ccb models: unrecognized arguments" in capsys.readouterr().err

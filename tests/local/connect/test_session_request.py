@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
+from operator import attrgetter
+from typing import Any, get_args, get_type_hints
+
 import pytest
 
+from ccb.local.command_line.options import OPTIONS
 from ccb.local.command_line.parser import parse_arguments
-from ccb.local.config.settings import RuleSettings, Settings
+from ccb.local.config.settings import MANAGED, RuleSettings, Settings, SettingsLayer
 from ccb.local.connect.session_request import (
     counted_session,
     options_for_existing,
@@ -14,9 +19,55 @@ from ccb.local.connect.session_request import (
     session_parameters,
 )
 from ccb.tunnel.errors import UsageError
+from ccb.tunnel.wire.session_options import SessionOptions
 
 NAMED = {"named": True}
 NEW = "0a1b2c3d-1111-4222-8333-444455556666"
+
+
+COMPUTED = {
+    *("model", "permission_mode", "permission_prompts", "allow_bypass", "system_prompt", "append_system_prompt"),
+    *("partial_messages", "api_key_source", "client", "host", "setup", "left_out", "max_thinking_tokens"),
+    *("own_agents", "own_files", "client_mcp", "laptop_mcp", "fallback_model", "max_output_tokens", "defer_above"),
+    *("model_facts", "thinking_models", "model_aliases", "small_model", "compact_model"),
+    *("web_allow_private", "background_after_ms", "background_wait_ms"),
+}
+"""Options of a session that no row of the command line says alone."""
+
+OF_CLIENTS = {
+    *("settings", "append_agent_prompt", "client_hooks", "client_mcp_configs", "skills", "tool_aliases"),
+    *("plan_instructions", "static_prompt"),
+}
+"""Options that the host or the client's `initialize` add."""
+
+
+def test_each_option_of_a_session_is_declared_computed_or_set_by_a_client() -> None:
+    declared = [each.wire for each in OPTIONS if each.wire]
+    assert sorted([*declared, *COMPUTED, *OF_CLIENTS]) == sorted(each.name for each in fields(SessionOptions))
+
+
+def test_a_row_with_a_setting_takes_the_same_values_as_the_setting() -> None:
+    for row in OPTIONS:
+        if row.setting:
+            attrgetter(row.setting)(Settings())
+        if row.setting and row.choices:
+            literal = next(each for each in get_args(get_type_hints(Settings)[row.setting]) if get_args(each))
+            assert set(get_args(literal)) == set(row.choices), row.names
+
+
+@pytest.mark.parametrize("name", ["sandbox", "web"])
+def test_a_policy_outranks_a_flag_which_outranks_a_setting_which_outranks_the_default(name: str) -> None:
+    weak, strong = {"sandbox": ("off", "workspace"), "web": ("laptop", "host")}[name]
+    policy = SettingsLayer(MANAGED, "policy", "", {name: weak})
+
+    def value(settings: Settings, *argv: str) -> object:
+        return getattr(session_options(parse_arguments(["-p", "x", *argv]), settings), name)
+
+    given: dict[str, Any] = {name: weak}
+    assert value(Settings()) == getattr(SessionOptions(), name)
+    assert value(Settings(**given)) == weak
+    assert value(Settings(**given), f"--{name}", strong) == strong
+    assert value(Settings(**given, layers=(policy,)), f"--{name}", strong) == weak
 
 
 async def chosen() -> str:

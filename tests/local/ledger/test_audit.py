@@ -13,10 +13,11 @@ from typing import Any
 import pytest
 from tests.support.model.fake_model import FakeModel
 from tests.support.proxy.proxy_client import guard, pieces, read_all, request_head
+from tests.support.run_words import run_words
 from tests.tunnel.proxy.test_guards import provider_of
 
 from ccb.local.command_line.exit_codes import ExitCode
-from ccb.local.commands.usage import audit_lines, run_audit
+from ccb.local.commands.usage import audit_lines
 from ccb.local.ledger import audit as module
 from ccb.local.ledger import audit as recorder
 from ccb.local.ledger.audit import SessionAudit, text_digest
@@ -90,7 +91,7 @@ async def test_a_result_of_a_call_that_no_model_made_is_shown_as_tampering(
     assert (wanted[0].name, json.loads(wanted[0].text)) == ("Bash", {"command": "ls"})
     assert [each.text for each in entries if each.kind == "asked"] == ["look"]
     assert len(session.told) == 1 and "toolu_invented" in session.told[0]
-    assert run_audit(["5e55"], {"XDG_STATE_HOME": str(tmp_path.parent), "HOME": str(tmp_path)}) != 0
+    assert run_words(["audit", "5e55"], {"XDG_STATE_HOME": str(tmp_path.parent), "HOME": str(tmp_path)}) != 0
     shown = "\n".join(audit_lines([("5e55-1", each) for each in entries]))
     assert "TAMPERING" in shown and "(not asked here)" in shown
     capsys.readouterr()
@@ -379,9 +380,9 @@ def test_a_text_cannot_look_like_an_entry_where_the_terminal_wraps_it() -> None:
 
 def test_an_unknown_session_and_wrong_options_are_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     environ = {"XDG_STATE_HOME": str(tmp_path)}
-    assert run_audit(["5e55"], environ) == ExitCode.AGENT_FAILED
+    assert run_words(["audit", "5e55"], environ) == ExitCode.AGENT_FAILED
     assert "has seen no session 5e55" in capsys.readouterr().err
-    assert run_audit([], environ) == ExitCode.USAGE
+    assert run_words(["audit"], environ) == ExitCode.USAGE
 
 
 class Seen(NoAuditor):

@@ -9,9 +9,9 @@ import stat
 from pathlib import Path
 
 import pytest
+from tests.support.run_words import run_words
 
 from ccb.local.command_line.exit_codes import ExitCode
-from ccb.local.commands.usage import run_proxy
 from ccb.local.ledger.proxy_control import ControlServer, ProxyState, parse_state, socket_directory, sockets
 
 
@@ -32,7 +32,7 @@ def environ(tmp_path: Path) -> dict[str, str]:
 
 
 async def run(args: list[str], environ: dict[str, str]) -> int:
-    return await asyncio.to_thread(run_proxy, args, environ)
+    return await asyncio.to_thread(run_words, ["proxy", *args], environ)
 
 
 async def test_sessions_are_listed_and_revoked_by_another_program(
@@ -96,6 +96,6 @@ async def test_a_ccb_that_does_not_answer_is_said(environ: dict[str, str], capsy
 
 
 def test_both_actions_want_one_target(environ: dict[str, str], capsys: pytest.CaptureFixture[str]) -> None:
-    assert run_proxy(["revoke"], environ) == ExitCode.USAGE
-    assert run_proxy(["revoke", "x", "--all"], environ) == ExitCode.USAGE
-    assert run_proxy([], environ) == ExitCode.USAGE
+    assert run_words(["proxy", "revoke"], environ) == ExitCode.USAGE
+    assert run_words(["proxy", "revoke", "x", "--all"], environ) == ExitCode.USAGE
+    assert run_words(["proxy"], environ) == ExitCode.USAGE
