@@ -153,7 +153,7 @@ async def test_what_steers_goes_with_the_next_tool_results_once_and_the_rest_wai
     hello = await first.attach(SessionOptions(allowed_tools=["Bash"]))
     assert "steer" in hello.capabilities
     await first.say("go")
-    opened, _ = await first.call()
+    await first.call()
 
     async def say(laptop: Laptop, text: str, **fields: Any) -> None:
         body = {"type": "user", "message": {"role": "user", "content": text}, "uuid": text, **fields}
