@@ -9,15 +9,15 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
+from importlib import import_module
 from typing import Any
 
 from ccb.tunnel.errors import ConfigError, CredentialError, Unreachable, UsageError
-from ccb.tunnel.providers.anthropic import anthropic_endpoint, list_models
+from ccb.tunnel.providers.anthropic import anthropic_endpoint
 from ccb.tunnel.providers.credential import Credential, in_one_header, key_headers
 from ccb.tunnel.providers.http_client import Endpoint, ProviderClient, endpoint_at
-from ccb.tunnel.providers.provider import ProviderError, ProviderRequest
+from ccb.tunnel.providers.provider import ProviderError
 from ccb.tunnel.providers.provider_kinds import KINDS
-from ccb.tunnel.providers.request_body import WholeBody
 from ccb.tunnel.wire.dataclass import dataclass
 
 from ..command_line.arguments import AccountOptions
@@ -215,11 +215,13 @@ _CHECKED_AT = {"openrouter": "/key"}
 @dataclass(frozen=True)
 class AuthTarget:
     """A provider. `variables` may hold its key, and the command `helper` may print it; `helper_name` is the setting.
-    `key_header` carries the key, "" for the headers of the Messages API. A key is checked at the path `checked_at`, ""
-    for where the Messages API lists its models. `needs_key` is False for a server that often runs without one."""
+    `key_header` carries the key, "" for the headers of the Messages API. A key is checked by the client of `sdk`: at
+    the path `checked_at`, or with the list of models. `needs_key` is False for a server that often runs without
+    one."""
 
     name: str
     endpoint: Endpoint
+    sdk: str
     checked_at: str
     key_header: str
     variables: tuple[str, ...]
@@ -234,14 +236,17 @@ class AuthTarget:
     async def ask(self, credential: Credential, environ: Mapping[str, str]) -> int:
         """Return the status of a request that costs nothing and shows whether the credential is good. Raise
         ProviderError."""
-        client = ProviderClient(self.endpoint, environ)
-        if not self.checked_at:
-            sent = in_one_header(credential, self.key_header) if self.key_header else credential
-            return (await list_models(client, sent))[0]
-        headers = {**key_headers(credential, self.key_header), "accept": "application/json", "user-agent": "ccb"}
-        request = ProviderRequest("GET", self.checked_at, headers, WholeBody([]), 0)
-        async with client, client.request(request) as response:
-            return response.status
+        sdk_clients = await asyncio.to_thread(import_module, "ccb.tunnel.providers.sdk_clients")
+        sent = in_one_header(credential, self.key_header) if self.key_header and self.sdk == "anthropic" else credential
+        headers = key_headers(sent, "" if self.sdk == "anthropic" else self.key_header)
+
+        async def sign(url: str) -> Mapping[str, str]:
+            return headers
+
+        async with sdk_clients.SdkClient(self.sdk, ProviderClient(self.endpoint, environ), sign) as api:
+            answer = await api.get(self.checked_at) if self.checked_at else await api.list_models()
+            status: int = answer.status_code
+            return status
 
 
 def target(name: str, environ: Mapping[str, str], settings: Settings) -> AuthTarget:
@@ -249,7 +254,7 @@ def target(name: str, environ: Mapping[str, str], settings: Settings) -> AuthTar
     if name == ANTHROPIC:
         endpoint = anthropic_endpoint(environ, allow_plain=True)
         variables = (API_KEY_VARIABLE, TOKEN_VARIABLE)
-        return AuthTarget(name, endpoint, "", "", variables, settings.apiKeyHelper or "", HELPER)
+        return AuthTarget(name, endpoint, "anthropic", "", "", variables, settings.apiKeyHelper or "", HELPER)
     named = named_provider(name, environ, settings)
     if named is None:
         refuse_provider(name, settings)
@@ -260,7 +265,8 @@ def target(name: str, environ: Mapping[str, str], settings: Settings) -> AuthTar
     return AuthTarget(
         name,
         named.endpoint(environ),
-        "" if anthropic else _CHECKED_AT.get(kind.name, "/models"),
+        "anthropic" if anthropic else "openai",
+        _CHECKED_AT.get(kind.name, ""),
         own.keyHeader or "" if anthropic else named.key_header,
         (own.keyVariable,) if own.keyVariable else kind.key_variables,
         own.keyHelper or "",

@@ -18,10 +18,11 @@ import ccb
 from ccb.deploy import bundle
 from ccb.tunnel.errors import CcbError, ConfigError, UsageError
 from ccb.tunnel.plain_text import one_line
-from ccb.tunnel.providers.anthropic import anthropic_client, list_models
-from ccb.tunnel.providers.credential import Credential
+from ccb.tunnel.providers.anthropic import anthropic_client
+from ccb.tunnel.providers.credential import Credential, key_headers
 from ccb.tunnel.providers.http_client import Endpoint, ProviderClient, proxy_variable
-from ccb.tunnel.providers.provider import ProviderError
+from ccb.tunnel.providers.provider import ProviderError, ProviderRequest
+from ccb.tunnel.providers.request_body import WholeBody
 
 from ..config.log import state_dir
 from ..config.settings import Settings, settings_path
@@ -240,14 +241,16 @@ def _route(endpoint: Endpoint, environ: Mapping[str, str]) -> str:
 
 
 async def _ask(client: ProviderClient, credential: Credential | None) -> tuple[int, float | None]:
-    """Request the list of models. Return the HTTP status, and the provider's time in seconds since 1970 if it sent
-    one."""
-    async with asyncio.timeout(_PROVIDER_S):
-        status, headers = await list_models(client, credential)
+    """Request the list of models, on the way that model calls take. Return the HTTP status, and the provider's time in
+    seconds since 1970 if it sent one."""
+    headers = {**key_headers(credential, ""), "accept": "application/json", "user-agent": "ccb"}
+    request = ProviderRequest("GET", "/v1/models?limit=1", headers, WholeBody([]), 0)
+    async with asyncio.timeout(_PROVIDER_S), client, client.request(request) as response:
+        date = next((value for name, value in response.headers if name.lower() == "date"), "")
     try:
-        return status, email.utils.parsedate_to_datetime(headers.get("date", "")).timestamp()
+        return response.status, email.utils.parsedate_to_datetime(date).timestamp()
     except (TypeError, ValueError):
-        return status, None
+        return response.status, None
 
 
 def _credential(credential: Credential | None, status: int) -> Finding:

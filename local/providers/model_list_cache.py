@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from ccb.tunnel.errors import CcbError
-from ccb.tunnel.providers.model_lists import MAX_LIST_BYTES, MAX_LISTED, ListedModel, ModelSource, known_as
+from ccb.tunnel.providers.model_lists import MAX_LISTED, ListedModel, ModelSource, known_as
 from ccb.tunnel.providers.provider import ProviderError
 from ccb.tunnel.wire.dataclass import dataclass
 
@@ -28,6 +28,7 @@ NEW_S = 60
 """A model may have come since: it is refused only by a list that is newer than this."""
 
 _FORMAT = 1
+_MAX_BYTES = 16 * 1024 * 1024
 
 
 @dataclass(frozen=True)
@@ -61,7 +62,7 @@ class ModelLists:
         """Return the kept list, however old. Return None if no list is kept, or its file cannot be read."""
         try:
             with (self._directory / f"{provider}.json").open("rb") as file:
-                data = json.loads(file.read(MAX_LIST_BYTES))
+                data = json.loads(file.read(_MAX_BYTES))
             if data["format"] != _FORMAT or data["address"] != address:
                 return None
             return ModelList(float(data["at"]), [_model(each) for each in data["models"][:MAX_LISTED]])
@@ -93,6 +94,7 @@ class ModelLists:
 
     async def refreshed(self, provider: str, address: str, source: ModelSource, *, seconds: float) -> ModelList:
         """Ask a provider for its list and keep it. Raise ProviderError, CcbError."""
+        await source.load()
         try:
             async with asyncio.timeout(seconds):
                 models = await source.fetch()

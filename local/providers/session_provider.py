@@ -10,9 +10,15 @@ from ccb.tunnel.providers.anthropic import AnthropicProvider, anthropic_client
 from ccb.tunnel.providers.api_errors import Refusal
 from ccb.tunnel.providers.bedrock import BEARER_VARIABLE, Bedrock
 from ccb.tunnel.providers.cloud_provider import Cloud, CloudProvider
-from ccb.tunnel.providers.credential import Credential, CredentialSource, FixedCredential, OneHeaderCredential
+from ccb.tunnel.providers.credential import (
+    Credential,
+    CredentialSource,
+    FixedCredential,
+    OneHeaderCredential,
+    key_headers,
+)
 from ccb.tunnel.providers.http_client import ProviderClient
-from ccb.tunnel.providers.model_lists import KeySigner, ModelSource, Signer
+from ccb.tunnel.providers.model_lists import ModelSource
 from ccb.tunnel.providers.model_router import ModelRouter
 from ccb.tunnel.providers.model_traits import TraitsTable
 from ccb.tunnel.providers.provider import Provider
@@ -26,25 +32,6 @@ from .named_provider import NamedProvider, granted_names, named_provider, projec
 
 if TYPE_CHECKING:
     from ..config.settings import Settings
-
-
-def cloud_provider(named: NamedProvider, client: ProviderClient, environ: Mapping[str, str]) -> CloudProvider:
-    """Return the provider of a cloud. Raise ConfigError, CredentialError."""
-    return CloudProvider(_cloud(named, environ), client, named.name)
-
-
-def cloud_signer(named: NamedProvider, environ: Mapping[str, str]) -> Signer:
-    """Return what proves to a cloud who asks for its list. Raise ConfigError, CredentialError."""
-    return _CloudSigner(_cloud(named, environ))
-
-
-class _CloudSigner:
-    def __init__(self, cloud: Cloud) -> None:
-        self._cloud = cloud
-
-    async def headers(self, url: str) -> Mapping[str, str]:
-        await self._cloud.credential_name()  # the project may come with it
-        return await self._cloud.signed(url, {}, b"", "GET")
 
 
 def _cloud(named: NamedProvider, environ: Mapping[str, str]) -> Cloud:
@@ -115,7 +102,7 @@ def provider_of(
     environ = settings.network.over(environ)
     client = ProviderClient(named.endpoint(environ), environ)
     if named.dialect in ("bedrock", "vertex"):
-        return cloud_provider(named, client, environ)
+        return CloudProvider(_cloud(named, environ), client, named.name)
     credential = credential_of(named, client.endpoint.host, environ, settings, stored)
     if named.dialect == "anthropic":
         from ccb.tunnel.providers.anthropic import RenamedProvider
@@ -152,14 +139,22 @@ def model_source(
     if call is None:
         return None
     environ = settings.network.over(environ)
-    client = ProviderClient(named.list_endpoint(environ), environ)
     if named.dialect in ("bedrock", "vertex"):
-        return ModelSource(client, cloud_signer(named, environ), call)
-    credential = credential_of(named, named.endpoint(environ).host, environ, settings, stored)
-    if named.dialect == "anthropic":
-        credential = _in_one_header(credential, named)
-    header = call.key_header or ("" if named.dialect == "anthropic" else named.key_header)
-    return ModelSource(client, KeySigner(credential, header), call)
+        cloud = _cloud(named, environ)
+
+        async def sign(url: str) -> Mapping[str, str]:
+            await cloud.credential_name()  # the project may come with it
+            return await cloud.signed(url, {}, b"", "GET")
+    else:
+        credential = credential_of(named, named.endpoint(environ).host, environ, settings, stored)
+        header = call.key_header or named.key_header
+        if named.dialect == "anthropic":
+            credential, header = _in_one_header(credential, named), call.key_header
+
+        async def sign(url: str) -> Mapping[str, str]:
+            return key_headers(await credential.get() if credential is not None else None, header)
+
+    return ModelSource(ProviderClient(named.list_endpoint(environ), environ), sign, call)
 
 
 def credential_of(

@@ -10,15 +10,14 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import replace
 from typing import Any
 
-from .credential import Credential, CredentialSource
+from .credential import CredentialSource
 from .http_client import Endpoint, HttpProvider, ProviderClient, endpoint_at
 from .provider import ProviderRequest, ProviderResponse
-from .request_body import WholeBody, as_body, model_of, read_json, whole_body
+from .request_body import as_body, model_of, read_json, whole_body
 from .thinking import without_ours
 
 BASE_URL_VARIABLE = "ANTHROPIC_BASE_URL"
 DEFAULT_BASE_URL = "https://api.anthropic.com"
-API_VERSION = "2023-06-01"
 
 _UNENCODED = {"accept-encoding": "identity"}
 """Ask for a plain body, so that its bytes can be passed on as they arrive."""
@@ -80,19 +79,6 @@ class _Credentialed(AbstractAsyncContextManager[ProviderResponse]):
     async def __aexit__(self, *failure: Any) -> bool | None:
         assert self._sent is not None
         return await self._sent.__aexit__(*failure)
-
-
-async def list_models(client: ProviderClient, credential: Credential | None) -> tuple[int, dict[str, str]]:
-    """Ask for the list of models, which costs nothing: return the status and the headers, names in lower case.
-
-    Shows whether the provider can be reached and accepts `credential`. Raise ProviderError.
-    """
-    headers = {"anthropic-version": API_VERSION, "accept": "application/json", "user-agent": "ccb", **_UNENCODED}
-    if credential is not None:
-        headers |= credential.headers()
-    request = ProviderRequest("GET", "/v1/models?limit=1", headers, WholeBody([]), 0)
-    async with client, client.request(request) as response:
-        return response.status, {name.lower(): value for name, value in response.headers}
 
 
 class RenamedProvider(AnthropicProvider):

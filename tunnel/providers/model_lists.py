@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import field, replace
-from typing import Any, Protocol
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlsplit
 
 from ..wire.dataclass import dataclass
 from ..wire.model_facts import claude_facts
-from .credential import CredentialSource, key_headers
 from .http_client import ProviderClient
-from .provider import ProviderError, ProviderRequest
-from .request_body import WholeBody, as_body
+from .provider import ProviderError
 from .thinking import LEVELS
 
+if TYPE_CHECKING:
+    from .sdk_clients import SdkClient, Sign
+
+log = logging.getLogger(__name__)
 Json = dict[str, Any]
 
 _DATE = re.compile(r"\d{8}")
@@ -111,80 +115,67 @@ _READERS: dict[str, Callable[[Json], CloudItem]] = {
 }
 
 
-log = logging.getLogger(__name__)
-
 _MAX_DETAILED = 100  # models of which more is asked: servers on a laptop have few
 _MAX_PARTS = 20
 
 
 @dataclass(frozen=True)
 class ListCall:
-    """How a provider is asked for its list. `path` is appended to the base URL, without `strips` at its end; `more` are
-    the paths of lists that belong to it, too. `key_header` carries the key where that is another header than that of
-    model calls. `details` is the path that says more of one model, "" for none. With `of_project`, the path has a place
-    for the name of a project, and is appended to the host."""
+    """How a provider is asked for its list, by the client of its `sdk`. `path` is appended to the base URL, without
+    `strips` at its end; "" is for the SDK's own method. `more` are the paths of lists that belong to it, too.
+    `key_header` carries the key where that is another header than that of model calls. `details` is the path that says
+    more of one model, "" for none. With `of_project`, the path has a place for the name of a project, and is appended
+    to the host."""
 
-    path: str = "/models"
+    path: str = ""
     strips: str = ""
     key_header: str = ""
     details: str = ""
     more: tuple[str, ...] = ()
     of_project: bool = False
-
-
-class Signer(Protocol):
-    """Proves who asks."""
-
-    async def headers(self, url: str) -> Mapping[str, str]:
-        """Return the headers that a request for a list has. Raise CredentialError, ConfigError."""
-
-
-class KeySigner:
-    """Sends a key in a header. `credential` is None for a server that wants none."""
-
-    def __init__(self, credential: CredentialSource | None, key_header: str) -> None:
-        self._credential = credential
-        self._key_header = key_header
-
-    async def headers(self, url: str) -> Mapping[str, str]:
-        credential = await self._credential.get() if self._credential is not None else None
-        return key_headers(credential, self._key_header)
+    sdk: str = "openai"
 
 
 class ModelSource:
-    """A provider that is asked for its list: where it is, and with which credential. Each `fetch` opens a connection of
-    its own: it is rare, and nothing stays open behind it."""
+    """A provider that is asked for its list: where it is, and what signs the requests. Each `fetch` opens a connection
+    of its own: it is rare, and nothing stays open behind it."""
 
-    def __init__(self, client: ProviderClient, signer: Signer, call: ListCall) -> None:
+    def __init__(self, client: ProviderClient, sign: Sign, call: ListCall) -> None:
         self._client = client
-        self._signer = signer
+        self._sign = sign
         self._call = call
+
+    async def load(self) -> None:
+        """Load the SDK, which takes a second, so that it is not a second of the provider's."""
+        await asyncio.to_thread(_load, self._call.sdk)
 
     async def fetch(self) -> list[ListedModel]:
         """Return the models. Raise ProviderError, which says why there is no list, CredentialError, ConfigError."""
+        await self.load()
+        from .sdk_clients import SdkClient
+
         models: dict[str, ListedModel] = {}
-        async with self._client:
+        async with SdkClient(self._call.sdk, self._client, self._sign) as api:
             for path in (self._call.path, *self._call.more):
-                for model in await self._listed(path):
+                for model in await self._listed(api, path):
                     if len(models) < MAX_LISTED:
                         models.setdefault(model.id, model)
             found = list(models.values())
             if not self._call.details:
                 return found
-            headers = await self._headers(self._call.details)
-            return [await self._with_details(each, headers) for each in found[:_MAX_DETAILED]] + found[_MAX_DETAILED:]
+            detailed = [await self._with_details(api, each) for each in found[:_MAX_DETAILED]]
+            return detailed + found[_MAX_DETAILED:]
 
-    async def _listed(self, path: str) -> list[ListedModel]:
+    async def _listed(self, api: SdkClient, path: str) -> list[ListedModel]:
         """Return the models of one list, of all its parts."""
         models: list[ListedModel] = []
         asked = path
         for _ in range(_MAX_PARTS):
-            request = ProviderRequest("GET", asked, await self._headers(asked), WholeBody([]), 0)
-            status, body = await self._asked(request)
-            if status != 200:
-                raise ProviderError(f"it answered its list of models with HTTP {status}")
+            answer = await api.get(asked) if asked else await api.list_models()
+            if answer.status_code != 200:
+                raise ProviderError(f"it answered its list of models with HTTP {answer.status_code}")
             try:
-                part, more = read_page(body)
+                part, more = read_page(answer.content)
             except ValueError as error:
                 raise ProviderError(f"its list of models cannot be read: {error}", permanent=True) from None
             models += part
@@ -193,30 +184,19 @@ class ModelSource:
             asked = path.partition("?")[0] + "?" + "&".join(_parameters(path, more))
         return models
 
-    async def _headers(self, path: str) -> dict[str, str]:
-        headers = {"accept": "application/json", "accept-encoding": "identity"}
-        return {**headers, "user-agent": "ccb", **await self._signer.headers(str(self._client.endpoint.url(path)))}
-
-    async def _with_details(self, model: ListedModel, headers: dict[str, str]) -> ListedModel:
-        asked = json.dumps({"model": model.id}).encode()
-        more = {**headers, "content-type": "application/json"}
-        request = ProviderRequest("POST", self._call.details, more, as_body(asked), len(asked))
+    async def _with_details(self, api: SdkClient, model: ListedModel) -> ListedModel:
         try:
-            status, body = await self._asked(request)
+            answer = await api.post(self._call.details, {"model": model.id})
         except ProviderError as error:  # the list is good without what would be said of one model
             log.info("no details of the model %s: %s", model.id, error)
             return model
-        return replace(model, facts={**model.facts, **(read_details(body) if status == 200 else {})})
+        return replace(model, facts={**model.facts, **(read_details(answer.content) if answer.is_success else {})})
 
-    async def _asked(self, request: ProviderRequest) -> tuple[int, bytes]:
-        """Return status and body of an answer. Raise ProviderError."""
-        body = bytearray()
-        async with self._client.request(request) as response:
-            async for chunk in response.chunks:
-                body += chunk
-                if len(body) > MAX_LIST_BYTES:
-                    raise ProviderError("its list of models is too long", permanent=True)
-        return response.status, bytes(body)
+
+def _load(sdk: str) -> None:
+    from . import sdk_clients  # noqa: F401 - loads httpx2
+
+    import_module(sdk)
 
 
 def _parameters(path: str, more: str) -> list[str]:
@@ -229,7 +209,6 @@ def _parameters(path: str, more: str) -> list[str]:
 Facts = Mapping[str, object]
 """What is known of a model: fields of `ModelTraits`, by name."""
 
-MAX_LIST_BYTES = 16 * 1024 * 1024
 MAX_LISTED = 5_000
 
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@+\[\]-]{0,199}")

@@ -50,7 +50,7 @@ _OPENAI = ChatRules(
 )
 _LOCAL = ModelTraits(images=True, thinking=True)
 _CLAUDE = ModelTraits(documents=True, thinking=True)
-_ANTHROPIC_LIST = ListCall("/v1/models?limit=1000")
+_ANTHROPIC_LIST = ListCall(sdk="anthropic")
 _DEPLOYMENTS = ListCall("/api/projects/{project}/deployments?api-version=v1", of_project=True)
 _PROFILES = tuple(f"/inference-profiles?maxResults=1000&type={kind}" for kind in ("SYSTEM_DEFINED", "APPLICATION"))
 _KINDS = (

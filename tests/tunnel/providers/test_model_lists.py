@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests.support.network.http_server import serving
 
 from ccb.tunnel.providers.http_client import ProviderClient, endpoint_at
-from ccb.tunnel.providers.model_lists import MAX_LISTED, KeySigner, ListedModel, ModelSource, known_as, read_page
+from ccb.tunnel.providers.model_lists import MAX_LISTED, ListedModel, ModelSource, known_as, read_page
 from ccb.tunnel.providers.model_traits import ModelTraits, TraitsTable
 from ccb.tunnel.providers.provider_kinds import KINDS
 
@@ -64,6 +64,10 @@ GEMINI = {
 }
 VLLM = {"data": [{"id": "Qwen/Qwen3-Coder", "max_model_len": 262_144}]}
 LLAMACPP = {"models": [], "data": [{"id": "qwen.gguf", "meta": {"n_ctx_train": 40_960, "n_ctx": 8_192}}]}
+
+
+async def unsigned(url: str) -> dict[str, str]:
+    return {}
 
 
 def read_list(data: bytes) -> list[ListedModel]:
@@ -133,7 +137,7 @@ async def test_ollama_is_asked_for_each_of_its_models() -> None:
         call = KINDS["ollama"].lists
         assert call is not None
         client = ProviderClient(endpoint_at(f"{url}/v1".removesuffix(call.strips), "baseUrl", {}), {})
-        models = await ModelSource(client, KeySigner(None, "authorization"), call).fetch()
+        models = await ModelSource(client, unsigned, call).fetch()
     assert {each.id: dict(each.facts) for each in models} == {
         "qwen3:8b": {"tools": True, "images": False, "thinking": True, "window": 16_384},
         "llava:7b": {"tools": False, "images": True, "thinking": False},

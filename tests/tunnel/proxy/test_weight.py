@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sys
 import tracemalloc
+from asyncio.subprocess import PIPE
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -129,3 +131,40 @@ async def test_a_request_is_held_once_while_it_waits_for_its_budget(text: str) -
 async def _copied(body: bytes) -> AsyncIterator[bytes]:
     for start in range(0, len(body), MB):
         yield bytes(memoryview(body)[start : start + MB])
+
+
+_ONE_CALL = """
+import asyncio, json, sys
+from ccb.local.config.settings import ProviderSettings, Settings
+from ccb.local.providers.session_provider import session_provider
+from ccb.tunnel.proxy.auth_proxy import AuthProxy
+from tests.support.proxy.proxy_client import guard, pieces, request_head
+url, home, model = sys.argv[1:]
+keys = {"ANTHROPIC_API_KEY": "k", "OPENAI_API_KEY": "k", "DEEPSEEK_API_KEY": "k"}
+own = {name: ProviderSettings(baseUrl=f"{url}/v1") for name in ("openai", "deepseek")}
+async def main():
+    messages = [{"role": "user", "content": "x"}]
+    body = json.dumps({"model": model, "max_tokens": 9, "stream": True, "messages": messages}).encode()
+    environ = {"HOME": home, "ANTHROPIC_BASE_URL": url, **keys}
+    async with AuthProxy(session_provider(environ, Settings(providers=own), model)) as proxy:
+        async with proxy.call(request_head(body), pieces(body), nonce=guard()) as response:
+            assert response.status == 200 and await response.read()
+asyncio.run(main())
+print([name for name in ("aiohttp", "anthropic", "openai", "httpx2") if name in sys.modules])
+"""
+
+
+async def test_a_model_call_loads_no_sdk(tmp_path: Path) -> None:
+    """They take a second to load, and 60 MB."""
+
+    async def answer(request: web.Request) -> web.StreamResponse:
+        asked = await request.json()
+        event = next(event for model, event in FIRST.items() if model.endswith(asked["model"]))
+        return web.Response(text=f"data: {json.dumps(event)}\n\n", content_type="text/event-stream")
+
+    async with serving(answer) as url:
+        for model in FIRST:
+            argv = (sys.executable, "-c", _ONE_CALL, url, str(tmp_path), model)
+            process = await asyncio.create_subprocess_exec(*argv, stdout=PIPE, env={"PYTHONPATH": ":".join(sys.path)})
+            out, _ = await process.communicate()
+            assert out == b"['aiohttp']\n", model
