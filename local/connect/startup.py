@@ -65,7 +65,7 @@ class SessionStartup(LoadedBasics):
     stored: StoredCredentials
     models: ModelTable
 
-    def auth_proxy(self, host: str, accounts: Accounts, auditor: Auditor) -> AuthProxy:
+    def auth_proxy(self, host: str, accounts: Accounts, auditor: Auditor, warn: Callable[[str], None]) -> AuthProxy:
         """Return the session's auth proxy (not yet entered) with the limits of `host`. Its calls go into `accounts`,
         and what they are about to `auditor`."""
         from ccb.tunnel.proxy.auth_proxy import AuthProxy
@@ -73,7 +73,7 @@ class SessionStartup(LoadedBasics):
         from ..ledger.proxy_control import call_policy
 
         policy = call_policy(self.settings, host)
-        return AuthProxy(self.provider, policy, accounts=accounts, auditor=auditor, models=self.models)
+        return AuthProxy(self.provider, policy, accounts=accounts, auditor=auditor, models=self.models, warn=warn)
 
 
 def load_startup(environ: Mapping[str, str], choice: SettingsChoice | None = None) -> LoadedBasics:
@@ -123,18 +123,19 @@ async def open_proxy(
     """Return an auth proxy, and what controls it. `stack` closes it, its accounts and its audit."""
     from ..ledger.audit import SessionAudit
     from ..ledger.budgets import SessionAccounts, budgets
-    from ..ledger.proxy_control import ProxyControl
+    from ..ledger.proxy_control import ProxyControl, Warnings
 
+    warnings = Warnings()
     host = host_label(arguments.connection)
     spending = budgets(arguments.sdk.max_budget_usd, startup.settings, host)
-    accounts = SessionAccounts(state_dir(environ), spending, startup.models)
+    accounts = SessionAccounts(state_dir(environ), spending, startup.models, warnings)
     record = arguments.agent.record or startup.settings.recordModelCalls
-    audit = SessionAudit(state_dir(environ), record=record)
-    proxy = startup.auth_proxy(host, accounts, audit)
+    audit = SessionAudit(state_dir(environ), warnings, record=record)
+    proxy = startup.auth_proxy(host, accounts, audit, warnings)
     await stack.enter_async_context(accounts)
     await stack.enter_async_context(audit)
     await stack.enter_async_context(proxy)
-    return proxy, ProxyControl(proxy, accounts, audit)
+    return proxy, ProxyControl(proxy, accounts, audit, warnings)
 
 
 def chosen_model(settings: Settings, flag: str | None) -> str | None:

@@ -23,7 +23,7 @@ from typing import Any, Self
 from ccb.tunnel.errors import CcbError
 from ccb.tunnel.plain_text import one_line
 from ccb.tunnel.providers.provider import MAX_BODY
-from ccb.tunnel.proxy.auditing import WantedCall
+from ccb.tunnel.proxy.auditing import Auditor, WantedCall
 from ccb.tunnel.wire.control_protocol import CAN_USE_TOOL, Success, ToolPermission, answer_in
 from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.messages import ControlRequest, ControlResponse, PublicMessage, UserMessage
@@ -44,16 +44,16 @@ _VALID_ID = re.compile(r"[A-Za-z0-9_-]{1,200}")
 _MAX_PENDING = 64 * 1024 * 1024  # bytes of requests that wait to be looked at
 
 
-class SessionAudit:
-    """See `auditing.Auditor` and `client.Witness`. Everything slow is done by a thread of its own, in order. Use as a
+class SessionAudit(Auditor):
+    """See also `client.Witness`. Everything slow is done by a thread of its own, in order. Use as a
     context manager: leaving it writes what is left. `warn` tells the person. `record` also keeps the bodies.
     """
 
     max_body = MAX_BODY
 
-    def __init__(self, state: Path, *, record: bool = False) -> None:
+    def __init__(self, state: Path, warn: Callable[[str], None] = log.warning, *, record: bool = False) -> None:
         self.place = CallPlace()
-        self.warn: Callable[[str], None] = lambda text: None
+        self._warn = warn
         self._state = state
         self._recorder = BodyRecorder(state / "recorded") if record else None
         self._told_unchecked = False
@@ -90,7 +90,7 @@ class SessionAudit:
             self._note(AuditEntry("unchecked", time.time(), call_id, text=f"a large request, {digest[:16]}"))
             if not self._told_unchecked:
                 self._told_unchecked = True
-                self.warn(
+                self._warn(
                     "The host sends more to models than can be looked at: `ccb audit` names what it does not show."
                 )
             return
@@ -164,7 +164,7 @@ class SessionAudit:
             if self._recorder.full and not self._unrecorded:
                 self._unrecorded = True
                 self._write([AuditEntry("unrecorded", at, call_id)])
-                loop.call_soon_threadsafe(self.warn, "Model calls are not recorded any more: this run has kept 4 GB.")
+                loop.call_soon_threadsafe(self._warn, "Model calls are not recorded any more: this run has kept 4 GB.")
             self._recorder.request(self.place.session, call_id, body)
         found = request_content(body)
         entries = []
@@ -227,7 +227,7 @@ class SessionAudit:
         if now - self._warned_at >= _WARNED_EVERY_S:
             self._warned_at = now
             said = f"The host sent the model a result ({use}) of a tool call that no model made: tampering."
-            loop.call_soon_threadsafe(self.warn, f"{said} See: ccb audit {self.place.session[:8]}")
+            loop.call_soon_threadsafe(self._warn, f"{said} See: ccb audit {self.place.session[:8]}")
 
     def _looked_at(self, size: int) -> None:
         self._pending -= size
@@ -255,7 +255,7 @@ class SessionAudit:
                 log.warning("the audit of this session cannot be written: %s", error)
                 if self._loop is not None:
                     said = f"What the host asks is not in `ccb audit` any more: {one_line(str(error))}"
-                    self._loop.call_soon_threadsafe(self.warn, said)
+                    self._loop.call_soon_threadsafe(self._warn, said)
             self._broken = True
         except Exception:  # nobody reads the result of this thread's work
             log.exception("the audit failed on an event")

@@ -27,7 +27,7 @@ from ccb.tunnel.errors import CcbError, ConfigError, UsageError
 from ccb.tunnel.plain_text import one_line
 from ccb.tunnel.providers.api_errors import Refusal
 from ccb.tunnel.providers.costs import ANSWERED, BilledRequest, MostCost, most_cost
-from ccb.tunnel.proxy.metering import CallReport, Reservation
+from ccb.tunnel.proxy.metering import Accounts, CallReport, Reservation
 from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.model_facts import ALIASES, ModelTable
 
@@ -120,17 +120,23 @@ class _Verdict:
     told: Sequence[tuple[str, str]] = ()
 
 
-class SessionAccounts:
-    """See `metering.Accounts`. Rows are written by a thread of its own, so that no answer waits for the disk. `state`
+class SessionAccounts(Accounts):
+    """Rows are written by a thread of its own, so that no answer waits for the disk. `state`
     is the directory for state. Use as a context manager: leaving it writes what is left.
 
     `models` say what each costs. `warn` tells the person; `place` is what the calls are made for.
     """
 
-    def __init__(self, state: Path, budgets: Budgets, models: ModelTable | None = None) -> None:
+    def __init__(
+        self,
+        state: Path,
+        budgets: Budgets,
+        models: ModelTable | None = None,
+        warn: Callable[[str], None] = log.warning,
+    ) -> None:
         self._models = models or ModelTable()
         self.place = CallPlace()
-        self.warn: Callable[[str], None] = lambda text: None
+        self._warn = warn
         self._state = state
         self._budgets = budgets
         self._ledger: CallLedger | None = None
@@ -311,7 +317,7 @@ class SessionAccounts:
     def _tell(self, once: str, text: str) -> None:
         if once not in self._told:
             self._told.add(once)
-            self.warn(text)
+            self._warn(text)
 
 
 def _judged(limits: Sequence[_Limit], *, strict: bool) -> _Verdict:

@@ -178,11 +178,30 @@ def parse_state(line: bytes) -> ProxyState | None:
         return None
 
 
-class ProxyControl:
-    """The auth proxy of a session with its accounts and its audit, which it does not own."""
+class Warnings:
+    """Takes what the proxy, its accounts and its audit have to tell the person, from before there is a session on."""
 
-    def __init__(self, proxy: AuthProxy, accounts: SessionAccounts, audit: SessionAudit) -> None:
+    def __init__(self) -> None:
+        self._early: list[str] = []
+        self._tell = self._early.append
+
+    def __call__(self, text: str) -> None:
+        self._tell(text)
+
+    def go_to(self, tell: Callable[[str], None]) -> None:
+        """Tell what has come so far, and what comes from now on."""
+        self._tell = tell
+        while self._early:
+            tell(self._early.pop(0))
+
+
+class ProxyControl:
+    """The auth proxy of a session with its accounts and its audit, which it does not own. All three warn through
+    `warnings`."""
+
+    def __init__(self, proxy: AuthProxy, accounts: SessionAccounts, audit: SessionAudit, warnings: Warnings) -> None:
         self.accounts = accounts
+        self._warnings = warnings
         self._proxy = proxy
         self._audit = audit
         self._place = CallPlace()
@@ -195,7 +214,7 @@ class ProxyControl:
 
     def tell(self, session: RemoteSession) -> None:
         """Let the person of this session read what the proxy notices, and the audit see what they say."""
-        self._proxy.warn = self.accounts.warn = self._audit.warn = session.warn
+        self._warnings.go_to(session.warn)
         session.watched_by(self._audit)
 
     def state(self) -> ProxyState:
@@ -209,7 +228,7 @@ class ProxyControl:
         if not self._proxy.grant.revoked:
             self._proxy.revoke()
             self._audit.revoked()
-            self._proxy.warn(
+            self._warnings(
                 "This session may call no models any more (revoked). Leave, and resume it, to grant it again."
             )
 

@@ -84,7 +84,7 @@ def test_a_session_is_attached_before_what_sends_model_calls_is_loaded() -> None
     environ = {"HOME": "/nonexistent", "ANTHROPIC_API_KEY": "k"}
     code = (
         "import sys\nfrom ccb.local.connect.startup import load_dialing_startup, load_session_startup\n"
-        f"load_session_startup({environ!r}, load_dialing_startup({environ!r})).auth_proxy('host', None, None)\n"
+        f"load_session_startup({environ!r}, load_dialing_startup({environ!r})).auth_proxy('host', None, None, print)\n"
         f"print([name for name in {(*HEAVY, 'http.client')!r} if name in sys.modules])"
     )
     assert subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout == "[]\n"

@@ -9,7 +9,7 @@ import json
 from collections.abc import Callable
 from dataclasses import replace
 from io import StringIO
-from typing import Any, Protocol
+from typing import Any
 
 from ..wire.dataclass import dataclass
 
@@ -29,10 +29,10 @@ class WantedCall:
     there: bool = False
 
 
-class Auditor(Protocol):
-    """Is told of the calls of one auth proxy, in the order in which they happen."""
+class Auditor:
+    """Is told of the calls of one auth proxy, in the order in which they happen. This one notes nothing."""
 
-    max_body: int
+    max_body = 0
     """Bytes of a request body that are kept until it is looked at."""
 
     def sent(self, call_id: str, body: bytes | None, digest: str) -> None:
@@ -46,31 +46,10 @@ class Auditor(Protocol):
 
     def recording(self, call_id: str) -> Callable[[bytes], None] | None:
         """Return what takes the bytes of the answer, None if they are not kept."""
-
-    def others_drove(self) -> None:
-        """Another client has driven the session meanwhile."""
-
-
-class NoAuditor:
-    """Watches nothing."""
-
-    max_body = 0
-
-    def sent(self, call_id: str, body: bytes | None, digest: str) -> None:
-        """See Auditor."""
-
-    def wanted(self, call_id: str, wanted: WantedCall) -> None:
-        """See Auditor."""
-
-    def wanted_whole(self, call_id: str, wanted: WantedCall) -> None:
-        """See Auditor."""
-
-    def recording(self, call_id: str) -> Callable[[bytes], None] | None:
-        """See Auditor."""
         return None
 
     def others_drove(self) -> None:
-        """See Auditor."""
+        """Another client has driven the session meanwhile."""
 
 
 class AuditedCalls:

@@ -17,19 +17,16 @@ from ..providers.costs import ANSWERED, BilledRequest
 from ..providers.provider import Provider, ProviderError, ProviderRequest
 from ..wire.model_facts import ModelTable
 from .answer_intake import AnswerIntake
-from .auditing import Auditor, NoAuditor
+from .auditing import Auditor
 from .body_store import BodyStore
-from .metering import Accounts, CallMeter, NoAccounts, Reservation
+from .metering import Accounts, CallMeter, Reservation
 from .policy import MAX_WRONG, CallGrant, CallPace, NonceGuard, Policy, RequestHead, WrongNonce, request_headers
 from .proxied_call import (
-    BUFFER,
-    DIRECT_BUFFER,
     HOLD,
     CallReader,
     CallRegistry,
     CallState,
     ProxiedCall,
-    ProxiedResponse,
     own_answer,
 )
 from .request_upload import RequestUpload
@@ -44,7 +41,7 @@ class AuthProxy:
 
     Use as a context; leaving it aborts the calls that are under way. Calls without a reader are kept for `hold`
     seconds. `accounts` decide whether another call may be paid for, and are told what each has used; `auditor` is told
-    what it was about. `models` say what each costs.
+    what it was about. `models` say what each costs. `warn` tells the person that the worker does more than it should.
     """
 
     def __init__(
@@ -55,12 +52,13 @@ class AuthProxy:
         accounts: Accounts | None = None,
         auditor: Auditor | None = None,
         models: ModelTable | None = None,
+        warn: Callable[[str], None] = log.warning,
         hold: float = HOLD,
     ) -> None:
         self._provider = provider
         self._policy = policy or Policy()
-        self._accounts = accounts or NoAccounts()
-        self._auditor = auditor or NoAuditor()
+        self._accounts = accounts or Accounts()
+        self._auditor = auditor or Auditor()
         self._models = models or ModelTable()
         self._epoch = 0
         self._calls = CallRegistry(self._abort, hold)
@@ -70,8 +68,7 @@ class AuthProxy:
         self._pace = CallPace(self._policy.max_burst, self._policy.max_per_minute, time.monotonic())
         self._warned_at = -_WARNED_EVERY_S
         self.bodies = BodyStore()
-        self.warn: Callable[[str], None] = lambda text: None
-        """Tells the person that the worker does more than it should."""
+        self._warn = warn
 
     async def __aenter__(self) -> Self:
         await self._provider.__aenter__()
@@ -112,27 +109,28 @@ class AuthProxy:
 
     @asynccontextmanager
     async def call(
-        self, head: RequestHead, body: AsyncIterator[bytes], *, nonce: NonceGuard, offset: int = 0, keep: bool = False
-    ) -> AsyncIterator[ProxiedResponse]:
-        """Answer one request of the connection that `nonce` guards. A refusal is an answer, and so is an unreachable
-        provider.
+        self, head: RequestHead, body: AsyncIterator[bytes], *, nonce: NonceGuard, offset: int = 0
+    ) -> AsyncIterator[CallReader]:
+        """Answer one request of the connection that `nonce` guards, and yield what reads the answer, once its head is
+        there. A refusal is an answer, and so is an unreachable provider.
 
         A request with the `head.id` of an earlier one reads that response on at `offset`; nothing is sent again and
-        `body` is not touched. Leaving the context aborts the call, unless `keep` is set, the request has an id and its
-        body has been sent: then it goes on without a reader.
+        `body` is not touched. Leaving the context aborts the call, unless the request has an id and its body has been
+        sent: then it goes on without a reader.
         """
         call: ProxiedCall | None = None
         try:
             try:
                 self._check(head, nonce)
-                call, reader = self._find_or_start(head, body, offset, keep=keep)
-                response = ProxiedResponse(await reader.head(), reader)
+                call, reader = self._find_or_start(head, body, offset)
+                response = reader
+                await reader.head()
             except (Refusal, ProviderError) as failure:
                 response = own_answer(failure if isinstance(failure, Refusal) else self._unreachable(failure))
             yield response
         finally:
             if call is not None:
-                self._leave(call, reader, keep)
+                self._leave(call, reader)
 
     def driven_at(self, epoch: int) -> None:
         """Note the number of the client that drives the session from now on; it counts all of them."""
@@ -165,7 +163,7 @@ class AuthProxy:
             self._calls.drop(call)
 
     def _find_or_start(
-        self, head: RequestHead, body: AsyncIterator[bytes], offset: int, *, keep: bool
+        self, head: RequestHead, body: AsyncIterator[bytes], offset: int
     ) -> tuple[ProxiedCall, CallReader]:
         call = self._calls.find(head.id) if head.id else None
         if call is not None and not call.uploaded:
@@ -184,7 +182,7 @@ class AuthProxy:
             raise Refusal(529, f"more than {self._policy.max_calls} model calls at once", headers={"retry-after": "1"})
         self._check_pace()
         log.info("model call %s", head.id)
-        call = ProxiedCall(head.id, BUFFER if keep else DIRECT_BUFFER)
+        call = ProxiedCall(head.id)
         reader = call.attach(0)
         meter = CallMeter(head.id, head.path.partition("?")[0], self._models)
         work = self._run(call, head, body, meter)
@@ -202,9 +200,9 @@ class AuthProxy:
         except WrongNonce:
             log.warning("a request with a wrong nonce, number %d on its connection", nonce.wrong)
             if nonce.wrong == 1:
-                self.warn("A request with a wrong nonce came from the host: a program there is not the worker.")
+                self._warn("A request with a wrong nonce came from the host: a program there is not the worker.")
             elif nonce.wrong == MAX_WRONG:
-                self.warn(f"{MAX_WRONG} requests with wrong nonces: this connection may make no model calls any more.")
+                self._warn(f"{MAX_WRONG} requests with wrong nonces: this connection may make no model calls any more.")
             raise
         refusal = self._grant.refusal()
         if refusal is not None:
@@ -220,14 +218,14 @@ class AuthProxy:
         log.warning("%s: held back", limit)
         if now - self._warned_at >= _WARNED_EVERY_S:
             self._warned_at = now
-            self.warn(f"The host makes {limit}; ccb holds them back. If this is not your agent's work, end it: /stop.")
+            self._warn(f"The host makes {limit}; ccb holds them back. If this is not your agent's work, end it: /stop.")
         after = {"retry-after": str(math.ceil(wait))}
         raise Refusal(529, f"{limit}: the laptop holds them back", kind="laptop_rate_limit", headers=after)
 
-    def _leave(self, call: ProxiedCall, reader: CallReader, keep: bool) -> None:
+    def _leave(self, call: ProxiedCall, reader: CallReader) -> None:
         if not reader.current:
             return
-        if not (keep and call.id and call.uploaded):
+        if not (call.id and call.uploaded):
             log.info("model call %s is given up: uploaded %s, %s", call.id, call.uploaded, call.state.value)
             self._calls.drop(call)
             self._abort(call)

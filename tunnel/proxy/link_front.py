@@ -25,7 +25,7 @@ from ..wire.frames import CHUNK, INITIAL_CREDIT, CallData, CallEnd, CallHead, Ca
 from .auth_proxy import AuthProxy
 from .body_store import CannotRebuild
 from .policy import NonceGuard, RequestHead
-from .proxied_call import ProxiedResponse, Superseded
+from .proxied_call import CallReader, Superseded
 from .request_upload import BodyLost
 
 log = logging.getLogger(__name__)
@@ -48,7 +48,7 @@ class _Stream:
     def __init__(self, opened: CallOpen, grant: Callable[[int, int], Awaitable[None]], *, resumed: bool) -> None:
         self.opened = opened
         self.task: asyncio.Task[None] | None = None
-        self.response: ProxiedResponse | None = None
+        self.response: CallReader | None = None
         self.finished = False
         self.credit = INITIAL_CREDIT
         self._taken = opened.offset
@@ -296,7 +296,7 @@ class LinkFront:
         async with AsyncExitStack() as stack:
             if opened.digest and not stream.resumed and self._nonce.matches(opened.nonce):
                 body = await stack.enter_async_context(self._proxy.bodies.receive(opened, body))
-            call = self._proxy.call(head, body, nonce=self._nonce, offset=opened.offset, keep=True)
+            call = self._proxy.call(head, body, nonce=self._nonce, offset=opened.offset)
             response = await stack.enter_async_context(call)
             if response.refusal is not None and opened.offset:
                 raise response.refusal

@@ -6,7 +6,7 @@ The worker's word does not count: a hostile one could say that it has used nothi
 from __future__ import annotations
 
 import time
-from typing import Any, Protocol
+from typing import Any
 
 from ..providers.costs import ANSWERED, DETAILS, BilledRequest, answer_cost, most_cost, tokens_of
 from ..wire.dataclass import dataclass
@@ -59,26 +59,16 @@ class Reservation:
     row: int = 0
 
 
-class Accounts(Protocol):
-    """Keeps account of the calls of one auth proxy."""
+class Accounts:
+    """Keeps account of the calls of one auth proxy. This one lets every call start, and keeps nothing."""
 
     async def reserve(self, request: BilledRequest) -> Reservation:
         """Set aside what a call may cost, before anything of its request goes out. May wait for other calls. Raise
         Refusal if it may not go out."""
-
-    def ended(self, report: CallReport, reserved: Reservation) -> None:
-        """Note a call that has ended, whatever came of it."""
-
-
-class NoAccounts:
-    """Lets every call start, and keeps nothing."""
-
-    async def reserve(self, request: BilledRequest) -> Reservation:
-        """See Accounts."""
         return Reservation()
 
     def ended(self, report: CallReport, reserved: Reservation) -> None:
-        """See Accounts."""
+        """Note a call that has ended, whatever came of it."""
 
 
 class CallMeter:

@@ -8,22 +8,15 @@ them. When the buffer is full the provider waits, whether or not there is a read
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import Callable, Mapping
 from enum import Enum
 
 from ..providers.api_errors import Refusal
 from ..providers.provider import ProviderError
-from ..providers.request_body import as_body
 from ..wire.dataclass import dataclass
 
 BUFFER = 4 * 1024 * 1024
 """Bytes of a response that are kept ahead of its reader."""
-
-DIRECT_BUFFER = 1024 * 1024
-"""The same for a call that nobody can resume. With less the provider would stand still while its reader writes."""
-
-_HANDED_ON = 128 * 1024
-"""Bytes that a reader gets at a time: what a socket takes at once."""
 
 _PIECE = 4 * 1024
 """Bytes up to which chunks that nobody has read are joined: an event alone is small for an object of its own."""
@@ -53,14 +46,16 @@ class ResponseHead:
 class ProxiedCall:
     """The response of one call. One task fills it; at most one `CallReader` reads it.
 
-    `uploaded` says that the provider has the whole request: from then on the call must not be sent again.
+    `uploaded` says that the provider has the whole request: from then on the call must not be sent again. `refusal` is
+    why the proxy itself answers, None for an answer of the provider.
     """
 
-    def __init__(self, call_id: str, limit: int = BUFFER) -> None:
+    def __init__(self, call_id: str, refusal: Refusal | None = None) -> None:
         self.id = call_id
+        self.refusal = refusal
         self.state = CallState.WAITING
         self.uploaded = False
-        self._limit = limit
+        self._limit = BUFFER
         self.head: ResponseHead | None = None
         """The response head, None until it has arrived."""
 
@@ -103,6 +98,11 @@ class ProxiedCall:
             self._append(chunk)
             self._wake()
         return self._end - self._base < self._limit
+
+    async def news(self) -> None:
+        """Wait for the head, more bytes, the end, or another reader."""
+        self._waiting = asyncio.get_running_loop().create_future()
+        await self._waiting
 
     async def room(self) -> None:
         """Wait while the buffer is full."""
@@ -201,16 +201,35 @@ class CallReader:
         """Whether no later reader has taken over."""
         return self._call._reader is self
 
+    @property
+    def status(self) -> int:
+        """The HTTP status, once the head is there."""
+        assert self._call.head is not None
+        return self._call.head.status
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """The headers that the worker may see, once the head is there. Names are in lower case."""
+        assert self._call.head is not None
+        return self._call.head.headers
+
+    @property
+    def refusal(self) -> Refusal | None:
+        """Why the proxy itself answers; None for an answer of the provider."""
+        return self._call.refusal
+
     async def head(self) -> ResponseHead:
         """Wait for the response head. Raise Refusal or ProviderError if the call fails before it arrives."""
         call = self._call
         while call.head is None:
             if call.failure is not None:
                 raise call.failure
-            await self._wait()
+            if call._reader is not self:
+                raise Superseded
+            await call.news()
         return call.head
 
-    async def read(self, limit: int) -> bytes:
+    async def read(self, limit: int = 64 * 1024) -> bytes:
         """Return the next bytes, at most `limit`; b"" at the end of the response.
 
         Raise Superseded, or when everything that arrived has been read and the call failed, Refusal or ProviderError.
@@ -224,15 +243,8 @@ class CallReader:
                 if call.failure is not None:
                     raise call.failure
                 return b""
-            waiting = call._waiting = asyncio.get_running_loop().create_future()
-            await waiting
+            await call.news()
         raise Superseded
-
-    async def pieces(self) -> AsyncIterator[bytes]:
-        """Yield what arrives, like `read`. Asking for the next piece acknowledges the one before."""
-        while piece := await self.read(_HANDED_ON):
-            yield piece
-            self.ack(self.offset)
 
     def ack(self, offset: int) -> None:
         """Release the bytes before `offset`: the worker has them."""
@@ -249,15 +261,6 @@ class CallReader:
         if self.offset == self._chunk + size:
             self._chunk = self.offset
         return piece
-
-    async def _wait(self) -> None:
-        """Wait for news of the call. Raise Superseded."""
-        if not self.current:
-            raise Superseded
-        waiting = self._call._waiting = asyncio.get_running_loop().create_future()
-        await waiting
-        if not self.current:
-            raise Superseded
 
 
 HOLD = 600.0
@@ -368,50 +371,12 @@ class CallRegistry:
             self.drop(oldest)
 
 
-_RESPONSE_PIECE = 64 * 1024
-
-
-class ProxiedResponse:
-    """The answer to one call, from the provider or, with `refusal` set, from the proxy itself.
-
-    `offset` is the position of the next byte that `read` returns. Bytes stay in memory until `ack`, or until `body` is
-    asked for the next piece.
-    """
-
-    def __init__(self, head: ResponseHead, source: CallReader | bytes, refusal: Refusal | None = None) -> None:
-        self.status = head.status
-        self.headers: Mapping[str, str] = head.headers
-        self.refusal = refusal
-        self._source = source
-        self._offset = 0
-
-    @property
-    def offset(self) -> int:
-        return self._source.offset if isinstance(self._source, CallReader) else self._offset
-
-    async def read(self, limit: int = _RESPONSE_PIECE) -> bytes:
-        """Return at most `limit` bytes; b"" at the end.
-
-        Raise ProviderError when the provider broke off, and Superseded when another reader asked for the same call.
-        """
-        if isinstance(self._source, CallReader):
-            return await self._source.read(limit)
-        piece = self._source[self._offset : self._offset + limit]
-        self._offset += len(piece)
-        return piece
-
-    def ack(self, offset: int) -> None:
-        """Release the bytes before `offset`: the worker has them."""
-        if isinstance(self._source, CallReader):
-            self._source.ack(offset)
-
-    def body(self) -> AsyncIterator[bytes]:
-        """Return the bytes as they arrive. Asking for the next piece acknowledges the one before."""
-        return self._source.pieces() if isinstance(self._source, CallReader) else as_body(self._source)
-
-
-def own_answer(refusal: Refusal) -> ProxiedResponse:
+def own_answer(refusal: Refusal) -> CallReader:
     """Return the answer of the proxy itself to a call that it refuses."""
     body = refusal.body()
     headers = {"content-type": "application/json", "content-length": str(len(body)), **refusal.headers}
-    return ProxiedResponse(ResponseHead(refusal.status, headers), body, refusal)
+    call = ProxiedCall("", refusal)
+    call.start(ResponseHead(refusal.status, headers))
+    call.put(body)
+    call.finish()
+    return call.attach(0)

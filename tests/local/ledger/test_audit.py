@@ -24,7 +24,7 @@ from ccb.local.ledger.audit import SessionAudit, text_digest
 from ccb.local.ledger.call_ledger import AuditEntry, CallLedger, CallPlace, ledger_path, open_ledger
 from ccb.tunnel.providers.model_router import ModelRouter
 from ccb.tunnel.proxy.answer_intake import AnswerReader
-from ccb.tunnel.proxy.auditing import NoAuditor, WantedCall
+from ccb.tunnel.proxy.auditing import Auditor, WantedCall
 from ccb.tunnel.proxy.auth_proxy import AuthProxy
 from ccb.tunnel.proxy.metering import CallMeter
 from ccb.tunnel.wire.messages import ControlRequest, ControlResponse, parse_message
@@ -52,10 +52,9 @@ class Session:
 
     def __init__(self, tmp_path: Path, fake_model: FakeModel, *, record: bool = False) -> None:
         self.state = tmp_path
-        self.audit = SessionAudit(tmp_path, record=record)
-        self.audit.place = PLACE
         self.told: list[str] = []
-        self.audit.warn = self.told.append
+        self.audit = SessionAudit(tmp_path, self.told.append, record=record)
+        self.audit.place = PLACE
         self.proxy = AuthProxy(ModelRouter(provider_of(fake_model.url), lambda name: None), auditor=self.audit)
 
     async def ask(self, body: bytes, call_id: str) -> None:
@@ -99,8 +98,8 @@ async def test_a_result_of_a_call_that_no_model_made_is_shown_as_tampering(
 
 async def test_a_request_full_of_invented_results_does_not_stop_the_audit(tmp_path: Path) -> None:
     told: list[str] = []
-    audit = SessionAudit(tmp_path)
-    audit.place, audit.warn = PLACE, told.append
+    audit = SessionAudit(tmp_path, told.append)
+    audit.place = PLACE
     async with asyncio.timeout(10), audit:
         audit.sent("c1", request_with(), "d1")
         audit.sent("c2", request_with(*(f"toolu_{number}" for number in range(10_000))), "d2")
@@ -303,8 +302,7 @@ async def test_a_host_cannot_fill_the_disk_with_what_is_recorded(
 async def test_an_audit_that_cannot_be_written_is_told_once(tmp_path: Path) -> None:
     ledger_path(tmp_path).write_bytes(b"this is no database" * 100)
     told: list[str] = []
-    audit = SessionAudit(tmp_path)
-    audit.warn = told.append
+    audit = SessionAudit(tmp_path, told.append)
     async with audit:
         for call in ("c1", "c2"):
             audit.sent(call, request_with(), "d")
@@ -325,8 +323,8 @@ async def test_padding_hides_no_request(tmp_path: Path, fake_model: FakeModel) -
 async def test_more_than_can_be_looked_at_is_told_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_MAX_PENDING", 1_000)
     told: list[str] = []
-    audit = SessionAudit(tmp_path)
-    audit.place, audit.warn = PLACE, told.append
+    audit = SessionAudit(tmp_path, told.append)
+    audit.place = PLACE
     async with audit:
         for call in ("c1", "c2", "c3"):
             audit.sent(call, request_with(text="x" * 500), "d")
@@ -385,7 +383,7 @@ def test_an_unknown_session_and_wrong_options_are_told(tmp_path: Path, capsys: p
     assert run_words(["audit"], environ) == ExitCode.USAGE
 
 
-class Seen(NoAuditor):
+class Seen(Auditor):
     def __init__(self) -> None:
         self.calls: list[WantedCall] = []
 

@@ -122,9 +122,9 @@ FREE = Reservation()
 async def test_a_budget_counts_what_other_ccb_have_spent(tmp_path: Path) -> None:
     with CallLedger(ledger_path(tmp_path)) as other:
         other.add(CallPlace("s9", "web", "/"), report(0.7))
-        async with SessionAccounts(tmp_path, Budgets(day_usd=1.0)) as accounts:
-            told: list[str] = []
-            accounts.place, accounts.warn = PLACE, told.append
+        told: list[str] = []
+        async with SessionAccounts(tmp_path, Budgets(day_usd=1.0), warn=told.append) as accounts:
+            accounts.place = PLACE
             accounts.ended(report(0.2), await accounts.reserve(ASKED))
             accounts.ended(report(0.0), await accounts.reserve(ASKED))
             assert told == ["$0.90 of the budget of the day ($1.00) are spent."]
@@ -243,8 +243,7 @@ async def test_a_budget_holds_over_the_calls_under_way_of_several_ccb(
     )
     assert other.stdin is not None and other.stdout is not None
     told: list[str] = []
-    async with SessionAccounts(tmp_path, Budgets(day_usd=1.0)) as accounts:
-        accounts.warn = told.append
+    async with SessionAccounts(tmp_path, Budgets(day_usd=1.0), warn=told.append) as accounts:
         for ends in ("its call", "its process"):
             other.stdin.write(b"\n")
             assert await other.stdout.readline() == b"reserved\n"
@@ -289,8 +288,7 @@ async def test_without_a_usable_ledger_calls_go_on_and_budgets_refuse(
     with pytest.raises(ConfigError, match="cannot be used"):
         open_ledger(tmp_path)
     told: list[str] = []
-    async with SessionAccounts(tmp_path, Budgets()) as accounts:
-        accounts.warn = told.append
+    async with SessionAccounts(tmp_path, Budgets(), warn=told.append) as accounts:
         accounts.ended(report(), await accounts.reserve(ASKED))
         async with asyncio.timeout(10):
             while not told:
@@ -340,9 +338,9 @@ async def test_a_ledger_that_was_locked_for_a_while_counts_again(
 
 async def test_a_person_without_a_budget_is_told_once_that_five_dollars_are_spent(tmp_path: Path) -> None:
     for budgets, count in ((Budgets(), 1), (Budgets(day_tokens=10**9), 1), (Budgets(run_usd=50.0), 0)):
-        async with SessionAccounts(tmp_path, budgets) as accounts:
-            told: list[str] = []
-            accounts.place, accounts.warn = PLACE, told.append
+        told: list[str] = []
+        async with SessionAccounts(tmp_path, budgets, warn=told.append) as accounts:
+            accounts.place = PLACE
             accounts.ended(report(4.9), FREE)
             assert told == []
             accounts.ended(report(0.3), FREE)

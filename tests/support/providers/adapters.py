@@ -15,7 +15,7 @@ from ccb.local.providers.session_provider import session_provider
 from ccb.tunnel.providers.provider import ProviderError
 from ccb.tunnel.proxy.auth_proxy import AuthProxy
 
-from ..proxy.proxy_client import guard, pieces, read_all, request_head
+from ..proxy.proxy_client import body_of, guard, pieces, read_all, request_head
 from .dialect_server import KEY, DialectServer, Reply
 
 Json = dict[str, Any]
@@ -144,7 +144,7 @@ class Adapter:
         body, came = json.dumps(asked).encode(), b""
         async with self.proxy.call(request_head(body), pieces(body), nonce=guard()) as response:
             with pytest.raises(ProviderError):
-                async for piece in response.body():
+                async for piece in body_of(response):
                     came += piece
         return came
 

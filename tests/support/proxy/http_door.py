@@ -12,6 +12,8 @@ from ccb.tunnel.proxy.auth_proxy import AuthProxy
 from ccb.tunnel.proxy.policy import NonceGuard, RequestHead
 from ccb.tunnel.secret import Secret
 
+from .proxy_client import body_of
+
 
 @asynccontextmanager
 async def http_door(proxy: AuthProxy, nonce: str, path: Path) -> AsyncIterator[Path]:
@@ -25,7 +27,7 @@ async def http_door(proxy: AuthProxy, nonce: str, path: Path) -> AsyncIterator[P
         async with proxy.call(head, request.content.iter_any(), nonce=guard) as response:
             answer = web.StreamResponse(status=response.status, headers=dict(response.headers))
             await answer.prepare(request)
-            async for piece in response.body():
+            async for piece in body_of(response):
                 await answer.write(piece)
             return answer
 

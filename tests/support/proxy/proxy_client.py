@@ -17,7 +17,7 @@ from ccb.tunnel.providers.credential import Credential, CredentialSource, FixedC
 from ccb.tunnel.proxy.auth_proxy import AuthProxy
 from ccb.tunnel.proxy.link_front import LinkFront
 from ccb.tunnel.proxy.policy import NonceGuard, Policy, RequestHead
-from ccb.tunnel.proxy.proxied_call import ProxiedResponse
+from ccb.tunnel.proxy.proxied_call import CallReader
 from ccb.tunnel.secret import Secret
 from ccb.tunnel.wire.frames import CHUNK, INITIAL_CREDIT, CallData, CallEnd, CallHead, CallOpen, Cancel, Credit, Frame
 
@@ -54,9 +54,16 @@ async def pieces(body: bytes, size: int = 64 * 1024) -> AsyncIterator[bytes]:
         yield body[start : start + size]
 
 
-async def read_all(response: ProxiedResponse) -> bytes:
+async def body_of(response: CallReader) -> AsyncIterator[bytes]:
+    """The body as it arrives. Asking for the next piece acknowledges the one before."""
+    while piece := await response.read():
+        yield piece
+        response.ack(response.offset)
+
+
+async def read_all(response: CallReader) -> bytes:
     """The whole body."""
-    return b"".join([piece async for piece in response.body()])
+    return b"".join([piece async for piece in body_of(response)])
 
 
 @asynccontextmanager
@@ -67,11 +74,12 @@ async def proxy_to(
     policy: Policy | None = None,
     environ: dict[str, str] | None = None,
     hold: float = 600,
+    warn: Callable[[str], None] = print,
 ) -> AsyncIterator[AuthProxy]:
     """A running proxy in front of `url` that injects API_KEY."""
     client = anthropic_client({"ANTHROPIC_BASE_URL": url, **(environ or {})})
     source = credential or FixedCredential(Credential("ANTHROPIC_API_KEY", api_key=Secret(API_KEY)))
-    async with AuthProxy(AnthropicProvider(source, client), policy, hold=hold) as proxy:
+    async with AuthProxy(AnthropicProvider(source, client), policy, hold=hold, warn=warn) as proxy:
         yield proxy
 
 

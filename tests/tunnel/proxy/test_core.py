@@ -11,7 +11,16 @@ import pytest
 from aiohttp import web
 from tests.support.model.fake_model import API_KEY, FakeModel
 from tests.support.network.http_server import serving
-from tests.support.proxy.proxy_client import NONCE, guard, message_body, pieces, proxy_to, read_all, request_head
+from tests.support.proxy.proxy_client import (
+    NONCE,
+    body_of,
+    guard,
+    message_body,
+    pieces,
+    proxy_to,
+    read_all,
+    request_head,
+)
 
 from ccb.tunnel.errors import CredentialError
 from ccb.tunnel.providers.api_errors import Refusal
@@ -288,7 +297,7 @@ async def test_an_upstream_that_breaks_off_is_an_error_behind_exactly_what_had_a
         proxy.call(request_head(body), pieces(body), nonce=guard()) as answer,
     ):
         with pytest.raises(ProviderError):
-            async for piece in answer.body():
+            async for piece in body_of(answer):
                 got += piece
     assert len(got) == 300
 
@@ -358,14 +367,14 @@ async def test_the_first_bytes_arrive_while_the_model_is_still_talking(fake_mode
         assert b"message_stop" in await read_all(answer)
 
 
-async def test_a_reader_that_leaves_aborts_the_upstream_request(fake_model: FakeModel) -> None:
+async def test_a_call_that_nobody_can_resume_is_aborted_when_its_reader_leaves(fake_model: FakeModel) -> None:
     fake_model.add({"text": "x", "stall_after": 2})
     body = message_body()
     async with proxy_to(fake_model.url) as proxy:
-        async with proxy.call(request_head(body, call_id="c"), pieces(body), nonce=guard()) as answer:
+        async with proxy.call(request_head(body), pieces(body), nonce=guard()) as answer:
             await answer.read()
         await fake_model.until(lambda model: model.aborted == [1])
-        assert not proxy.knows("c")
+        assert not proxy.keeps_calls
 
 
 async def test_a_sender_that_vanishes_in_the_middle_of_its_body_aborts_the_upstream_request() -> None:
@@ -422,8 +431,8 @@ async def test_calls_over_the_limit_are_told_to_come_back(fake_model: FakeModel)
 async def test_a_worker_that_only_calls_is_held_back_and_the_person_is_told(fake_model: FakeModel) -> None:
     fake_model.add({"text": "x", "times": 0})
     body, told = message_body(), list[str]()
-    async with proxy_to(fake_model.url, policy=Policy(max_burst=5, max_per_minute=0.5)) as proxy:
-        proxy.warn = told.append
+    policy = Policy(max_burst=5, max_per_minute=0.5)
+    async with proxy_to(fake_model.url, policy=policy, warn=told.append) as proxy:
         answers = []
         for number in range(20):
             async with proxy.call(request_head(body, call_id=f"c{number}"), pieces(body), nonce=guard()) as answer:
@@ -460,7 +469,7 @@ async def test_closing_the_proxy_aborts_what_is_under_way(fake_model: FakeModel)
     fake_model.add({"text": "x", "stall_after": 2})
     body = message_body()
     async with proxy_to(fake_model.url) as proxy:
-        async with proxy.call(request_head(body, call_id="c"), pieces(body), nonce=guard(), keep=True) as answer:
+        async with proxy.call(request_head(body, call_id="c"), pieces(body), nonce=guard()) as answer:
             await answer.read()
         assert proxy.under_way == 1
     await fake_model.until(lambda model: model.aborted == [1])

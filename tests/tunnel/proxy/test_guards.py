@@ -37,8 +37,7 @@ def kind_of(body: bytes) -> str:
 async def test_wrong_nonces_are_told_and_after_ten_the_connection_answers_nothing(fake_model: FakeModel) -> None:
     connection = guard()
     told: list[str] = []
-    async with proxy_to(fake_model.url) as proxy:
-        proxy.warn = told.append
+    async with proxy_to(fake_model.url, warn=told.append) as proxy:
         for _ in range(MAX_WRONG):
             async with proxy.call(request_head(nonce="guessed"), pieces(b""), nonce=connection) as answer:
                 assert answer.status == 403
@@ -195,7 +194,7 @@ async def test_a_revoked_session_gets_not_another_byte_and_starts_no_call() -> N
 
     body = message_body()
     async with serving(handle) as url, proxy_to(url) as proxy:
-        async with proxy.call(request_head(body, call_id="c"), pieces(body), nonce=guard(), keep=True) as answer:
+        async with proxy.call(request_head(body, call_id="c"), pieces(body), nonce=guard()) as answer:
             assert await answer.read() == b"first"
             proxy.revoke()
             more.set()
@@ -215,7 +214,7 @@ async def test_bytes_that_have_arrived_and_were_not_read_are_gone_with_the_grant
     body = message_body()
     async with (
         proxy_to(fake_model.url) as proxy,
-        proxy.call(request_head(body, call_id="c"), pieces(body), nonce=guard(), keep=True) as answer,
+        proxy.call(request_head(body, call_id="c"), pieces(body), nonce=guard()) as answer,
     ):
         while proxy.under_way:
             await asyncio.sleep(0)

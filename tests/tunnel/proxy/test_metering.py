@@ -23,9 +23,9 @@ from ccb.tunnel.providers.costs import BilledRequest, answer_cost, billed, most_
 from ccb.tunnel.providers.credential import Credential, FixedCredential
 from ccb.tunnel.providers.model_router import ModelRouter
 from ccb.tunnel.proxy.answer_intake import AnswerReader
-from ccb.tunnel.proxy.auditing import NoAuditor
+from ccb.tunnel.proxy.auditing import Auditor
 from ccb.tunnel.proxy.auth_proxy import AuthProxy
-from ccb.tunnel.proxy.metering import CallMeter, CallReport, Reservation
+from ccb.tunnel.proxy.metering import Accounts, CallMeter, CallReport, Reservation
 from ccb.tunnel.secret import Secret
 from ccb.tunnel.wire.model_facts import ModelFacts, ModelTable
 
@@ -46,7 +46,7 @@ ANSWER = "".join(f"event: {each['type']}\ndata: {json.dumps(each)}\n\n" for each
 def metered(*chunks: bytes, status: int = 200, headers: dict[str, str] | None = None) -> CallReport:
     meter = CallMeter("c1", "/v1/messages", MODELS)
     meter.answer(status)
-    with closing(AnswerReader("c1", meter, NoAuditor(), STREAM if headers is None else headers)) as reader:
+    with closing(AnswerReader("c1", meter, Auditor(), STREAM if headers is None else headers)) as reader:
         for chunk in chunks:
             reader.feed(chunk)
     return meter.report(complete=True)
@@ -91,7 +91,7 @@ def test_a_long_answer_is_counted_at_its_two_ends(size: int) -> None:
 
 def test_an_endless_line_is_not_kept() -> None:
     meter = CallMeter("c1", "/v1/messages", MODELS)
-    reader = AnswerReader("c1", meter, NoAuditor(), STREAM)
+    reader = AnswerReader("c1", meter, Auditor(), STREAM)
     for _ in range(60):
         reader.feed(b"data: " + b"x" * 100_000)
         assert len(reader._events.rest) <= 4_300_000
@@ -100,7 +100,7 @@ def test_an_endless_line_is_not_kept() -> None:
     assert meter.report(complete=True).output_tokens == 200
 
 
-class KeptAccounts:
+class KeptAccounts(Accounts):
     """Keeps the reports, and refuses once there are `most` of them."""
 
     def __init__(self, most: int = 100) -> None:
@@ -249,7 +249,7 @@ async def test_what_a_call_reserves_is_released_however_it_ends(fake_model: Fake
         async with proxy.call(request_head(body), pieces(body), nonce=guard()) as answer:
             assert answer.status >= 500
         assert accounts.reservations == 1
-        proxy._find_or_start(request_head(body, call_id="c2"), pieces(body), 0, keep=True)
+        proxy._find_or_start(request_head(body, call_id="c2"), pieces(body), 0)
         proxy.discard("c2")  # before its task has begun
     assert accounts.reserved == 0 and [each.status for each in accounts.reports] == [0, 0]
 
@@ -263,7 +263,7 @@ def test_an_answer_under_another_name_costs_what_the_model_costs_that_was_asked(
     meter = CallMeter("c1", "/v1/messages", models)
     meter.asked(BilledRequest("lab/coder", 100, others_answer=others))
     meter.answer(200)
-    with closing(AnswerReader("c1", meter, NoAuditor(), STREAM)) as reader:
+    with closing(AnswerReader("c1", meter, Auditor(), STREAM)) as reader:
         reader.feed(ANSWER.replace(b"claude-sonnet-4-5-20250929", b"coder"))
     report = meter.report(complete=True)
     dollars = 0 if others else (10 * 3 + 100 * 3 + 200 * 15) / 1_000_000
