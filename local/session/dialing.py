@@ -50,8 +50,8 @@ class WorkerConnection:
             from ccb.tunnel.proxy.link_front import LinkFront
 
             proxy.driven_at(epoch)
-            self._calls = LinkFront(proxy, self.link.send, nonce, epoch=epoch)
-            self._calls.packs = "packed" in self.hello.capabilities
+            packs = "packed" in self.hello.capabilities
+            self._calls = LinkFront(proxy, self.link.send, nonce, epoch=epoch, packs=packs)
             await stack.enter_async_context(self._calls)
         calls = self._calls.handle if self._calls is not None else None
         await self.link.attach(role=role, have=have, nonce=nonce, options=options, calls=calls, tail=tail)

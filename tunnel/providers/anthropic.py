@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 from collections.abc import AsyncIterator, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import asynccontextmanager
 from dataclasses import replace
-from typing import Any
 
-from .credential import CredentialSource
 from .http_client import Endpoint, HttpProvider, ProviderClient, endpoint_at
 from .provider import ProviderRequest, ProviderResponse
 from .request_body import as_body, model_of, read_json, whole_body
@@ -41,44 +38,16 @@ def anthropic_client(environ: Mapping[str, str] = os.environ) -> ProviderClient:
 class AnthropicProvider(HttpProvider):
     """Adds the credential and passes everything else on unchanged. See `Provider`."""
 
-    def exchange(self, request: ProviderRequest) -> AbstractAsyncContextManager[ProviderResponse]:
-        return _Credentialed(self._credential, self._client, request)
-
-
-class _Credentialed(AbstractAsyncContextManager[ProviderResponse]):
-    """One request with its credential. Written as a class, see `routing`."""
-
-    def __init__(self, source: CredentialSource | None, client: ProviderClient, request: ProviderRequest) -> None:
-        self._source = source
-        self._client = client
-        self._request = request
-        self._sent: AbstractAsyncContextManager[ProviderResponse] | None = None
-
-    async def __aenter__(self) -> ProviderResponse:
-        source, request = self._source, self._request
-        credential = await source.get() if source is not None else None
-        headers = {
-            **request.headers,
-            **_UNENCODED,
-            **(credential.headers(request.headers) if credential is not None else {}),
-        }
-        with_it = ProviderRequest(request.method, request.path, headers, request.body, request.size)
-        self._sent = sent = self._client.request(with_it)
-        response = await sent.__aenter__()
-        if response.status == 401 and source is not None and credential is not None:
-            try:
-                another = await source.refused(credential)
-            except BaseException:
-                await sent.__aexit__(*sys.exc_info())
-                raise
-            if another:
+    @asynccontextmanager
+    async def exchange(self, request: ProviderRequest) -> AsyncIterator[ProviderResponse]:
+        credential = await self._credential.get() if self._credential is not None else None
+        own = credential.headers(request.headers) if credential is not None else {}
+        headers = {**request.headers, **_UNENCODED, **own}
+        async with self._client.request(replace(request, headers=headers)) as response:
+            if response.status == 401 and await self._may_have_another(credential):
                 kept = [(name, value) for name, value in response.headers if name.lower() != "x-should-retry"]
-                return replace(response, headers=[*kept, ("x-should-retry", "true")])
-        return response
-
-    async def __aexit__(self, *failure: Any) -> bool | None:
-        assert self._sent is not None
-        return await self._sent.__aexit__(*failure)
+                response = replace(response, headers=[*kept, ("x-should-retry", "true")])
+            yield response
 
 
 class RenamedProvider(AnthropicProvider):

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, nullcontext
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, ExitStack, asynccontextmanager, nullcontext
 from typing import Any, Self
 
 from .costs import billed
@@ -40,9 +40,7 @@ class ModelRouter:
         """Answers for every model that names no other provider."""
 
         self._make = make
-        self.learn = learn
-        """Is told of each model before it is asked."""
-
+        self._learn = learn
         self._made: dict[str, Provider] = {}
         self._stack = AsyncExitStack()
         self._entering = asyncio.Lock()
@@ -66,7 +64,7 @@ class ModelRouter:
 
     async def __aenter__(self) -> Self:
         await self._stack.__aenter__()
-        await self.enter(self._main)
+        await self._enter(self._main)
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -78,8 +76,51 @@ class ModelRouter:
     async def credential_name(self) -> str:
         return await self._main.credential_name()
 
-    def exchange(self, request: ProviderRequest) -> AbstractAsyncContextManager[ProviderResponse]:
-        return _Routed(self, request)
+    @asynccontextmanager
+    async def exchange(self, request: ProviderRequest) -> AsyncIterator[ProviderResponse]:
+        async with AsyncExitStack() as stack:
+            with ExitStack() as held:  # until the answer begins
+                response = await stack.enter_async_context(await self._chosen(request, held))
+            yield response
+
+    async def _chosen(self, request: ProviderRequest, held: ExitStack) -> AbstractAsyncContextManager[ProviderResponse]:
+        """Read the body, and return the exchange with the provider of its model. `held` counts what is in memory: the
+        body twice while it is read."""
+        if request.method != "POST":
+            await self._enter(self.default)
+            return self.default.exchange(request)
+        pieces: list[bytes] = []
+        size = 0
+        async for piece in request.body:
+            pieces.append(piece)
+            size += len(piece)
+            self._hold(len(piece), held)
+            if self.in_memory > _MAX_IN_MEMORY:
+                from .translating_provider import refused_answer  # with the dialects, which most sessions never speak
+
+                return nullcontext(refused_answer(529, "overloaded_error", "too many large requests at once"))
+        with ExitStack() as twice:
+            self._hold(size, twice)
+            whole = b"".join(pieces)
+            asked = billed(await read_json(whole), size)  # the conversation is not held while the call waits
+            has_ours = _OURS in whole
+            del whole
+        self._learn(asked.model)
+        await request.asks(asked)
+        provider = self.provider_of(asked.model)
+        body = WholeBody(pieces)
+        if provider is self.default and has_ours:
+            kept = _without_foreign_thinking(await read_json(body.take()))
+            body, size = as_body(kept), len(kept)
+        await self._enter(provider)
+        return provider.exchange(ProviderRequest(request.method, request.path, request.headers, body, size))
+
+    def _hold(self, size: int, held: ExitStack) -> None:
+        self.in_memory += size
+        held.callback(self._let_go, size)
+
+    def _let_go(self, size: int) -> None:
+        self.in_memory -= size
 
     def provider_of(self, model: str) -> Provider:
         """Return the provider that a model's name names."""
@@ -93,7 +134,7 @@ class ModelRouter:
                 self._made[name] = known
         return known
 
-    async def enter(self, provider: Provider) -> None:
+    async def _enter(self, provider: Provider) -> None:
         """Open the connections of a provider when it is first used."""
         if provider in self._entered:
             return
@@ -101,68 +142,6 @@ class ModelRouter:
             if provider not in self._entered:
                 await self._stack.enter_async_context(provider)
                 self._entered.add(provider)
-
-
-class _Routed(AbstractAsyncContextManager[ProviderResponse]):
-    """One request on its way to the provider of its model. Its body counts as held in memory until its answer begins.
-
-    Written as a class, since a generator that is one context takes ten calls more before a first byte.
-    """
-
-    def __init__(self, router: ModelRouter, request: ProviderRequest) -> None:
-        self._router = router
-        self._request = request
-        self._held = 0
-        self._exchange: AbstractAsyncContextManager[ProviderResponse] | None = None
-
-    async def __aenter__(self) -> ProviderResponse:
-        try:
-            self._exchange = exchange = await self._chosen()
-            return await exchange.__aenter__()
-        finally:
-            self._router.in_memory -= self._held
-
-    async def __aexit__(self, *failure: Any) -> bool | None:
-        assert self._exchange is not None
-        return await self._exchange.__aexit__(*failure)
-
-    def _hold(self, size: int) -> None:
-        self._held += size
-        self._router.in_memory += size
-
-    async def _chosen(self) -> AbstractAsyncContextManager[ProviderResponse]:
-        """Read the body, and return the exchange with the provider that it asks for. The body is held twice while it is
-        read, and counts twice then."""
-        router, request = self._router, self._request
-        if request.method != "POST":
-            await router.enter(router.default)
-            return router.default.exchange(request)
-        pieces: list[bytes] = []
-        size = 0
-        async for piece in request.body:
-            pieces.append(piece)
-            size += len(piece)
-            self._hold(len(piece))
-            if router.in_memory > _MAX_IN_MEMORY:
-                from .translating_provider import refused_answer  # with the dialects, which most sessions never speak
-
-                return nullcontext(refused_answer(529, "overloaded_error", "too many large requests at once"))
-        self._hold(size)
-        whole = b"".join(pieces)
-        asked = billed(await read_json(whole), size)  # the conversation is not held while the call waits
-        has_ours = _OURS in whole
-        del whole
-        self._hold(-size)
-        router.learn(asked.model)
-        await request.asks(asked)
-        provider = router.provider_of(asked.model)
-        body = WholeBody(pieces)
-        if provider is router.default and has_ours:
-            kept = _without_foreign_thinking(await read_json(body.take()))
-            body, size = as_body(kept), len(kept)
-        await router.enter(provider)
-        sent = ProviderRequest(request.method, request.path, request.headers, body, size)
-        return provider.exchange(sent)
 
 
 def _without_foreign_thinking(asked: Json) -> bytes:

@@ -61,9 +61,10 @@ class TellingEvents:
         elif not any(map(chunk.__contains__, self.words)) and not self._skipping:
             return  # as most do
         if text:
-            at = text.index(b"\n\n", seen) + 2 if self._skipping else 0
+            if self._skipping:
+                text = text[text.index(b"\n\n", seen) + 2 :]
             self._skipping = False
-            yield from self._telling(text, at)
+            yield from self._telling(text)
         if len(self._rest) > self._limit:
             del self._rest[:-1]
             self._skipping = True
@@ -77,25 +78,12 @@ class TellingEvents:
             self._after_cr = chunk.endswith(b"\r")
         return chunk.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
 
-    def _telling(self, text: bytes, at: int) -> Iterator[bytes]:
-        """Look at the whole events in text[at:]."""
-        places: dict[bytes, int] = {}  # where each word comes next
-        end = len(text)
-        while at < end:
-            first = end
-            for word in self.words:
-                place = places.get(word, -1)
-                if place < at:
-                    place = text.find(word, at)
-                    places[word] = place = end if place < 0 else place
-                first = min(first, place)
-            if first == end:
-                return
-            before = text.rfind(b"\n\n", at, first)
-            start = at if before < 0 else before + 2
-            stop = text.index(b"\n\n", first)
-            at = stop + 2
-            lines = text[start:stop].split(b"\n")
+    def _telling(self, text: bytes) -> Iterator[bytes]:
+        """Look at the whole events in a text."""
+        for event in text.split(b"\n\n"):
+            if not any(map(event.__contains__, self.words)):
+                continue
+            lines = event.split(b"\n")
             data = b"\n".join(line[5:] for line in lines if line.startswith(b"data:"))
             if data:
                 yield data

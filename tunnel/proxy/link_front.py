@@ -132,12 +132,12 @@ class LinkFront:
     Use as a context. On leaving, the streams end without a frame and their calls go on in the auth proxy.
     """
 
-    def __init__(self, proxy: AuthProxy, send: Send, nonce: Secret, *, epoch: int = 0) -> None:
+    def __init__(self, proxy: AuthProxy, send: Send, nonce: Secret, *, epoch: int = 0, packs: bool = False) -> None:
         self._proxy = proxy
         self._send = send
         self._nonce = NonceGuard(nonce)
         self._epoch = epoch
-        self.packs = False
+        self._packs = packs
         self._streams: dict[int, _Stream] = {}
         self._idle = asyncio.Event()
         self._idle.set()
@@ -314,6 +314,6 @@ class LinkFront:
 
     def _piece(self, stream: int, offset: int, chunk: bytes) -> CallData:
         """Return the frame for a piece of an answer: compressed, if it gets shorter."""
-        if self.packs and len(packed := pack(chunk)) < len(chunk):
+        if self._packs and len(packed := pack(chunk)) < len(chunk):
             return Packed(self._epoch, stream, offset, base64.b64encode(packed).decode("ascii"))
         return CallData(self._epoch, stream, offset, base64.b64encode(chunk).decode("ascii"))

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
 from fnmatch import fnmatchcase
-from functools import lru_cache
+from itertools import starmap
 
 from ..providers.api_errors import Refusal
 from ..providers.provider import MAX_BODY, ROUTES
@@ -153,7 +153,6 @@ def _refusal(text: str) -> Refusal:
     return Refusal(403, text, kind="laptop_not_allowed", headers={"x-should-retry": "false"})
 
 
-_REMEMBERED = 256  # names of headers, which are the same in all calls
 _CREDENTIAL_LIKE = re.compile(r"auth|cookie|credential|nonce|secret|token$|(^|-)(api-?)?key|organization|workspace")
 
 _REQUEST_NAMES = frozenset({"accept", "content-type", "user-agent", "x-app", "idempotency-key"})
@@ -195,7 +194,6 @@ def _passing(headers: Iterable[tuple[str, str]], passed_name: Callable[[str], st
     return {passed: value for name, value in headers if (passed := passed_name(name))}
 
 
-@lru_cache(_REMEMBERED)
 def _request_name(name: str) -> str:
     """Return the name in lower case, "" if the header stays behind."""
     name = name.lower()
@@ -203,7 +201,6 @@ def _request_name(name: str) -> str:
     return name if name == "idempotency-key" or (allowed and not _CREDENTIAL_LIKE.search(name)) else ""
 
 
-@lru_cache(_REMEMBERED)
 def _response_name(name: str) -> str:
     """Return the name in lower case, "" if the header stays behind."""
     name = name.lower()
@@ -225,23 +222,8 @@ _MAX_VALUE = 8192
 _MAX_HEADERS = 64
 
 
-@lru_cache(256)
-def _is_name(name: str) -> bool:
-    return bool(_NAME.fullmatch(name))
-
-
-@lru_cache(256)
-def _path_of(target: str) -> tuple[str, bool]:
-    """Return the path of a target, and whether its query may pass. Nearly all calls have the same target."""
-    path, _, query = target.partition("?")
-    return path, bool(_QUERY.fullmatch(query))
-
-
-def _are_values(values: Collection[str]) -> bool:
-    together = "".join(values)
-    if len(together) <= _MAX_VALUE and together.isascii() and together.isprintable():  # all requests of a worker
-        return True
-    return all(len(each) <= _MAX_VALUE and _VALUE.fullmatch(each) for each in values)
+def _is_header(name: str, value: str) -> bool:
+    return bool(_NAME.fullmatch(name) and len(value) <= _MAX_VALUE and _VALUE.fullmatch(value))
 
 
 @dataclass(frozen=True)
@@ -288,14 +270,14 @@ class Policy:
         if not nonce.admits(head.nonce):
             said = "too many wrong nonces were tried" if nonce.closed else "the nonce is missing or wrong"
             raise WrongNonce(403, f"{said} on this connection", headers={"x-should-retry": "false"})
-        path, allowed = _path_of(head.path)
+        path, _, query = head.path.partition("?")
         if (head.method, path) not in self.routes:
             raise Refusal(404, "the auth proxy does not serve this method and path")
-        if not allowed:
+        if not _QUERY.fullmatch(query):
             raise Refusal(404, "the auth proxy does not serve this query")
         if len(head.headers) > _MAX_HEADERS:
             raise Refusal(400, f"more than {_MAX_HEADERS} request headers")
-        if not (_are_values(head.headers.values()) and all(map(_is_name, head.headers))):
+        if not all(starmap(_is_header, head.headers.items())):
             raise Refusal(400, "a request header is malformed")
         self.check_size(head.size or 0)
 

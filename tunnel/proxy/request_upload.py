@@ -8,7 +8,6 @@ from collections.abc import AsyncGenerator, AsyncIterator
 
 from ..providers.api_errors import Refusal
 from ..providers.costs import ANSWERED
-from ..providers.request_body import WholeBody
 from .policy import Policy, RequestHead
 from .proxied_call import ProxiedCall
 
@@ -40,17 +39,10 @@ class RequestUpload:
         self._kept: list[bytes] | None = []
         self.keeps_body = True  # False once `forget_body` was called
         self.sent = 0
-        self._digest = ""
-        self._is_whole = False  # the body was there at once, and all of it is kept
-        call.uploaded = head.size == 0
+        self.digest = ""
+        """The SHA-256 of the bytes in hex, once it is all of them."""
 
-    @property
-    def digest(self) -> str:
-        """The SHA-256 of the bytes in hex, once it is all of them. That of a body which was there at once is made when
-        it is asked for the first time: the provider did not have to wait for it."""
-        if not self._digest and self._is_whole and self._kept is not None:
-            self._digest = hashlib.sha256(b"".join(self._kept)).hexdigest()
-        return self._digest
+        call.uploaded = head.size == 0
 
     def kept_body(self) -> bytes | None:
         """Return the body that has been sent; None if it was too large to keep."""
@@ -65,15 +57,7 @@ class RequestUpload:
 
         Raise Refusal if it is too large, not allowed, differs from its announced length, or is no longer wanted.
         """
-        if self._policy.requests:
-            return self._checked()
-        body, size = self._body, self._size
-        if isinstance(body, WholeBody) and size == body.size <= self._policy.max_body:
-            self.sent = size
-            self._kept = [*reversed(body.left)]
-            self._call.uploaded = self._is_whole = True
-            return body
-        return self._received()
+        return self._checked() if self._policy.requests else self._received()
 
     async def _checked(self) -> AsyncIterator[bytes]:
         """Yield the body once all of it has come and is allowed."""
@@ -101,7 +85,7 @@ class RequestUpload:
                 digest.update(piece)
                 if size is not None and self.sent >= size:
                     self._call.uploaded = self._call.uploaded or not held
-                    self._digest = digest.hexdigest()
+                    self.digest = digest.hexdigest()
                     if self.sent > size:
                         raise Refusal(400, "the request body is longer than announced")
                 yield piece
@@ -116,7 +100,7 @@ class RequestUpload:
             self.failure = Refusal(400, "the request body did not arrive whole")
             raise self.failure from error
         self._call.uploaded = not held
-        self._digest = digest.hexdigest()
+        self.digest = digest.hexdigest()
 
     def _note(self, piece: bytes) -> None:
         """Count a piece, and keep it to be looked at. Raise Refusal if no more is wanted."""

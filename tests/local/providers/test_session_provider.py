@@ -151,7 +151,7 @@ def test_what_a_host_asks_for_is_priced_before_it_goes_out() -> None:
     table = ModelTable()
     router = session_provider(KEYS, with_provider("ollama", models=free), "ollama/local", table=table)
     for name in ("ollama/local", "ollama/dear", "ollama/unheard-of", "openai/gpt-5"):
-        router.learn(name)
+        router._learn(name)
     assert [table.facts(f"ollama/{name}").priced for name in ("local", "dear", "unheard-of")] == [True, True, False]
     assert not table.facts("openai/gpt-5").priced
 

@@ -43,8 +43,7 @@ class CutLine:
         self._epoch = epoch
         self._to_laptop: asyncio.Queue[Frame] = asyncio.Queue()
         self._to_worker: asyncio.Queue[Frame] = asyncio.Queue(_MAX_QUEUED)
-        self._inband = LinkFront(proxy, self._to_worker.put, self.nonce, epoch=epoch)
-        self._inband.packs = deltas
+        self._inband = LinkFront(proxy, self._to_worker.put, self.nonce, epoch=epoch, packs=deltas)
         nonce, urgent = self._shown.reveal(), self._to_laptop.put_nowait
         self._line = StreamLink(epoch, "laptop", nonce, urgent, self._bulk, deltas=deltas, primed=deltas)
         self._tasks: list[asyncio.Task[None]] = []
