@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
 
 from .http_client import Endpoint, HttpProvider, ProviderClient, endpoint_at
+from .json_fields import dump
 from .provider import ProviderRequest, ProviderResponse
 from .request_body import as_body, model_of, read_json, whole_body
 from .thinking import without_ours
@@ -64,5 +64,5 @@ class RenamedProvider(AnthropicProvider):
             data["model"] = model.removeprefix(f"{self._given_name}/")
         if isinstance(data.get("messages"), list):
             data["messages"] = without_ours(data["messages"])
-        body = json.dumps(data, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
+        body = dump(data).encode("utf-8", "replace")
         return replace(request, body=as_body(body), size=len(body))

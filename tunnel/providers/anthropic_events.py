@@ -14,6 +14,7 @@ from json.encoder import encode_basestring
 from typing import Any
 
 from ..wire.model_facts import ESTIMATED, count
+from .json_fields import dump, object_in
 
 Json = dict[str, Any]
 
@@ -346,11 +347,6 @@ def _is_object(pieces: list[str]) -> bool:
         return False
 
 
-def dump(value: object) -> str:
-    """Return compact JSON."""
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-
-
 def encoded(text: str) -> bytes:
     """Return UTF-8. Half of a surrogate pair, which some servers send, becomes a replacement character."""
     try:
@@ -491,8 +487,8 @@ def read_usage(usage: Mapping[str, Any], before: TokenUsage | None = None) -> To
     before = before or TokenUsage()
     prompt = _count(usage, "prompt_tokens", "input_tokens") or before.prompt
     output = _count(usage, "completion_tokens", "output_tokens") or before.output
-    read_in = _details(usage, "prompt_tokens_details") or _details(usage, "input_tokens_details")
-    details = _details(usage, "completion_tokens_details") or _details(usage, "output_tokens_details")
+    read_in = object_in(usage, "prompt_tokens_details") or object_in(usage, "input_tokens_details")
+    details = object_in(usage, "completion_tokens_details") or object_in(usage, "output_tokens_details")
     total = _count(usage, "total_tokens") or before.total
     read = _count(read_in, "cached_tokens") or _count(usage, "prompt_cache_hit_tokens") or before.cache_read
     written = _count(read_in, "cache_write_tokens") or before.cache_write
@@ -507,11 +503,6 @@ def read_usage(usage: Mapping[str, Any], before: TokenUsage | None = None) -> To
         output = total - prompt  # Gemini and xAI leave reasoning out of the completion, and bill it
     reasoning = min(_count(details, "reasoning_tokens") or before.reasoning, output)
     return TokenUsage(prompt, read, written, output, reasoning, total)
-
-
-def _details(usage: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    value = usage.get(name)
-    return value if isinstance(value, dict) else {}
 
 
 def _count(usage: Mapping[str, Any], *names: str) -> int:

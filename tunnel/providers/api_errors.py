@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..wire.dataclass import dataclass
-from .anthropic_events import dump
+from .json_fields import dump, object_in, objects_in, text_in
 
 _ERROR_TYPES = {
     400: "invalid_request_error",
@@ -156,26 +156,20 @@ def _fields(data: object) -> Json:
         data = data[0]
     if not isinstance(data, dict):
         return {}
-    response = data.get("response")
-    if isinstance(response, dict) and isinstance(response.get("error"), dict):
-        return dict(response["error"])
-    error = data.get("error")
-    return dict(error) if isinstance(error, dict) else dict(data)
+    return object_in(object_in(data, "response"), "error") or object_in(data, "error") or data
 
 
 def _message(data: object, fields: Json) -> str:
     text = fields.get("message") or fields.get("error") or fields.get("detail")
     if not isinstance(text, str):
         text = dump(text) if text else data if isinstance(data, str) else ""
-    metadata = fields.get("metadata")
-    raw = metadata.get("raw") if isinstance(metadata, dict) else None
-    if isinstance(raw, str):  # what the provider behind OpenRouter has said
+    if raw := text_in(object_in(fields, "metadata"), "raw"):  # what the provider behind OpenRouter has said
         text = f"{text}: {raw}"
     return _SECRET.sub("…", text or "no explanation given")[:_MAX_TEXT]
 
 
 def _codes(fields: Json) -> list[str]:
-    return [str(fields[name]).lower() for name in ("code", "type", "status") if isinstance(fields.get(name), str)]
+    return [found.lower() for name in ("code", "type", "status") if (found := text_in(fields, name))]
 
 
 def _too_long(message: str) -> str:
@@ -198,10 +192,9 @@ def _wait(headers: Mapping[str, str], fields: Json, message: str) -> float | Non
         return float(milliseconds) / 1000
     if re.fullmatch(r"\d+(\.\d+)?", seconds):
         return float(seconds)
-    details = fields.get("details")
-    for each in details if isinstance(details, list) else ():
-        if isinstance(each, dict) and isinstance(each.get("retryDelay"), str):
-            return _seconds(each["retryDelay"])
+    for each in objects_in(fields, "details"):
+        if delay := text_in(each, "retryDelay"):
+            return _seconds(delay)
     waits = [
         wait
         for limit in _LIMITS

@@ -9,9 +9,9 @@ from typing import Any, Protocol
 
 from ..errors import ConfigError
 from ..wire.dataclass import dataclass
-from .anthropic_events import dump
 from .api_errors import read_error
 from .http_client import HttpProvider, ProviderClient
+from .json_fields import dump
 from .provider import ProviderRequest, ProviderResponse
 from .request_body import as_body, model_of, read_json, whole_body
 from .request_content import Untranslatable, estimated_count

@@ -9,12 +9,13 @@ This extract is of 2026-11-26, from the public price lists as litellm (MIT) coll
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
 from ..wire.dataclass import dataclass
 from ..wire.model_facts import BYTES_PER_TOKEN, TOKENS, ModelFacts, ModelTable, count
+from .json_fields import object_in, objects_in, text_in
 from .request_body import model_of
 
 Json = dict[str, Any]
@@ -59,7 +60,7 @@ _LONG, _LONG_INPUT = 200_000, 2.0
 def tokens_of(usage: Mapping[str, Any]) -> list[int]:
     """Return the tokens of each kind in TOKENS. Some parts of an answer (an adviser, a compaction) are not in the
     totals, so the parts together count where they have more."""
-    parts = list(_parts(usage))
+    parts = objects_in(usage, "iterations")
     if not parts:
         return [count(usage, kind) for kind in TOKENS]
     return [max(count(usage, kind), sum(count(part, kind) for part in parts)) for kind in TOKENS]
@@ -70,13 +71,13 @@ def answer_cost(models: ModelTable, model: str, usage: Mapping[str, Any]) -> flo
     dollars = _tokens_cost(models, model, usage)
     if _DETAILS.isdisjoint(usage):
         return dollars
-    parts = sum(_tokens_cost(models, _text(part, "model") or model, part) for part in _parts(usage))
+    parts = sum(_tokens_cost(models, text_in(part, "model") or model, part) for part in objects_in(usage, "iterations"))
     dollars = max(dollars, parts)
     if usage.get("speed") == "fast":
         dollars *= _OLDER_FAST if any(name in model for name in _OLDER) else _FAST
     if usage.get("inference_geo") == "us":
         dollars *= _IN_ONE_COUNTRY
-    return dollars + _SEARCH_USD * count(_object(usage, "server_tool_use"), "web_search_requests")
+    return dollars + _SEARCH_USD * count(object_in(usage, "server_tool_use"), "web_search_requests")
 
 
 @dataclass(frozen=True)
@@ -165,20 +166,6 @@ def _items(value: object) -> list[Any]:
 
 def _tokens_cost(models: ModelTable, model: str, usage: Mapping[str, Any]) -> float:
     return with_long_price(model, models.facts(model)).cost_usd(usage)
-
-
-def _parts(usage: Mapping[str, Any]) -> Iterator[Json]:
-    yield from (part for part in _items(usage.get("iterations")) if isinstance(part, dict))
-
-
-def _object(usage: Mapping[str, Any], name: str) -> Json:
-    found = usage.get(name)
-    return found if isinstance(found, dict) else {}
-
-
-def _text(usage: Mapping[str, Any], name: str) -> str:
-    found = usage.get(name)
-    return found if isinstance(found, str) else ""
 
 
 _CLAUDE, _GPT, _GROK, _HAIKU = (200_000, 2.0, 1.5), (272_000, 2.0, 1.5), (200_000, 2.0, 2.0), (100_000, 5.0, 5.0)

@@ -15,6 +15,7 @@ from urllib.parse import quote, urlsplit
 from ..wire.dataclass import dataclass
 from ..wire.model_facts import claude_facts
 from .http_client import ProviderClient
+from .json_fields import list_in, object_in, objects_in, text_in
 from .provider import ProviderError
 from .thinking import LEVELS
 
@@ -49,26 +50,28 @@ def cloud_item(item: Json) -> CloudItem | None:
 
 def _bedrock_model(item: Json) -> CloudItem:
     """Most models are asked for by an inference profile, so only those count that can be asked for by themselves."""
-    name, how = str(item["modelId"]), item.get("inferenceTypesSupported")
-    made = "TEXT" in _list(item, "outputModalities") and "ON_DEMAND" in (how if isinstance(how, list) else ())
+    name = str(item["modelId"])
+    made = "TEXT" in list_in(item, "outputModalities") and "ON_DEMAND" in list_in(item, "inferenceTypesSupported")
     claude = name.startswith("anthropic.") and made
-    images = {"images": "IMAGE" in _list(item, "inputModalities")} if item.get("inputModalities") else {}
-    return CloudItem(name if claude else "", _text(item, "modelName"), facts=images)
+    images = {"images": "IMAGE" in list_in(item, "inputModalities")} if item.get("inputModalities") else {}
+    return CloudItem(name if claude else "", text_in(item, "modelName"), facts=images)
 
 
 def _bedrock_profile(item: Json) -> CloudItem:
     """A profile of a person is asked for by its ARN, which says nothing of the model behind it."""
-    arns = [str(each.get("modelArn")) for each in _list(item, "models") if isinstance(each, dict)]
+    arns = [str(each.get("modelArn")) for each in objects_in(item, "models")]
     behind = next((arn.partition("foundation-model/")[2] for arn in arns if _CLAUDE in arn), "")
     if not behind:
         return CloudItem("")
     own = item.get("type") == "APPLICATION"
-    name = _text(item, "inferenceProfileArn") if own else str(item["inferenceProfileId"])
-    return CloudItem(name, _text(item, "inferenceProfileName"), _text(item, "createdAt"), _known(behind) if own else {})
+    name = text_in(item, "inferenceProfileArn") if own else str(item["inferenceProfileId"])
+    return CloudItem(
+        name, text_in(item, "inferenceProfileName"), text_in(item, "createdAt"), _known(behind) if own else {}
+    )
 
 
 def _vertex(item: Json, name: str) -> CloudItem:
-    model, version = name.rpartition("/")[2], _text(item, "versionId")
+    model, version = name.rpartition("/")[2], text_in(item, "versionId")
     if not name.startswith("publishers/anthropic/"):
         return CloudItem("")
     return CloudItem(f"{model}@{version}" if _DATE.fullmatch(version) else model)
@@ -78,9 +81,9 @@ def _deployment(item: Json) -> CloudItem:
     """The person has named the deployment; what it can do is that of its model."""
     can = item.get("capabilities")
     chats = not isinstance(can, dict) or str(can.get("chat_completion", "true")).lower() == "true"
-    model = _text(item, "modelName")
+    model = text_in(item, "modelName")
     return CloudItem(
-        _text(item, "name") if chats else "", f"{model} {_text(item, 'modelVersion')}".strip(), "", _known(model)
+        text_in(item, "name") if chats else "", f"{model} {text_in(item, 'modelVersion')}".strip(), "", _known(model)
     )
 
 
@@ -96,16 +99,6 @@ def _known(model: str) -> Json:
         "output_price": known.output_price,
         "cache_read_price": known.input_price * known.read_share,
     }
-
-
-def _list(item: Json, name: str) -> list[Any]:
-    found = item.get(name)
-    return found if isinstance(found, list) else []
-
-
-def _text(item: Json, name: str) -> str:
-    found = item.get(name)
-    return found if isinstance(found, str) else ""
 
 
 _READERS: dict[str, Callable[[Json], CloudItem]] = {
@@ -254,11 +247,9 @@ def read_page(data: bytes) -> tuple[list[ListedModel], str]:
 
 def _next(found: Json) -> str:
     for name, parameter in _NEXT.items():
-        token = found.get(name)
-        if isinstance(token, str) and token:
+        if token := text_in(found, name):
             return f"{parameter}={quote(token, safe='')}"
-    link = found.get("nextLink")
-    return urlsplit(link).query if isinstance(link, str) else ""  # a list does not say where it goes on
+    return urlsplit(text_in(found, "nextLink")).query  # a list does not say where it goes on
 
 
 def _read(item: Json) -> ListedModel | None:
@@ -266,17 +257,16 @@ def _read(item: Json) -> ListedModel | None:
     if cloud is not None:
         good = _ID.fullmatch(cloud.name)
         return ListedModel(cloud.name, cloud.title[:200], cloud.created[:40], cloud.facts) if good else None
-    name = item.get("id") or item.get("name")
-    name = name.removeprefix("models/") if isinstance(name, str) else ""
+    name = (text_in(item, "id") or text_in(item, "name")).removeprefix("models/")
     methods = item.get("supportedGenerationMethods")
     if not _ID.fullmatch(name) or _NO_AGENTS.search(name.lower()):
         return None
     if (isinstance(methods, list) and "generateContent" not in methods) or item.get("lifecycle") == "retired":
         return None
-    title = item.get("display_name") or item.get("displayName") or ""
+    title = text_in(item, "display_name") or text_in(item, "displayName")
     created = item.get("created_at") or item.get("created") or ""
     facts = {**_sizes(item), **_abilities(item), **_anthropic(item), **_prices(item)}
-    return ListedModel(name, title[:200] if isinstance(title, str) else "", str(created)[:40], facts)
+    return ListedModel(name, title[:200], str(created)[:40], facts)
 
 
 def read_details(data: bytes) -> Json:
@@ -295,7 +285,7 @@ def read_details(data: bytes) -> Json:
 
 
 def _sizes(item: Json) -> Json:
-    top, meta = _object(item, "top_provider"), _object(item, "meta")
+    top, meta = object_in(item, "top_provider"), object_in(item, "meta")
     windows = (
         *(item.get(name) for name in ("max_input_tokens", "inputTokenLimit", "max_model_len", "context_length")),
         *(item.get("context_window"), top.get("context_length"), meta.get("n_ctx"), meta.get("n_ctx_train")),
@@ -314,7 +304,7 @@ def _abilities(item: Json) -> Json:
     takes = item.get("supported_parameters")
     if isinstance(takes, list):
         made |= {"tools": "tools" in takes, "thinking": "reasoning" in takes or "include_reasoning" in takes}
-    media = _object(item, "architecture").get("input_modalities")
+    media = object_in(item, "architecture").get("input_modalities")
     if isinstance(media, list):
         made |= {"images": "image" in media, "documents": "file" in media}
     if isinstance(item.get("thinking"), bool):
@@ -323,21 +313,21 @@ def _abilities(item: Json) -> Json:
 
 
 def _anthropic(item: Json) -> Json:
-    can = _object(item, "capabilities")
+    can = object_in(item, "capabilities")
     names = {"images": "image_input", "documents": "pdf_input", "thinking": "thinking"}
     made: Json = {}
     for ours, theirs in names.items():
-        supported = _object(can, theirs).get("supported")
+        supported = object_in(can, theirs).get("supported")
         if isinstance(supported, bool):
             made[ours] = supported
-    effort = _object(can, "effort")
-    levels = [level for level in LEVELS if _object(effort, level).get("supported") is True]
+    effort = object_in(can, "effort")
+    levels = [level for level in LEVELS if object_in(effort, level).get("supported") is True]
     return made | ({"efforts": levels} if levels else {})
 
 
 def _prices(item: Json) -> Json:
     """OpenRouter's prices: dollars for a token, as text. A negative one says that it depends."""
-    given = _object(item, "pricing")
+    given = object_in(item, "pricing")
     names = {"input_price": "prompt", "output_price": "completion", "cache_read_price": "input_cache_read"}
     made: Json = {}
     for ours, theirs in names.items():
@@ -348,11 +338,6 @@ def _prices(item: Json) -> Json:
         if 0 <= price < 1:
             made[ours] = round(price * _PER_MILLION, 6)
     return made if "input_price" in made and "output_price" in made else {}
-
-
-def _object(item: Json, name: str) -> Json:
-    found = item.get(name)
-    return found if isinstance(found, dict) else {}
 
 
 def _first_size(values: Iterable[object]) -> int:

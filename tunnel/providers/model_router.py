@@ -8,12 +8,12 @@ over) may have different providers.
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, ExitStack, asynccontextmanager, nullcontext
 from typing import Any, Self
 
 from .costs import billed
+from .json_fields import dump
 from .provider import MAX_BODY, ROUTES, Provider, ProviderRequest, ProviderResponse
 from .request_body import WholeBody, as_body, read_json
 
@@ -150,4 +150,4 @@ def _without_foreign_thinking(asked: Json) -> bytes:
 
     messages = asked.get("messages")
     kept = {**asked, "messages": without_ours(messages)} if isinstance(messages, list) else asked
-    return json.dumps(kept, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
+    return dump(kept).encode("utf-8", "replace")

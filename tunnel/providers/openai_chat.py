@@ -8,13 +8,15 @@ from dataclasses import field
 from typing import Any, Literal
 
 from ..wire.dataclass import dataclass
-from .anthropic_events import MAX_ANSWER, MAX_CALLS, WRONG, AnswerBuilder, AnswerError, dump, read_usage
+from .anthropic_events import MAX_ANSWER, MAX_CALLS, WRONG, AnswerBuilder, AnswerError, read_usage
 from .api_errors import error_in_stream
 from .dialect import DialectCall, ModelTarget, ToolNames, hashed, object_schema, short_id
 from .gemini import gemini_schema
+from .json_fields import dump, list_in, object_in, objects_in, text_in
 from .request_content import (
     RequestTurn,
     blocks_of,
+    chosen_tool,
     client_tools,
     data_url,
     file_name,
@@ -42,11 +44,9 @@ class ReasoningDetails:
         """Characters of all pieces so far, and a hundred for each."""
         self._entries: list[Json] = []
 
-    def add(self, details: object) -> None:
+    def add(self, details: list[Json]) -> None:
         """Take what one event has."""
-        for piece in details if isinstance(details, list) else ():
-            if not isinstance(piece, dict):
-                continue
+        for piece in details:
             self.size += 100 + sum(len(value) for value in piece.values() if isinstance(value, str))
             last = self._entries[-1] if self._entries else None
             same = last is not None and all(last.get(name) == piece.get(name) for name in ("type", "index"))
@@ -182,8 +182,7 @@ class ChatMessages:
         """Return what OpenRouter wants back, in the order in which it came."""
         found: list[Any] = []
         for block in turn.of("thinking", "redacted_thinking"):
-            details = self._state(block).get("reasoning_details")
-            found += details if isinstance(details, list) else []
+            found += list_in(self._state(block), "reasoning_details")
         return found
 
 
@@ -237,17 +236,11 @@ class ChatDialect:
             }
             for each in tools
         ]
+        choice = object_in(asked, "tool_choice")
         made: Json = {"tools": declared}
-        choice = asked.get("tool_choice")
-        if isinstance(choice, dict):
-            kind = choice.get("type")
-            if kind == "tool":
-                made["tool_choice"] = {"type": "function", "function": {"name": names.sent(str(choice.get("name")))}}
-            elif kind in ("any", "none", "auto"):
-                made["tool_choice"] = {"any": "required", "none": "none", "auto": "auto"}[kind]
-            if choice.get("disable_parallel_tool_use") and self._rules.parallel:
-                made["parallel_tool_calls"] = False
-        return made
+        made |= chosen_tool(choice, {"function": {"name": names.sent(str(choice.get("name")))}})
+        serial = choice.get("disable_parallel_tool_use") and self._rules.parallel
+        return made | ({"parallel_tool_calls": False} if serial else {})
 
     def _reasoning(self, asked: Json, target: ModelTarget) -> Json:
         kind, traits = self._rules.reasoning, target.traits
@@ -278,11 +271,10 @@ class ChatDialect:
 
     def _bookkeeping(self, asked: Json) -> Json:
         rules, made = self._rules, Json()
-        metadata = asked.get("metadata")
-        user = metadata.get("user_id") if isinstance(metadata, dict) else None
+        user = text_in(object_in(asked, "metadata"), "user_id")
         if rules.openai_fields:
             made["store"] = False
-        if isinstance(user, str) and user:
+        if user:
             stands_for = hashed(user)
             if rules.openai_fields:
                 made |= {"prompt_cache_key": stands_for, "safety_identifier": stands_for}
@@ -396,25 +388,18 @@ class ChatReader:
             raise AnswerError(failure.kind, failure.message)
         self.answer.begin(chunk.get("id"))
         self._usage(chunk)
-        choices = chunk.get("choices")
-        for choice in choices if isinstance(choices, list) else ():
-            if isinstance(choice, dict) and choice.get("index") in (None, 0, "0"):  # one answer was asked for
+        for choice in objects_in(chunk, "choices"):
+            if choice.get("index") in (None, 0, "0"):  # one answer was asked for
                 self._choice(choice)
 
     def _usage(self, told: Json) -> None:
-        usage = told.get("usage")
-        if isinstance(usage, dict):
+        if usage := object_in(told, "usage"):
             self.answer.usage = read_usage(usage, self.answer.usage)
 
     def _choice(self, choice: Json) -> None:
         self._usage(choice)  # where Moonshot has it
-        delta = choice.get("delta")
-        if not isinstance(delta, dict):
-            delta = choice.get("message")  # an answer in one piece
-        if isinstance(delta, dict):
-            self._delta(delta)
-        reason = choice.get("finish_reason")
-        if isinstance(reason, str) and reason:
+        self._delta(object_in(choice, "delta") or object_in(choice, "message"))  # the latter in one piece
+        if reason := text_in(choice, "finish_reason"):
             self._stop(reason)
 
     def end(self) -> None:
@@ -444,30 +429,21 @@ class ChatReader:
 
     def _delta(self, delta: Json) -> None:
         answer = self.answer
-        thought = delta.get("reasoning_content") or delta.get("reasoning")
-        if isinstance(thought, str) and thought:
-            answer.thinking(thought)
-        details = delta.get("reasoning_details")
-        if details and self._rules.details:
-            self._details.add(details)
+        answer.thinking(text_in(delta, "reasoning_content") or text_in(delta, "reasoning"))
+        if self._rules.details:
+            self._details.add(objects_in(delta, "reasoning_details"))
             if self._details.size > MAX_ANSWER:
                 raise AnswerError(WRONG, f"{self._target.provider} reasons in more than {MAX_ANSWER} characters")
-        content = delta.get("content")
-        if isinstance(content, list):
-            content = "".join(str(part.get("text") or "") for part in content if isinstance(part, dict))
-        if isinstance(content, str) and content:
-            if _google(delta).get("thought") is True:
-                answer.thinking(content)
-            else:
-                self._flush_details()
-                answer.text(content)
-        refusal = delta.get("refusal")
-        if isinstance(refusal, str) and refusal:
-            answer.text(refusal)
-        calls = delta.get("tool_calls")
-        calls = [each for each in calls if isinstance(each, dict)] if isinstance(calls, list) else []
-        function = delta.get("function_call")
-        if isinstance(function, dict):
+        parts = objects_in(delta, "content")
+        content = "".join(str(part.get("text") or "") for part in parts) if parts else text_in(delta, "content")
+        if content and _google(delta).get("thought") is True:
+            answer.thinking(content)
+        elif content:
+            self._flush_details()
+            answer.text(content)
+        answer.text(text_in(delta, "refusal"))
+        calls = objects_in(delta, "tool_calls")
+        if function := object_in(delta, "function_call"):
             calls.append({"index": 0, "function": function})
         if calls:
             self._flush_details()
@@ -477,14 +453,10 @@ class ChatReader:
 
     def _call(self, call: Json, position: int, touched: list[_Fragments]) -> _Fragments:
         """Take a fragment of a call. `position` is its place among those of its event, -1 if it is the only one."""
-        function = call.get("function")
-        function = function if isinstance(function, dict) else {}
-        call_id, name, arguments = call.get("id"), function.get("name"), function.get("arguments")
-        call_id = call_id if isinstance(call_id, str) else ""
-        name = name.strip() if isinstance(name, str) else ""
-        if isinstance(arguments, dict):
-            arguments = json.dumps(arguments)
-        arguments = arguments if isinstance(arguments, str) else ""
+        function = object_in(call, "function")
+        call_id, name = text_in(call, "id"), text_in(function, "name").strip()
+        whole = function.get("arguments")
+        arguments = json.dumps(whole) if isinstance(whole, dict) else text_in(function, "arguments")
         index = call.get("index")
         index = index if isinstance(index, int) else None
         found = self._found(index, call_id, name, arguments, position, touched)
@@ -496,9 +468,8 @@ class ChatReader:
             found.ids.add(call_id[:MAX_CALLS])
         if name and not found.has_input:
             found.name = self._names.joined(found.name, name)[:MAX_CALLS]
-        signature = _google(call).get("thought_signature")
         state = ""
-        if isinstance(signature, str) and signature:
+        if signature := text_in(_google(call), "thought_signature"):
             state = sealed(self._target.provider, self._target.model, {"thought_signature": signature})
         found.has_input = found.has_input or bool(arguments.strip() and found.name)
         self.answer.call(key, call_id, self._names.known(found.name) if found.has_input else "", state=state)
@@ -545,6 +516,4 @@ class ChatReader:
 
 
 def _google(part: Json) -> Json:
-    extra = part.get("extra_content")
-    google = extra.get("google") if isinstance(extra, dict) else None
-    return google if isinstance(google, dict) else {}
+    return object_in(object_in(part, "extra_content"), "google")

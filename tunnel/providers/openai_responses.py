@@ -7,12 +7,14 @@ from collections.abc import Iterator
 from typing import Any
 from uuid import uuid4
 
-from .anthropic_events import WRONG, AnswerBuilder, AnswerError, dump, read_usage
+from .anthropic_events import WRONG, AnswerBuilder, AnswerError, read_usage
 from .api_errors import error_in_stream
 from .dialect import DialectCall, ModelTarget, ToolNames, hashed, object_schema, short_id
+from .json_fields import dump, object_in, objects_in, text_in
 from .request_content import (
     RequestTurn,
     blocks_of,
+    chosen_tool,
     client_tools,
     data_url,
     file_name,
@@ -85,8 +87,8 @@ class InputItems:
             kind = block.get("type")
             if kind in ("thinking", "redacted_thinking"):
                 state = opened(block, self._target.provider, self._target.model) or {}
-                item = state.get("item")
-                if isinstance(item, dict) and item.get("type") == "reasoning":  # a host could write another one
+                item = object_in(state, "item")
+                if item.get("type") == "reasoning":  # a host could write another one
                     yield item
             elif kind == "text" and block.get("text"):
                 part = {"type": "output_text", "text": block["text"], "annotations": []}
@@ -160,25 +162,14 @@ def _tools(asked: Json, target: ModelTarget, names: ToolNames) -> Json:
         }
         for each in tools
     ]
-    made: Json = {"tools": declared}
-    choice = asked.get("tool_choice")
-    if isinstance(choice, dict):
-        kind = choice.get("type")
-        if kind == "tool":
-            made["tool_choice"] = {"type": "function", "name": names.sent(str(choice.get("name")))}
-        elif kind in ("any", "none", "auto"):
-            made["tool_choice"] = {"any": "required", "none": "none", "auto": "auto"}[kind]
-        if choice.get("disable_parallel_tool_use"):
-            made["parallel_tool_calls"] = False
-    return made
+    choice = object_in(asked, "tool_choice")
+    made: Json = {"tools": declared} | chosen_tool(choice, {"name": names.sent(str(choice.get("name")))})
+    return made | ({"parallel_tool_calls": False} if choice.get("disable_parallel_tool_use") else {})
 
 
 def _bookkeeping(asked: Json) -> Json:
-    made: Json = {}
-    metadata = asked.get("metadata")
-    user = metadata.get("user_id") if isinstance(metadata, dict) else None
-    if isinstance(user, str) and user:
-        made |= {"prompt_cache_key": hashed(user), "safety_identifier": hashed(user)}
+    user = text_in(object_in(asked, "metadata"), "user_id")
+    made = {"prompt_cache_key": hashed(user), "safety_identifier": hashed(user)} if user else {}
     return made | service_tier(asked)
 
 
@@ -233,8 +224,7 @@ class ResponsesReader:
             self._failed(event)
             return
         if not self.answer.begun and kind not in ("error", "response.failed"):
-            response = event.get("response")
-            self.answer.begin(response.get("id") if isinstance(response, dict) else "")
+            self.answer.begin(object_in(event, "response").get("id"))
         handler = self._handlers.get(kind)
         if handler is not None:
             handler(event)
@@ -244,15 +234,11 @@ class ResponsesReader:
         self.answer.finish()
 
     def _text(self, event: Json) -> None:
-        piece = event.get("delta")
-        if isinstance(piece, str):
-            self._spoken.add(event.get("output_index"))
-            self.answer.text(piece)
+        self._spoken.add(event.get("output_index"))
+        self.answer.text(text_in(event, "delta"))
 
     def _thinking(self, event: Json) -> None:
-        piece = event.get("delta")
-        if isinstance(piece, str):
-            self.answer.thinking(piece)
+        self.answer.thinking(text_in(event, "delta"))
 
     def _part(self, event: Json) -> None:
         """A summary may have several parts: an empty line divides them."""
@@ -262,58 +248,45 @@ class ResponsesReader:
             self.answer.thinking("\n\n")
 
     def _arguments(self, event: Json) -> None:
-        piece = event.get("delta")
-        if isinstance(piece, str):
-            self.answer.arguments(event.get("output_index"), piece)
+        self.answer.arguments(event.get("output_index"), text_in(event, "delta"))
 
     def _added(self, event: Json) -> None:
-        item = event.get("item")
-        if isinstance(item, dict) and item.get("type") == "function_call":
+        item = object_in(event, "item")
+        if item.get("type") == "function_call":
             name = self._names.known(str(item.get("name") or ""))
             self.answer.call(event.get("output_index"), str(item.get("call_id") or ""), name)
 
     def _item_done(self, event: Json) -> None:
-        item = event.get("item")
-        if not isinstance(item, dict):
-            return
+        item = object_in(event, "item")
         kind, key = item.get("type"), event.get("output_index")
         if kind == "function_call":
             if self.answer.knows_call(key) is None:
                 self._added(event)
-            arguments = item.get("arguments")
-            self.answer.call_done(key, arguments if isinstance(arguments, str) else None)
+            self.answer.call_done(key, text_in(item, "arguments"))
         elif kind == "reasoning":
             # The item is taken from here: its encrypted content is whole only now.
             kept = {name: value for name, value in item.items() if name != "status"}
             self.answer.reasoning_state(sealed(self._target.provider, self._target.model, {"item": kept}))
         elif kind == "message" and key not in self._spoken:
-            for part in item.get("content") or ():
-                if isinstance(part, dict):
-                    self.answer.text(str(part.get("text") or part.get("refusal") or ""))
+            for part in objects_in(item, "content"):
+                self.answer.text(str(part.get("text") or part.get("refusal") or ""))
 
-    def _usage(self, response: Json) -> None:
-        usage = response.get("usage")
-        if isinstance(usage, dict):
+    def _usage(self, event: Json) -> None:
+        if usage := object_in(object_in(event, "response"), "usage"):
             self.answer.usage = read_usage(usage, self.answer.usage)
 
     def _completed(self, event: Json) -> None:
-        response = event.get("response")
-        self._usage(response if isinstance(response, dict) else {})
+        self._usage(event)
         self.answer.stop("end_turn")
         self.answer.finish()
 
     def _incomplete(self, event: Json) -> None:
-        response = event.get("response")
-        response = response if isinstance(response, dict) else {}
-        self._usage(response)
-        details = response.get("incomplete_details")
-        reason = details.get("reason") if isinstance(details, dict) else None
+        self._usage(event)
+        reason = object_in(object_in(event, "response"), "incomplete_details").get("reason")
         self.answer.stop(_INCOMPLETE.get(str(reason), "max_tokens"))
         self.answer.finish()
 
     def _failed(self, event: Json) -> None:
-        response = event.get("response")
-        if isinstance(response, dict):
-            self._usage(response)
+        self._usage(event)
         failure = error_in_stream(event, self._target.provider)
         raise AnswerError(failure.kind, failure.message)

@@ -7,7 +7,7 @@ from typing import Any
 
 from ..wire.dataclass import dataclass
 from ..wire.model_facts import ESTIMATED
-from .anthropic_events import dump
+from .json_fields import dump, list_in, object_in, objects_in
 
 Json = dict[str, Any]
 
@@ -70,9 +70,7 @@ def is_media(block: Json) -> bool:
 
 def data_url(block: Json) -> str | None:
     """Return the URL of an image or a document; None if it names a file of Anthropic's, which nobody else has."""
-    source = block.get("source")
-    if not isinstance(source, dict):
-        return None
+    source = object_in(block, "source")
     if source.get("type") == "base64":
         return f"data:{source.get('media_type')};base64,{source.get('data')}"
     return str(source["url"]) if source.get("type") == "url" and source.get("url") else None
@@ -91,10 +89,10 @@ def left_out(block: Json) -> str:
 
 def document_text(block: Json) -> str | None:
     """Return the text of a text document, None for any other."""
-    source = block.get("source")
-    if isinstance(source, dict) and source.get("type") == "text":
+    source = object_in(block, "source")
+    if source.get("type") == "text":
         return str(source.get("data") or "")
-    if isinstance(source, dict) and source.get("type") == "content":
+    if source.get("type") == "content":
         return text_of(source.get("content"))
     return None
 
@@ -112,14 +110,22 @@ def plain_text(block: Json) -> str:
 def client_tools(asked: Json, provider: str) -> list[Json]:
     """Return the tools of a request. Raise Untranslatable for one that Anthropic's servers would have to run, and for
     more than OpenAI's APIs take."""
-    tools = asked.get("tools")
-    found = [each for each in tools if isinstance(each, dict)] if isinstance(tools, list) else []
+    found = objects_in(asked, "tools")
     for each in found:
         if each.get("type") not in (None, "custom"):
             raise Untranslatable(f"{provider} does not have the tool {each.get('type')} of Anthropic's servers")
     if len(found) > MAX_TOOLS:
         raise Untranslatable(f"{provider} takes {MAX_TOOLS} tools at most, and this session has {len(found)}")
     return found
+
+
+def chosen_tool(choice: Json, named: Json) -> Json:
+    """Return the choice of a tool in the words of OpenAI's APIs, {} for none. `named` stands for a tool by its name."""
+    kind = choice.get("type")
+    if kind == "tool":
+        return {"tool_choice": {"type": "function", **named}}
+    word = {"any": "required", "none": "none", "auto": "auto"}.get(str(kind))
+    return {"tool_choice": word} if word else {}
 
 
 def service_tier(asked: Json) -> Json:
@@ -130,22 +136,18 @@ def service_tier(asked: Json) -> Json:
 
 def output_schema(asked: Json) -> Json | None:
     """Return the fields that hold the schema of the answer that a request wants, None if it wants none."""
-    config = asked.get("output_config")
-    wanted = config.get("format") if isinstance(config, dict) else None
-    if not isinstance(wanted, dict) or wanted.get("type") != "json_schema":
+    wanted = object_in(object_in(asked, "output_config"), "format")
+    if wanted.get("type") != "json_schema":
         return None
     return {"name": "output", "schema": wanted.get("schema")}
 
 
 def tool_name_list(asked: Json) -> Iterator[str]:
     """Yield the names of all tools of a request: those it declares, and those in its history."""
-    tools = asked.get("tools")
-    for each in tools if isinstance(tools, list) else ():
-        if isinstance(each, dict):
-            yield str(each.get("name") or "")
-    messages = asked.get("messages")
-    for message in messages if isinstance(messages, list) else ():
-        for block in blocks_of(message.get("content") if isinstance(message, dict) else None):
+    for each in objects_in(asked, "tools"):
+        yield str(each.get("name") or "")
+    for message in objects_in(asked, "messages"):
+        for block in blocks_of(message.get("content")):
             if block.get("type") == "tool_use":
                 yield str(block.get("name") or "")
 
@@ -159,14 +161,10 @@ def estimated_tokens(asked: Json) -> int:
     tokens = 0
     for block in blocks_of(asked.get("system")):
         tokens += _tokens(block)
-    tools = asked.get("tools")
-    for tool in tools if isinstance(tools, list) else ():
+    for tool in list_in(asked, "tools"):
         tokens += _size(dump(tool))
-    messages = asked.get("messages")
-    for message in messages if isinstance(messages, list) else ():
-        tokens += 4
-        for block in blocks_of(message.get("content") if isinstance(message, dict) else None):
-            tokens += _tokens(block)
+    for message in objects_in(asked, "messages"):
+        tokens += 4 + sum(_tokens(block) for block in blocks_of(message.get("content")))
     return max(1, tokens)
 
 

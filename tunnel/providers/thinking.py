@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..wire.model_facts import SEALED
-from .anthropic_events import dump
+from .json_fields import dump
 
 Json = dict[str, Any]
 

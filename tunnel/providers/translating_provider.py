@@ -10,11 +10,12 @@ from functools import partial
 from typing import Any
 
 from ..wire.dataclass import dataclass
-from .anthropic_events import PING, WRONG, AnswerError, dump, whole_message
+from .anthropic_events import PING, WRONG, AnswerError, whole_message
 from .api_errors import UpstreamError, read_error
 from .credential import Credential, CredentialSource, key_headers
 from .dialect import Dialect, ModelTarget, StreamReader, TokenCounter
 from .http_client import HttpProvider, ProviderClient
+from .json_fields import dump
 from .model_traits import TraitsTable
 from .provider import ProviderError, ProviderRequest, ProviderResponse
 from .request_body import as_body, read_json, whole_body

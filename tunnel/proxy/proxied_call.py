@@ -18,9 +18,6 @@ from ..wire.dataclass import dataclass
 BUFFER = 4 * 1024 * 1024
 """Bytes of a response that are kept ahead of its reader."""
 
-_PIECE = 4 * 1024
-"""Bytes up to which chunks that nobody has read are joined: an event alone is small for an object of its own."""
-
 
 class CallState(Enum):
     """How far a call is."""
@@ -65,8 +62,8 @@ class ProxiedCall:
         self.failure: Refusal | ProviderError | None = None
         """Why the call failed, or None."""
 
-        self._chunks: dict[int, bytes] = {}  # by their offset, in order
-        self._base = self._end = 0  # the offsets of the first byte that is not acknowledged, and of the next to arrive
+        self._bytes = bytearray()  # those that are not acknowledged
+        self._base = 0  # the offset of the first of them
         self._reader: CallReader | None = None
         self._waiting: asyncio.Future[None] | None = None  # the reader, for news
         self._full: asyncio.Future[None] | None = None  # the provider, for room
@@ -84,7 +81,12 @@ class ProxiedCall:
     @property
     def held(self) -> int:
         """Bytes kept in memory."""
-        return self._end - self._base
+        return len(self._bytes)
+
+    @property
+    def end(self) -> int:
+        """The offset of the next byte to arrive."""
+        return self._base + len(self._bytes)
 
     def start(self, head: ResponseHead) -> None:
         """Note the response head."""
@@ -95,9 +97,9 @@ class ProxiedCall:
     def put(self, chunk: bytes) -> bool:
         """Append bytes of the body, and return whether there is room for more. A call that is over takes none."""
         if chunk and not self.over:
-            self._append(chunk)
+            self._bytes += chunk
             self._wake()
-        return self._end - self._base < self._limit
+        return self.held < self._limit
 
     async def news(self) -> None:
         """Wait for the head, more bytes, the end, or another reader."""
@@ -106,7 +108,7 @@ class ProxiedCall:
 
     async def room(self) -> None:
         """Wait while the buffer is full."""
-        while self._end - self._base >= self._limit:
+        while self.held >= self._limit:
             self._full = asyncio.get_running_loop().create_future()
             await self._full
 
@@ -126,17 +128,15 @@ class ProxiedCall:
         """End the call at once: not even bytes that have arrived can be read any more."""
         self.failure = refusal
         self._end_as(CallState.FAILED)
-        self._base = self._end
-        self._chunks.clear()
+        self.acknowledge(self.end)
         self._wake()
-        self._make_room()
 
     def attach(self, offset: int) -> CallReader:
         """Return a reader that starts at byte `offset` and acknowledges everything before it.
 
         An earlier reader gets `Superseded`. Raise Refusal (410) if the buffer does not reach from or to `offset`.
         """
-        if not self._base <= offset <= self._end:
+        if not self._base <= offset <= self.end:
             raise Refusal(410, f"byte {offset} of this response is not held any more")
         earlier, self._reader = self._reader, CallReader(self, offset)
         if earlier is not None:
@@ -148,20 +148,16 @@ class ProxiedCall:
     def _end_as(self, state: CallState) -> None:
         self.state, self.over = state, True
 
-    def _trim(self, reader: CallReader, offset: int) -> None:
-        if reader is not self._reader or offset <= self._base:
-            return
-        if offset >= self._end:
-            self._base = self._end
-            self._chunks.clear()
-        else:
+    def bytes_at(self, offset: int, limit: int) -> bytes:
+        """Return the bytes from `offset` on that have arrived, at most `limit`."""
+        start = offset - self._base
+        return bytes(self._bytes[start : start + limit])
+
+    def acknowledge(self, offset: int) -> None:
+        """Release the bytes before `offset`."""
+        if offset > self._base:
+            del self._bytes[: offset - self._base]
             self._base = offset
-            while self._chunks:
-                start = next(iter(self._chunks))
-                if start + len(self._chunks[start]) > offset:
-                    break
-                del self._chunks[start]
-        if self._full is not None:
             self._make_room()
 
     def _make_room(self) -> None:
@@ -174,19 +170,6 @@ class ProxiedCall:
         if waiting is not None and not waiting.done():
             waiting.set_result(None)
 
-    def _append(self, chunk: bytes) -> None:
-        end, reader = self._end, self._reader
-        self._end += len(chunk)
-        last = next(reversed(self._chunks), end)
-        if last < end and self._end - last <= _PIECE and (reader is None or reader.offset <= last):
-            self._chunks[last] += chunk
-        else:
-            self._chunks[end] = chunk
-
-    def _start_of(self, offset: int) -> int:
-        """Return where the chunk begins that has this byte, or the next one to arrive."""
-        return next((at for at, chunk in self._chunks.items() if offset < at + len(chunk)), self._end)
-
 
 class CallReader:
     """Reads one call. `offset` is the position of the next byte in the response."""
@@ -194,7 +177,6 @@ class CallReader:
     def __init__(self, call: ProxiedCall, offset: int) -> None:
         self._call = call
         self.offset = offset
-        self._chunk = call._start_of(offset) if offset else 0  # where the chunk begins that is read next
 
     @property
     def current(self) -> bool:
@@ -236,9 +218,9 @@ class CallReader:
         """
         call = self._call
         while call._reader is self:
-            chunk = call._chunks.get(self._chunk)
-            if chunk is not None:
-                return self._piece(chunk, limit)
+            if piece := call.bytes_at(self.offset, limit):
+                self.offset += len(piece)
+                return piece
             if call.over:
                 if call.failure is not None:
                     raise call.failure
@@ -248,19 +230,8 @@ class CallReader:
 
     def ack(self, offset: int) -> None:
         """Release the bytes before `offset`: the worker has them."""
-        self._call._trim(self, min(offset, self.offset))
-
-    def _piece(self, chunk: bytes, limit: int) -> bytes:
-        """Return the next bytes of a chunk, at most `limit`."""
-        skipped, size = self.offset - self._chunk, len(chunk)
-        if not skipped and size <= limit:
-            self.offset = self._chunk = self._chunk + size
-            return chunk
-        piece = chunk[skipped : skipped + limit]
-        self.offset += len(piece)
-        if self.offset == self._chunk + size:
-            self._chunk = self.offset
-        return piece
+        if self.current:
+            self._call.acknowledge(min(offset, self.offset))
 
 
 HOLD = 600.0
