@@ -22,6 +22,7 @@ from typing import Any, Self
 
 from ccb.tunnel.errors import CcbError
 from ccb.tunnel.plain_text import one_line
+from ccb.tunnel.providers.json_fields import objects_in
 from ccb.tunnel.providers.provider import MAX_BODY
 from ccb.tunnel.proxy.auditing import Auditor, WantedCall
 from ccb.tunnel.wire.control_protocol import CAN_USE_TOOL, Success, ToolPermission, answer_in
@@ -61,15 +62,8 @@ class SessionAudit(Auditor):
         self._ledger: CallLedger | None = None
         self._broken = False
         self._worker = ThreadPoolExecutor(1, thread_name_prefix="audit")
-        self._wanted: set[str] = set()
-        self._answered: dict[str, str] = {}  # what the result of a call was, by its id
-        self._texts: set[str] = set()  # the digests of those that were noted
-        self._left = _MAX_NOTED_IN_ALL
+        self._seen = _SeenRequests(self._was_wanted)
         self._warned_at = -_WARNED_EVERY_S
-        self._asked = ""
-        self._first = True
-        self._whole = False  # every call of the session was made in this run
-        self._lenient = False  # not every id of a call is known here
         self._questions: dict[str, tuple[str, str]] = {}  # the call and the tool, by request
         self._pending = 0
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -99,14 +93,8 @@ class SessionAudit(Auditor):
 
     def wanted(self, call_id: str, wanted: WantedCall) -> None:
         """See Auditor. A worker gives another id to a call whose id its model has used before, or may not use."""
-        if wanted.there:
-            return
-        if wanted.tool_use_id in self._wanted or not _VALID_ID.fullmatch(wanted.tool_use_id):
-            self._lenient = True
-        if len(self._wanted) < _MAX_KNOWN:
-            self._wanted.add(wanted.tool_use_id)
-        else:
-            self._lenient = True
+        if not wanted.there:
+            self._seen.want(wanted.tool_use_id)
 
     def wanted_whole(self, call_id: str, wanted: WantedCall) -> None:
         """See Auditor."""
@@ -123,11 +111,11 @@ class SessionAudit(Auditor):
 
     def begins(self) -> None:
         """Note that the session is new: all of its history comes past here, and results of other calls do not."""
-        self._first, self._whole = False, True
+        self._seen.first, self._seen.whole = False, True
 
     def others_drove(self) -> None:
         """See Auditor."""
-        self._first, self._whole = True, False
+        self._seen.first, self._seen.whole = True, False
 
     def revoked(self) -> None:
         """Note that the person has ended all model calls."""
@@ -166,59 +154,10 @@ class SessionAudit(Auditor):
                 self._write([AuditEntry("unrecorded", at, call_id)])
                 loop.call_soon_threadsafe(self._warn, "Model calls are not recorded any more: this run has kept 4 GB.")
             self._recorder.request(self.place.session, call_id, body)
-        found = request_content(body)
-        entries = []
-        asked = "\n".join(found.asked)
-        if asked and asked != self._asked:
-            self._asked = asked
-            entries.append(AuditEntry("asked", at, call_id, name=found.model, text=shortened(asked)))
-        for text in found.asked:  # they are the earlier texts of the next request
-            self._is_new(text)
-        others = [each for each in found.others if self._is_new(each.text)]
-        results = [each for each in found.results if self._answered.get(each.tool_use_id) != each.text]
-        left = len(results[_MAX_CHECKED:])
-        results = results[:_MAX_CHECKED]
-        unknown = [each for each in {each.tool_use_id: None for each in results} if not self._is_known(each)]
-        first, self._first = self._first, False
-        self._lenient = self._lenient or (first and bool(unknown))
-        kinds = dict.fromkeys(unknown, "unseen" if self._lenient else "tampering")
-        noted: list[AuditEntry] = []
-        if first and others:  # a session that goes on has a history, which may be long
-            size = sum(len(each.text) for each in others)
-            text = f"{len(others)} earlier texts and system prompts, {size:,} characters"
-            noted.append(AuditEntry("also", at, call_id, text=text))
-        else:
-            noted += [AuditEntry("also", at, call_id, name=each.role, text=shortened(each.text)) for each in others]
-        for each in results:
-            if each.tool_use_id in self._answered or len(self._answered) < _MAX_KNOWN:
-                self._answered[each.tool_use_id] = each.text
-            kind = kinds.get(each.tool_use_id, "result")
-            noted.append(AuditEntry(kind, at, call_id, each.tool_use_id, text=each.text))
-        self._write(entries + self._limited(noted, left, call_id, at))
-        if unknown and not self._lenient:
+        entries, unknown = self._seen.entries(request_content(body), call_id, at)
+        self._write(entries)
+        if unknown:
             self._tell_of(unknown[0], len(unknown), loop)
-
-    def _is_new(self, text: str) -> bool:
-        """Return whether a text was in no request before."""
-        digest = text_digest(text)
-        if digest in self._texts:
-            return False
-        if len(self._texts) < _MAX_KNOWN:
-            self._texts.add(digest)
-        return True
-
-    def _limited(self, noted: list[AuditEntry], left: int, call_id: str, at: float) -> list[AuditEntry]:
-        """Return what is written of the entries of one request: a host must not fill the disk. What is left out is
-        counted, together with the `left` that were not looked at, and what was tampered with comes first."""
-        noted.sort(key=lambda each: each.kind != "tampering")
-        tampered = sum(each.kind == "tampering" for each in noted)
-        kept = max(min(len(noted), _MAX_NOTED, self._left), min(tampered, _MAX_TAMPERING))
-        self._left = max(0, self._left - kept)
-        left += len(noted) - kept
-        if not left:
-            return noted
-        text = f"{left:,} more texts and results of a request"
-        return [*noted[:kept], AuditEntry("unchecked", at, call_id, text=text)]
 
     def _tell_of(self, tool_use: str, count: int, loop: asyncio.AbstractEventLoop) -> None:
         use = one_line(tool_use)
@@ -232,9 +171,8 @@ class SessionAudit(Auditor):
     def _looked_at(self, size: int) -> None:
         self._pending -= size
 
-    def _is_known(self, tool_use_id: str) -> bool:
-        if tool_use_id in self._wanted or self._whole:  # a host knows the ids of its other sessions, too
-            return tool_use_id in self._wanted
+    def _was_wanted(self, tool_use_id: str) -> bool:
+        """Return whether a model made this call in an earlier run."""
         ledger = self._opened()
         return ledger is not None and ledger.has_wanted(tool_use_id)
 
@@ -275,6 +213,92 @@ class SessionAudit(Auditor):
             self._recorder.close()
         if self._ledger is not None:
             self._ledger.close()
+
+
+class _SeenRequests:
+    """What the requests of a session held so far, and which tool calls its models made. `was_wanted` says whether one
+    was made in an earlier run."""
+
+    def __init__(self, was_wanted: Callable[[str], bool]) -> None:
+        self.first = True
+        """The next request shows a history that was not seen here."""
+
+        self.whole = False
+        """Every call of the session was made in this run."""
+
+        self._was_wanted = was_wanted
+        self._wanted: set[str] = set()
+        self._lenient = False  # not every id of a call is known here
+        self._answered: dict[str, str] = {}  # what the result of a call was, by its id
+        self._texts: set[str] = set()  # the digests of those that were noted
+        self._asked = ""
+        self._left = _MAX_NOTED_IN_ALL
+
+    def want(self, tool_use_id: str) -> None:
+        """Note that a model has made this call."""
+        if tool_use_id in self._wanted or not _VALID_ID.fullmatch(tool_use_id) or len(self._wanted) >= _MAX_KNOWN:
+            self._lenient = True
+        if len(self._wanted) < _MAX_KNOWN:
+            self._wanted.add(tool_use_id)
+
+    def entries(self, found: RequestContent, call_id: str, at: float) -> tuple[list[AuditEntry], list[str]]:
+        """Return what is noted of a request, and the ids of results that were tampered with."""
+        entries = []
+        asked = "\n".join(found.asked)
+        if asked and asked != self._asked:
+            self._asked = asked
+            entries.append(AuditEntry("asked", at, call_id, name=found.model, text=shortened(asked)))
+        for text in found.asked:  # they are the earlier texts of the next request
+            self._is_new(text)
+        changed = [each for each in found.results if self._answered.get(each.tool_use_id) != each.text]
+        results, left = changed[:_MAX_CHECKED], len(changed[_MAX_CHECKED:])
+        unknown = [each for each in {each.tool_use_id: None for each in results} if not self._is_known(each)]
+        first, self.first = self.first, False
+        self._lenient = self._lenient or (first and bool(unknown))
+        kinds = dict.fromkeys(unknown, "unseen" if self._lenient else "tampering")
+        noted = self._others(found, call_id, at, first=first)
+        for each in results:
+            if each.tool_use_id in self._answered or len(self._answered) < _MAX_KNOWN:
+                self._answered[each.tool_use_id] = each.text
+            kind = kinds.get(each.tool_use_id, "result")
+            noted.append(AuditEntry(kind, at, call_id, each.tool_use_id, text=each.text))
+        return entries + self._limited(noted, left, call_id, at), [] if self._lenient else unknown
+
+    def _is_known(self, tool_use_id: str) -> bool:
+        if tool_use_id in self._wanted or self.whole:  # a host knows the ids of its other sessions, too
+            return tool_use_id in self._wanted
+        return self._was_wanted(tool_use_id)
+
+    def _others(self, found: RequestContent, call_id: str, at: float, *, first: bool) -> list[AuditEntry]:
+        """Return what is noted of the texts that no model has written."""
+        others = [each for each in found.others if self._is_new(each.text)]
+        if first and others:  # a session that goes on has a history, which may be long
+            size = sum(len(each.text) for each in others)
+            text = f"{len(others)} earlier texts and system prompts, {size:,} characters"
+            return [AuditEntry("also", at, call_id, text=text)]
+        return [AuditEntry("also", at, call_id, name=each.role, text=shortened(each.text)) for each in others]
+
+    def _is_new(self, text: str) -> bool:
+        """Return whether a text was in no request before."""
+        digest = text_digest(text)
+        if digest in self._texts:
+            return False
+        if len(self._texts) < _MAX_KNOWN:
+            self._texts.add(digest)
+        return True
+
+    def _limited(self, noted: list[AuditEntry], left: int, call_id: str, at: float) -> list[AuditEntry]:
+        """Return what is written of the entries of one request: a host must not fill the disk. What is left out is
+        counted, together with the `left` that were not looked at, and what was tampered with comes first."""
+        noted.sort(key=lambda each: each.kind != "tampering")
+        tampered = sum(each.kind == "tampering" for each in noted)
+        kept = max(min(len(noted), _MAX_NOTED, self._left), min(tampered, _MAX_TAMPERING))
+        self._left = max(0, self._left - kept)
+        left += len(noted) - kept
+        if not left:
+            return noted
+        text = f"{left:,} more texts and results of a request"
+        return [*noted[:kept], AuditEntry("unchecked", at, call_id, text=text)]
 
 
 _RECORDER_MAX_OPEN = 64
@@ -376,8 +400,7 @@ def request_content(body: bytes) -> RequestContent:
         request = json.loads(body, object_hook=_as_it_is)
     except (ValueError, RecursionError):
         return RequestContent()
-    found = request.get("messages") if isinstance(request, dict) else None
-    messages = [each for each in found if isinstance(each, dict)] if isinstance(found, list) else []
+    messages = objects_in(request, "messages")
     if not messages:
         return RequestContent()
     said = [each for each in messages if each.get("role") != "assistant"]
@@ -388,9 +411,9 @@ def request_content(body: bytes) -> RequestContent:
     if messages[-1] not in said:
         others += [SentText("assistant", text) for text in _said(messages[-1])]
     others += [SentText(_role(each), text) for each in said if each is not last for text in _said(each)]
-    results = tuple(_result(block) for each in said for block in _blocks(each) if block.get("type") == "tool_result")
+    results = [_result(block) for each in said for block in _blocks(each) if block.get("type") == "tool_result"]
     asked = tuple(_said(last)) if last is not None else ()
-    return RequestContent(str(request.get("model", ""))[:_MAX_ID], asked, tuple(others), results)
+    return RequestContent(str(request.get("model", ""))[:_MAX_ID], asked, tuple(others), tuple(results))
 
 
 def _as_it_is(found: Json) -> Json:

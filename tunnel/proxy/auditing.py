@@ -11,6 +11,7 @@ from dataclasses import replace
 from io import StringIO
 from typing import Any
 
+from ..providers.json_fields import object_in, objects_in, text_in
 from ..wire.dataclass import dataclass
 
 _MAX_INPUT = 256 * 1024
@@ -67,9 +68,8 @@ class AuditedCalls:
 
     def message(self, message: dict[str, Any]) -> None:
         """Read an answer in one piece."""
-        content = message.get("content")
-        for block in content if isinstance(content, list) else ():
-            if isinstance(block, dict) and block.get("type") in _CALLS:
+        for block in objects_in(message, "content"):
+            if block.get("type") in _CALLS:
                 call = replace(_call(block), input_json=json.dumps(block.get("input"))[:_MAX_INPUT])
                 self._auditor.wanted(self._call_id, call)
                 self._auditor.wanted_whole(self._call_id, call)
@@ -84,16 +84,16 @@ class AuditedCalls:
         index = event.get("index")
         if not isinstance(index, int):
             return
-        kind, block, delta = event.get("type"), event.get("content_block"), event.get("delta")
-        if kind == "content_block_start" and isinstance(block, dict) and block.get("type") in _CALLS:
+        kind, block = event.get("type"), object_in(event, "content_block")
+        if kind == "content_block_start" and block.get("type") in _CALLS:
             if len(self._open) < _MAX_OPEN:
                 whole = block.get("input")  # of some servers, without a delta
                 call = replace(_call(block), input_json=json.dumps(whole)[:_MAX_INPUT] if whole else "")
                 self._open[index] = (call, StringIO())
                 self._auditor.wanted(self._call_id, call)
-        elif kind == "content_block_delta" and index in self._open and isinstance(delta, dict):
+        elif kind == "content_block_delta" and index in self._open:
             text = self._open[index][1]
-            text.write(_text(delta.get("partial_json"), _MAX_INPUT - text.tell()))
+            text.write(text_in(object_in(event, "delta"), "partial_json")[: _MAX_INPUT - text.tell()])
         elif kind == "content_block_stop" and index in self._open:
             self._close(index)
 
@@ -103,8 +103,4 @@ class AuditedCalls:
 
 
 def _call(block: dict[str, Any]) -> WantedCall:
-    return WantedCall(_text(block.get("id")), _text(block.get("name")), "", block.get("type") != "tool_use")
-
-
-def _text(value: object, limit: int = 200) -> str:
-    return value[:limit] if isinstance(value, str) else ""
+    return WantedCall(text_in(block, "id")[:200], text_in(block, "name")[:200], "", block.get("type") != "tool_use")

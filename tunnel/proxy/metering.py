@@ -9,6 +9,7 @@ import time
 from typing import Any
 
 from ..providers.costs import ANSWERED, DETAILS, BilledRequest, answer_cost, most_cost, tokens_of
+from ..providers.json_fields import object_in, text_in
 from ..wire.dataclass import dataclass
 from ..wire.model_facts import AT_MOST, ESTIMATED, TOKENS, ModelTable, add_usage, at_most, count
 
@@ -110,19 +111,17 @@ class CallMeter:
     def event(self, event: Json) -> None:
         """Read one event of the answer, or an answer in one piece."""
         kind = event.get("type")
-        self._failed = self._failed or kind == "error" or bool(event.get("error") and _ANSWER.isdisjoint(event))
-        delta = event.get("delta")
-        stopped = kind == "message_stop" or (isinstance(delta, dict) and isinstance(delta.get("stop_reason"), str))
-        self._cut = kind == "message_start" or (self._cut and not stopped)
-        message = event.get("message") if kind == "message_start" else event
-        if isinstance(message, dict):
-            if isinstance(message.get("model"), str):
-                self._answered = message["model"][:200]
-            told = message.get("usage")
-            if isinstance(told, dict):
-                told = {name: value for name, value in told.items() if name in _COUNTED and (value or name in TOKENS)}
-                self._output_told = self._output_told or (kind != "message_start" and count(told, TOKENS[3]) > 0)
-            add_usage(self._usage, told)
+        begins = kind == "message_start"
+        self._failed |= kind == "error" or bool(event.get("error") and _ANSWER.isdisjoint(event))
+        stopped = kind == "message_stop" or isinstance(object_in(event, "delta").get("stop_reason"), str)
+        self._cut = begins or (self._cut and not stopped)
+        message = object_in(event, "message") if begins else event
+        self._answered = text_in(message, "model")[:200] or self._answered
+        told: object = message.get("usage")
+        if isinstance(told, dict):
+            told = {name: value for name, value in told.items() if name in _COUNTED and (value or name in TOKENS)}
+            self._output_told |= not begins and count(told, TOKENS[3]) > 0
+        add_usage(self._usage, told)
 
     def uploaded(self, size: int, digest: str) -> None:
         """Note how many bytes of the request were sent, and the SHA-256 of a whole one."""

@@ -219,7 +219,7 @@ async def test_a_result_that_is_changed_later_is_seen_again(tmp_path: Path, fake
     session = Session(tmp_path, fake_model)
     async with session.audit, session.proxy:
         await session.ask(request_with(), "c1")
-        use = next(iter(session.audit._wanted))
+        use = next(iter(session.audit._seen._wanted))
         for call in ("c2", "c3"):
             await session.ask(request_with(use), call)
         await session.ask(request_with(use).replace(b'"done"', b'"forged"'), "c4")
@@ -235,7 +235,7 @@ async def test_a_host_cannot_fill_the_disk_with_results_that_nobody_asked_for(
     forged = [f"toolu_{number}" for number in range(2_000)]
     async with session.audit, session.proxy:
         session.audit.begins()
-        session.audit._left = 500
+        session.audit._seen._left = 500
         await session.ask(request_with(*forged), "c1")
         await session.ask(request_with(*forged, *(f"more_{each}" for each in forged)), "c2")
         await session.ask(request_with(*forged, text="quiet"), "c3")
