@@ -59,13 +59,59 @@ class _Call:
     looked_at: int = -1
 
 
+class _BlockWriter:
+    """Writes the events of an answer. At most one block is open, of the type `open`. `state` becomes the signature of
+    the thinking that is open, and `unsigned` that of thinking without one."""
+
+    def __init__(self, unsigned: str) -> None:
+        self.open = ""
+        self.state = ""
+        self._unsigned = unsigned
+        self._index = -1
+        self._out: list[str] = []
+
+    def take(self) -> bytes:
+        """Return the bytes of the events since the last call."""
+        text, self._out = "".join(self._out), []
+        return text.encode("utf-8", "replace")  # some servers send half of a surrogate pair
+
+    def write(self, text: str) -> None:
+        """Write an event."""
+        self._out.append(text)
+
+    def start(self, block: Json) -> None:
+        """Begin a block."""
+        self._index += 1
+        self.open = block["type"]
+        self._out.append(event("content_block_start", {"index": self._index, "content_block": block}))
+
+    def delta(self, kind: str, field: str, text: str) -> None:
+        """Write a piece of the open block: `kind` is its type, `field` the name of what it holds."""
+        self._out.append(
+            f'event: content_block_delta\ndata: {{"type":"content_block_delta","index":{self._index},'
+            f'"delta":{{"type":"{kind}","{field}":{encode_basestring(text)}}}}}\n\n'
+        )
+
+    def close(self) -> None:
+        """End the open block, if there is one."""
+        if not self.open:
+            return
+        if self.open == "thinking":
+            sealed, self.state = self.state or self._unsigned, ""
+            if sealed:
+                self.delta("signature_delta", "signature", sealed)
+        self._out.append(event("content_block_stop", {"index": self._index}))
+        self.open = ""
+
+
 class AnswerBuilder:
     """Collects the bytes of one answer; `take` returns what is new. `model` is the name that the worker asked for.
 
-    `stops` are stop sequences that the provider does not know: what follows one is left out.
+    `stops` are stop sequences that the provider does not know: what follows one is left out. `unsigned` is the
+    signature of thinking for which nothing has to go back.
     """
 
-    def __init__(self, model: str, fallback_id: str, stops: tuple[str, ...] = ()) -> None:
+    def __init__(self, model: str, fallback_id: str, stops: tuple[str, ...] = (), unsigned: str = "") -> None:
         self.model = model
         self.usage = TokenUsage()
         self.prompt = 0
@@ -74,10 +120,10 @@ class AnswerBuilder:
         self.over = False
         self.stop_reason = ""
         self._id = fallback_id
-        self._out: list[str] = []
-        self._begun = False
-        self._index = -1
-        self._open = ""
+        self._writer = _BlockWriter(unsigned)
+        self.begun = False
+        """Whether the provider has begun to answer."""
+
         self._size = 0
         self._said = 0  # bytes that the model has made
         self._calls: dict[object, _Call] = {}
@@ -85,29 +131,20 @@ class AnswerBuilder:
         self._held: list[tuple[str, str]] = []
         self._cutter = StopCutter(stops) if stops else None
         self._minted = 0
-        self._state = ""
-
-    @property
-    def begun(self) -> bool:
-        """Whether the provider has begun to answer."""
-        return self._begun
 
     def take(self) -> bytes:
         """Return the bytes of the events since the last call."""
-        if not self._out:
-            return b""
-        text, self._out = "".join(self._out), []
-        return encoded(text)
+        return self._writer.take()
 
     def begin(self, upstream_id: object = "") -> None:
         """The provider has begun to answer. Later calls do nothing, so an answer begins once."""
-        if self._begun:
+        if self.begun:
             return
-        self._begun = True
+        self.begun = True
         if isinstance(upstream_id, str) and upstream_id:
             kept = "".join(each for each in upstream_id if each.isascii() and (each.isalnum() or each in "_-"))[:120]
             self._id = kept if kept.startswith("msg_") else f"msg_{kept}"
-        self._out.append(message_start(self._id, self.model, TokenUsage().to_json()))
+        self._writer.write(message_start(self._id, self.model, TokenUsage().to_json()))
 
     def text(self, piece: str) -> None:
         """Add a piece of text."""
@@ -129,12 +166,13 @@ class AnswerBuilder:
         self._grow(sealed)
         if self._current is not None:
             self._held.append(("state", sealed))
-        elif self._open == "thinking":
-            self._state = sealed
-            self._close()
+        elif self._writer.open == "thinking":
+            self._writer.state = sealed
+            self._writer.close()
         else:
-            self._close()
-            self._redacted(sealed)
+            self._writer.close()
+            self._writer.start({"type": "redacted_thinking", "data": sealed})
+            self._writer.close()
 
     def call(self, key: object, call_id: str, name: str, *, state: str = "") -> None:
         """A tool call, or more about one: `key` says which. Its block opens once its name is known. `state` must go
@@ -173,7 +211,7 @@ class AnswerBuilder:
         self._grow(piece)
         if call is self._current and call.opened:
             call.sent.append(piece)
-            self._out.append(delta(self._index, "input_json_delta", "partial_json", piece))
+            self._writer.delta("input_json_delta", "partial_json", piece)
             return
         call.waiting.append(piece)
         self._advance()
@@ -199,7 +237,7 @@ class AnswerBuilder:
             self._finish_call(call, cut=cut)
         self._current = None
         self._release()
-        self._close()
+        self._writer.close()
         if self._calls and reason == "end_turn":
             reason = "tool_use"
         elif not self._calls and reason == "tool_use":
@@ -216,13 +254,13 @@ class AnswerBuilder:
         self.over = True
         found = self._cutter.found if self._cutter is not None else None
         reason = "stop_sequence" if found is not None and not self._calls else self.stop_reason
-        self._out.append(message_end(reason, found if reason == "stop_sequence" else None, self._used()))
+        self._writer.write(message_end(reason, found if reason == "stop_sequence" else None, self._used()))
 
     def fail(self, kind: str, message: str) -> None:
         """End the answer with an error. What was used is paid for all the same."""
         if not self.over:
             self.over = True
-            self._out.append(error_event(kind, message, self._used() if self._said else None))
+            self._writer.write(error_event(kind, message, self._used() if self._said else None))
 
     def _used(self) -> Json:
         return self.usage.completed(self.prompt, max(1, self._said // _BYTES_PER_TOKEN)).to_json()
@@ -249,12 +287,11 @@ class AnswerBuilder:
             self._held.append((kind, piece))
             return
         self._release()
-        if self._open != kind:
-            self._close()
-            empty: Json = {"type": kind, kind: ""} | ({"signature": ""} if kind == "thinking" else {})
-            self._start(kind, empty)
+        if self._writer.open != kind:
+            self._writer.close()
+            self._writer.start({"type": kind, kind: ""} | ({"signature": ""} if kind == "thinking" else {}))
         self._grow(piece)
-        self._out.append(delta(self._index, f"{kind}_delta", kind, piece))
+        self._writer.delta(f"{kind}_delta", kind, piece)
 
     def _release(self) -> None:
         """Send what has waited for the calls before it."""
@@ -264,28 +301,6 @@ class AnswerBuilder:
                 self.reasoning_state(piece)
             else:
                 self._add(kind, piece)
-
-    def _start(self, kind: str, block: Json) -> None:
-        self._index += 1
-        self._open = kind
-        self._out.append(block_start(self._index, block))
-
-    def _close(self) -> None:
-        if not self._open:
-            return
-        if self._open == "thinking":
-            sealed, self._state = self._state or self.unsigned, ""
-            if sealed:
-                self._out.append(delta(self._index, "signature_delta", "signature", sealed))
-        self._out.append(block_stop(self._index))
-        self._open = ""
-
-    unsigned = ""
-    """The signature of thinking for which nothing has to go back."""
-
-    def _redacted(self, sealed: str) -> None:
-        self._start("redacted_thinking", {"type": "redacted_thinking", "data": sealed})
-        self._close()
 
     def _advance(self, *, make_room: bool = False) -> None:
         """Open the next call if none is, and close the open one if others wait for it."""
@@ -302,22 +317,22 @@ class AnswerBuilder:
             self._close_call(call)
 
     def _open_call(self, call: _Call) -> None:
-        self._close()
+        self._writer.close()
         if call.state:
-            self._start("thinking", {"type": "thinking", "thinking": "", "signature": ""})
-            self._state = call.state
-            self._close()
+            self._writer.start({"type": "thinking", "thinking": "", "signature": ""})
+            self._writer.state = call.state
+            self._writer.close()
         if not call.id:
             self._minted += 1
             call.id = f"call_{self._id.removeprefix('msg_')[:40]}_{self._minted}"
         call.opened, self._current = True, call
-        self._start("tool_use", {"type": "tool_use", "id": call.id, "name": call.name, "input": {}})
+        self._writer.start({"type": "tool_use", "id": call.id, "name": call.name, "input": {}})
         for piece in call.waiting:
-            self._out.append(delta(self._index, "input_json_delta", "partial_json", piece))
+            self._writer.delta("input_json_delta", "partial_json", piece)
         call.sent, call.waiting = call.waiting, []
 
     def _close_call(self, call: _Call) -> None:
-        self._close()
+        self._writer.close()
         call.closed, self._current = True, None
 
     def _finish_call(self, call: _Call, *, cut: bool) -> None:
@@ -328,7 +343,7 @@ class AnswerBuilder:
                 raise AnswerError(WRONG, "the provider sent a tool call without a name")
             self._open_call(call)
         if not any(piece.strip() for piece in call.sent):  # "{" of a cut call: it must not run without its input
-            self._out.append(delta(self._index, "input_json_delta", "partial_json", "{" if cut else "{}"))
+            self._writer.delta("input_json_delta", "partial_json", "{" if cut else "{}")
         self._close_call(call)
 
 
@@ -345,14 +360,6 @@ def _is_object(pieces: list[str]) -> bool:
         return isinstance(json.loads("".join(pieces)), dict)
     except (ValueError, RecursionError):
         return False
-
-
-def encoded(text: str) -> bytes:
-    """Return UTF-8. Half of a surrogate pair, which some servers send, becomes a replacement character."""
-    try:
-        return text.encode()
-    except UnicodeEncodeError:
-        return text.encode("utf-8", "replace")
 
 
 def event(kind: str, fields: Json) -> str:
@@ -373,24 +380,6 @@ def message_start(message_id: str, model: str, usage: Json) -> str:
         "usage": usage,
     }
     return event("message_start", {"message": message})
-
-
-def block_start(index: int, block: Json) -> str:
-    """Return the event that begins a content block."""
-    return event("content_block_start", {"index": index, "content_block": block})
-
-
-def block_stop(index: int) -> str:
-    """Return the event that ends a content block."""
-    return f'event: content_block_stop\ndata: {{"type":"content_block_stop","index":{index}}}\n\n'
-
-
-def delta(index: int, kind: str, field: str, text: str) -> str:
-    """Return a piece of a content block: `kind` is its type, `field` the name of what it holds."""
-    return (
-        f'event: content_block_delta\ndata: {{"type":"content_block_delta","index":{index},'
-        f'"delta":{{"type":"{kind}","{field}":{encode_basestring(text)}}}}}\n\n'
-    )
 
 
 def message_end(stop_reason: str, stop_sequence: str | None, usage: Json) -> str:

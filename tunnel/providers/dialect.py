@@ -55,16 +55,6 @@ class Dialect(Protocol):
         """Translate a request. Raise Untranslatable for what cannot be translated."""
 
 
-class TokenCounter(Protocol):
-    """Asks an API for the size of a request."""
-
-    path: str
-    """Appended to the base URL."""
-
-    def body(self, asked: Json, target: ModelTarget) -> Json:
-        """Return the body that asks for the size of a request. Raise Untranslatable for what cannot be translated."""
-
-
 MAX_NAME = 64
 _ID = re.compile(r"[A-Za-z0-9_-]+")
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")

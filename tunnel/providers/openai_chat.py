@@ -364,8 +364,8 @@ class ChatReader:
     ) -> None:
         from uuid import uuid4
 
-        self.answer = AnswerBuilder(target.shown, fallback_id or f"msg_{uuid4().hex}", stops)
-        self.answer.unsigned = sealed(target.provider, target.model, {})
+        unsigned = sealed(target.provider, target.model, {})
+        self.answer = AnswerBuilder(target.shown, fallback_id or f"msg_{uuid4().hex}", stops, unsigned)
         self._rules = rules
         self._target = target
         self._names = names

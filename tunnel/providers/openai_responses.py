@@ -138,12 +138,12 @@ class ResponsesDialect:
 
 
 class ResponsesCounter:
-    """See `TokenCounter`."""
+    """Asks for the size of a request at `path` behind the base URL."""
 
     path = "/responses/input_tokens"
 
     def body(self, asked: Json, target: ModelTarget) -> Json:
-        """See TokenCounter."""
+        """Return the body that asks for the size of a request. Raise Untranslatable for what cannot be translated."""
         body = ResponsesDialect().call(asked, target).body
         return {name: body[name] for name in _COUNTED if name in body}
 
@@ -187,8 +187,8 @@ class ResponsesReader:
     def __init__(
         self, target: ModelTarget, names: ToolNames, stops: tuple[str, ...] = (), *, fallback_id: str = ""
     ) -> None:
-        self.answer = AnswerBuilder(target.shown, fallback_id or f"msg_{uuid4().hex}", stops)
-        self.answer.unsigned = sealed(target.provider, target.model, {})
+        unsigned = sealed(target.provider, target.model, {})
+        self.answer = AnswerBuilder(target.shown, fallback_id or f"msg_{uuid4().hex}", stops, unsigned)
         self._target = target
         self._names = names
         self._parts: dict[object, int] = {}

@@ -7,19 +7,22 @@ import json
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..wire.dataclass import dataclass
 from .anthropic_events import PING, WRONG, AnswerError, whole_message
 from .api_errors import UpstreamError, read_error
 from .credential import Credential, CredentialSource, key_headers
-from .dialect import Dialect, ModelTarget, StreamReader, TokenCounter
+from .dialect import Dialect, ModelTarget, StreamReader
 from .http_client import HttpProvider, ProviderClient
 from .json_fields import dump
 from .model_traits import TraitsTable
 from .provider import ProviderError, ProviderRequest, ProviderResponse
 from .request_body import as_body, read_json, whole_body
 from .request_content import Untranslatable, estimated_count, estimated_tokens
+
+if TYPE_CHECKING:
+    from .openai_responses import ResponsesCounter
 
 MAX_EVENT = 16 * 1024 * 1024
 """Bytes of one event. A line that is longer ends the answer."""
@@ -162,7 +165,7 @@ class TranslatedProvider(HttpProvider):
         credential: CredentialSource | None,
         traits: TraitsTable,
         *,
-        counter: TokenCounter | None = None,
+        counter: ResponsesCounter | None = None,
         key_header: str = "authorization",
     ) -> None:
         super().__init__(credential, client, given_name)
@@ -245,7 +248,7 @@ class TranslatedProvider(HttpProvider):
         return ProviderRequest("POST", path, headers, as_body(data), len(data))
 
     async def _count(
-        self, counter: TokenCounter, asked: Json, target: ModelTarget, credential: Credential | None
+        self, counter: ResponsesCounter, asked: Json, target: ModelTarget, credential: Credential | None
     ) -> int:
         """Return the tokens that the provider counts, 0 if it fails."""
         sent = self._request(counter.path, counter.body(asked, target), credential)

@@ -79,14 +79,13 @@ class CallMeter:
         self._models = models
         self._call_id = call_id
         self._path = path
-        self._began, self._started = time.time(), time.monotonic()
+        self._started = time.monotonic()
         self._first_byte: float | None = None
         self._status = 0
         self._sent, self._digest = 0, ""
         self._answered = ""  # the model
         self._request: BilledRequest | None = None
         self._usage: Json = {}
-        self._dearer: Json = {}
         self._received = 0
         self._output_told = False  # the number at the start of a stream is none
         self._cut = False  # a stream that has begun, and not ended
@@ -105,8 +104,6 @@ class CallMeter:
     def asked(self, request: BilledRequest) -> None:
         """Note which model was asked, whether another one may answer, and what makes its answer dearer."""
         self._request = request
-        self._dearer = {"speed": "fast"} if request.fast else {}
-        self._dearer |= {"inference_geo": "us"} if request.in_one_country else {}
 
     def event(self, event: Json) -> None:
         """Read one event of the answer, or an answer in one piece."""
@@ -147,7 +144,7 @@ class CallMeter:
             cache_read_tokens=counts[2],
             output_tokens=counts[3],
             cost_usd=answer_cost(self._models, model, self._usage),
-            began=self._began,
+            began=time.time() - (ended - self._started),
             first_byte_s=(self._first_byte or ended) - self._started,
             duration_s=ended - self._started,
             status=self._status,
@@ -158,6 +155,16 @@ class CallMeter:
             estimated=bool(self._usage.get(ESTIMATED)),
             untold=untold,
         )
+
+    @property
+    def _dearer(self) -> Json:
+        """What makes the answer dearer, as the usage says it."""
+        request, dearer = self._request, Json()
+        if request is not None and request.fast:
+            dearer["speed"] = "fast"
+        if request is not None and request.in_one_country:
+            dearer["inference_geo"] = "us"
+        return dearer
 
     def _counts(self) -> bool:
         """Return whether a model was asked, and has answered as far as its server tells."""
