@@ -252,17 +252,18 @@ class _SeenRequests:
             self._is_new(text)
         changed = [each for each in found.results if self._answered.get(each.tool_use_id) != each.text]
         results, left = changed[:_MAX_CHECKED], len(changed[_MAX_CHECKED:])
-        unknown = [each for each in {each.tool_use_id: None for each in results} if not self._is_known(each)]
+        unknown = [each for each in dict.fromkeys(each.tool_use_id for each in results) if not self._is_known(each)]
         first, self.first = self.first, False
         self._lenient = self._lenient or (first and bool(unknown))
         kinds = dict.fromkeys(unknown, "unseen" if self._lenient else "tampering")
         noted = self._others(found, call_id, at, first=first)
-        for each in results:
-            if each.tool_use_id in self._answered or len(self._answered) < _MAX_KNOWN:
-                self._answered[each.tool_use_id] = each.text
-            kind = kinds.get(each.tool_use_id, "result")
-            noted.append(AuditEntry(kind, at, call_id, each.tool_use_id, text=each.text))
+        noted += [self._result(each, kinds.get(each.tool_use_id, "result"), call_id, at) for each in results]
         return entries + self._limited(noted, left, call_id, at), [] if self._lenient else unknown
+
+    def _result(self, result: SentResult, kind: str, call_id: str, at: float) -> AuditEntry:
+        if result.tool_use_id in self._answered or len(self._answered) < _MAX_KNOWN:
+            self._answered[result.tool_use_id] = result.text
+        return AuditEntry(kind, at, call_id, result.tool_use_id, text=result.text)
 
     def _is_known(self, tool_use_id: str) -> bool:
         if tool_use_id in self._wanted or self.whole:  # a host knows the ids of its other sessions, too
@@ -404,16 +405,16 @@ def request_content(body: bytes) -> RequestContent:
     if not messages:
         return RequestContent()
     said = [each for each in messages if each.get("role") != "assistant"]
-    last = next((each for each in reversed(said) if each.get("role") == "user"), None)
+    last = next((each for each in reversed(said) if each.get("role") == "user"), {})
     others = [SentText("system", text) for text in _texts(request.get("system"))]
     if beside := ", ".join(_beside(request)):
         others.append(SentText("request", beside))
     if messages[-1] not in said:
         others += [SentText("assistant", text) for text in _said(messages[-1])]
     others += [SentText(_role(each), text) for each in said if each is not last for text in _said(each)]
-    results = [_result(block) for each in said for block in _blocks(each) if block.get("type") == "tool_result"]
-    asked = tuple(_said(last)) if last is not None else ()
-    return RequestContent(str(request.get("model", ""))[:_MAX_ID], asked, tuple(others), tuple(results))
+    blocks = [block for each in said for block in _blocks(each)]
+    results = tuple(_result(block) for block in blocks if block.get("type") == "tool_result")
+    return RequestContent(str(request.get("model", ""))[:_MAX_ID], tuple(_said(last)), tuple(others), results)
 
 
 def _as_it_is(found: Json) -> Json:

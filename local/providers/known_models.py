@@ -16,7 +16,7 @@ from ccb.tunnel.providers.provider import ProviderError
 from ccb.tunnel.providers.provider_kinds import ANTHROPIC, KINDS
 from ccb.tunnel.providers.thinking import clamped
 from ccb.tunnel.wire.dataclass import dataclass
-from ccb.tunnel.wire.model_facts import ALIASES, ModelTable, claude_facts, sent_name
+from ccb.tunnel.wire.model_facts import ALIASES, ModelFacts, ModelTable, claude_facts, sent_name
 
 from ..config.settings import ProviderSettings
 from .model_list_cache import FRESH_S, NEW_S, ModelList, ModelLists
@@ -113,14 +113,17 @@ def model_options(
         traits = found[0].traits(environ).of(found[1])
         facts = traits.facts(name)
         table.learn(name, facts)
-        made.facts[name] = [
-            *(facts.context_window, facts.max_output, facts.input_price, facts.output_price),
-            *(facts.read_share, facts.write_share),
-            *((facts.long_from, facts.long_input, facts.long_output) if facts.long_from else ()),
-        ]
+        made.facts[name] = _as_sent(facts)
         if traits.thinking:
             made.thinking[name] = list(traits.efforts)
     return made
+
+
+def _as_sent(facts: ModelFacts) -> list[object]:
+    """Return what is known of a model as the options of a session have it."""
+    known = [facts.context_window, facts.max_output, facts.input_price, facts.output_price]
+    shares = [facts.read_share, facts.write_share]
+    return [*known, *shares, *([facts.long_from, facts.long_input, facts.long_output] if facts.long_from else ())]
 
 
 def _small_model(model: str, environ: Mapping[str, str], settings: Settings) -> str:

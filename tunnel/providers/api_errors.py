@@ -135,11 +135,8 @@ def _error(data: object, status: int, headers: Mapping[str, str], provider: str)
     given = str(fields.get("code"))
     if status == 500 and given in map(str, _BY_STATUS):
         status = int(given)  # OpenRouter: the status of the provider behind it
-    kind = next((_BY_CODE[code] for code in codes if code in _BY_CODE), _BY_STATUS.get(status, ""))
-    kind = kind or ("invalid_request_error" if 400 <= status < 500 else "api_error")
-    if kind == "invalid_request_error" and status in (401, 403, 404, 413):
-        kind = _BY_STATUS[status]
-    if _TOO_LONG.search(message) or any(_TOO_LONG.search(code) for code in codes):
+    kind = _kind(codes, status)
+    if any(map(_TOO_LONG.search, (message, *codes))):
         return UpstreamError(400, "invalid_request_error", _too_long(message), retry=False)
     if kind in ("authentication_error", "permission_error"):  # such a text may repeat a part of the key
         message = "the credential is refused, or what it is used for"
@@ -148,6 +145,14 @@ def _error(data: object, status: int, headers: Mapping[str, str], provider: str)
     retry = False if billing else _should_retry(headers)
     code = _STATUS.get(kind) or (status if status >= 400 else 500)
     return UpstreamError(code, kind, f"{provider}: {message}", retry=retry, retry_after=wait)
+
+
+def _kind(codes: list[str], status: int) -> str:
+    kind = next((_BY_CODE[code] for code in codes if code in _BY_CODE), _BY_STATUS.get(status, ""))
+    kind = kind or ("invalid_request_error" if 400 <= status < 500 else "api_error")
+    if kind == "invalid_request_error" and status in (401, 403, 404, 413):
+        return _BY_STATUS[status]
+    return kind
 
 
 def _fields(data: object) -> Json:

@@ -44,28 +44,32 @@ class _Gemini:
             target = self._definitions.get(reference.rsplit("/", 1)[-1])
             return self.of(target, depth + 1) if isinstance(target, dict) else {}
         kept = {name: value for name, value in schema.items() if name in _GEMINI}
+        self._type(kept)
+        self._enum(kept, schema)
+        choices = [self.of(each, depth + 1) for each in schema.get("oneOf") or schema.get("anyOf") or ()]
+        kept.pop("anyOf", None)
+        if choices and all(choices):  # one that allows anything allows what the others do
+            kept["anyOf"] = choices
+        if "properties" in kept:
+            kept["properties"] = {name: self.of(each, depth + 1) for name, each in kept["properties"].items()}
+        required = [name for name in kept.pop("required", ()) if name in kept.get("properties", ())]
+        kept |= {"required": required} if required else {}
+        if "items" in kept:
+            kept["items"] = self.of(kept["items"], depth + 1)
+        return kept
+
+    def _type(self, kept: Json) -> None:
         kind = kept.get("type")
         if isinstance(kind, list):
             kept["type"] = next((each for each in kind if each != "null"), "string")
             kept |= {"nullable": True} if "null" in kind else {}
+
+    def _enum(self, kept: Json, schema: Json) -> None:
+        """Keep lists of texts, and the formats of the type that the schema has then."""
         enum = kept.pop("enum", None)
         if isinstance(schema.get("const"), str):
             kept |= {"type": "string", "enum": [schema["const"]]}
         elif enum and all(isinstance(each, str) and each for each in enum) and kept.get("type", "string") == "string":
             kept |= {"type": "string", "enum": enum}
-        choices = [self.of(each, depth + 1) for each in schema.get("oneOf") or schema.get("anyOf") or ()]
-        kept.pop("anyOf", None)
-        if choices and all(choices):  # one that allows anything allows what the others do
-            kept["anyOf"] = choices
-        if "format" in kept and kept["format"] not in _GEMINI_FORMATS.get(str(kept.get("type")), ()):
-            del kept["format"]
-        if "properties" in kept:
-            kept["properties"] = {name: self.of(each, depth + 1) for name, each in kept["properties"].items()}
-        if "required" in kept:
-            named = [name for name in kept["required"] if name in kept.get("properties", ())]
-            kept |= {"required": named}
-            if not named:
-                del kept["required"]
-        if "items" in kept:
-            kept["items"] = self.of(kept["items"], depth + 1)
-        return kept
+        if kept.get("format", "") not in _GEMINI_FORMATS.get(str(kept.get("type")), ()):
+            kept.pop("format", None)

@@ -24,7 +24,9 @@ from .request_content import (
     left_out,
     output_schema,
     plain_text,
+    sampling,
     service_tier,
+    stop_sequences,
     text_of,
     tool_name_list,
     turns,
@@ -206,18 +208,13 @@ class ChatDialect:
             body[rules.limit_field] = asked["max_tokens"]
         body |= {"stream": True, "stream_options": {"include_usage": True}}
         if traits.sampling:
-            body |= {name: asked[name] for name in ("temperature", "top_p") if asked.get(name) is not None}
-        stops = tuple(each for each in asked.get("stop_sequences") or () if isinstance(each, str) and each)
-        native = rules.stop and traits.sampling and len(stops) <= _MAX_STOPS
-        if stops and native:
-            body["stop"] = list(stops)
+            body |= sampling(asked)
+        stops = stop_sequences(asked)
+        if rules.stop and traits.sampling and len(stops) <= _MAX_STOPS:
+            body |= {"stop": list(stops)} if stops else {}
+            stops = ()
         body |= self._reasoning(asked, target) | self._bookkeeping(asked) | _format(asked)
-        sent = sum(len(str(each.get("content") or "")) for each in body["messages"] if each["role"] != "tool")
-        sent += sum(len(each["content"]) for each in body["messages"] if each["role"] == "tool")
-        has_media = any(isinstance(each.get("content"), list) for each in body["messages"])
-        reader = ChatReader(
-            rules, target, names, () if native else stops, characters=0 if has_media else sent
-        )  # fmt: skip
+        reader = ChatReader(rules, target, names, stops, characters=_characters(body["messages"]))
         return DialectCall(PATH, body, reader)
 
     def _tools(self, asked: Json, target: ModelTarget, names: ToolNames) -> Json:
@@ -254,19 +251,10 @@ class ChatDialect:
         if kind == "openrouter":
             if wanted == "none":
                 return {"reasoning": {"enabled": False}}
-            return (
-                {"reasoning": {"effort": level} if level else {"enabled": True}}
-                if wants_thinking(asked) or level
-                else {}
-            )
+            asks = wants_thinking(asked) or level
+            return {"reasoning": {"effort": level} if level else {"enabled": True}} if asks else {}
         if kind == "gemini" and wants_thinking(asked) and wanted != "none":
-            config: Json = {"include_thoughts": True}
-            budget = asked["thinking"].get("budget_tokens")
-            if "gemini-2" in target.model and isinstance(budget, int):
-                config["thinking_budget"] = budget
-            elif level and "gemini-2" not in target.model:
-                config["thinking_level"] = level
-            return {"extra_body": {"google": {"thinking_config": config}}}
+            return {"extra_body": {"google": {"thinking_config": _gemini_thinking(asked, target.model, level)}}}
         return {"reasoning_effort": level} if level else {}
 
     def _bookkeeping(self, asked: Json) -> Json:
@@ -281,6 +269,22 @@ class ChatDialect:
             elif rules.user_field:
                 made[rules.user_field] = stands_for
         return made | service_tier(asked) if rules.openai_fields else made
+
+
+def _gemini_thinking(asked: Json, model: str, level: str) -> Json:
+    config: Json = {"include_thoughts": True}
+    budget = asked["thinking"].get("budget_tokens")
+    if "gemini-2" in model and isinstance(budget, int):
+        config["thinking_budget"] = budget
+    elif level and "gemini-2" not in model:
+        config["thinking_level"] = level
+    return config
+
+
+def _characters(messages: list[Json]) -> int:
+    """Return the characters of a conversation, 0 for one with files: they say nothing of its tokens."""
+    contents = [each.get("content") or "" for each in messages]
+    return 0 if any(isinstance(each, list) for each in contents) else sum(map(len, contents))
 
 
 def _format(asked: Json) -> Json:
@@ -494,13 +498,19 @@ class ChatReader:
             return known[min(position, len(known) - 1)] if index is None and position >= 0 and not call_id else last
         if last in touched and (index is None or (call_id and last.ids)):
             return None
-        if name == last.name:
-            begins = arguments.lstrip()[:1] in ("", "{")  # else there is no need to look at all of the input
-            if not (begins and last.has_input and self.answer.is_whole(id(last))):
-                return last
-            last.again = True
-            is_new = arguments.strip() or (call_id and len(last.ids) == 1)  # else each piece has a new id
-            return None if is_new else last
+        return self._named_again(last, call_id, arguments) if name == last.name else self._renamed(last, call_id, name)
+
+    def _named_again(self, last: _Fragments, call_id: str, arguments: str) -> _Fragments | None:
+        """Return the last call if a fragment with its name goes on with it."""
+        begins = arguments.lstrip()[:1] in ("", "{")  # else there is no need to look at all of the input
+        if not (begins and last.has_input and self.answer.is_whole(id(last))):
+            return last
+        last.again = True
+        is_new = arguments.strip() or (call_id and len(last.ids) == 1)  # else each piece has a new id
+        return None if is_new else last
+
+    def _renamed(self, last: _Fragments, call_id: str, name: str) -> _Fragments | None:
+        """Return the last call if a fragment with another name goes on with it: its name comes in pieces."""
         if last.has_input and not last.again:
             return None
         if call_id and last.ids and self._names.is_known(last.name) and self._names.is_known(name):

@@ -22,7 +22,9 @@ from .request_content import (
     left_out,
     output_schema,
     plain_text,
+    sampling,
     service_tier,
+    stop_sequences,
     text_of,
     tool_name_list,
     turns,
@@ -122,19 +124,11 @@ class ResponsesDialect:
             body["max_output_tokens"] = max(_LEAST_OUTPUT, asked["max_tokens"])
         body |= {"stream": True, "store": False}
         if traits.sampling:
-            body |= {name: asked[name] for name in ("temperature", "top_p") if asked.get(name) is not None}
+            body |= sampling(asked)
         if traits.thinking:
-            body["include"] = ["reasoning.encrypted_content"]
-            wanted = wanted_effort(asked)
-            reasoning: Json = {}
-            if level := clamped(wanted, traits.efforts):
-                reasoning["effort"] = level
-            if wanted != "none" and (wants_thinking(asked) or level):
-                reasoning["summary"] = "auto"
-            body |= {"reasoning": reasoning} if reasoning else {}
+            body |= {"include": ["reasoning.encrypted_content"], **_reasoning(asked, target)}
         body |= _bookkeeping(asked) | _format(asked)
-        stops = tuple(each for each in asked.get("stop_sequences") or () if isinstance(each, str) and each)
-        return DialectCall(PATH, body, ResponsesReader(target, names, stops))
+        return DialectCall(PATH, body, ResponsesReader(target, names, stop_sequences(asked)))
 
 
 class ResponsesCounter:
@@ -146,6 +140,15 @@ class ResponsesCounter:
         """Return the body that asks for the size of a request. Raise Untranslatable for what cannot be translated."""
         body = ResponsesDialect().call(asked, target).body
         return {name: body[name] for name in _COUNTED if name in body}
+
+
+def _reasoning(asked: Json, target: ModelTarget) -> Json:
+    wanted = wanted_effort(asked)
+    level = clamped(wanted, target.traits.efforts)
+    made = {"effort": level} if level else {}
+    if wanted != "none" and (wants_thinking(asked) or level):
+        made["summary"] = "auto"
+    return {"reasoning": made} if made else {}
 
 
 def _tools(asked: Json, target: ModelTarget, names: ToolNames) -> Json:

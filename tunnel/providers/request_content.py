@@ -128,6 +128,16 @@ def chosen_tool(choice: Json, named: Json) -> Json:
     return {"tool_choice": word} if word else {}
 
 
+def sampling(asked: Json) -> Json:
+    """Return what a request says of sampling."""
+    return {name: asked[name] for name in ("temperature", "top_p") if asked.get(name) is not None}
+
+
+def stop_sequences(asked: Json) -> tuple[str, ...]:
+    """Return the sequences at which an answer is to stop."""
+    return tuple(each for each in list_in(asked, "stop_sequences") if isinstance(each, str) and each)
+
+
 def service_tier(asked: Json) -> Json:
     """Return the tier that a request asks for, as OpenAI's APIs call it."""
     tier = {"auto": "auto", "standard_only": "default"}.get(str(asked.get("service_tier")))
