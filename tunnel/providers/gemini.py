@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from .dialect import object_schema
+from .json_fields import object_in, text_in
 
 Json = dict[str, Any]
 
@@ -39,17 +40,14 @@ class _Gemini:
         self._left -= 1
         if depth > _MAX_DEPTH or self._left < 0:
             return {}
-        reference = schema.get("$ref")
-        if isinstance(reference, str):
-            target = self._definitions.get(reference.rsplit("/", 1)[-1])
-            return self.of(target, depth + 1) if isinstance(target, dict) else {}
+        if reference := text_in(schema, "$ref"):
+            target = object_in(self._definitions, reference.rsplit("/", 1)[-1])
+            return self.of(target, depth + 1) if target else {}
         kept = {name: value for name, value in schema.items() if name in _GEMINI}
         self._type(kept)
         self._enum(kept, schema)
-        choices = [self.of(each, depth + 1) for each in schema.get("oneOf") or schema.get("anyOf") or ()]
         kept.pop("anyOf", None)
-        if choices and all(choices):  # one that allows anything allows what the others do
-            kept["anyOf"] = choices
+        kept |= self._choices(schema, depth + 1)
         if "properties" in kept:
             kept["properties"] = {name: self.of(each, depth + 1) for name, each in kept["properties"].items()}
         required = [name for name in kept.pop("required", ()) if name in kept.get("properties", ())]
@@ -57,6 +55,10 @@ class _Gemini:
         if "items" in kept:
             kept["items"] = self.of(kept["items"], depth + 1)
         return kept
+
+    def _choices(self, schema: Json, depth: int) -> Json:
+        made = [self.of(each, depth) for each in schema.get("oneOf") or schema.get("anyOf") or ()]
+        return {"anyOf": made} if made and all(made) else {}  # one that allows anything allows what the others do
 
     def _type(self, kept: Json) -> None:
         kind = kept.get("type")

@@ -50,9 +50,8 @@ class ReasoningDetails:
         """Take what one event has."""
         for piece in details:
             self.size += 100 + sum(len(value) for value in piece.values() if isinstance(value, str))
-            last = self._entries[-1] if self._entries else None
-            same = last is not None and all(last.get(name) == piece.get(name) for name in ("type", "index"))
-            if last is None or not same or (piece.get("id") and last.get("id") and piece["id"] != last["id"]):
+            last = self._entries[-1] if self._entries else {}
+            if not last or not _continues(piece, last):
                 self._entries.append(dict(piece))
                 continue
             for name, value in piece.items():
@@ -65,6 +64,11 @@ class ReasoningDetails:
         """Return the entries since the last call."""
         taken, self._entries = self._entries, []
         return taken
+
+
+def _continues(piece: Json, last: Json) -> bool:
+    same = all(last.get(name) == piece.get(name) for name in ("type", "index"))
+    return same and not (piece.get("id") and last.get("id") and piece["id"] != last["id"])
 
 
 MAX_ID = 40
@@ -101,15 +105,10 @@ class ChatMessages:
         parts: list[Json] = []
         for result in turn.of("tool_result"):
             blocks = blocks_of(result.get("content"))
-            text = "\n\n".join(plain_text(block) for block in blocks if not is_media(block))
-            media = [block for block in blocks if is_media(block)]
-            if media:
-                text = f"{text}\n\n(see the files in the next message)".strip()
-                parts += [part for block in media for part in self._media(block)]
-            if result.get("is_error"):
-                text = f"Error: {text}"
+            media = [part for block in blocks if is_media(block) for part in self._media(block)]
+            parts += media
             call_id = short_id(str(result.get("tool_use_id") or ""), MAX_ID)
-            yield {"role": "tool", "tool_call_id": call_id, "content": text}
+            yield {"role": "tool", "tool_call_id": call_id, "content": _result_text(result, blocks, bool(media))}
         for block in turn.blocks:
             if is_media(block):
                 parts += self._media(block)
@@ -133,11 +132,6 @@ class ChatMessages:
 
     def _assistant(self, turn: RequestTurn) -> Json | None:
         text = "".join(str(block.get("text") or "") for block in turn.of("text"))
-        thoughts = "".join(
-            str(block["thinking"])
-            for block in turn.of("thinking")
-            if block.get("thinking") and is_of(block, self._target.provider) and not self._is_call(block)
-        )
         calls = self._calls(turn)
         if not text and not calls:
             return None
@@ -145,6 +139,7 @@ class ChatMessages:
         if calls:
             message["tool_calls"] = calls
         rules = self._rules
+        thoughts = self._thoughts(turn)
         if rules.thoughts_back and (thoughts or (calls and rules.thoughts_always)):
             message[rules.thoughts_back] = thoughts
         if rules.details and (details := self._details(turn)):
@@ -177,8 +172,10 @@ class ChatMessages:
     def _signature(self, block: Json) -> str:
         return str(self._state(block).get("thought_signature") or "")
 
-    def _is_call(self, block: Json) -> bool:
-        return bool(self._signature(block))
+    def _thoughts(self, turn: RequestTurn) -> str:
+        """Return the thinking of a turn that is this provider's. That in front of a call is only its signature."""
+        own = [block for block in turn.of("thinking") if is_of(block, self._target.provider)]
+        return "".join(str(block.get("thinking") or "") for block in own if not self._signature(block))
 
     def _details(self, turn: RequestTurn) -> list[Any]:
         """Return what OpenRouter wants back, in the order in which it came."""
@@ -186,6 +183,13 @@ class ChatMessages:
         for block in turn.of("thinking", "redacted_thinking"):
             found += list_in(self._state(block), "reasoning_details")
         return found
+
+
+def _result_text(result: Json, blocks: list[Json], has_media: bool) -> str:
+    text = "\n\n".join(plain_text(block) for block in blocks if not is_media(block))
+    if has_media:
+        text = f"{text}\n\n(see the files in the next message)".strip()
+    return f"Error: {text}" if result.get("is_error") else text
 
 
 PATH = "/chat/completions"
