@@ -1,5 +1,5 @@
-"""A second provider with a dialect of its own, behind the same auth proxy: resuming, cancelling and limits need nothing
-of Anthropic's provider.
+"""A second provider with a dialect of its own, behind the same auth proxy: resuming needs nothing of Anthropic's
+provider.
 
 The API of this provider takes a prompt as plain text and answers with one word a line; `.` ends the answer.
 """
@@ -24,7 +24,6 @@ from ccb.remote.daemon.model_streams import ModelStreams
 from ccb.tunnel.errors import CredentialError
 from ccb.tunnel.providers.provider import ProviderError, ProviderRequest, ProviderResponse
 from ccb.tunnel.proxy.auth_proxy import AuthProxy
-from ccb.tunnel.proxy.policy import Policy
 from ccb.tunnel.secret import Secret
 
 KEY = "key-of-the-word-api"
@@ -93,29 +92,21 @@ class WordProvider:
 class WordApi:
     """The server of the word API. With `stall_after` it waits for `go_on` after so many words."""
 
-    def __init__(self, words: list[str], *, stall_after: int | None = None, break_after: int | None = None) -> None:
+    def __init__(self, words: list[str], *, stall_after: int | None = None) -> None:
         self.words = words
         self.requests: list[tuple[str, dict[str, str]]] = []
-        self.aborted = asyncio.Event()
         self.go_on = asyncio.Event()
         self._stall_after = stall_after
-        self._break_after = break_after
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
         self.requests.append((await request.text(), dict(request.headers)))
         response = web.StreamResponse()
         await response.prepare(request)
-        try:
-            for number, word in enumerate(self.words):
-                if number == self._stall_after:
-                    await self.go_on.wait()
-                if number == self._break_after and request.transport is not None:
-                    request.transport.abort()
-                await response.write(f"{word}\n".encode())
-            await response.write(b".\n")
-        except asyncio.CancelledError:
-            self.aborted.set()
-            raise
+        for number, word in enumerate(self.words):
+            if number == self._stall_after:
+                await self.go_on.wait()
+            await response.write(f"{word}\n".encode())
+        await response.write(b".\n")
         return response
 
     def answer(self) -> bytes:
@@ -125,11 +116,8 @@ class WordApi:
 
 
 @asynccontextmanager
-async def proxy_to(api: WordApi, *, key: str | None = KEY, policy: Policy | None = None) -> AsyncIterator[AuthProxy]:
-    async with (
-        serving(api.handle) as url,
-        AuthProxy(WordProvider(url, Secret(key) if key else None), policy) as proxy,
-    ):
+async def proxy_to(api: WordApi, *, key: str | None = KEY) -> AsyncIterator[AuthProxy]:
+    async with serving(api.handle) as url, AuthProxy(WordProvider(url, Secret(key) if key else None)) as proxy:
         yield proxy
 
 
@@ -148,7 +136,7 @@ async def test_the_worker_gets_anthropic_events_and_only_the_provider_sees_its_k
     assert json.loads(headers["worker-headers"]) == {"anthropic-version": "1"}
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(2))
 async def test_over_drops_the_worker_has_every_byte_once_and_the_provider_one_request(seed: int) -> None:
     chance = random.Random(seed)
     api = WordApi(["".join(chance.choices("abcdefgh", k=chance.randrange(1, 3000))) for _ in range(40)])
@@ -190,42 +178,6 @@ async def test_a_response_is_read_on_at_an_offset_after_a_drop() -> None:
     assert len(api.requests) == 1
 
 
-async def test_a_call_that_the_worker_cancels_is_aborted_at_the_provider() -> None:
-    api = WordApi(["first", "second"], stall_after=1)
-    body = message_body()
-    async with proxy_to(api) as proxy, Worker(proxy) as worker:
-        await worker.open(1, len(body), call_id="c")
-        await worker.upload(1, body)
-        await worker.until(lambda: bool(worker.streams[1].body))
-        await worker.cancel(1)
-        async with asyncio.timeout(60):
-            await api.aborted.wait()
-        assert not proxy.knows("c")
-
-
-async def test_an_answer_that_breaks_off_ends_the_stream_with_an_error() -> None:
-    api = WordApi(["first", "second"], break_after=1)
-    async with proxy_to(api) as proxy, Worker(proxy) as worker:
-        stream = await worker.post(1, message_body(), call_id="c")
-        assert stream.end is not None and "the words ended early" in stream.end.error
-        assert b"message_stop" not in stream.body
-
-
-async def test_what_the_policy_refuses_never_reaches_the_provider() -> None:
-    api = WordApi(["never"])
-    body = message_body()
-    refused = {
-        403: request_head(body, nonce="wrong"),
-        404: request_head(body, path="/v1/complete"),
-        413: request_head(body),
-    }
-    async with proxy_to(api, policy=Policy(max_body=len(body) - 1)) as proxy:
-        for status, head in refused.items():
-            async with proxy.call(head, pieces(body), nonce=guard()) as answer:
-                assert answer.status == status
-    assert not api.requests
-
-
 async def test_a_request_that_this_provider_does_not_serve_is_refused() -> None:
     api = WordApi(["never"])
     async with proxy_to(api) as proxy:
@@ -233,17 +185,6 @@ async def test_a_request_that_this_provider_does_not_serve_is_refused() -> None:
         async with proxy.call(head, pieces(b"{}"), nonce=guard()) as answer:
             assert answer.status == 404 and b"words.example" in await read_all(answer)
     assert not api.requests
-
-
-async def test_calls_over_the_limit_wait_for_this_provider_too() -> None:
-    api = WordApi(["first", "second"], stall_after=1)
-    body = message_body()
-    async with (
-        proxy_to(api, policy=Policy(max_calls=1)) as proxy,
-        proxy.call(request_head(body), pieces(body), nonce=guard()),
-        proxy.call(request_head(body), pieces(body), nonce=guard()) as second,
-    ):
-        assert (second.status, second.headers["retry-after"]) == (529, "1")
 
 
 async def test_a_missing_key_and_an_unreachable_api_are_answers_of_the_proxy(unused_tcp_port: int) -> None:
