@@ -1,4 +1,4 @@
-"""A command that prints it."""
+"""A command that prints the credential, and checks of what a credential may be."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where it comes from; stored, renewed.
+"""Where the credential of a provider comes from; stored accounts, and how their tokens are renewed.
 
 If ANTHROPIC_API_KEY and ANTHROPIC_AUTH_TOKEN are both set, both headers are sent, as the official clients do. A
 helper's output goes into both headers as well. A stored account belongs to one provider host and is sent to no other.
@@ -193,7 +193,7 @@ class StoredCredentials:
 class StoredCredential:
     """One account, read once, and again after the provider refused it.
 
-    Several ccb at once renew a token once: who comes second finds the new one in the store.
+    Several ccb at once renew a token once: the second one finds the new token in the store.
     """
 
     def __init__(self, accounts: ProviderAccounts, name: str | None, renewal: TokenRenewal) -> None:

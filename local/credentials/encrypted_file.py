@@ -1,9 +1,7 @@
-"""Secrets under a passphrase.
+"""A file of secrets, encrypted under a passphrase.
 
-The result is JSON, so that it says by itself how it was made.
-
-The passphrase is asked for once in a run, or comes from a command. Neither it nor the secrets are
-ever written in the clear.
+The file is JSON that names the cost and the salt of its key. The passphrase is asked for once in a run, or comes from a
+command. Neither it nor the secrets are ever written in the clear.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Keyring or file."""
+"""Stores secrets in the keyring of the system, or in the encrypted file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What this machine saw.
+"""The audit of a session: what this machine saw of it.
 
 Every result of a tool call that goes to a model must belong to a call that a model was seen to make. One that does not
 is shown as tampering: the host has put something into the conversation.

@@ -1,4 +1,4 @@
-"""Accounts and reservations.
+"""The budgets of a session, and the reservations of its calls.
 
 A budget counts what the provider has reported, never what the worker says. While calls are under way, each reserves
 what it may cost at most; near the end of a budget they therefore run one after the other.
@@ -230,7 +230,7 @@ class SessionAccounts(Accounts):
         return _judged([limit], strict=self._budgets.strict)
 
     async def _verdict_of_all(self, most: MostCost) -> _Verdict:
-        """Decide by what all ccb have spent and reserved, and reserve. Who is cancelled meanwhile reserves nothing."""
+        """Decide by what all ccb have spent and reserved, and reserve. A cancelled call leaves nothing reserved."""
         if not self._budgets.shared:
             return _Verdict()
         deciding = self._writer.submit(self._reserve_or_not, most)

@@ -1,4 +1,4 @@
-"""One row per model call."""
+"""The ledger: a SQLite file with a row for each model call, and what the audit has seen."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""/revoke, ccb proxy, its socket."""
+"""Lets a person see the auth proxies that run and revoke them (`/revoke`, `ccb proxy`), over a socket for each."""
 
 from __future__ import annotations
 

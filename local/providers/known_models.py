@@ -1,4 +1,4 @@
-"""Models that can be chosen."""
+"""The models that a person can choose, what is known of them, and whether their provider lists them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A provider by name."""
+"""Finds a provider by its name: its kind, address, region, and what the settings say of it."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ class NamedProvider:
 
     @property
     def lists_by_right(self) -> bool:
-        """Whether listing models is a right of its own: who may not do it may still call them."""
+        """Whether listing models is a right of its own: without it a key may still call them."""
         return self.dialect in ("bedrock", "vertex") or self.kind.lists.of_project
 
     @property

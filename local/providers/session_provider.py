@@ -1,4 +1,4 @@
-"""Those of a session."""
+"""Builds the providers of a session with their credentials."""
 
 from __future__ import annotations
 

@@ -39,8 +39,8 @@ _ERRORS = {
 
 
 class Bedrock:
-    """See `Cloud`. `bearer` is an API key of Bedrock; without one, botocore
-    finds the identity as the AWS tools do: variables, profile, SSO, the role of the machine."""
+    """See `Cloud`. `bearer` is an API key of Bedrock; without one, botocore finds the credentials as the AWS tools do:
+    variables, profile, SSO, the role of the machine."""
 
     counts = False
 
@@ -88,7 +88,7 @@ class Bedrock:
         return {str(name).lower(): str(value) for name, value in request.headers.items()}
 
     def _identity(self) -> Credentials:
-        """Return who asks. The first time, botocore looks in its places, which may take seconds."""
+        """Return the credentials. The first time, botocore looks in its places, which may take seconds."""
         from botocore.exceptions import BotoCoreError
         from botocore.session import Session
 

@@ -44,7 +44,7 @@ class Cloud(Protocol):
         """Return a request for the number of tokens. Only where it `counts`."""
 
     async def signed(self, url: str, headers: Mapping[str, str], body: bytes, method: str = "POST") -> dict[str, str]:
-        """Return all headers of a request to `url`, with those that prove who asks. Raise CredentialError."""
+        """Return all headers of a request to `url`, with those that authenticate it. Raise CredentialError."""
 
     def events(self, chunks: AsyncIterator[bytes]) -> AsyncGenerator[bytes]:
         """Yield the events of a stream as the Messages API has them. Raise ProviderError if it breaks off."""

@@ -2,9 +2,7 @@
 
 Prices are those of Anthropic's API (2026-11). Where a model has a price that is not known here, the higher one counts.
 
-From the public price lists as litellm 1.106.2 (MIT) collects them, of 2026-11-26.
-
-This extract is of 2026-11-26, from the public price lists as litellm (MIT) collects them.
+The prices of other providers are an extract of 2026-11-26 from the public lists that litellm 1.106.2 (MIT) collects.
 """
 
 from __future__ import annotations

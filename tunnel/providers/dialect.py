@@ -1,4 +1,4 @@
-"""The seam to such a language; names and schemas in its limits."""
+"""What a dialect of a model API must offer; ids, names and schemas within the limits of OpenAI's APIs."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ Json = dict[str, Any]
 
 @dataclass(frozen=True)
 class ModelTarget:
-    """Whom a request is for: `provider` is the name that the person has given it, `model` the provider's name of the
-    model, `shown` the name that the worker knows."""
+    """The model that a request asks. `provider` is the name that the person has given its provider, `model` the name by
+    which that knows it, `shown` the name that the worker knows."""
 
     provider: str
     model: str

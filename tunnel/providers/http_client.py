@@ -1,4 +1,4 @@
-"""Address, TLS, HTTP proxy, one ClientSession; base of providers.
+"""HTTP requests to a provider: its address, TLS, the HTTP proxy on the way, and the base class of providers.
 
 aiohttp takes 70 to 120 ms to load. It is loaded in a thread while the worker starts, so that no session waits for it.
 """

@@ -1,4 +1,4 @@
-"""OpenAI's Responses."""
+"""The dialect Responses of OpenAI."""
 
 from __future__ import annotations
 

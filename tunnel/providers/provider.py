@@ -39,8 +39,8 @@ class ProviderRequest:
     `path` is the raw request target with its query. `headers` have passed the closed list, with names in lower case,
     and hold no credential. `body` can be read once; it raises when the worker breaks off or sends too much, and the
     provider must let that error through or end its own request. `size` is the length of the body in bytes, None if
-    unknown. Who reads the body waits for `asks`, with what it says of its price, before anything goes out; that may
-    raise Refusal.
+    unknown. The reader of the body waits for `asks`, with what the body says of its price, before anything goes out;
+    that may raise Refusal.
     """
 
     method: str

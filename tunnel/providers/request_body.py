@@ -84,8 +84,8 @@ async def read_json(body: bytes) -> Json:
 
 
 class WholeBody:
-    """A body that is all there. Reading it takes each piece out of the list `left`: who has read all of it may never
-    ask for more."""
+    """A body that is all there. Reading it takes each piece out of the list `left`: a reader that has all of it may
+    never ask for more."""
 
     def __init__(self, pieces: list[bytes]) -> None:
         self.left = pieces

@@ -1,4 +1,4 @@
-"""Turns and blocks of a request; its estimated size."""
+"""Reads the turns, blocks and tools of a request, and estimates its size."""
 
 from __future__ import annotations
 
@@ -179,7 +179,7 @@ def estimated_tokens(asked: Json) -> int:
 
 
 def estimated_count(asked: Json) -> Json:
-    """Return what a provider that does not count answers to who asks for the size of a request."""
+    """Return the answer to count_tokens of a provider that does not count."""
     return {"input_tokens": estimated_tokens(asked), ESTIMATED: True}
 
 

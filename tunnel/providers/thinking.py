@@ -1,4 +1,4 @@
-"""Levels of effort; thoughts to give back unchanged.
+"""Levels of effort, and thinking that must go back to its provider unchanged.
 
 A signature of ccb names the provider and the model that it belongs to. With another model it is left out, and so is
 one that somebody else made: each provider refuses what it cannot read. Thinking as plain text goes back to any model of

@@ -1,4 +1,4 @@
-"""An answer on its way: for reader, meter, auditor.
+"""Takes an answer as it arrives, for the worker, the meter and the auditor.
 
 An answer of many thousand events has a handful that say this: the others are not parsed.
 """

@@ -1,4 +1,4 @@
-"""Nonce, pace, grant, routes, headers, limits.
+"""What a worker may ask: the nonce, the pace, the time, routes, headers and limits.
 
 The limits hold for the bytes that the provider gets. So a body is checked whole before its first byte goes on.
 """

@@ -1,4 +1,4 @@
-"""One call until the worker has its answer; calls by id.
+"""Keeps the answer to one call until the worker has it, and finds calls by their ids.
 
 A task of the auth proxy appends what the provider sends. One reader at a time takes bytes out by offset and
 acknowledges them. Bytes that are not acknowledged stay, so after a lost connection another reader can go on at any of
