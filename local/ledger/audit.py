@@ -406,15 +406,21 @@ def request_content(body: bytes) -> RequestContent:
         return RequestContent()
     said = [each for each in messages if each.get("role") != "assistant"]
     last = next((each for each in reversed(said) if each.get("role") == "user"), {})
-    others = [SentText("system", text) for text in _texts(request.get("system"))]
-    if beside := ", ".join(_beside(request)):
-        others.append(SentText("request", beside))
+    earlier = [each for each in said if each is not last]
     if messages[-1] not in said:
-        others += [SentText("assistant", text) for text in _said(messages[-1])]
-    others += [SentText(_role(each), text) for each in said if each is not last for text in _said(each)]
+        earlier.insert(0, messages[-1])
+    others = [*_around(request), *(SentText(_role(each), text) for each in earlier for text in _said(each))]
     blocks = [block for each in said for block in _blocks(each)]
     results = tuple(_result(block) for block in blocks if block.get("type") == "tool_result")
     return RequestContent(str(request.get("model", ""))[:_MAX_ID], tuple(_said(last)), tuple(others), results)
+
+
+def _around(request: Json) -> Iterator[SentText]:
+    """Yield what a request says beside its messages."""
+    for text in _texts(request.get("system")):
+        yield SentText("system", text)
+    if beside := ", ".join(_beside(request)):
+        yield SentText("request", beside)
 
 
 def _as_it_is(found: Json) -> Json:

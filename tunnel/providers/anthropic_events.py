@@ -481,17 +481,22 @@ def read_usage(usage: Mapping[str, Any], before: TokenUsage | None = None) -> To
     total = _count(usage, "total_tokens") or before.total
     read = _count(read_in, "cached_tokens") or _count(usage, "prompt_cache_hit_tokens") or before.cache_read
     written = _count(read_in, "cache_write_tokens") or before.cache_write
-    if read + written > prompt and total >= prompt + read + written + output:
-        prompt += read + written  # this server does not count them as a part of the prompt
-    elif prompt:
-        read = min(read, prompt)
-        written = min(written, prompt - read)
-    else:
-        prompt = read + written
+    prompt, read, written = _prompt_parts(prompt, read, written, total - output)
     if total > prompt + output and prompt:
         output = total - prompt  # Gemini and xAI leave reasoning out of the completion, and bill it
     reasoning = min(_count(details, "reasoning_tokens") or before.reasoning, output)
     return TokenUsage(prompt, read, written, output, reasoning, total)
+
+
+def _prompt_parts(prompt: int, read: int, written: int, most: int) -> tuple[int, int, int]:
+    """Return the prompt with what was read from the cache and written to it, and these two. `most` is what the total
+    leaves for all of them."""
+    if read + written > prompt and most >= prompt + read + written:
+        return prompt + read + written, read, written  # this server does not count them as a part of the prompt
+    if not prompt:
+        return read + written, read, written
+    read = min(read, prompt)
+    return prompt, read, min(written, prompt - read)
 
 
 def _count(usage: Mapping[str, Any], *names: str) -> int:

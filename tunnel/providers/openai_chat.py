@@ -253,10 +253,7 @@ class ChatDialect:
             made: Json = {"thinking": {"type": "disabled" if wanted == "none" else "enabled"}} if wanted else {}
             return made | ({"reasoning_effort": level} if level and wanted != "none" else {})
         if kind == "openrouter":
-            if wanted == "none":
-                return {"reasoning": {"enabled": False}}
-            asks = wants_thinking(asked) or level
-            return {"reasoning": {"effort": level} if level else {"enabled": True}} if asks else {}
+            return _openrouter_reasoning(wanted, level, wants=wants_thinking(asked))
         if kind == "gemini" and wants_thinking(asked) and wanted != "none":
             return {"extra_body": {"google": {"thinking_config": _gemini_thinking(asked, target.model, level)}}}
         return {"reasoning_effort": level} if level else {}
@@ -273,6 +270,14 @@ class ChatDialect:
             elif rules.user_field:
                 made[rules.user_field] = stands_for
         return made | service_tier(asked) if rules.openai_fields else made
+
+
+def _openrouter_reasoning(wanted: str, level: str, *, wants: bool) -> Json:
+    if wanted == "none":
+        return {"reasoning": {"enabled": False}}
+    if not (wants or level):
+        return {}
+    return {"reasoning": {"effort": level} if level else {"enabled": True}}
 
 
 def _gemini_thinking(asked: Json, model: str, level: str) -> Json:
@@ -466,24 +471,27 @@ class ChatReader:
         call_id, name = text_in(call, "id"), text_in(function, "name").strip()
         whole = function.get("arguments")
         arguments = json.dumps(whole) if isinstance(whole, dict) else text_in(function, "arguments")
-        index = call.get("index")
-        index = index if isinstance(index, int) else None
-        found = self._found(index, call_id, name, arguments, position, touched)
-        if found is None or (found.again and arguments.strip()):
-            found = _Fragments(index, "" if found is None else found.name)
-            self._calls.append(found)
+        found = self._found_or_new(_index(call), call_id, name, arguments, position, touched)
         key = id(found)
         if call_id and len(found.ids) < _MOST_IDS:
             found.ids.add(call_id[:MAX_CALLS])
         if name and not found.has_input:
             found.name = self._names.joined(found.name, name)[:MAX_CALLS]
-        state = ""
-        if signature := text_in(_google(call), "thought_signature"):
-            state = sealed(self._target.provider, self._target.model, {"thought_signature": signature})
+        signature = text_in(_google(call), "thought_signature")
+        state = sealed(self._target.provider, self._target.model, {"thought_signature": signature}) if signature else ""
         found.has_input = found.has_input or bool(arguments.strip() and found.name)
         self.answer.call(key, call_id, self._names.known(found.name) if found.has_input else "", state=state)
         if arguments:
             self.answer.arguments(key, arguments)
+        return found
+
+    def _found_or_new(
+        self, index: int | None, call_id: str, name: str, arguments: str, position: int, touched: list[_Fragments]
+    ) -> _Fragments:
+        found = self._found(index, call_id, name, arguments, position, touched)
+        if found is None or (found.again and arguments.strip()):
+            found = _Fragments(index, "" if found is None else found.name)
+            self._calls.append(found)
         return found
 
     def _found(
@@ -491,19 +499,25 @@ class ChatReader:
     ) -> _Fragments | None:
         """Return the call that a fragment goes on with, None for a new one. Some servers send no index or the same one
         for each call, no id or a new one with each fragment, and a name in pieces or with each fragment."""
-        known = [each for each in self._calls if each.index == index]
-        if not known and (index is None or all(each.index is None for each in self._calls)):
-            known = self._calls
+        known = self._with_index(index)
         if not known:
             return None
         if call_id and (same := [each for each in known if call_id in each.ids]):
             return same[-1]
         last = known[-1]
         if not name:
-            return known[min(position, len(known) - 1)] if index is None and position >= 0 and not call_id else last
+            by_position = index is None and position >= 0 and not call_id
+            return known[min(position, len(known) - 1)] if by_position else last
         if last in touched and (index is None or (call_id and last.ids)):
             return None
         return self._named_again(last, call_id, arguments) if name == last.name else self._renamed(last, call_id, name)
+
+    def _with_index(self, index: int | None) -> list[_Fragments]:
+        """Return the calls that a fragment with this index may belong to."""
+        known = [each for each in self._calls if each.index == index]
+        if known or not (index is None or all(each.index is None for each in self._calls)):
+            return known
+        return self._calls
 
     def _named_again(self, last: _Fragments, call_id: str, arguments: str) -> _Fragments | None:
         """Return the last call if a fragment with its name goes on with it."""
@@ -528,6 +542,11 @@ class ChatReader:
         if details:
             state = {"reasoning_details": details}
             self.answer.reasoning_state(sealed(self._target.provider, self._target.model, state))
+
+
+def _index(call: Json) -> int | None:
+    index = call.get("index")
+    return index if isinstance(index, int) else None
 
 
 def _google(part: Json) -> Json:
