@@ -61,7 +61,6 @@ class KeyStore:
         """See SecretStore: the system asks by itself."""
 
     def described(self) -> str:
-        """See SecretStore."""
         return f"the keyring ({self.require()})"
 
     def require(self) -> str:

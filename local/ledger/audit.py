@@ -79,7 +79,6 @@ class SessionAudit(Auditor):
     # What the auth proxy tells.
 
     def sent(self, call_id: str, body: bytes | None, digest: str) -> None:
-        """See Auditor."""
         if body is None or self._pending + len(body) > _MAX_PENDING:
             self._note(AuditEntry("unchecked", time.time(), call_id, text=f"a large request, {digest[:16]}"))
             if not self._told_unchecked:
@@ -97,13 +96,11 @@ class SessionAudit(Auditor):
             self._seen.want(wanted.tool_use_id)
 
     def wanted_whole(self, call_id: str, wanted: WantedCall) -> None:
-        """See Auditor."""
         text = wanted.input_json[:_MAX_TEXT]
         kind = "there" if wanted.there else "wanted"
         self._note(AuditEntry(kind, time.time(), call_id, wanted.tool_use_id, wanted.name, text))
 
     def recording(self, call_id: str) -> Callable[[bytes], None] | None:
-        """See Auditor."""
         recorder = self._recorder
         if recorder is None:
             return None
@@ -114,7 +111,6 @@ class SessionAudit(Auditor):
         self._seen.first, self._seen.whole = False, True
 
     def others_drove(self) -> None:
-        """See Auditor."""
         self._seen.first, self._seen.whole = True, False
 
     def revoked(self) -> None:
@@ -124,17 +120,14 @@ class SessionAudit(Auditor):
     # What the client of the session sees.
 
     def asked(self, line: ControlRequest) -> None:
-        """See Witness."""
         if line.subtype == CAN_USE_TOOL.name and len(self._questions) < _MAX_OPEN:
             use = str(line.request.get("tool_use_id", ""))[:200]
             self._questions[line.request_id] = use, line.tool_name[:200]
 
     def withdrawn(self, request_id: str) -> None:
-        """See Witness."""
         self._questions.pop(request_id, None)
 
     def said(self, line: PublicMessage) -> None:
-        """See Witness."""
         if isinstance(line, UserMessage):
             self._note(AuditEntry("prompt", time.time(), text=line.text("\n")[:_MAX_TEXT]))
         elif isinstance(line, ControlResponse) and (question := self._questions.pop(line.request_id, None)):
@@ -397,10 +390,7 @@ class RequestContent:
 
 def request_content(body: bytes) -> RequestContent:
     """Read the body of a request. What is not as it should be is passed over: the provider will refuse it."""
-    try:
-        request = json.loads(body, object_hook=_as_it_is)
-    except (ValueError, RecursionError):
-        return RequestContent()
+    request = _parsed(body)
     messages = objects_in(request, "messages")
     if not messages:
         return RequestContent()
@@ -413,6 +403,13 @@ def request_content(body: bytes) -> RequestContent:
     blocks = [block for each in said for block in _blocks(each)]
     results = tuple(_result(block) for block in blocks if block.get("type") == "tool_result")
     return RequestContent(str(request.get("model", ""))[:_MAX_ID], tuple(_said(last)), tuple(others), results)
+
+
+def _parsed(body: bytes) -> Any:
+    try:
+        return json.loads(body, object_hook=_as_it_is)
+    except (ValueError, RecursionError):
+        return None
 
 
 def _around(request: Json) -> Iterator[SentText]:

@@ -92,31 +92,26 @@ class ModelLists:
             log.warning("%s cannot be written: %s", path, error)
         return made
 
-    async def refreshed(self, provider: str, address: str, source: ModelSource, *, seconds: float) -> ModelList:
-        """Ask a provider for its list and keep it. Raise ProviderError, CcbError."""
+    async def current(
+        self, provider: str, address: str, source: ModelSource, *, seconds: float, fresh_s: float = FRESH_S
+    ) -> ModelList:
+        """Return the list that is kept if it is fresh, else a new one, which is kept; if the provider does not answer,
+        the one that is kept. Raise ProviderError, CcbError if there is none at all."""
+        kept = self.kept(provider, address)
+        if kept is not None and self.is_fresh(kept, fresh_s):
+            return kept
         await source.load()
         try:
             async with asyncio.timeout(seconds):
                 models = await source.fetch()
-        except TimeoutError:
-            raise ProviderError(f"{provider} did not list its models within {seconds:g} s") from None
+        except (TimeoutError, ProviderError, CcbError) as error:
+            log.info("no new list of models of %s: %r", provider, error)
+            if kept is not None:
+                return kept
+            if isinstance(error, TimeoutError):
+                raise ProviderError(f"{provider} did not list its models within {seconds:g} s") from None
+            raise
         return await asyncio.to_thread(self.keep, provider, address, models)
-
-    async def current(
-        self, provider: str, address: str, source: ModelSource, *, seconds: float, fresh_s: float = FRESH_S
-    ) -> ModelList:
-        """Return the list that is kept if it is fresh, else a new one; without an answer, the one that is kept. Raise
-        ProviderError, CcbError if there is none at all."""
-        kept = self.kept(provider, address)
-        if kept is not None and self.is_fresh(kept, fresh_s):
-            return kept
-        try:
-            return await self.refreshed(provider, address, source, seconds=seconds)
-        except (ProviderError, CcbError) as error:
-            log.info("no new list of models of %s: %s", provider, error)
-            if kept is None:
-                raise
-            return kept
 
 
 def _model(data: Mapping[str, Any]) -> ListedModel:

@@ -10,15 +10,6 @@ from typing import Any
 from ..wire.dataclass import dataclass
 from .json_fields import dump, object_in, objects_in, text_in
 
-_ERROR_TYPES = {
-    400: "invalid_request_error",
-    401: "authentication_error",
-    403: "permission_error",
-    404: "not_found_error",
-    413: "request_too_large",
-    529: "overloaded_error",
-}
-
 
 class Refusal(Exception):
     """An answer of the proxy itself: an error in the shape of the Messages API.
@@ -31,12 +22,12 @@ class Refusal(Exception):
         super().__init__(message)
         self.status = status
         self.message = message
-        self.kind = kind or _ERROR_TYPES.get(status, "api_error")
+        self.kind = kind or _BY_STATUS.get(status, "api_error")
         self.headers = dict(headers or {})
 
     def body(self) -> bytes:
         """Return the JSON text of the answer."""
-        return json.dumps({"type": "error", "error": {"type": self.kind, "message": self.message}}).encode()
+        return _error_body(self.kind, self.message)
 
 
 Json = dict[str, Any]
@@ -101,7 +92,7 @@ class UpstreamError:
 
     def body(self) -> bytes:
         """Return the JSON of an error answer."""
-        return dump({"type": "error", "error": {"type": self.kind, "message": self.message}}).encode("utf-8", "replace")
+        return _error_body(self.kind, self.message)
 
     def headers(self) -> list[tuple[str, str]]:
         """Return the headers of an error answer."""
@@ -111,6 +102,10 @@ class UpstreamError:
         if self.retry is not None:
             made.append(("x-should-retry", "true" if self.retry else "false"))
         return made
+
+
+def _error_body(kind: str, message: str) -> bytes:
+    return dump({"type": "error", "error": {"type": kind, "message": message}}).encode("utf-8", "replace")
 
 
 def read_error(status: int, headers: Sequence[tuple[str, str]], body: bytes, provider: str) -> UpstreamError:

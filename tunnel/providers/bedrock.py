@@ -52,7 +52,6 @@ class Bedrock:
         self._found: Credentials | None = None
 
     def call(self, asked: Json, model: str, betas: str) -> CloudCall:
-        """See Cloud."""
         before_parameters = model.partition(";")[0]
         if before_parameters in ("", ".", ".."):
             raise Untranslatable("model: Field required")
@@ -65,11 +64,9 @@ class Bedrock:
         return CloudCall(f"/model/{quote(model, safe=':;')}/{how}", body, streams)
 
     def count_call(self, asked: Json, model: str) -> CloudCall:
-        """See Cloud."""
         raise Untranslatable("Bedrock does not count tokens")
 
     async def signed(self, url: str, headers: Mapping[str, str], body: bytes, method: str = "POST") -> dict[str, str]:
-        """See Cloud."""
         if self._bearer is not None:
             return {**headers, "authorization": f"Bearer {self._bearer.reveal()}"}
         return await asyncio.to_thread(self._sign, url, dict(headers), body, method)
@@ -102,7 +99,6 @@ class Bedrock:
         return self._found
 
     async def credential_name(self) -> str:
-        """See Cloud."""
         if self._bearer is not None:
             return BEARER_VARIABLE
         if self._found is None:
@@ -110,7 +106,6 @@ class Bedrock:
         return "AWS credentials"
 
     async def events(self, chunks: AsyncIterator[bytes]) -> AsyncGenerator[bytes]:
-        """See Cloud."""
         from botocore.eventstream import EventStreamBuffer, ParserError
 
         frames, over = EventStreamBuffer(), False

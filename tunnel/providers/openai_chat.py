@@ -203,7 +203,6 @@ class ChatDialect:
         self._rules = rules
 
     def call(self, asked: Json, target: ModelTarget) -> DialectCall:
-        """See Dialect."""
         rules, traits = self._rules, target.traits
         names = ToolNames(tool_name_list(asked))
         body: Json = {"model": target.model, "messages": ChatMessages(rules, target, names).of(asked)}
@@ -389,7 +388,6 @@ class ChatReader:
         self._done = False
 
     def feed(self, data: bytes) -> None:
-        """See StreamReader."""
         if data == b"[DONE]":
             self._done = True
             return
@@ -417,7 +415,6 @@ class ChatReader:
             self._stop(reason)
 
     def end(self) -> None:
-        """See StreamReader."""
         if not self.answer.stop_reason and self._done and not self._calls and self.answer.begun:
             raise AnswerError("api_error", f"{self._target.provider} ended its answer without a reason")
         used = self.answer.usage.prompt

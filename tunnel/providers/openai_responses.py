@@ -113,7 +113,6 @@ class ResponsesDialect:
     """See `Dialect`. Nothing is stored at the provider: its reasoning travels encrypted in the history."""
 
     def call(self, asked: Json, target: ModelTarget) -> DialectCall:
-        """See Dialect."""
         traits, names = target.traits, ToolNames(tool_name_list(asked))
         body: Json = {"model": target.model}
         if instructions := text_of(asked.get("system")):
@@ -212,7 +211,6 @@ class ResponsesReader:
         }
 
     def feed(self, data: bytes) -> None:
-        """See StreamReader."""
         if data == b"[DONE]":
             return
         try:
@@ -233,7 +231,6 @@ class ResponsesReader:
             handler(event)
 
     def end(self) -> None:
-        """See StreamReader."""
         self.answer.finish()
 
     def _text(self, event: Json) -> None:

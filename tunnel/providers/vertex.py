@@ -45,7 +45,6 @@ class Vertex:
         self._loading = asyncio.Lock()
 
     def call(self, asked: Json, model: str, betas: str) -> CloudCall:
-        """See Cloud."""
         if not model:
             raise Untranslatable("model: Field required")
         body = {name: value for name, value in asked.items() if name != "model"}
@@ -57,7 +56,6 @@ class Vertex:
         return CloudCall(f"{self._models()}/{segment}", body, streams)
 
     def count_call(self, asked: Json, model: str) -> CloudCall:
-        """See Cloud."""
         body = {**asked, "model": model, "anthropic_version": API_VERSION}
         return CloudCall(f"{self._models()}/count-tokens:rawPredict", body, False)
 
@@ -110,6 +108,5 @@ class Vertex:
         return str(credentials.token)
 
     async def events(self, chunks: AsyncIterator[bytes]) -> AsyncGenerator[bytes]:
-        """See Cloud."""
         async for chunk in chunks:
             yield chunk
