@@ -175,16 +175,17 @@ class SessionAccounts(Accounts):
         while True:
             verdict = self._verdict_here(most)
             if not (verdict.said or verdict.waits):
+                goes_out = False
                 self._reserved += most.usd
                 try:
                     verdict = await self._verdict_of_all(most)
-                except BaseException:
-                    self._reserved -= most.usd
-                    raise
-                if not (verdict.said or verdict.waits):
+                    goes_out = not (verdict.said or verdict.waits)
+                finally:
+                    if not goes_out:
+                        self._reserved -= most.usd
+                if goes_out:
                     self._tell_all(verdict)
                     return Reservation(most.usd, verdict.row)
-                self._reserved -= most.usd
             self._tell_all(verdict)
             if verdict.said:
                 raise _refusal(verdict.said)
@@ -206,7 +207,7 @@ class SessionAccounts(Accounts):
             if self._here >= _SOFT_USD and not self._budgets.in_dollars:
                 said = f"This session has cost {dollars(self._here)} since you connected, and nothing limits it."
                 self._tell("soft", f"{said} `budgets` in the settings and --max-budget-usd do; ccb usage shows more.")
-            if (report.input_tokens or report.output_tokens) and not report.priced:
+            if (report.tokens.input or report.tokens.output) and not report.priced:
                 self._unpriced = one_line(report.model)
         if answered or reserved.row:
             self._note(report if answered else None, reserved.row)

@@ -24,6 +24,16 @@ _ANSWER = frozenset(("content", "usage"))
 
 
 @dataclass(frozen=True)
+class TokenCounts:
+    """The tokens of a call by their kinds, in the order of TOKENS."""
+
+    input: int
+    cache_write: int
+    cache_read: int
+    output: int
+
+
+@dataclass(frozen=True)
 class CallReport:
     """One model call that has ended. `model` is the name under which it is paid for, "" if none was asked; `priced`:
     its price is known. Token counts are those of the provider. `began` is the Unix time in seconds, the others are
@@ -34,10 +44,7 @@ class CallReport:
     call_id: str
     path: str
     model: str
-    input_tokens: int
-    cache_write_tokens: int
-    cache_read_tokens: int
-    output_tokens: int
+    tokens: TokenCounts
     cost_usd: float
     began: float
     first_byte_s: float
@@ -134,15 +141,12 @@ class CallMeter:
             self._estimate(ended - self._started if given_up else 0.0)
         request = self._request
         asked = "" if request is None or (request.others_answer and self._answered) else request.model[:200]
-        counts, model = tokens_of(self._usage), self._models.paid_as(self._answered, asked)
+        model = self._models.paid_as(self._answered, asked)
         return CallReport(
             self._call_id,
             self._path,
             model,
-            input_tokens=counts[0],
-            cache_write_tokens=counts[1],
-            cache_read_tokens=counts[2],
-            output_tokens=counts[3],
+            TokenCounts(*tokens_of(self._usage)),
             cost_usd=answer_cost(self._models, model, self._usage),
             began=time.time() - (ended - self._started),
             first_byte_s=(self._first_byte or ended) - self._started,

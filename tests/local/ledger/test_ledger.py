@@ -20,7 +20,7 @@ from ccb.local.ledger.call_ledger import CallLedger, CallPlace, dollars, ledger_
 from ccb.tunnel.errors import ConfigError, UsageError
 from ccb.tunnel.providers.api_errors import Refusal
 from ccb.tunnel.providers.costs import BilledRequest
-from ccb.tunnel.proxy.metering import CallReport, Reservation
+from ccb.tunnel.proxy.metering import CallReport, Reservation, TokenCounts
 from ccb.tunnel.wire.model_facts import claude_facts
 
 PLACE = CallPlace("s1", "gpu", "/work")
@@ -31,10 +31,7 @@ def report(usd: float = 0.5, *, began: float | None = None, model: str = "claude
         "c1",
         "/v1/messages",
         model,
-        input_tokens=10,
-        cache_write_tokens=20,
-        cache_read_tokens=30,
-        output_tokens=40,
+        TokenCounts(10, 20, 30, 40),
         cost_usd=usd,
         began=time.time() if began is None else began,
         first_byte_s=0.2,
@@ -273,7 +270,9 @@ async def test_a_budget_in_dollars_needs_prices(tmp_path: Path) -> None:
         accounts.check_model(None)
         with pytest.raises(UsageError, match="the price of grok-9 is not known"):
             accounts.check_model("grok-9")
-        given_up = replace(report(0.0, model="grok-9"), output_tokens=0)  # after its request, which is paid for, too
+        given_up = replace(
+            report(0.0, model="grok-9"), tokens=TokenCounts(10, 20, 30, 0)
+        )  # after its request, which is paid for, too
         accounts.ended(given_up, await accounts.reserve(ASKED))
         with pytest.raises(Refusal, match="the price of grok-9 is not known"):
             await accounts.reserve(ASKED)

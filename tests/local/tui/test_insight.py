@@ -15,7 +15,7 @@ from ccb.local.doctor.doctor_findings import Finding, State
 from ccb.local.ledger.call_ledger import CallLedger, CallPlace, ledger_path
 from ccb.local.transcript.blocks import Level
 from ccb.tunnel.errors import ConnectionLost
-from ccb.tunnel.proxy.metering import CallReport
+from ccb.tunnel.proxy.metering import CallReport, TokenCounts
 
 
 @pytest.fixture(autouse=True)
@@ -80,7 +80,19 @@ async def test_hosts_of_the_last_sessions_are_listed_and_one_gives_the_command(h
             ledger.add(
                 place,
                 CallReport(
-                    "c", "/v1/messages", "m", 1, 0, 0, 1, 0.0, time.time() - ago, 0.1, 1.0, 200, True, 9, "", True
+                    "c",
+                    "/v1/messages",
+                    "m",
+                    TokenCounts(1, 0, 0, 1),
+                    cost_usd=0.0,
+                    began=time.time() - ago,
+                    first_byte_s=0.1,
+                    duration_s=1.0,
+                    status=200,
+                    complete=True,
+                    request_bytes=9,
+                    digest="",
+                    priced=True,
                 ),
             )
     async with desk() as at:

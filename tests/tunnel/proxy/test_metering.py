@@ -56,7 +56,7 @@ def metered(*chunks: bytes, status: int = 200, headers: dict[str, str] | None = 
 def test_usage_is_read_wherever_the_stream_is_cut(cuts: list[int]) -> None:
     edges = sorted({0, *cuts, len(ANSWER)})
     report = metered(*(ANSWER[start:end] for start, end in itertools.pairwise(edges)))
-    counts = (report.input_tokens, report.cache_read_tokens, report.cache_write_tokens, report.output_tokens)
+    counts = (report.tokens.input, report.tokens.cache_read, report.tokens.cache_write, report.tokens.output)
     assert counts == (10, 1_000, 0, 200)
     assert report.model == "claude-sonnet-4-5-20250929"
     assert report.cost_usd == pytest.approx((10 * 3 + 100 * 3 + 200 * 15) / 1_000_000)
@@ -65,18 +65,18 @@ def test_usage_is_read_wherever_the_stream_is_cut(cuts: list[int]) -> None:
 @given(st.lists(st.binary(max_size=300), max_size=6))
 def test_no_bytes_of_a_provider_break_the_meter(chunks: list[bytes]) -> None:
     report = metered(*chunks, b"\n\n", ANSWER)
-    assert report.output_tokens == 200
+    assert report.tokens.output == 200
     metered(*chunks, headers={})
 
 
 def test_an_answer_in_one_piece_is_read_too() -> None:
     body = json.dumps({**START["message"], "content": []}).encode()  # type: ignore[dict-item]
     report = metered(body[:20], body[20:], headers={"content-type": "application/json"})
-    assert (report.input_tokens, report.output_tokens) == (10, 1)
+    assert (report.tokens.input, report.tokens.output) == (10, 1)
 
 
 def test_events_under_a_wrong_name_are_read_too() -> None:
-    assert metered(ANSWER[:30], ANSWER[30:], headers={"content-type": "text/plain"}).output_tokens == 200
+    assert metered(ANSWER[:30], ANSWER[30:], headers={"content-type": "text/plain"}).tokens.output == 200
 
 
 @pytest.mark.parametrize("size", [100, 4_000, 1_000_000])
@@ -86,7 +86,7 @@ def test_a_long_answer_is_counted_at_its_two_ends(size: int) -> None:
     stream = b"".join([start, *words, end, b'data: {"type": "message_stop"}\n\n'])
     assert len(stream) > 300_000
     report = metered(*(stream[at : at + size] for at in range(0, len(stream), size)))
-    assert (report.input_tokens, report.output_tokens, report.model) == (10, 200, START["message"]["model"])  # type: ignore[index]
+    assert (report.tokens.input, report.tokens.output, report.model) == (10, 200, START["message"]["model"])  # type: ignore[index]
 
 
 def test_an_endless_line_is_not_kept() -> None:
@@ -97,7 +97,7 @@ def test_an_endless_line_is_not_kept() -> None:
         assert len(reader._events.rest) <= 4_300_000
     reader.feed(b"\n\n" + ANSWER)
     reader.close()
-    assert meter.report(complete=True).output_tokens == 200
+    assert meter.report(complete=True).tokens.output == 200
 
 
 class KeptAccounts(Accounts):
@@ -136,7 +136,7 @@ async def test_every_call_is_reported_once_and_none_starts_that_the_accounts_ref
                 await asyncio.sleep(0)
         (report,) = accounts.reports
         assert (report.call_id, report.status, report.complete) == ("c1", 200, True)
-        assert report.output_tokens > 0 and report.model
+        assert report.tokens.output > 0 and report.model
         assert (report.request_bytes, report.digest) == (len(body), hashlib.sha256(body).hexdigest())
         async with proxy.call(request_head(body, call_id="c2"), pieces(body), nonce=guard()) as answer:
             assert (answer.status, "laptop_budget" in (await read_all(answer)).decode()) == (403, True)
@@ -343,7 +343,7 @@ def test_tokens_outside_of_the_totals_count() -> None:
     usage = {"input_tokens": 5, "output_tokens": 1, "iterations": [{"input_tokens": 5, "output_tokens": 1}, advised]}
     message = {"model": "claude-sonnet-4-5", "usage": usage}
     report = metered(json.dumps(message).encode(), headers={"content-type": "application/json"})
-    assert (report.input_tokens, report.output_tokens) == (12, 41)
+    assert (report.tokens.input, report.tokens.output) == (12, 41)
 
 
 @pytest.mark.parametrize("seen", ["nothing", "the start"])
@@ -376,9 +376,9 @@ async def test_an_answer_that_is_not_read_to_its_end_is_paid_for(seen: str) -> N
     (report,) = accounts.reports
     assert not report.complete
     if seen == "nothing":
-        assert report.model == "claude-opus-4-5" and report.input_tokens >= 10_000 and report.cost_usd >= 0.05
+        assert report.model == "claude-opus-4-5" and report.tokens.input >= 10_000 and report.cost_usd >= 0.05
     else:
-        assert report.model.startswith("claude-sonnet-4-5") and report.output_tokens >= 400
+        assert report.model.startswith("claude-sonnet-4-5") and report.tokens.output >= 400
 
 
 def test_what_makes_an_answer_dearer_counts_also_without_its_end() -> None:

@@ -66,9 +66,9 @@ async def used(environ: dict[str, str], settings: Settings, model: str) -> tuple
 
 def counts(usage: Json, report: CallReport) -> tuple[int, int, int, bool]:
     """Fresh, cached and made tokens, and whether they are an estimate: both ends must say the same."""
-    here = (report.input_tokens, report.cache_write_tokens, report.cache_read_tokens, report.output_tokens)
+    here = (report.tokens.input, report.tokens.cache_write, report.tokens.cache_read, report.tokens.output)
     assert here == tuple(count(usage, name) for name in TOKENS) and report.estimated is bool(usage.get(ESTIMATED))
-    return report.input_tokens, report.cache_read_tokens, report.output_tokens, report.estimated
+    return report.tokens.input, report.tokens.cache_read, report.tokens.output, report.estimated
 
 
 def _chunk(usage: object = "none", delta: Json | None = None, finish: str | None = None) -> Json:
@@ -119,8 +119,8 @@ async def test_what_came_before_a_failure_is_paid_for() -> None:
         environ = {"OTHER_KEY": KEY, "ANTHROPIC_API_KEY": "unused"}
         _, answer, report = await asked(environ, settings_for(server), "vllm/some-model")
         _, _, nothing = await asked(environ, settings_for(server), "vllm/some-model")
-    assert b"upstream exploded" in answer and (report.input_tokens, report.output_tokens) == (1_004, 100)
-    assert report.estimated and not report.untold and nothing.output_tokens <= 5
+    assert b"upstream exploded" in answer and (report.tokens.input, report.tokens.output) == (1_004, 100)
+    assert report.estimated and not report.untold and nothing.tokens.output <= 5
 
 
 MOST_INPUT, LONGEST = 1_415, 5_000
