@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 from tests.support.network.http_server import serving
 
 from ccb.tunnel.providers.http_client import ProviderClient, endpoint_at
-from ccb.tunnel.providers.model_lists import MAX_LISTED, ListedModel, ModelSource, known_as, read_page
+from ccb.tunnel.providers.model_lists import MAX_LISTED, ListCall, ListedModel, ModelSource, known_as, read_page
 from ccb.tunnel.providers.model_traits import ModelTraits, TraitsTable
+from ccb.tunnel.providers.provider import ProviderError
 from ccb.tunnel.providers.provider_kinds import KINDS
 
 ANTHROPIC = {
@@ -197,3 +198,31 @@ def test_the_person_outranks_the_list_and_the_list_what_ccb_knows() -> None:
     assert (traits.images, traits.max_output) == (True, 128_000), "what is of a wrong type does not count"
     assert table.of("gpt-5-2025-08-07").cache_read_price == 0.125, "a date does not change the price"
     assert table.of("gpt-5-giant").input_price is None, "another model's price is not known"
+
+
+@pytest.mark.parametrize("sdk", ["openai", "anthropic"])
+async def test_an_sdk_sends_no_credential_that_it_finds_by_itself(sdk: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And its errors are those of model calls: one request, a redirect is not followed."""
+    for name in ("OPENAI_API_KEY", "OPENAI_ORG_ID", "ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"):
+        monkeypatch.setenv(name, "found")
+    monkeypatch.setenv("ANTHROPIC_CUSTOM_HEADERS", "x-found: found")
+    asked: list[dict[str, str]] = []
+    statuses = [200, 401, 307]
+
+    async def answer(request: web.Request) -> web.StreamResponse:
+        asked.append({name.lower(): value for name, value in request.headers.items()})
+        return web.json_response(OPENAI, status=statuses[len(asked) - 1], headers={"location": "/elsewhere"})
+
+    async def sign(url: str) -> dict[str, str]:
+        return {"authorization": f"Bearer for {url.rpartition('/')[2].partition('?')[0]}"}
+
+    async with serving(answer) as url:
+        source = ModelSource(ProviderClient(endpoint_at(f"{url}/v1", "baseUrl", {}), {}), sign, ListCall(sdk=sdk))
+        assert [each.id for each in await source.fetch()] == ["gpt-9"]
+        with pytest.raises(ProviderError, match="HTTP 401"):
+            await source.fetch()
+        with pytest.raises(ProviderError, match="redirect; check baseUrl"):
+            await source.fetch()
+    plain = {"accept": "application/json", "accept-encoding": "identity", "user-agent": "ccb"}
+    host = {"host": url.removeprefix("http://")}
+    assert asked == [{**host, **plain, "authorization": "Bearer for models"}] * 3
