@@ -206,7 +206,7 @@ async def connect_session(
             session.register(WEB_FETCH, LaptopWeb(allow_private=options.web_allow_private).fetch)
         watching = asyncio.create_task(_watch_network(session), name="network watch")
         stack.push_async_callback(cancelled, watching)
-        asking = refresh_lists(chosen or ["default"], environ, startup.settings, startup.stored)
+        asking = refresh_lists(chosen or ["default"], environ, startup.settings, startup.stored, after_s=5.0)
         stack.push_async_callback(cancelled, asyncio.create_task(asking, name="lists of models"))
         hello = session.hello
         proxy_desk.serves(CallPlace(counted_session(parameters, hello.session), host, hello.cwd.raw))

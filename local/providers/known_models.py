@@ -237,10 +237,16 @@ async def _newest_list(
 
 
 async def refresh_lists(
-    models: Sequence[str], environ: Mapping[str, str], settings: Settings, stored: StoredCredentials | None = None
+    models: Sequence[str],
+    environ: Mapping[str, str],
+    settings: Settings,
+    stored: StoredCredentials | None = None,
+    *,
+    after_s: float = 0.0,
 ) -> None:
     """Ask the providers of these models for their lists, where those that are kept are old. It runs beside a session,
-    so it only logs what fails."""
+    so it only logs what fails, and begins `after_s` seconds later: loading an SDK would slow the first prompt down."""
+    await asyncio.sleep(after_s)
     try:
         found = [provider_and_model(model, environ, settings) for model in models]
         for named in {each[0].name: each[0] for each in found if each is not None}.values():
