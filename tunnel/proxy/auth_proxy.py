@@ -25,7 +25,6 @@ from .proxied_call import (
     HOLD,
     CallReader,
     CallRegistry,
-    CallState,
     ProxiedCall,
     own_answer,
 )
@@ -226,7 +225,7 @@ class AuthProxy:
         if not reader.current:
             return
         if not (call.id and call.uploaded):
-            log.info("model call %s is given up: uploaded %s, %s", call.id, call.uploaded, call.state.value)
+            log.info("model call %s is given up: uploaded %s, over %s", call.id, call.uploaded, call.over)
             self._calls.drop(call)
             self._abort(call)
         else:
@@ -249,7 +248,7 @@ class AuthProxy:
         self._tasks.pop(call, None)
         reserved = self._reserved.pop(call, Reservation())
         if reserved is not None:
-            self._accounts.ended(meter.report(complete=call.state is CallState.DONE, given_up=given_up), reserved)
+            self._accounts.ended(meter.report(complete=call.complete, given_up=given_up), reserved)
 
     async def _run(self, call: ProxiedCall, head: RequestHead, body: AsyncIterator[bytes], meter: CallMeter) -> None:
         """Send the call to the provider and fill `call` with the response."""

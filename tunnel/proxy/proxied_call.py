@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
-from enum import Enum
 
 from ..providers.api_errors import Refusal
 from ..providers.provider import ProviderError
@@ -17,15 +16,6 @@ from ..wire.dataclass import dataclass
 
 BUFFER = 4 * 1024 * 1024
 """Bytes of a response that are kept ahead of its reader."""
-
-
-class CallState(Enum):
-    """How far a call is."""
-
-    WAITING = "waiting for the response head"
-    STREAMING = "response body arrives"
-    DONE = "response complete"
-    FAILED = "over without a complete response"
 
 
 class Superseded(Exception):
@@ -50,14 +40,13 @@ class ProxiedCall:
     def __init__(self, call_id: str, refusal: Refusal | None = None) -> None:
         self.id = call_id
         self.refusal = refusal
-        self.state = CallState.WAITING
         self.uploaded = False
         self._limit = BUFFER
         self.head: ResponseHead | None = None
         """The response head, None until it has arrived."""
 
-        self.over = False
-        """Whether nothing more will arrive."""
+        self.over = self.complete = False
+        """Whether nothing more will arrive, and whether all of it has."""
 
         self.failure: Refusal | ProviderError | None = None
         """Why the call failed, or None."""
@@ -91,7 +80,6 @@ class ProxiedCall:
     def start(self, head: ResponseHead) -> None:
         """Note the response head."""
         self.head = head
-        self.state = CallState.STREAMING
         self._wake()
 
     def put(self, chunk: bytes) -> bool:
@@ -114,20 +102,18 @@ class ProxiedCall:
 
     def finish(self) -> None:
         """Note that the body is complete."""
-        self._end_as(CallState.DONE)
+        self.over = self.complete = True
         self._wake()
 
     def fail(self, error: Refusal | ProviderError) -> None:
         """End the call without a complete response. Bytes that have arrived can still be read."""
         if not self.over:
-            self.failure = error
-            self._end_as(CallState.FAILED)
+            self.failure, self.over = error, True
         self._wake()
 
     def revoke(self, refusal: Refusal) -> None:
         """End the call at once: not even bytes that have arrived can be read any more."""
-        self.failure = refusal
-        self._end_as(CallState.FAILED)
+        self.failure, self.over, self.complete = refusal, True, False
         self.acknowledge(self.end)
         self._wake()
 
@@ -144,9 +130,6 @@ class ProxiedCall:
         if offset:
             self._reader.ack(offset)
         return self._reader
-
-    def _end_as(self, state: CallState) -> None:
-        self.state, self.over = state, True
 
     def bytes_at(self, offset: int, limit: int) -> bytes:
         """Return the bytes from `offset` on that have arrived, at most `limit`."""
