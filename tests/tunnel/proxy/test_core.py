@@ -23,7 +23,6 @@ from tests.support.proxy.proxy_client import (
 )
 
 from ccb.tunnel.errors import CredentialError
-from ccb.tunnel.providers.api_errors import Refusal
 from ccb.tunnel.providers.credential import Credential, CredentialKind, FixedCredential
 from ccb.tunnel.providers.provider import ProviderError
 from ccb.tunnel.proxy.policy import CallPace, Policy
@@ -399,24 +398,6 @@ async def test_a_sender_that_vanishes_in_the_middle_of_its_body_aborts_the_upstr
             await aborted.wait()
 
 
-async def test_fifty_streams_at_once_all_get_their_own_answer(fake_model: FakeModel) -> None:
-    fake_model.add({"text": "x", "stall_after": 2, "times": 50})
-    async with proxy_to(fake_model.url) as proxy:
-
-        async def one(number: int) -> bytes:
-            body = message_body(f"prompt {number}")
-            async with proxy.call(request_head(body), pieces(body), nonce=guard()) as answer:
-                return await read_all(answer)
-
-        tasks = [asyncio.create_task(one(number)) for number in range(50)]
-        await fake_model.until(lambda model: len(model.requests) == 50)
-        assert proxy.under_way == 50
-        fake_model.release()
-        answers = await asyncio.gather(*tasks)
-    assert all(b"message_stop" in answer for answer in answers)
-    assert len(set(answers)) == 50
-
-
 async def test_calls_over_the_limit_are_told_to_come_back(fake_model: FakeModel) -> None:
     fake_model.add({"text": "x", "stall_after": 2})
     body = message_body()
@@ -449,20 +430,6 @@ def test_the_pace_comes_back_with_time() -> None:
     assert pace.wait(0.0) == pytest.approx(1)
     assert pace.wait(1.0) == 0 and pace.wait(1.5) == pytest.approx(0.5)
     assert [pace.wait(1_000) for _ in range(3)][:2] == [0, 0]
-
-
-async def test_not_another_byte_of_an_answer_comes_after_the_person_revokes(fake_model: FakeModel) -> None:
-    fake_model.add({"text": "x", "stall_after": 2})
-    body = message_body()
-    async with proxy_to(fake_model.url) as proxy:
-        async with proxy.call(request_head(body), pieces(body), nonce=guard()) as answer:
-            assert await answer.read(10)
-            proxy.revoke()
-            fake_model.release()
-            with pytest.raises(Refusal):
-                await answer.read()
-        async with proxy.call(request_head(body), pieces(body), nonce=guard()) as answer:
-            assert answer.status == 403 and b"laptop_revoked" in await read_all(answer)
 
 
 async def test_closing_the_proxy_aborts_what_is_under_way(fake_model: FakeModel) -> None:
