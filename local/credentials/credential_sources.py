@@ -20,6 +20,7 @@ from ccb.tunnel.errors import CcbError, CredentialError
 from ccb.tunnel.providers.credential import Credential, CredentialSource, FixedCredential
 from ccb.tunnel.providers.http_client import ProviderClient, endpoint_at
 from ccb.tunnel.providers.provider import ProviderError, ProviderRequest
+from ccb.tunnel.providers.request_body import as_body
 from ccb.tunnel.secret import Secret
 from ccb.tunnel.transports.login_prompts import NobodyToAsk
 
@@ -56,7 +57,7 @@ class TokenRenewal:
         grant = {"grant_type": "refresh_token", "refresh_token": account.refresh.reveal()}
         body = json.dumps({**grant, "client_id": account.client_id}).encode()
         headers = {"content-type": "application/json", "accept": "application/json", "user-agent": "ccb"}
-        request = ProviderRequest("POST", "", {**headers, "anthropic-beta": OAUTH_BETA}, _whole(body), len(body))
+        request = ProviderRequest("POST", "", {**headers, "anthropic-beta": OAUTH_BETA}, as_body(body), len(body))
         endpoint = endpoint_at(account.token_url, "the token URL of the login", self._environ)
         async with ProviderClient(endpoint, self._environ) as client, client.request(request) as response:
             answer = await _start(response.chunks)
@@ -85,10 +86,6 @@ class TokenRenewal:
             refresh=Secret(refresh) if isinstance(refresh, str) and refresh else account.refresh,
             expires=self.clock() + seconds,
         )
-
-
-async def _whole(body: bytes) -> AsyncIterator[bytes]:
-    yield body
 
 
 async def _start(chunks: AsyncIterator[bytes]) -> bytes:

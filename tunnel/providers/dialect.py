@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import re
 from collections.abc import Iterable
 from typing import Any, Protocol
 
 from ..wire.dataclass import dataclass
 from ..wire.json_schema import SCHEMA_LISTS, SCHEMA_MAPS, SINGLE_SCHEMAS, cleaned, plain_root
-from .anthropic_events import AnswerBuilder
+from .anthropic_events import WRONG, AnswerBuilder, AnswerError
 from .model_traits import ModelTraits
 
 Json = dict[str, Any]
@@ -53,6 +54,14 @@ class Dialect(Protocol):
 
     def call(self, asked: Json, target: ModelTarget) -> DialectCall:
         """Translate a request. Raise Untranslatable for what cannot be translated."""
+
+
+def event_of(data: bytes, provider: str) -> object:
+    """Return an event of a stream. Raise AnswerError for what is not JSON."""
+    try:
+        return json.loads(data)
+    except (ValueError, RecursionError):
+        raise AnswerError(WRONG, f"{provider} sent an event that is not JSON") from None
 
 
 MAX_NAME = 64

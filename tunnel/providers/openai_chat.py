@@ -10,7 +10,7 @@ from typing import Any, Literal
 from ..wire.dataclass import dataclass
 from .anthropic_events import MAX_ANSWER, MAX_CALLS, WRONG, AnswerBuilder, AnswerError, read_usage
 from .api_errors import error_in_stream
-from .dialect import DialectCall, ModelTarget, ToolNames, hashed, object_schema, short_id
+from .dialect import DialectCall, ModelTarget, ToolNames, event_of, hashed, object_schema, short_id
 from .gemini import gemini_schema
 from .json_fields import dump, list_in, object_in, objects_in, text_in
 from .request_content import (
@@ -391,10 +391,7 @@ class ChatReader:
         if data == b"[DONE]":
             self._done = True
             return
-        try:
-            chunk = json.loads(data)
-        except (ValueError, RecursionError):
-            raise AnswerError(WRONG, f"{self._target.provider} sent an event that is not JSON") from None
+        chunk = event_of(data, self._target.provider)
         if not isinstance(chunk, dict) or chunk.get("error"):
             failure = error_in_stream(chunk, self._target.provider)
             raise AnswerError(failure.kind, failure.message)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from typing import Any
 from uuid import uuid4
 
-from .anthropic_events import WRONG, AnswerBuilder, AnswerError, read_usage
+from .anthropic_events import AnswerBuilder, AnswerError, read_usage
 from .api_errors import error_in_stream
-from .dialect import DialectCall, ModelTarget, ToolNames, hashed, object_schema, short_id
+from .dialect import DialectCall, ModelTarget, ToolNames, event_of, hashed, object_schema, short_id
 from .json_fields import dump, object_in, objects_in, text_in
 from .request_content import (
     RequestTurn,
@@ -213,10 +212,7 @@ class ResponsesReader:
     def feed(self, data: bytes) -> None:
         if data == b"[DONE]":
             return
-        try:
-            event = json.loads(data)
-        except (ValueError, RecursionError):
-            raise AnswerError(WRONG, f"{self._target.provider} sent an event that is not JSON") from None
+        event = event_of(data, self._target.provider)
         if not isinstance(event, dict):
             self._failed({"error": event})
             return

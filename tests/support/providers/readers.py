@@ -23,9 +23,9 @@ def reader_of(flavour: str) -> StreamReader:
     return dialect.call({"messages": [{"role": "user", "content": "hi"}]}, target).reader
 
 
-def translated(flavour: str, parts: Iterable[bytes]) -> bytes:
+def translated(flavour: str, parts: Iterable[bytes], reader: StreamReader | None = None) -> bytes:
     """The Anthropic events of a stream that arrives in these parts."""
-    translator = StreamTranslator(reader_of(flavour), flavour)
+    translator = StreamTranslator(reader or reader_of(flavour), flavour)
     made = []
     for part in parts:
         made.append(translator.feed(part))
