@@ -9,13 +9,13 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
-from importlib import import_module
 from typing import Any
 
 from ccb.tunnel.errors import ConfigError, CredentialError, Unreachable, UsageError
 from ccb.tunnel.providers.anthropic import anthropic_endpoint
 from ccb.tunnel.providers.credential import Credential, in_one_header, key_headers
 from ccb.tunnel.providers.http_client import Endpoint, ProviderClient, endpoint_at
+from ccb.tunnel.providers.model_lists import load_sdk
 from ccb.tunnel.providers.provider import ProviderError
 from ccb.tunnel.providers.provider_kinds import KINDS
 from ccb.tunnel.wire.dataclass import dataclass
@@ -236,17 +236,18 @@ class AuthTarget:
     async def ask(self, credential: Credential, environ: Mapping[str, str]) -> int:
         """Return the status of a request that costs nothing and shows whether the credential is good. Raise
         ProviderError."""
-        sdk_clients = await asyncio.to_thread(import_module, "ccb.tunnel.providers.sdk_clients")
+        await asyncio.to_thread(load_sdk, self.sdk)
+        from ccb.tunnel.providers.sdk_clients import SdkClient
+
         sent = in_one_header(credential, self.key_header) if self.key_header and self.sdk == "anthropic" else credential
         headers = key_headers(sent, "" if self.sdk == "anthropic" else self.key_header)
 
         async def sign(url: str) -> Mapping[str, str]:
             return headers
 
-        async with sdk_clients.SdkClient(self.sdk, ProviderClient(self.endpoint, environ), sign) as api:
+        async with SdkClient(self.sdk, ProviderClient(self.endpoint, environ), sign) as api:
             answer = await api.get(self.checked_at) if self.checked_at else await api.list_models()
-            status: int = answer.status_code
-            return status
+            return answer.status_code
 
 
 def target(name: str, environ: Mapping[str, str], settings: Settings) -> AuthTarget:

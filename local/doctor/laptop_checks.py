@@ -332,6 +332,7 @@ async def _model_providers_provider(
     known = "no key needed" if credential == "none" else f"key from {credential}"
     if source is None:
         return Finding(LAPTOP, name, State.OK, f"{title}: {provider.name}, {known}; {named.why_no_list}")
+    await source.load()
     started = time.monotonic()
     try:
         async with asyncio.timeout(_ASK_S):

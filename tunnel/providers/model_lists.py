@@ -140,7 +140,7 @@ class ModelSource:
 
     async def load(self) -> None:
         """Load the SDK, which takes a second, so that it is not a second of the provider's."""
-        await asyncio.to_thread(_load, self._call.sdk)
+        await asyncio.to_thread(load_sdk, self._call.sdk)
 
     async def fetch(self) -> list[ListedModel]:
         """Return the models. Raise ProviderError, which says why there is no list, CredentialError, ConfigError."""
@@ -186,7 +186,8 @@ class ModelSource:
         return replace(model, facts={**model.facts, **(read_details(answer.content) if answer.is_success else {})})
 
 
-def _load(sdk: str) -> None:
+def load_sdk(sdk: str) -> None:
+    """Load an SDK and its client, which takes about a second."""
     from . import sdk_clients  # noqa: F401 - loads httpx2
 
     import_module(sdk)
