@@ -9,7 +9,7 @@ from tests.remote.permissions.corpus.rows import cases
 from tests.support.worker.cages import sandbox
 from tests.support.worker.permission_desk import Desk, Named, bash, on_file
 
-from ccb.remote.permissions.engine import PermissionEngine
+from ccb.remote.permissions.engine import LaunchRules, PermissionEngine
 from ccb.remote.permissions.matchers import PathMatcher
 from ccb.remote.permissions.modes import ModeError
 from ccb.remote.permissions.rules import Behavior, Decision, RuleError, headless_denial
@@ -192,7 +192,9 @@ def test_modes_are_checked(desk: Desk) -> None:
     assert bypass.value.code == "bypass_not_launched"
     desk.engine(allow_bypass=True).set_mode("bypassPermissions")
     with pytest.raises(ModeError, match="cannot be used with root"):
-        PermissionEngine("bypassPermissions", cwd=str(desk.cwd), sandbox=sandbox(), home=str(desk.home), is_root=True)
+        PermissionEngine(
+            LaunchRules(sandbox(), "bypassPermissions"), cwd=str(desk.cwd), home=str(desk.home), is_root=True
+        )
     with pytest.raises(RuleError):
         desk.engine(allowed="Bash(")
 
