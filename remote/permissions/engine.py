@@ -223,18 +223,12 @@ class PermissionEngine:
         """Apply permission updates in the public shape. Skip invalid ones, and return a text about each of these."""
         problems: list[str] = []
         for update in updates:
-            problem = self._try_apply(update)
-            if problem:
-                log.warning("permission update ignored: %s", problem)
-                problems.append(problem)
+            try:
+                self._apply(update)
+            except ValueError as error:
+                log.warning("permission update ignored: %s", error)
+                problems.append(str(error))
         return problems
-
-    def _try_apply(self, update: Mapping[str, Any]) -> str:
-        try:
-            self._apply(update)
-        except ValueError as error:
-            return str(error)
-        return ""
 
     def _apply(self, update: Mapping[str, Any]) -> None:
         change = read_update(update)
