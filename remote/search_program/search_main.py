@@ -376,8 +376,10 @@ def _shown(text: str, pattern: Pattern) -> str:
         return text
     match = None if pattern.multiline else pattern.regex.search(text)
     start = max(0, match.start() - 100) if match and match.start() > MAX_SHOWN - 100 else 0
-    piece = text[start : start + MAX_SHOWN]
-    return f"{'…' if start else ''}{piece}… [line cut: {len(text):,} characters{'' if is_whole else ' or more'}]"
+    cut = f"line cut: {len(text):,} characters{'' if is_whole else ' or more'}"
+    if match and start:
+        return f"…{text[start : start + MAX_SHOWN]}… [{cut}; the match is at column {match.start() + 1:,}]"
+    return f"{text[:MAX_SHOWN]}… [{cut}]"
 
 
 def _show(text: str) -> str:
