@@ -23,7 +23,7 @@ from ..context.instructions import NestedInstructions
 from ..context.system_prompt import instruction_sources, session_prompt
 from ..hooks.hook_runner import HookContext, HookRunner
 from ..model.retry import RetrySettings
-from ..permissions.engine import PermissionEngine
+from ..permissions.engine import LaunchRules, PermissionEngine
 from ..permissions.modes import Sandbox
 from ..session.client_outbox import ClientOutbox
 from ..session.client_setup import ClientLaunches, added_directories, check_sandbox, with_own_files
@@ -193,14 +193,9 @@ class AgentFactory:
         context.add_dirs[:] = added_directories(context.cwd, options)
         context.web.use(options.web, options.web_allow_private)
         engine = PermissionEngine(
-            options.permission_mode,
-            options.allowed_tools,
-            options.disallowed_tools,
+            LaunchRules.of(options, context.cages, context.add_dirs),
             cwd=context.cwd,
-            add_dirs=list(context.add_dirs),
             home=home_directory(),
-            allow_bypass=options.allow_bypass,
-            sandbox=Sandbox(context.cages, options.sandbox, options.allow_net),
             plan_file=context.plan.path,
         )
         launches, tools = self.parts.launches, default_tools()

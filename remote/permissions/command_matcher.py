@@ -33,10 +33,7 @@ class CommandMatcher(RuleMatcher):
         reason = f"It reads through directories with files that the rule {rule} is about; {GREP.name} leaves those out."
         return Decision(Behavior.ASK, reason, "rule")
 
-    def question_about_deny_rules(self, tool: Askable, tool_input: Json, state: RuleState) -> Decision | None:
-        return self._question(tool, tool_input, state)
-
-    def _question(
+    def question_about_deny_rules(
         self, tool: Askable, tool_input: Json, state: RuleState, *, by_rules: bool = False
     ) -> Decision | None:
         about = DeniedKinds(
@@ -82,10 +79,10 @@ class CommandMatcher(RuleMatcher):
         if _leaves_sandbox(tool_input):
             decision = self._decide_outside(command, state)
         else:
-            decision = self._decide_caged(command, state) or self._by_rules(command, state)
+            decision = self._decide_caged(command, state) or _policy(state).decide(command)
         if decision.behavior is not Behavior.ALLOW or _policy(state).allows_exactly(command):
             return decision
-        return self._question(tool, tool_input, state, by_rules=True) or decision
+        return self.question_about_deny_rules(tool, tool_input, state, by_rules=True) or decision
 
     def _decide_caged(self, command: str, state: RuleState) -> Decision | None:
         """Return ALLOW for a line that only reads, or that only changes files whose changes are accepted, if this host
@@ -103,13 +100,9 @@ class CommandMatcher(RuleMatcher):
                 return Decision(Behavior.ALLOW, why, "mode", cage=cage)
         return None
 
-    def _by_rules(self, command: str, state: RuleState) -> Decision:
-        """Decide on a line that would run without a cage."""
-        return _policy(state).decide(command)
-
     def _decide_outside(self, command: str, state: RuleState) -> Decision:
         """Decide on a line that asks to run without a cage: only rules allow it."""
-        decision = self._by_rules(command, state)
+        decision = _policy(state).decide(command)
         if decision.behavior is not Behavior.ALLOW or not is_read_only_command(command):
             return decision
         return Decision(Behavior.ASK, "It asks to run without the sandbox.", "other")

@@ -11,7 +11,7 @@ import logging
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Callable
+from typing import TYPE_CHECKING, Any, Callable
 
 from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.tool_traits import Effect, RuleKind, ToolTraits, View, traits_of
@@ -25,6 +25,7 @@ from .modes import (
     DONT_ASK,
     NO_CAGE,
     PLAN,
+    Cages,
     Sandbox,
     check_mode,
     is_root_without_sandbox,
@@ -49,6 +50,9 @@ from .rules import (
     read_update,
 )
 
+if TYPE_CHECKING:
+    from ccb.tunnel.wire.session_options import SessionOptions
+
 Json = dict[str, Any]
 
 log = logging.getLogger(__name__)
@@ -56,41 +60,44 @@ log = logging.getLogger(__name__)
 _MAX_SHOWN = 200  # characters of what is no rule
 
 
+@dataclass(frozen=True)
+class LaunchRules:
+    """What a command line says of permissions. `sandbox` says which cages commands run in. `allowed` and `disallowed`
+    are lists of which each item is one or more rules. `allow_bypass`: the person may switch to bypassPermissions."""
+
+    sandbox: Sandbox
+    mode: str = DEFAULT
+    allowed: Sequence[str] = ()
+    disallowed: Sequence[str] = ()
+    add_dirs: Sequence[str] = ()
+    allow_bypass: bool = False
+
+    @staticmethod
+    def of(options: SessionOptions, cages: Cages, add_dirs: Sequence[str]) -> LaunchRules:
+        """Return what the options of a session say, which works in these added directories."""
+        sandbox = Sandbox(cages, options.sandbox, options.allow_net)
+        rules = options.allowed_tools, options.disallowed_tools
+        return LaunchRules(sandbox, options.permission_mode, *rules, list(add_dirs), options.allow_bypass)
+
+
 class PermissionEngine:
-    """Owns the rules, the mode and the working directories of a session. `allowed` and `disallowed` are lists as the
-    command line gives them, each item one or more rules. `allow_bypass`: the person may switch to bypassPermissions.
-    `sandbox` says which cages commands run in. `plan_file` is the one file
-    that may be written in plan mode. Raises RuleError or ModeError."""
+    """Owns the rules, the mode and the working directories of a session. Only `plan_file` may be written in plan mode.
+    Raises RuleError or ModeError."""
 
     def __init__(
-        self,
-        mode: str = DEFAULT,
-        allowed: Sequence[str] = (),
-        disallowed: Sequence[str] = (),
-        *,
-        cwd: str,
-        sandbox: Sandbox,
-        add_dirs: Sequence[str] = (),
-        home: str = "",
-        allow_bypass: bool = False,
-        is_root: bool | None = None,
-        plan_file: str = "",
+        self, launch: LaunchRules, *, cwd: str, home: str = "", is_root: bool | None = None, plan_file: str = ""
     ) -> None:
         self._is_root = is_root_without_sandbox() if is_root is None else is_root
-        self._allow_bypass = allow_bypass or mode == BYPASS  # a session that starts in this mode may return to it
-        check_mode(mode, self._allow_bypass, self._is_root)
-        self._mode = mode
+        self._allow_bypass = launch.mode == BYPASS  # a session that starts in this mode may return to it
+        self._mode = DEFAULT
         self.mode_before_plan = DEFAULT
         self._plan_file = plan_file
         self._memory = ""
-        self._sandbox = sandbox
         self._home = home or os.path.expanduser("~")
         self._cwd = cwd
         self._set_dirs: list[str] = []  # of the settings
-        self._work_in(add_dirs)
         self._rules = RuleSet()
-        self._rules.add(COMMAND_LINE, Behavior.ALLOW, parse_rules(allowed))
-        self._rules.add(COMMAND_LINE, Behavior.DENY, parse_rules(disallowed))
+        self.relaunch(launch)
 
     @property
     def mode(self) -> str:
@@ -99,11 +106,9 @@ class PermissionEngine:
     @property
     def cage_in_force(self) -> str:
         """In words, the cage that holds the commands that run without a question."""
-        return (
-            f"{NO_CAGE}: permissions are bypassed"
-            if self._mode == BYPASS
-            else self._sandbox.in_force(self._places.roots)
-        )
+        if self._mode == BYPASS:
+            return f"{NO_CAGE}: permissions are bypassed"
+        return self._sandbox.in_force(self._places.roots)
 
     @property
     def directories(self) -> tuple[str, ...]:
@@ -124,24 +129,15 @@ class PermissionEngine:
             self.mode_before_plan = self._mode
         self._mode = mode
 
-    def relaunch(
-        self,
-        allowed: Sequence[str],
-        disallowed: Sequence[str],
-        *,
-        mode: str,
-        add_dirs: Sequence[str],
-        allow_bypass: bool,
-        sandbox: Sandbox,
-    ) -> None:
+    def relaunch(self, launch: LaunchRules) -> None:
         """Replace the rules and settings of the former command line with those of a new one. Rules from other sources
         stay. Raise RuleError or ModeError."""
-        may_bypass = self._allow_bypass or allow_bypass
-        check_mode(mode, may_bypass, self._is_root)
-        allow, deny = parse_rules(allowed), parse_rules(disallowed)
-        self._allow_bypass, self._sandbox = may_bypass, sandbox
-        self._switch(mode)
-        self._work_in(add_dirs)
+        may_bypass = self._allow_bypass or launch.allow_bypass
+        check_mode(launch.mode, may_bypass, self._is_root)
+        allow, deny = parse_rules(launch.allowed), parse_rules(launch.disallowed)
+        self._allow_bypass, self._sandbox = may_bypass, launch.sandbox
+        self._switch(launch.mode)
+        self._work_in(launch.add_dirs)
         self._rules.replace(COMMAND_LINE, Behavior.ALLOW, allow)
         self._rules.replace(COMMAND_LINE, Behavior.DENY, deny)
 
@@ -227,18 +223,12 @@ class PermissionEngine:
         """Apply permission updates in the public shape. Skip invalid ones, and return a text about each of these."""
         problems: list[str] = []
         for update in updates:
-            problem = self._try_apply(update)
-            if problem:
-                log.warning("permission update ignored: %s", problem)
-                problems.append(problem)
+            try:
+                self._apply(update)
+            except ValueError as error:
+                log.warning("permission update ignored: %s", error)
+                problems.append(str(error))
         return problems
-
-    def _try_apply(self, update: Mapping[str, Any]) -> str:
-        try:
-            self._apply(update)
-        except ValueError as error:
-            return str(error)
-        return ""
 
     def _apply(self, update: Mapping[str, Any]) -> None:
         change = read_update(update)

@@ -13,10 +13,7 @@ from ccb.tunnel.wire.dataclass import dataclass
 from ..system.host import is_under
 from ..system.owners import is_ours
 from .shell.git_commands import SUBCOMMANDS
-
-
-def _names(text: str) -> frozenset[str]:
-    return frozenset(text.split())
+from .shell.shell_words import names
 
 
 @dataclass(frozen=True)
@@ -61,7 +58,7 @@ def settings(text: str) -> Iterator[Setting]:
             raise NotPlain("a line is unusual")
 
 
-_ALL_KEYS = _names(
+_ALL_KEYS = names(
     "advice author branch checkout clone color column commit committer credential feature fetch gc"
     " gitflow grep gui http i18n index init maintenance pack protocol pull push rebase rerere sparse ssh"
     " stash submodule tag transfer url user versionsort worktree"
@@ -70,7 +67,7 @@ _ALL_KEYS = _names(
 command asks no remote, unless it is a promisor."""
 
 _KEYS = {
-    "core": _names(
+    "core": names(
         "abbrev askpass autocrlf bare bigfilethreshold checkroundtripencoding checkstat commentchar"
         " commitgraph compression createobject deltabasecachelimit disambiguate editor eol filemode"
         " filesreflocktimeout fscache fsync fsyncmethod fsyncobjectfiles hidedotfiles ignorecase ignorestat"
@@ -80,31 +77,31 @@ _KEYS = {
         " sparsecheckoutcone splitindex sshcommand symlinks trustctime unsetenvvars untrackedcache"
         " usereplacerefs warnambiguousrefs whitespace"
     ),
-    "diff": _names(
+    "diff": names(
         "algorithm autorefreshindex binary colormoved colormovedws context dirstat funcname guitool"
         " ignoresubmodules indentheuristic interhunkcontext mnemonicprefix noprefix relative renamelimit"
         " renames statgraphwidth statnamewidth suppressblankempty tool wordregex wserrorhighlight xfuncname"
     ),
-    "merge": _names(
+    "merge": names(
         "autostash branchdesc conflictstyle defaulttoupstream directoryrenames ff guitool log name recursive"
         " renamelimit renames stat suppressdest tool verbosity"
     ),
-    "log": _names("abbrevcommit date decorate diffmerges excludedecoration follow graphcolors mailmap showroot"),
-    "status": _names(
+    "log": names("abbrevcommit date decorate diffmerges excludedecoration follow graphcolors mailmap showroot"),
+    "status": names(
         "aheadbehind branch displaycommentprefix relativepaths renamelimit renames short showstash showuntrackedfiles"
     ),
-    "remote": _names(
+    "remote": names(
         "fetch followremotehead gh-resolved mirror prune prunetags push pushdefault pushurl skipdefaultupdate"
         " skipfetchall tagopt url"
     ),
-    "blame": _names("blankboundary coloring date markignoredlines markunblamablelines showemail showroot"),
-    "extensions": _names("compatobjectformat noop objectformat refstorage relativeworktrees worktreeconfig"),
-    "lfs": _names("access locksverify repositoryformatversion"),
-    "gpg": _names("format"),
-    "interactive": _names("singlekey"),
+    "blame": names("blankboundary coloring date markignoredlines markunblamablelines showemail showroot"),
+    "extensions": names("compatobjectformat noop objectformat refstorage relativeworktrees worktreeconfig"),
+    "lfs": names("access locksverify repositoryformatversion"),
+    "gpg": names("format"),
+    "interactive": names("singlekey"),
 }
 
-FILES = _names("core.attributesfile core.excludesfile blame.ignorerevsfile commit.template diff.orderfile mailmap.file")
+FILES = names("core.attributesfile core.excludesfile blame.ignorerevsfile commit.template diff.orderfile mailmap.file")
 """Settings whose value is the path of a file that git reads."""
 
 _OFF = ("false", "no", "off", "0")
@@ -391,8 +388,8 @@ def _repository_submodules(found: _Found, hash_bytes: int) -> list[str]:
     if not os.path.isdir(found.own):
         return []
     try:
-        names = [name for name in os.listdir(found.own) if name == "index" or name.startswith("sharedindex.")]
-        paths = [path for name in names for path in submodules(_data(os.path.join(found.own, name)), hash_bytes)]
+        files = [name for name in os.listdir(found.own) if name == "index" or name.startswith("sharedindex.")]
+        paths = [path for name in files for path in submodules(_data(os.path.join(found.own, name)), hash_bytes)]
     except (OSError, NotAnIndex):
         raise UnsafeRepository(f"the index in {found.own} is unusual") from None
     if len(paths) > _MAX_SUBMODULES:

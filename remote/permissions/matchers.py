@@ -133,30 +133,35 @@ class PathMatcher(RuleMatcher):
         return places.real(_path(tool.traits, tool_input))
 
     def decide(self, tool: Askable, tool_input: Json, state: RuleState) -> Decision:
-        places = state.places
-        real = state.pinned or self.real_path(tool, tool_input, places)
+        real = state.pinned or self.real_path(tool, tool_input, state.places)
         shown = spelled(real)
-        writes = tool.traits.effect is Effect.WRITE
-        why = protection(real, places.home) if writes else None
+        why = protection(real, state.places.home) if tool.traits.effect is Effect.WRITE else None
         if why:
             return Decision(Behavior.ASK, f"{shown} is protected: {why}.", "other", shown)
         if _pattern_climbs(tool.traits, tool_input):
             return Decision(Behavior.ASK, "The pattern leaves the directory it starts from.", "workingDir", shown)
+        return self._decide_by_rules(tool, real, state) or self._decide_by_place(tool, real, state)
+
+    def _decide_by_rules(self, tool: Askable, real: str, state: RuleState) -> Decision | None:
+        """Allow what a rule allows, and ask about other files with secrets."""
+        places, shown = state.places, spelled(real)
         is_secret = is_sensitive(real, places.home)
         for rule in state.rules.about(Behavior.ALLOW, tool.name):
             pattern = None if rule.content is None else PathPattern(rule.content)
             if pattern is None or (pattern.allows(real, places) and not (is_secret and pattern.covers_home(places))):
                 return Decision(Behavior.ALLOW, f"The rule {rule} allows this.", "rule")
-        if is_secret:
-            from . import rule_suggestions
+        if not is_secret:
+            return None
+        from . import rule_suggestions
 
-            why = f"{shown} usually holds secrets."
-            return Decision(
-                Behavior.ASK, why, "other", shown, rule_suggestions.for_file(writes, real) if shown == real else []
-            )
+        updates = rule_suggestions.for_file(tool.traits.effect is Effect.WRITE, real) if shown == real else []
+        return Decision(Behavior.ASK, f"{shown} usually holds secrets.", "other", shown, updates)
+
+    def _decide_by_place(self, tool: Askable, real: str, state: RuleState) -> Decision:
         if state.memory and is_under(real, state.memory):
             return Decision(Behavior.ALLOW, "It is in the memory of this agent.")
-        accepts, inside = state.accepts_edits or state.opens_workspace, places.holds(real)
+        writes, shown = tool.traits.effect is Effect.WRITE, spelled(real)
+        accepts, inside = state.accepts_edits or state.opens_workspace, state.places.holds(real)
         if inside and not writes:
             return Decision(Behavior.ALLOW, "It is read in a working directory.", "workingDir")
         if inside and accepts:
@@ -164,7 +169,7 @@ class PathMatcher(RuleMatcher):
         from . import rule_suggestions
 
         # a rule cannot hold a name that is no plain text
-        updates = rule_suggestions.for_path(writes, real, places, accepts) if inside or shown == real else []
+        updates = rule_suggestions.for_path(writes, real, state.places, accepts) if inside or shown == real else []
         if not inside:
             return Decision(Behavior.ASK, f"{shown} is outside the working directories.", "workingDir", shown, updates)
         return Decision(Behavior.ASK, f"{tool.name} changes {shown}.", "other", shown, updates)

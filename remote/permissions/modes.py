@@ -175,8 +175,7 @@ class Cages:
         if self.probe().mechanism is CageMechanism.NONE:
             return None
         rules = read_only_rules(directories, self.environ, self.home)
-        git = (*repository_around(directories[0], self.home), *files_of_own_configuration(self.home))
-        return replace(rules, read=(*rules.read, *git, *readable))
+        return replace(rules, read=(*rules.read, *self._read_by_git(directories), *readable))
 
     def workspace(self, directories: Sequence[str], network: bool) -> CageRules | None:
         """Return the cage for commands that may change `directories`, and read what git reads there; None if this host
@@ -184,10 +183,11 @@ class Cages:
         if not self.probe().workspace or self.why_no_workspace(directories):
             return None
         rules = workspace_rules(directories, self.environ, self.home, network=network)
-        git = (*repository_around(directories[0], self.home), *files_of_own_configuration(self.home))
-        return replace(
-            rules, read=(*rules.read, *git), protected=tuple(filter(os.path.isdir, _own_places(rules.write)))
-        )
+        protected = tuple(filter(os.path.isdir, _own_places(rules.write)))
+        return replace(rules, read=(*rules.read, *self._read_by_git(directories)), protected=protected)
+
+    def _read_by_git(self, directories: Sequence[str]) -> list[str]:
+        return [*repository_around(directories[0], self.home), *files_of_own_configuration(self.home)]
 
     def why_no_workspace(self, directories: Sequence[str]) -> str:
         """Return why one of the directories can be changed by no command without a question, "" if all can."""

@@ -53,21 +53,19 @@ class PathScope:
 def expand(path: str, cwd: str, home: str) -> str:
     """Return an absolute path with `~` expanded; `.` and `..` are removed without looking at links. `~name` is not
     expanded."""
-    if "\0" in path:
-        raise ValueError("a path contains a NUL")
-    if path == "~" or path.startswith("~/"):
-        path = home + path[1:]
-    return os.path.normpath(os.path.join(cwd, path))
+    return os.path.normpath(os.path.join(cwd, _from_home(path, home)))
 
 
 def real_path(path: str, cwd: str, home: str) -> str:
     """Return the path with links resolved as the kernel does it: `link/..` is the parent of where the link leads. The
     last parts need not exist."""
+    return os.path.realpath(os.path.join(cwd, _from_home(path, home)))
+
+
+def _from_home(path: str, home: str) -> str:
     if "\0" in path:
         raise ValueError("a path contains a NUL")
-    if path == "~" or path.startswith("~/"):
-        path = home + path[1:]
-    return os.path.realpath(os.path.join(cwd, path))
+    return home + path[1:] if path == "~" or path.startswith("~/") else path
 
 
 @dataclass(frozen=True)

@@ -110,18 +110,9 @@ class BashPolicy:
         question. `by_rules`: a rule or a check of its own covers each command with its arguments."""
         try:
             commands = parse(text)
-            bases = shell_directories(commands, self._places, self._start)
-            inner = [effective(command) for command in commands]
-            started = [None if each is None else started_by(each) for each in inner]
-            found = [effective(each) for part in started for each in part or ()]
-            if bases is None or None in started or None in found:
-                raise NotUnderstood("it is not clear what it runs, or where")
-            if about.commands and any(map(hides_commands, commands)):
-                raise NotUnderstood("the text does not show what it runs")
-            for each in () if by_rules or not about.commands else commands:
-                risk = risky_options.risk(each.words) if each.words else None
-                if risk:
-                    raise NotUnderstood(f"{_shortened(risk)} may run another program")
+            bases = self._bases_shown(commands)
+            if about.commands:
+                _check_commands_shown(commands, by_rules)
             for command in commands:
                 self._check_files_shown(command, commands, bases, about)
                 if about.reads or about.writes:
@@ -130,6 +121,16 @@ class BashPolicy:
             whole = rule_suggestions.exact_rule(text)
             return _ask(f"Deny rules could not be checked against the command: {reason}.", [whole])
         return None
+
+    def _bases_shown(self, commands: Sequence[Command]) -> list[str]:
+        """Return where a line runs. Raise NotUnderstood if that, or what it runs, is not clear."""
+        bases = shell_directories(commands, self._places, self._start)
+        inner = [effective(command) for command in commands]
+        started = [None if each is None else started_by(each) for each in inner]
+        found = [effective(each) for part in started for each in part or ()]
+        if bases is None or None in started or None in found:
+            raise NotUnderstood("it is not clear what it runs, or where")
+        return bases
 
     def _check_lines_inside(self, command: Command, bases: Sequence[str], about: DeniedKinds) -> None:
         """Raise Unknown if a line that the command runs, as `sh -c` does, does not show which files it opens."""
@@ -180,15 +181,21 @@ class BashPolicy:
             return self._git_problem(command) or self._read_problem(command, inner)
         if inner and self._accepts_edits and inner.name in ("mkdir", "touch") and not inner.assignments:
             return self._creation_problem(inner)
+        return self._uncovered_problem(command, inner, uncovered)
+
+    def _uncovered_problem(self, command: Command, inner: Command | None, uncovered: str) -> _Problem:
+        """Return the problem of a command that no rule allows, with the rule that would."""
         reason = f"No rule allows `{_shortened(command.raw or canonical(command.words))}`."
-        rule = rule_suggestions.command_rule(inner) if inner else None
+        if inner is None:
+            return _Problem(reason)
+        rule = rule_suggestions.command_rule(inner)
         pattern = CommandPattern(rule.content or "") if rule else None
-        if inner and pattern and not pattern.is_exact:
+        if pattern and not pattern.is_exact:
             uncovered = self._uncovered(inner.words, pattern.words) or uncovered
-        if inner and uncovered:
-            reason = f"{reason} A rule with a wildcard does not cover {_shortened(uncovered)}."
-            rule = rule_suggestions.exact_command_rule(inner)
-        return _Problem(reason, rule)
+        if not uncovered:
+            return _Problem(reason, rule)
+        reason = f"{reason} A rule with a wildcard does not cover {_shortened(uncovered)}."
+        return _Problem(reason, rule_suggestions.exact_command_rule(inner))
 
     def _may_read(self, command: Command) -> bool:
         """Return whether the command can be let through because it only reads."""
@@ -201,27 +208,17 @@ class BashPolicy:
         """Return None if a rule allows the command. Return the argument that rules with a wildcard do not cover, or ""
         if no rule is about the command."""
         own = (*command.assignments, *command.words)
-        texts = {canonical(own): own}
-        if not command.redirects:
-            texts[command.raw] = own
-        if inner and inner.words and all(is_harmless_assignment(word, True) for word in inner.assignments):
-            if started_by(inner) is None:
-                return ""
-            texts[canonical(inner.words)] = inner.words
+        texts = _texts_for_rules(command, inner)
         hidden = len(own) - len(inner.words) if inner else len(own)  # words before the program that finally runs
         uncovered = ""
         for pattern in self._allow:
-            for text, words in texts.items():
-                if not text or not pattern.matches(text):
+            for words in [words for text, words in texts.items() if text and pattern.matches(text)]:
+                if pattern.is_exact and _may_be_fed_code(command):
                     continue
-                if pattern.is_exact:
-                    if not command.fed and not (command.gets and runs_its_input(command.words)):
-                        return None
-                    continue
-                if words == own and 0 < hidden >= pattern.words:
+                if not pattern.is_exact and words == own and 0 < hidden >= pattern.words:
                     continue  # the wildcard stands for the program
                 skipped = len(command.assignments) if words == own else 0
-                found = self._uncovered(words[skipped:], pattern.words - skipped)
+                found = None if pattern.is_exact else self._uncovered(words[skipped:], pattern.words - skipped)
                 if found is None:
                     return None
                 uncovered = found
@@ -342,6 +339,35 @@ class BashPolicy:
 
     def _covers(self, patterns: Sequence[PathPattern], real: str) -> bool:
         return any(pattern.allows(real, self._places) for pattern in patterns)
+
+
+def _check_commands_shown(commands: Sequence[Command], by_rules: bool) -> None:
+    """Raise NotUnderstood if the text does not show which commands finally run. `by_rules`: a rule or a check covers
+    each command with its arguments."""
+    if any(map(hides_commands, commands)):
+        raise NotUnderstood("the text does not show what it runs")
+    for each in () if by_rules else commands:
+        risk = risky_options.risk(each.words) if each.words else None
+        if risk:
+            raise NotUnderstood(f"{_shortened(risk)} may run another program")
+
+
+def _texts_for_rules(command: Command, inner: Command | None) -> dict[str, Sequence[Word]]:
+    """Return the texts that a rule may match, each with its words; none if it is not clear what the command starts."""
+    own = (*command.assignments, *command.words)
+    texts: dict[str, Sequence[Word]] = {canonical(own): own}
+    if not command.redirects:
+        texts[command.raw] = own
+    if inner and inner.words and all(is_harmless_assignment(word, True) for word in inner.assignments):
+        if started_by(inner) is None:
+            return {}
+        texts[canonical(inner.words)] = inner.words
+    return texts
+
+
+def _may_be_fed_code(command: Command) -> bool:
+    """Return whether a command may run what it reads, which no rule about its words has seen."""
+    return command.fed or (command.gets is not None and runs_its_input(command.words))
 
 
 def _suggestions(problems: Sequence[_Problem], whole: Rule | None) -> list[Json]:

@@ -104,27 +104,27 @@ def _remove(path: str) -> None:
         os.rmdir(path)
 
 
-def _locked(path: str, how: int) -> int:
+def _locked(path: str, how: int, needs_lock: bool = False) -> int:
     """Return a descriptor that locks a directory, -1 if another process is in the way. Where a file system has no
-    locks, it locks nothing."""
+    locks, it locks nothing, or is -1 if the caller `needs_lock`."""
     try:
         lock = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError:
         return -1
     with contextlib.suppress(FileNotFoundError):
-        if not _is_taken(lock, how) and os.fstat(lock).st_ino == os.lstat(path).st_ino:
+        if not _is_taken(lock, how, needs_lock) and os.fstat(lock).st_ino == os.lstat(path).st_ino:
             return lock
     os.close(lock)
     return -1
 
 
-def _is_taken(lock: int, how: int) -> bool:
+def _is_taken(lock: int, how: int, needs_lock: bool) -> bool:
     try:
         fcntl.flock(lock, how | fcntl.LOCK_NB)
     except BlockingIOError:
         return True
     except OSError:
-        pass  # no locks here
+        return needs_lock  # no locks here
     return False
 
 
@@ -262,19 +262,11 @@ def _remove_left() -> None:
 def _temporary_locked(path: str) -> int:
     """Return a descriptor that holds the lock of a directory of this user; -1 if another process holds it, or if it is
     no such directory."""
-    try:
-        lock = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
-    except OSError:
+    lock = _locked(path, fcntl.LOCK_EX, needs_lock=True)
+    if lock >= 0 and os.fstat(lock).st_uid != os.getuid():
+        os.close(lock)
         return -1
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        here, there = os.fstat(lock), os.lstat(path)
-        if here.st_ino == there.st_ino and here.st_uid == os.getuid() and stat.S_ISDIR(there.st_mode):
-            return lock
-    except OSError:
-        pass
-    os.close(lock)
-    return -1
+    return lock
 
 
 def remove_directory(top: str) -> None:

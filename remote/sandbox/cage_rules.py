@@ -256,14 +256,16 @@ NAMES_IN_REPOSITORY = (REPOSITORY_HEAD, "commondir", "objects", "refs")
 def why_protected(path: str) -> str:
     """Return why writing a path with these names needs the approval of a person wherever it is, "" if it does not.
     Letter case does not count."""
-    parts = [part for part in path.casefold().split("/") if part]
+    parts = [part for part in path.casefold().split("/") if part] or [""]
     for part, below in zip(parts, [*parts[1:], ""]):
         row = _BY_NAME.get(part)
-        if row is not None and row.kind is Kind.DIRECTORY and not row.inside:
+        if row is None:
+            continue
+        if row.kind is Kind.DIRECTORY and not row.inside:
             return f"it is inside {part}"
-        if row is not None and row.inside and below.startswith(row.inside):
+        if row.inside and below.startswith(row.inside):
             return "it sets up the agent itself"
-    last = parts[-1] if parts else ""
+    last = parts[-1]
     row = _BY_NAME.get(last) or next((row for end, row in _BY_END.items() if last.endswith(end)), None)
     return f"{last} {row.kind.value}" if row is not None and not row.inside else ""
 

@@ -213,10 +213,8 @@ class LaterActors:
                 self._forget(directory)
                 continue
             settled = max(state.changed, state.modified) < time.time_ns() - _TICK_NS
-            if insist and stat.S_IMODE(state.mode) & _ENTERED != _ENTERED and os.geteuid():
-                with contextlib.suppress(OSError):
-                    let_in(directory, _ENTERED)
-                    state = _state(directory) or state
+            if insist:
+                state = _entered(directory, state)
             names, inner, linked = _listed(directory)
             self._forget(directory)
             self._states[directory] = state, settled
@@ -229,7 +227,20 @@ class LaterActors:
                 self._found[directory] = found
             if linked and directory not in found:
                 self._names[directory] = linked
-            waiting += [each for name in inner if (each := os.path.join(directory, name)) not in self._states]
+            waiting += self._unread(directory, inner)
+
+    def _unread(self, directory: str, names: Sequence[str]) -> list[str]:
+        paths = (os.path.join(directory, name) for name in names)
+        return [path for path in paths if path not in self._states]
+
+
+def _entered(directory: str, state: _State) -> _State:
+    """Let this user enter a directory of its own. Return its state then."""
+    if stat.S_IMODE(state.mode) & _ENTERED != _ENTERED and os.geteuid():
+        with contextlib.suppress(OSError):
+            let_in(directory, _ENTERED)
+            return _state(directory) or state
+    return state
 
 
 def _is_empty(path: str) -> bool:

@@ -213,17 +213,12 @@ def _scan_lines(file: int, pattern: Pattern, before: int, after: int, limits: Li
         if not pattern.is_ascii and chunk.endswith(b"\n") and not _is_utf8(chunk):
             yield _FOREIGN
         if not owed and not pattern.may_match(chunk):
-            count = chunk.count(b"\n") + (not chunk.endswith(b"\n"))
-            if before:
-                last = chunk[:-1] if chunk.endswith(b"\n") else chunk
-                lines = last.rsplit(b"\n", before)[-before:]
-                recent.extend((number + count - len(lines) + 1 + i, raw) for i, raw in enumerate(lines))
-            number += count
+            whole = chunk.removesuffix(b"\n")
+            number += whole.count(b"\n") + 1
+            lines = whole.rsplit(b"\n", before)[-before:] if before else []
+            recent.extend(zip(range(number - len(lines) + 1, number + 1), lines))
             continue
-        lines = chunk.split(b"\n")
-        if lines[-1] == b"":
-            lines.pop()
-        for position, raw in enumerate(lines):
+        for position, raw in enumerate(chunk.removesuffix(b"\n").split(b"\n")):
             number += 1
             if not position % 4096:
                 limits.check()
@@ -296,7 +291,7 @@ def _scan_whole(file: int, size: int, pattern: Pattern, before: int, after: int,
         return
     wide = wide_decoder(data, whole=True)
     data = wide.decode(data, True).encode("utf-8", "replace") if wide else data
-    data = data[len(_MARK) :] if data.startswith(_MARK) else data
+    data = data.removeprefix(_MARK)
     if not pattern.is_ascii and not _is_utf8(data):
         yield _FOREIGN
     if not pattern.may_match(data):
@@ -314,9 +309,7 @@ def _scan_whole(file: int, size: int, pattern: Pattern, before: int, after: int,
         at = match.start()
         last = number + text.count("\n", match.start(), max(match.start(), match.end() - 1))
         matching.update(range(number, last + 1))
-    lines = text.split("\n")
-    if lines[-1] == "":
-        lines.pop()
+    lines = text.removesuffix("\n").split("\n")
     shown = {near for n in matching for near in range(n - before, n + after + 1) if 0 < near <= len(lines)}
     for n in sorted(shown):
         yield Line(n, lines[n - 1], n in matching)

@@ -23,7 +23,6 @@ from .walk import (
     files,
     in_time,
     limit,
-    matched,
     matching_by_grep,
     matching_by_ripgrep,
     matching_command,
@@ -256,17 +255,15 @@ def _candidates(request: Json, pattern: Pattern, limits: Limits) -> list[Found]:
         return with_times(root, [only], limits)
     chosen = _chosen(request)
     texts = [text.decode() for text in pattern.texts]
-    listed: list[str] = []  # by ripgrep, before it failed
     if texts and request["rg"]:
         command = matching_command(request["rg"], chosen, texts, pattern.ignore_case, not pattern.is_ascii)
         matching = matching_by_ripgrep(root, command, chosen, limits)
         if matching is not None:
             return with_times(root, matching, limits)
-        listed = in_time(matched(limits.listed, chosen, limits), limits)
     paths = in_time(files(root, chosen, request["rg"], limits), limits)
     if texts and request["grep"] and pattern.is_ascii:
         paths = in_time(matching_by_grep(root, request["grep"], paths, texts, pattern.ignore_case, limits), limits)
-    return with_times(root, dict.fromkeys([*listed, *paths]), limits)
+    return with_times(root, paths, limits)
 
 
 def _pattern(request: Json) -> Pattern:
@@ -379,8 +376,10 @@ def _shown(text: str, pattern: Pattern) -> str:
         return text
     match = None if pattern.multiline else pattern.regex.search(text)
     start = max(0, match.start() - 100) if match and match.start() > MAX_SHOWN - 100 else 0
-    piece = text[start : start + MAX_SHOWN]
-    return f"{'…' if start else ''}{piece}… [line cut: {len(text):,} characters{'' if is_whole else ' or more'}]"
+    cut = f"line cut: {len(text):,} characters{'' if is_whole else ' or more'}"
+    if match and start:
+        return f"…{text[start : start + MAX_SHOWN]}… [{cut}; the match is at column {match.start() + 1:,}]"
+    return f"{text[:MAX_SHOWN]}… [{cut}]"
 
 
 def _show(text: str) -> str:

@@ -122,7 +122,7 @@ class Limits:
     .gitignore leaves out. `unobeyed`: the files .gitignore that are none. `start`: the rules of .gitignore where the
     search starts. `foreign`: the files that are not in UTF-8.
     `binary`: how many files are no text. `slow`: the files in which a pattern took too long. `stopped_in`: the file in
-    which the time was over. `listed`: what a program has found that failed then."""
+    which the time was over."""
 
     def __init__(self, until: float) -> None:
         self.until = until
@@ -137,7 +137,6 @@ class Limits:
         self.binary = 0
         self.slow: list[str] = []
         self.stopped_in = ""
-        self.listed: list[str] = []
         self._scanning = False
         self._alive = self._slow_s = 0.0
 
@@ -353,17 +352,20 @@ def _by_ripgrep(root: str, command: list[str], limits: Limits, reads: bool) -> l
         limits.end_listing()
     told_apart = narrowing.end(0.1 if code is None else limits.left)[1] if narrowing else told
     ignored, by_other_files = left_out(told_apart)
-    failed = (code is None and not out) or (
-        code is not None and (code < 0 or (code > 1 and not out and not _COMPLAINT.search(told)))
-    )
-    if failed or (by_other_files and code is not None):  # our own walker does not obey other files
-        limits.listed = _names(out) if failed else []
-        return None
+    if _has_failed(out, told, code) or (by_other_files and code is not None):
+        return None  # our own walker obeys no other files
     limits.ignored |= ignored
     for name in _NO_FILE.findall(told_apart):
         (limits.start or Ignore.at(root)).below(os.path.join(root, os.fsdecode(name)))  # finds out what it is
     large = [os.fsdecode(name) for name in _TOO_LARGE.findall(told_apart)] if reads else []
     return _names(out) + _unread(root, told, limits, reads) + large
+
+
+def _has_failed(out: bytes, told: bytes, code: int | None) -> bool:
+    """Return whether ripgrep does not work here: what it printed, what it complained of, and its exit code say so."""
+    if code is None:
+        return not out
+    return code < 0 or (code > 1 and not out and not _COMPLAINT.search(told))
 
 
 def _is_blinded(root: str, limits: Limits) -> bool:

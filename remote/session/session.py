@@ -28,7 +28,7 @@ from ..context.system_prompt import session_prompt
 from ..hooks.hook_runner import HookRunner
 from ..hooks.hook_table import client_hooks
 from ..model.model_request import Reasoning
-from ..permissions.modes import Sandbox
+from ..permissions.engine import LaunchRules
 from ..session_store.journal import JournalError
 from ..session_store.refusal import HostRefusal
 from ..session_store.session_paths import home_directory
@@ -263,17 +263,10 @@ class Session:
         merged = self._launches.merge(given, sent, self.mode)
         options = with_own_files(merged, os.path.dirname(context.spill.directory))
         add_dirs = added_directories(context.cwd, options)
-        sandbox = Sandbox(context.cages, options.sandbox, options.allow_net)
+        launch = LaunchRules.of(options, context.cages, add_dirs)
         if "sandbox" in given:
-            check_sandbox(sandbox, [context.cwd, *add_dirs])
-        config.permissions.relaunch(
-            options.allowed_tools,
-            options.disallowed_tools,
-            mode=options.permission_mode,
-            add_dirs=add_dirs,
-            allow_bypass=options.allow_bypass,
-            sandbox=sandbox,
-        )
+            check_sandbox(launch.sandbox, [context.cwd, *add_dirs])
+        config.permissions.relaunch(launch)
         context.add_dirs[:] = add_dirs
         context.web.use(options.web, options.web_allow_private)
         new_prompt = "system_prompt" in given or "append_system_prompt" in given

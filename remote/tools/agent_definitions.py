@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from ccb.tunnel.wire.client_requests import EFFORTS
@@ -154,11 +154,7 @@ def from_fields(
     ValueError."""
     if not _NAME.fullmatch(name):
         raise ValueError(f"{name!r} is not a name for an agent")
-    description, prompt = fields.get("description"), fields.get("prompt")
-    if not isinstance(description, str) or not description.strip():
-        raise ValueError(f"the agent {name} has no `description`")
-    if not isinstance(prompt, str) or not prompt.strip():
-        raise ValueError(f"the agent {name} has no prompt")
+    description, prompt = _text(name, "`description`", fields), _text(name, "prompt", fields)
     mode = str(fields.get("permissionMode") or "")
     if mode not in ("", INHERIT, *_MODES):
         raise ValueError(f"the agent {name} has an unknown permissionMode {mode!r}")
@@ -168,9 +164,7 @@ def from_fields(
     isolation = str(fields.get("isolation") or "")
     if isolation not in ("", WORKTREE):  # without it the agent would work where it must not
         raise ValueError(f"the agent {name} asks for an isolation that ccb does not have: {isolation!r}")
-    memory = str(fields.get("memory") or "")
-    if memory not in ("", *_MEMORIES):
-        raise ValueError(f"the agent {name} has an unknown memory {memory!r}: it is one of {', '.join(_MEMORIES)}")
+    memory = _one_of(name, "memory", fields, _MEMORIES)
     problems: list[str] = []
     if memory == USER and source == PROJECT:  # its notes would be read by the person's own agent of that name
         problems.append(f"the agent {name}: an agent of a project keeps its memory in the project")
@@ -187,7 +181,7 @@ def from_fields(
         background=str(fields.get("background")).lower() == "true",
         isolation=isolation,
         source=source,
-        effort=_effort(name, fields.get("effort")),
+        effort=_one_of(name, "effort", fields, EFFORTS),
         skills=_listed(fields.get("skills")),
         hooks=_hooks(name, fields.get("hooks"), source, problems, names),
         servers=_servers(name, fields.get("mcpServers")),
@@ -196,6 +190,13 @@ def from_fields(
         required=_listed(fields.get("requiredMcpServers")),
     )
     return definition, problems
+
+
+def _text(name: str, what: str, fields: Mapping[str, Any]) -> str:
+    value = fields.get(what.strip("`"))
+    if not isinstance(value, str) or not value.strip():
+        raise ValueError(f"the agent {name} has no {what}")
+    return value
 
 
 def _hooks(name: str, value: object, source: str, problems: list[str], names: ModelNames) -> tuple[Hook, ...]:
@@ -232,11 +233,11 @@ def _listed(value: object) -> tuple[str, ...]:
     return tuple(text for each in listed if (text := str(each).strip()))
 
 
-def _effort(name: str, value: object) -> str:
-    level = str(value or "")
-    if level not in ("", *EFFORTS):
-        raise ValueError(f"the agent {name} has an unknown effort {level!r}: it is one of {', '.join(EFFORTS)}")
-    return level
+def _one_of(name: str, key: str, fields: Mapping[str, Any], allowed: Sequence[str]) -> str:
+    value = str(fields.get(key) or "")
+    if value not in ("", *allowed):
+        raise ValueError(f"the agent {name} has an unknown {key} {value!r}: it is one of {', '.join(allowed)}")
+    return value
 
 
 def _turns(name: str, value: object) -> int | None:

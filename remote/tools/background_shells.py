@@ -44,8 +44,6 @@ class Shell:
     cage: CageRules | None = None
     position: int = 0
     killed: bool = False
-    told: bool = False
-    """Whether the agent knows how it ends."""
 
     @property
     def id(self) -> str:
@@ -60,20 +58,14 @@ class Shell:
         return TaskStatus.COMPLETED if self.process.returncode == 0 else TaskStatus.FAILED
 
 
-class ForegroundCommand:
-    """A command that its call waits for. `moves`: it is to go on in the background."""
-
-    def __init__(self) -> None:
-        self.moves = False
-
-
 class BackgroundShells:
     """Owns every process that outlives its tool call; `close` ends them all. `session` is the mark that the host gives
     to the processes it starts (see `Host.session`). By this mark even detached processes are found."""
 
     def __init__(self, cwd: str, tasks: TaskRegistry, session: str = "") -> None:
         self.cwd, self.lost = cwd, ""
-        self.foreground: set[ForegroundCommand] = set()
+        self.foreground: set[asyncio.Event] = set()
+        """One for each foreground command: it is set when the command is to go on in the background."""
         self.background_after: float | None = None
         """Seconds after which a foreground command goes on in the background; None for never."""
         self._tasks = tasks
@@ -94,7 +86,7 @@ class BackgroundShells:
     def move_all(self) -> bool:
         """Let every foreground command go on in the background. Return whether there is one."""
         for each in self.foreground:
-            each.moves = True
+            each.set()
         return bool(self.foreground)
 
     def add(
@@ -149,7 +141,7 @@ class BackgroundShells:
             how = "completed (exit code 0)" if code == 0 else f"failed with exit code {code}"
         left = "" if shell.killed else self.left(shell.process, start)
         summary = f"{subject} {how}. {left}" if left else f"{subject} {how}"
-        self._tasks.finished(shell.task, TaskEnd(shell.status, summary, told=shell.told))
+        self._tasks.finished(shell.task, TaskEnd(shell.status, summary))
 
     def get(self, shell_id: str) -> Shell | None:
         return self._shells.get(shell_id)
@@ -209,7 +201,9 @@ class BackgroundShells:
     async def close(self) -> None:
         """End every process of the session. Returns when they are gone."""
         for shell in self._shells.values():
-            shell.told = shell.told or bool(shell.task.agent_id)  # a sub-agent that has ended reads nothing any more
+            shell.task.told = shell.task.told or bool(
+                shell.task.agent_id
+            )  # a sub-agent that has ended reads nothing any more
         processes = [*(shell.process for shell in self._shells.values()), *self._leftovers]
         alive = [each for each in processes if each.returncode is None or each.has_leftovers()]
         try:

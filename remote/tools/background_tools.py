@@ -142,7 +142,7 @@ class BashOutput(Tool):
             return refusal(_shell_tools_unknown(tool_input["bash_id"], context) or "")
         if shell.process.returncode is not None:
             await shell.process.wait()  # until it is known what it has left behind
-        shell.told = shell.told or shell.process.returncode is not None
+        shell.task.told = shell.task.told or shell.process.returncode is not None
         status, start, end = shell.status, shell.position, shell.output.total
         code = shell.process.returncode
         shell.position = end
@@ -198,7 +198,7 @@ class KillShell(Tool):
             return refusal(_shell_tools_unknown(tool_input["shell_id"], context) or "")
         if shell.status is not TaskStatus.RUNNING:
             return refusal(f"Shell {shell.id} is not running: its status is {shell.status.value}.")
-        shell.told = True
+        shell.task.told = True
         await shell.task.stop()
         message = f"Successfully killed shell: {shell.id} ({shell.command[:500]})"
         message = "\n".join(filter(None, (message, aside_note(shell.process))))

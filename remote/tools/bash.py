@@ -21,7 +21,7 @@ from ..sandbox.cage_server import CageUnavailable
 from ..sandbox.stops import stopped
 from ..system.host import is_under, nearest_directory
 from ..system.process import Process
-from .background_shells import MAX_RUNNING, ForegroundCommand, ShellStart
+from .background_shells import MAX_RUNNING, ShellStart
 from .file_access import refusal
 from .input_schema import flag, object_of, text
 from .output import MAX_OUTPUT_CHARS, Output, clean
@@ -193,7 +193,7 @@ class _Foreground:
         self._start = start
         self._command = start.command
         self._context = context
-        self._state = ForegroundCommand()
+        self._moves = asyncio.Event()
         self._by_itself = False
         self._output = Output(context.spill, "bash")
         self._started = time.monotonic()
@@ -209,14 +209,14 @@ class _Foreground:
         cage = context.call.cage
         if cage is not None and report:
             cage = replace(cage, write=(*cage.write, report))
-        context.shells.foreground.add(self._state)  # from now on, the person may move it to the background
+        context.shells.foreground.add(self._moves)  # from now on, the person may move it to the background
         try:
             cwd, self._elsewhere = await _directory(context)
             self._cwd, self._astray = cwd, cwd != context.shells.cwd
             argv = _arguments(_shell(context), self._command, report)
             process = await context.host.start(argv, cwd, self._output.add, context.variables, cage=cage)
         except BaseException as error:
-            context.shells.foreground.discard(self._state)
+            context.shells.foreground.discard(self._moves)
             _taken(report)
             self._output.close()
             if isinstance(error, OSError):
@@ -226,7 +226,7 @@ class _Foreground:
         moved = ""
         try:
             ended = await self._watch(process, timeout)
-            goes_on = not ended and self._state.moves
+            goes_on = not ended and self._moves.is_set()
         except asyncio.CancelledError:
             interrupted = True
             raise
@@ -298,17 +298,19 @@ class _Foreground:
                 spent = time.monotonic() - self._started
                 left = timeout - spent
                 if budget is not None and spent >= budget:
-                    self._state.moves = self._by_itself = True
-                if self._state.moves and shells.running >= MAX_RUNNING:
-                    self._state.moves, budget = False, None
-                if self._state.moves or left <= 0:
+                    self._by_itself = True
+                    self._moves.set()
+                if self._moves.is_set() and shells.running >= MAX_RUNNING:
+                    budget = None
+                    self._moves.clear()
+                if self._moves.is_set() or left <= 0:
                     return False
                 await asyncio.wait({waiter}, timeout=min(left, _PROGRESS_EVERY))
                 if not waiter.done():  # the result follows at once, and says all of it
                     self._show()
             return True
         finally:
-            shells.foreground.discard(self._state)
+            shells.foreground.discard(self._moves)
             waiter.cancel()
             await asyncio.wait({waiter})
 

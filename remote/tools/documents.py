@@ -6,13 +6,11 @@ import base64
 import importlib.util
 import re
 import sys
-from asyncio import TimeoutError as Late
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, cast
 
-from ..system.deadline import within
 from ..system.process import LIMITED
-from .output import clean
+from .output import clean, output_of
 from .tool_contract import ToolContext
 
 if TYPE_CHECKING:
@@ -155,24 +153,9 @@ async def printed_by(
     host = context.host
     real = context.call.pinned or host.real_path(path)
     cage = context.cages.read_only([context.cwd, *context.add_dirs], [real])
-    output = bytearray()
-
-    def take(data: bytes) -> None:
-        if len(output) <= _MAX_OUTPUT:
-            output.extend(data)
-
     command = ["/bin/sh", "-c", _QUIET, "sh", real if piped else "/dev/null", *argv]
     try:
-        process = await host.start(command, "/", take, cage=cage)
+        code, output = await output_of(host, command, cage, seconds, _MAX_OUTPUT)
     except OSError:
         return None
-    ended = False
-    try:
-        code = await within(seconds, process.wait())
-        ended = True
-    except Late:
-        return None
-    finally:
-        if not ended or process.has_leftovers():
-            await process.stop()
-    return bytes(output) if code == 0 and 0 < len(output) <= _MAX_OUTPUT else None
+    return output if code == 0 and 0 < len(output) <= _MAX_OUTPUT else None

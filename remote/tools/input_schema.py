@@ -70,12 +70,10 @@ def whole_numbers(value: Any, schema: object) -> Any:
 
 
 def _check(value: object, schema: object, path: str, found: list[str]) -> None:
-    if len(found) >= _MAX_ISSUES:
-        return
     where = _where(path)
     if schema is False:
         found.append(f"{where} is not allowed")
-    if not isinstance(schema, dict) or (value is None and schema.get("nullable") is True):
+    if len(found) >= _MAX_ISSUES or not isinstance(schema, dict) or (value is None and schema.get("nullable") is True):
         return
     choices = schema.get("anyOf") or schema.get("oneOf")
     if isinstance(choices, list) and choices:
@@ -86,7 +84,11 @@ def _check(value: object, schema: object, path: str, found: list[str]) -> None:
     if kinds and not any(_is(value, name) for name in kinds):
         found.append(f"{where} is {_kind(value)}, expected {' or '.join(kinds)}")
         return
-    enum = schema.get("enum")
+    _check_parts(value, schema, path, found)
+
+
+def _check_parts(value: object, schema: Json, path: str, found: list[str]) -> None:
+    where, enum = _where(path), schema.get("enum")
     if isinstance(enum, list) and 0 < len(enum) <= _MAX_ENUM and value not in enum:
         found.append(f"{where} must be one of {', '.join(map(repr, enum))}")
     if isinstance(value, dict):

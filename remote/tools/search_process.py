@@ -22,6 +22,7 @@ from typing import IO, TYPE_CHECKING, Any, Callable, cast
 from ..sandbox.cage_rules import CageRules
 from ..system.host import Host
 from ..system.process import MARK, child_environment, new_mark
+from .output import output_of
 from .tool_contract import ToolContext
 
 if TYPE_CHECKING:
@@ -167,7 +168,7 @@ MAX_PATTERN = 10_000
 """Longest pattern in characters: a request travels in a command line."""
 
 _KILL_AFTER = 5.0  # seconds after the limit at which a program that is stuck in a pattern is killed
-_RUN_PROGRAM_MAX_ANSWER = 16 << 20
+_MAX_FOUND = 16 << 20
 NAMES, TEXTS = "ccb.tunnel.wire.spelling", "ccb.remote.system.text_encoding"
 OWNERS = "ccb.remote.system.owners"
 _MODULES = (  # in the order of their imports
@@ -276,36 +277,19 @@ def search_command(request: Json) -> list[str]:
 
 async def search(context: ToolContext, request: Json, seconds: float = SECONDS) -> Json:
     """Return the program's answer to `request` (see `program.main.answer`). Raise SearchFailed if there is none."""
-    from asyncio import TimeoutError as Late
-
-    from ..system.deadline import within
-
     host = context.host
     programs = {"rg": host.which("rg") or "", "grep": host.which("grep") or ""}
     project = [context.cwd, *context.add_dirs]
     kept = {"left_out": context.call.left_out, "sessions": context.spill.sessions, "project": project}
-    whole = {**programs, "seconds": seconds, **kept, **request}
-    answer = bytearray()
-
-    def take(data: bytes) -> None:
-        if len(answer) < _RUN_PROGRAM_MAX_ANSWER:
-            answer.extend(data)
-
+    command = search_command({**programs, "seconds": seconds, **kept, **request})
     try:
-        process = await host.start(search_command(whole), "/", take, cage=_cage(context, request))
+        code, answer = await output_of(host, command, _cage(context, request), seconds + _KILL_AFTER, _MAX_FOUND)
     except OSError as error:
         raise SearchFailed(f"The search could not be started: {error}") from None
-    ended = False
-    try:
-        code = await within(seconds + _KILL_AFTER, process.wait())
-        ended = True
-    except Late:
+    if code is None:
         raise SearchFailed(
             f"The search was stopped after {seconds:g} s without a result. Use a simpler pattern or a smaller path."
-        ) from None
-    finally:
-        if not ended or process.has_leftovers():
-            await process.stop()
+        )
     try:
         found = json.loads(answer)
     except ValueError:

@@ -53,12 +53,7 @@ def replace_in(within: Text, old: str, new: str, replace_all: bool) -> Replaceme
     place it is written to, unless one of the strings contains a carriage return. Where `old` is not in the file, its
     quotes match straight and curly ones, and `new` gets those of the place. Raise ChangeRefused."""
     text = within.text
-    if old == new:
-        raise ChangeRefused("No changes to make: old_string and new_string are exactly the same.")
-    if not old:
-        raise ChangeRefused("old_string is empty: that creates a new file, but the file already has content.")
-    if not within.codec and not (old + new).isascii():
-        raise ChangeRefused(f"{NOT_UTF8} Edit changes only ASCII text in it.")
+    _check_strings(within, old, new)
     adapts = "\r\n" in text and "\r" not in old + new
     found = _places(text, old, adapts)
     is_loose = not found
@@ -72,10 +67,7 @@ def replace_in(within: Text, old: str, new: str, replace_all: bool) -> Replaceme
             "set replace_all to true; to replace one, give more of the text around it.\n"
             f"String: {_shown(old)}"
         )
-    if len(text) + len(found) * len(new) > MAX_RESULT:
-        raise ChangeRefused(f"The file would have more than {MAX_RESULT:,} characters. {_SOME}")
-    if not within.codec and any(not text[start - 1 : start].isascii() for start, _ in found if start):
-        raise ChangeRefused(_IN_A_CHARACTER)
+    _check_places(within, found, new)
     if adapts and _has_crlf_at(text, found[0][0]):
         new = new.replace("\n", "\r\n")
     pieces, at = [], 0
@@ -83,6 +75,22 @@ def replace_in(within: Text, old: str, new: str, replace_all: bool) -> Replaceme
         pieces += [text[at:start], _with_quotes_of(text[start:end], new) if is_loose else new]
         at = end
     return Replacement("".join([*pieces, text[at:]]), found)
+
+
+def _check_strings(within: Text, old: str, new: str) -> None:
+    if old == new:
+        raise ChangeRefused("No changes to make: old_string and new_string are exactly the same.")
+    if not old:
+        raise ChangeRefused("old_string is empty: that creates a new file, but the file already has content.")
+    if not within.codec and not (old + new).isascii():
+        raise ChangeRefused(f"{NOT_UTF8} Edit changes only ASCII text in it.")
+
+
+def _check_places(within: Text, found: list[tuple[int, int]], new: str) -> None:
+    if len(within.text) + len(found) * len(new) > MAX_RESULT:
+        raise ChangeRefused(f"The file would have more than {MAX_RESULT:,} characters. {_SOME}")
+    if not within.codec and any(not within.text[start - 1 : start].isascii() for start, _ in found if start):
+        raise ChangeRefused(_IN_A_CHARACTER)
 
 
 def _has_crlf_at(text: str, place: int) -> bool:

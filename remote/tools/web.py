@@ -379,10 +379,12 @@ class _Converter:
     def _end_tag(self, tag: str) -> None:
         if tag == "title":
             self._in_title = False
-        if self._skip:
-            if tag == self._skip[-1]:
-                self._skip.pop()
-            return
+        if not self._skip:
+            self._close(tag)
+        elif tag == self._skip[-1]:
+            self._skip.pop()
+
+    def _close(self, tag: str) -> None:
         if tag in ("pre", "code"):
             self._end_code(tag)
         elif tag in ("ul", "ol") and self._lists:
@@ -526,21 +528,23 @@ class WebSearch(Tool):
             return refusal(text)
         found = [_found(block) for block in reply.blocks if block.get("type") == "web_search_tool_result"]
         if not found:
-            text = "No search was made: the provider of this model has no web search. WebFetch reads single pages."
-            return refusal(text)
-        links = [link for each in found if isinstance(each["content"], list) for link in each["content"]]
-        troubles = [each["content"] for each in found if isinstance(each["content"], str)]
-        parts = [f'Web search results for "{query}":']
-        parts += [f"Links: {json.dumps(links, ensure_ascii=False)}"] if links else []
-        parts += [f"A search failed: {each}" for each in troubles]
-        parts.append(reply.text.strip() or "(no summary)")
-        results: list[Any] = [each for each in found if isinstance(each["content"], list)]
-        structured = {
-            "query": query,
-            "results": [*results, reply.text.strip()],
-            "durationSeconds": round(time.monotonic() - started, 3),
-        }
-        return ToolResult("\n\n".join(parts), is_error=not links and bool(troubles), structured=structured)
+            return refusal(
+                "No search was made: the provider of this model has no web search. WebFetch reads single pages."
+            )
+        return _results(query, found, reply.text.strip(), round(time.monotonic() - started, 3))
+
+
+def _results(query: str, found: list[Json], summary: str, seconds: float) -> ToolResult:
+    """Return the result of searches that were made, for the model and for clients."""
+    results: list[Any] = [each for each in found if isinstance(each["content"], list)]
+    links = [link for each in results for link in each["content"]]
+    troubles = [each["content"] for each in found if isinstance(each["content"], str)]
+    parts = [f'Web search results for "{query}":']
+    parts += [f"Links: {json.dumps(links, ensure_ascii=False)}"] if links else []
+    parts += [f"A search failed: {each}" for each in troubles]
+    parts.append(summary or "(no summary)")
+    structured = {"query": query, "results": [*results, summary], "durationSeconds": seconds}
+    return ToolResult("\n\n".join(parts), is_error=not links and bool(troubles), structured=structured)
 
 
 def _found(block: Json) -> Json:

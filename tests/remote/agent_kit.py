@@ -20,7 +20,7 @@ from ccb.remote.agent.token_usage import Ledger
 from ccb.remote.agent.turn_state import Prompt
 from ccb.remote.model.retry import RetrySettings
 from ccb.remote.model.token_counts import WindowSettings
-from ccb.remote.permissions.engine import PermissionEngine
+from ccb.remote.permissions.engine import LaunchRules, PermissionEngine
 from ccb.remote.permissions.matchers import Askable
 from ccb.remote.permissions.rules import Behavior, Decision
 from ccb.remote.settings.worker_settings import Layer, WorkerSettings
@@ -223,7 +223,7 @@ class OpenPermissions(PermissionEngine):
     """Allows what `decisions` does not name."""
 
     def __init__(self, decisions: Mapping[str, Decision] | None = None) -> None:
-        super().__init__(cwd="/srv/app", sandbox=sandbox(), home="/home/ann")
+        super().__init__(LaunchRules(sandbox()), cwd="/srv/app", home="/home/ann")
         self.decisions = dict(decisions or {})
         self.hidden: set[str] = set()
 

@@ -22,11 +22,11 @@ _BEGIN = """
 import json, os, sys
 from ccb.remote.daemon import daemon_start as start
 start._import_what_the_daemon_needs()
-from ccb.remote.permissions.engine import PermissionEngine
+from ccb.remote.permissions.engine import LaunchRules, PermissionEngine
 from ccb.remote.permissions.modes import Sandbox
 from ccb.remote.tools.toolset import default_tools, make_context
 context = make_context("/", "")
-engine = PermissionEngine(cwd="/", sandbox=Sandbox(context.cages), home="/home")
+engine = PermissionEngine(LaunchRules(Sandbox(context.cages)), cwd="/", home="/home")
 tools = {tool.name: tool for tool in default_tools()}
 engine.decide(tools["Read"], {"file_path": "/etc/hosts"})
 json.dump(sorted(sys.modules), sys.stdout)

@@ -61,6 +61,12 @@ class Toolbox:
         assert result.is_error, result.content
         return result.content
 
+    async def seen(self, name: str, content: str | bytes) -> Path:
+        """Write a file, and let the model read it."""
+        path = self.write(name, content)
+        await self("Read", file_path=str(path))
+        return path
+
     def write(self, name: str, content: str | bytes = "", age: float = 0) -> Path:
         """Write a file below the root; it was changed `age` seconds ago."""
         path = self.root / name

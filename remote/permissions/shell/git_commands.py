@@ -6,11 +6,9 @@ import re
 from collections.abc import Sequence
 from typing import Callable
 
+from .shell_words import names
+
 Texts = Sequence[str]
-
-
-def names(text: str) -> frozenset[str]:
-    return frozenset(text.split())
 
 
 # Options that write a file or run a program. git accepts any unambiguous abbreviation of them.

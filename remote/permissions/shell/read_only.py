@@ -122,21 +122,14 @@ Words = Sequence[Word]  # the arguments, without the name
 NULL_DEVICE = "/dev/null"
 
 
-def is_read_only_command(command: str, strict: bool = False) -> bool:
-    """Return True if nothing in the line can change anything. Which files it reads is not checked here. `strict`: only
-    a line of literal words counts, which is the rule on hosts without a cage."""
+def is_read_only_command(command: str) -> bool:
+    """Return True if nothing in the line can change anything. Which files it reads is not checked here."""
     try:
-        commands = parse(command, strict)
+        commands = parse(command)
     except NotUnderstood:
         return False
-    return (
-        bool(commands)
-        and reads_only_together(commands)
-        and all(
-            reads_only(part) and not any(r.writes and not is_null(r.target) for r in part.redirects)
-            for part in commands
-        )
-    )
+    writes = any(each.writes and not is_null(each.target) for part in commands for each in part.redirects)
+    return bool(commands) and not writes and reads_only_together(commands) and all(map(reads_only, commands))
 
 
 def changes_directory(command: str) -> bool:

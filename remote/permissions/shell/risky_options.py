@@ -25,6 +25,16 @@ from .wrappers import FOUND, MAX_STARTS, effective, everything_behind, is_runner
 
 Inside = Callable[[str], bool]
 
+
+@dataclass(frozen=True)
+class _Where:
+    """The directories in which a command may run, None if that is unclear, and whether a path leads to a file of the
+    session's directories that is not protected."""
+
+    inside: Inside
+    bases: Sequence[str] | None
+
+
 _MAX_TEXT = 2000
 
 _NODE = "-C@ --prefix@ --dir@ --cwd@ --script-shell --shell --node-options --globalconfig --userconfig --registry"
@@ -248,7 +258,7 @@ def uncovered(words: Sequence[Word], head: int, inside: Inside, bases: Sequence[
     for behind in filter(None, _started(words)):
         shift = len(words) - len(behind)
         known = max(0, head - shift) if tuple(words[shift:]) == tuple(behind) else 0
-        found = _uncovered(behind, known, inside, bases)
+        found = _uncovered(behind, known, _Where(inside, bases))
         if found:
             return found
     return None
@@ -283,37 +293,56 @@ def _has_table(word: Word) -> bool:
     return name in TABLES or name in _CLOSED or _PYTHON.fullmatch(name) is not None
 
 
-def _uncovered(words: Sequence[Word], head: int, inside: Inside, bases: Sequence[str] | None) -> str | None:
+def _uncovered(words: Sequence[Word], head: int, where: _Where) -> str | None:
     name = _name(words)
     if name == "git":
-        return _uncovered_of_git(words, head, inside, bases)
+        return _uncovered_of_git(words, head, where)
     if len(words) == 1:
         return None
     listed = HARMLESS.get(f"{name} {words[1].text}", HARMLESS.get(name))
     if listed is not None:
-        return _first(name, listed, words, head, inside, bases, words[1].text)
+        return _first(name, listed, words, head, where, words[1].text)
     if name not in TABLES:
         return None
-    if name == "tar" and len(words) > 1 and re.fullmatch(r"[A-Za-z]\w*", words[1].text):  # letters without a dash
-        if "C" in words[1].text or "X" in words[1].text:
-            return words[1].text
-        words = [words[0], Word("-" + words[1].text, words[1].skeleton), *words[2:]]
-    if name == "tar" and not re.fullmatch(r"-[xtzjJvpkf]*[xt][xtzjJvpkf]*", words[1].text):  # it may write an archive
-        for at, word in enumerate(words[1:], 1):
-            bundle = re.match(r"-[^-f=]*f(.*)", word.text)
-            following = words[at + 1].text if at + 1 < len(words) else None
-            archive = bundle[1] if bundle and "/" in bundle[1] else following
-            if at >= head - 1 and bundle and archive != "-" and not _is_place(archive, inside):
-                return word.text
-    text = TABLES[name]
-    if text == _DOCKER and any(
-        word.text in ("exec", "run") for word in words[1 : 3 if words[1].text == "compose" else 2]
-    ):
-        text = text.replace(" -H ", " ").replace(" -c ", " ")  # here they are options of the program in the container
-    if name == "find" and any(word.text == "-delete" for word in words):
-        text = f"{text} @"
-    found = _first(name, text, words, head, inside, bases)
+    found = None
+    if name == "tar":
+        words, found = _with_dash(words), _letters_without_dash(words)
+        found = found or _uncovered_archive(words, head, where)
+    found = found or _first(name, _text_of_table(name, words), words, head, where)
     return found or (_uncovered_script(words[1:]) if name == "sed" else None)
+
+
+def _text_of_table(name: str, words: Sequence[Word]) -> str:
+    """Return the table of a program, without or with what one of its commands changes."""
+    text, first = TABLES[name], words[1 : 3 if words[1].text == "compose" else 2]
+    if text == _DOCKER and any(word.text in ("exec", "run") for word in first):
+        return text.replace(" -H ", " ").replace(" -c ", " ")  # here they are options of the program in the container
+    return f"{text} @" if name == "find" and any(word.text == "-delete" for word in words) else text
+
+
+def _letters_without_dash(words: Sequence[Word]) -> str | None:
+    """Return the first argument of tar if it is letters without a dash that name another directory or list."""
+    text = words[1].text
+    return text if re.fullmatch(r"[A-Za-z]\w*", text) and ("C" in text or "X" in text) else None
+
+
+def _with_dash(words: Sequence[Word]) -> Sequence[Word]:
+    if not re.fullmatch(r"[A-Za-z]\w*", words[1].text):
+        return words
+    return [words[0], Word("-" + words[1].text, words[1].skeleton), *words[2:]]
+
+
+def _uncovered_archive(words: Sequence[Word], head: int, where: _Where) -> str | None:
+    """Return the first argument by which tar may write an archive elsewhere."""
+    if re.fullmatch(r"-[xtzjJvpkf]*[xt][xtzjJvpkf]*", words[1].text):
+        return None
+    for at, word in enumerate(words[1:], 1):
+        bundle = re.match(r"-[^-f=]*f(.*)", word.text)
+        following = words[at + 1].text if at + 1 < len(words) else None
+        archive = bundle[1] if bundle and "/" in bundle[1] else following
+        if at >= head - 1 and bundle and archive != "-" and not _is_place(archive, where.inside):
+            return word.text
+    return None
 
 
 def _uncovered_script(words: Sequence[Word]) -> str | None:
@@ -322,11 +351,11 @@ def _uncovered_script(words: Sequence[Word]) -> str | None:
     return None if sed_only_edits(kept) else "a script that may do more than change text"
 
 
-def _uncovered_of_git(words: Sequence[Word], head: int, inside: Inside, bases: Sequence[str] | None) -> str | None:
+def _uncovered_of_git(words: Sequence[Word], head: int, where: _Where) -> str | None:
     at = 1
     while at < len(words) and words[at].text.startswith("-") and not words[at].dynamic:
         at += 2 if words[at].text in git.VALUED_BEFORE_SUBCOMMAND else 1
-    found = _first("git", f"{git.RISKY} {git.RISKY_BEFORE_SUBCOMMAND}", words[:at], head, inside, bases)
+    found = _first("git", f"{git.RISKY} {git.RISKY_BEFORE_SUBCOMMAND}", words[:at], head, where)
     if found or at >= len(words):
         return found
     subcommand = words[at].text
@@ -341,50 +370,55 @@ def _uncovered_of_git(words: Sequence[Word], head: int, inside: Inside, bases: S
         is_first = is_first and word.text.startswith("-")
     listed = HARMLESS.get(f"git {subcommand}")
     if listed is not None:
-        return _first("git", listed, words[at:], max(0, head - at), inside, bases, subcommand)
+        return _first("git", listed, words[at:], max(0, head - at), where, subcommand)
     table = f"{git.RISKY} {git.RISKY_OF_SUBCOMMAND.get(subcommand, '')}"
-    return _first("git", table, words[at:], max(0, head - at), inside, bases)
+    return _first("git", table, words[at:], max(0, head - at), where)
 
 
 def _first(
-    name: str,
-    text: str,
-    words: Sequence[Word],
-    head: int,
-    inside: Inside,
-    bases: Sequence[str] | None,
-    listed_for: str | None = None,
+    name: str, text: str, words: Sequence[Word], head: int, where: _Where, listed_for: str | None = None
 ) -> str | None:
     """Return the first argument that is not covered: one that the table of a program excludes, or that is not in its
     list, if `text` is the list for a sub-command (or the first argument). Those that the rule spells out, each with its
     value, are not looked at."""
     text, _, behind = text.partition(" -- ")
-    table, family = _table(text), _LIKE.get(name, name)
-    operand = _OPERANDS.get(f"{name} {listed_for}", _OPERANDS.get(family))
+    table = _table(text)
     for at, word in enumerate(words[1:], 1):
         following = words[at + 1].text if at + 1 < len(words) and not words[at + 1].dynamic else None
         if word.text == "--" and behind:
             table = _table(behind)
-        if at < head - 1 or (at < head and _needs_no_value(table, word.text)):
+        if at < head - 1 or (at < head and _is_complete(table, words[at:], listed_for is not None)):
             continue
-        if at < head and listed_for is not None and (at + 1 == len(words) or words[at + 1].text.startswith("-")):
-            continue
-        if _is_unclear(word, bases):
-            return "an argument that is known only when it runs"
-        fine = _FINE.get(family)
-        if fine and any(re.fullmatch(fine, text) for text in (word.text, f"{word.text} {following}")):
-            continue
-        if operand and len(word.text) > _MAX_TEXT:
-            return "an argument that is too long to check"
-        if operand and re.fullmatch(operand, word.text.replace("||", ""), re.DOTALL | re.IGNORECASE):
-            return word.text
-        if word.text.startswith("-") and len(word.text) > 1:
-            judge = _is_excluded if listed_for is None else _is_unlisted
-            if judge(name, table, word.text, following, inside):
-                return word.text
-        elif table.operands_are_places and not _is_operand_inside(word, inside):
-            return word.text
+        found = _why_not(name, table, word, following, where, listed_for)
+        if found:
+            return found
     return None
+
+
+def _why_not(
+    name: str, table: _Table, word: Word, following: str | None, where: _Where, listed_for: str | None
+) -> str | None:
+    """Return an argument that is not covered, or what it is, None for one that is covered."""
+    family = _LIKE.get(name, name)
+    operand, fine = _OPERANDS.get(f"{name} {listed_for}", _OPERANDS.get(family)), _FINE.get(family)
+    if _is_unclear(word, where.bases):
+        return "an argument that is known only when it runs"
+    if fine and any(re.fullmatch(fine, text) for text in (word.text, f"{word.text} {following}")):
+        return None
+    if operand and len(word.text) > _MAX_TEXT:
+        return "an argument that is too long to check"
+    if operand and re.fullmatch(operand, word.text.replace("||", ""), re.DOTALL | re.IGNORECASE):
+        return word.text
+    if word.text.startswith("-") and len(word.text) > 1:
+        judge = _is_excluded if listed_for is None else _is_unlisted
+        return word.text if judge(name, table, word.text, following, where.inside) else None
+    return word.text if table.operands_are_places and not _is_operand_inside(word, where.inside) else None
+
+
+def _is_complete(table: _Table, words: Sequence[Word], is_listed: bool) -> bool:
+    """Return whether the word that ends what a rule spells out has its value, which is not behind the wildcard."""
+    has_no_value = len(words) == 1 or words[1].text.startswith("-")
+    return _needs_no_value(table, words[0].text) or (is_listed and has_no_value)
 
 
 def _needs_no_value(table: _Table, text: str) -> bool:
@@ -424,19 +458,23 @@ def _is_unlisted(name: str, table: _Table, text: str, following: str | None, ins
     if text == "--" or (text in ("--help", "--version") and name != "git"):
         return False
     if not text.startswith("--") and name not in _WHOLE:
-        for at, letter in enumerate(text[1:], 2):
-            sign = table.listed.get(f"-{letter}")
-            if sign is None:
-                return True
-            if sign:
-                return sign == "@" and not _is_place(text[at:].removeprefix("=") or following, inside)
-        return False
+        return _has_unlisted_letter(table, text, following, inside)
     numbered = re.fullmatch(r"(-\w)\d+", text)
     option = numbered[1] if numbered else re.split("[=:]", text)[0]
     sign = table.listed.get(re.sub("^--", "-", option) if name in _SINGLE_DASH else option)
     if sign == "@":
         return not _is_place(text[len(option) + 1 :] if option != text else following, inside)
     return sign is None or (sign == "" and option != text)
+
+
+def _has_unlisted_letter(table: _Table, text: str, following: str | None, inside: Inside) -> bool:
+    for at, letter in enumerate(text[1:], 2):
+        sign = table.listed.get(f"-{letter}")
+        if sign is None:
+            return True
+        if sign:
+            return sign == "@" and not _is_place(text[at:].removeprefix("=") or following, inside)
+    return False
 
 
 def _is_excluded(name: str, table: _Table, text: str, following: str | None, inside: Inside) -> bool:
@@ -450,6 +488,10 @@ def _is_excluded(name: str, table: _Table, text: str, following: str | None, ins
         return True
     if any(_plain(option) == each for each in table.never if len(each) > 1):
         return True  # as `-SP` and `-gs`
+    return _has_excluded_letter(table, text, following, inside)
+
+
+def _has_excluded_letter(table: _Table, text: str, following: str | None, inside: Inside) -> bool:
     for at, letter in enumerate(text[1:], 2):
         sign = table.letters.get(letter)
         if sign == "":

@@ -77,25 +77,41 @@ def _printed(command: Command, gets: Word | None) -> Word | None:
     """Return what a command prints: ANY if that is not known, None if it is the content of a file or page, which counts
     as little as that of a script."""
     arguments = [word.text for word in command.words[1:]]
-    if command.name in _TELLS_FILES and arguments and gets is None and not any(w.expands for w in command.words):
+    if arguments and gets is None and _tells_a_file(command):
         return None
     if command.redirects or not all(word.is_literal for word in command.words):
         return ANY
     if command.name == "cat" and arguments in ([], ["-"]):
         return gets or ANY
-    text = None
-    if command.name == "echo":
-        arguments = arguments[1:] if arguments[:1] == ["-n"] else arguments
-        text = None if "".join(arguments[:1]).startswith("-") else " ".join(arguments)
-    elif command.name == "printf" and len(arguments) == 1 and "%" not in arguments[0]:
-        text = arguments[0].replace("\\n", "\n")
-    elif command.name == "printf" and arguments[:1] in (["%s"], ["%s\\n"]):
-        text = ("\n" if len(arguments[0]) > 2 else "").join(arguments[1:])
+    text = _echoed(arguments) if command.name == "echo" else _formatted(arguments) if command.name == "printf" else None
     return _text(text) if text is not None and "\\" not in text else ANY
+
+
+def _tells_a_file(command: Command) -> bool:
+    return command.name in _TELLS_FILES and not any(word.expands for word in command.words)
+
+
+def _echoed(arguments: list[str]) -> str | None:
+    """Return what echo prints, None if that is not known."""
+    arguments = arguments[1:] if arguments[:1] == ["-n"] else arguments
+    return None if "".join(arguments[:1]).startswith("-") else " ".join(arguments)
+
+
+def _formatted(arguments: list[str]) -> str | None:
+    """Return what printf prints, None if that is not known."""
+    if len(arguments) == 1 and "%" not in arguments[0]:
+        return arguments[0].replace("\\n", "\n")
+    if arguments[:1] in (["%s"], ["%s\\n"]):
+        return ("\n" if len(arguments[0]) > 2 else "").join(arguments[1:])
+    return None
 
 
 def _text(text: str) -> Word:
     return Word(text, "\0" * len(text))
+
+
+def _is_descriptor(target: Word) -> bool:
+    return target.is_literal and re.fullmatch(r"[0-9]+-?|-", target.text) is not None
 
 
 class _Reader:
@@ -269,14 +285,13 @@ class _Reader:
         elif not assignments and not redirects:
             raise NotUnderstood(f"{char!r} is not expected here")
         raw = self.text[start:end].strip()
-        is_fed = given is not None
-        self._add(
-            Command(tuple(words), tuple(assignments), tuple(redirects), raw, is_fed), given if is_fed else self._input
-        )
+        self._add_read(Command(tuple(words), tuple(assignments), tuple(redirects), raw, given is not None), given)
+
+    def _add_read(self, command: Command, given: _Input) -> None:
+        """Add a command that was read, with the input that its redirections give it."""
+        self._add(command, given if command.fed else self._input)
         self._printer, self._after_pipe = len(self.commands) - 1, False
-        if (
-            is_fed and words and words[0].text in ("exec", "command", "builtin")
-        ):  # the shell itself reads it from now on
+        if command.fed and command.name in ("exec", "command", "builtin"):  # the shell itself reads it from now on
             self._is_replaced = True
 
     def _at_redirect(self) -> bool:
@@ -291,14 +306,7 @@ class _Reader:
 
     def _read_redirect(self, depth: int) -> list[Redirect]:
         self.redirects_or_groups = True
-        descriptor = ""
-        while self._peek().isdigit():
-            descriptor += self._peek()
-            self.at += 1
-        for operator in ("<<<", "<<-", "<<", "<>", "<&", "&>>", "&>", ">>", ">|", ">&", "<", ">"):
-            if self._starts(operator):
-                self.at += len(operator)
-                break
+        descriptor, operator = self._read_operator()
         if operator in ("<<", "<<-"):
             self._read_heredoc_start(operator == "<<-", depth)
             self._own_input = self._heredocs[-1] if descriptor in ("", "0") else ANY
@@ -312,13 +320,22 @@ class _Reader:
         if operator.startswith("<"):
             is_text = operator == "<<<" and descriptor in ("", "0") and target.is_literal
             self._own_input = target if is_text else ANY
-        if operator == "<<<":
-            return []
-        if operator in (">&", "<&") and target.is_literal and re.fullmatch(r"[0-9]+-?|-", target.text):
+        if operator == "<<<" or (operator in (">&", "<&") and _is_descriptor(target)):
             return []
         if operator == "<>":
             return [Redirect(target, writes=False), Redirect(target, writes=True)]
         return [Redirect(target, writes=operator not in ("<", "<&"))]
+
+    def _read_operator(self) -> tuple[str, str]:
+        """Read the descriptor ("" for none) and the operator of a redirection."""
+        descriptor = ""
+        while self._peek().isdigit():
+            descriptor += self._peek()
+            self.at += 1
+        operators = ("<<<", "<<-", "<<", "<>", "<&", "&>>", "&>", ">>", ">|", ">&", "<", ">")
+        operator = next(each for each in operators if self._starts(each))
+        self.at += len(operator)
+        return descriptor, operator
 
     def _skip_blanks_in_line(self) -> None:
         while self._peek() in (" ", "\t") or self._starts("\\\n"):

@@ -330,19 +330,25 @@ def _hides(command: Command) -> bool:
     fed = command.gets is not None and not _is_readable(command.gets)
     if fed and name in _RUN_INPUT and _reads_commands(name, words):
         return True
+    hides = _builtin_hides(name, words, fed)
+    if hides is not None:
+        return hides
+    if name in _RUN_TEXT:
+        return not all(map(_is_readable, (word for word in words if word.dynamic or not word.text.startswith("-"))))
+    if name in _BROAD - _FOLLOWED - _SHELLS:
+        return any(word.dynamic or word.is_glob for word in _named_in(name, words))
+    return name in _SHELLS - _BOXES and _shell_hides(words, fed)
+
+
+def _builtin_hides(name: str, words: Sequence[Word], fed: bool) -> bool | None:
+    """Return whether a builtin of the shell hides what is run, None for a program."""
     if name in ("alias", "hash", "enable", "shopt", "complete", "compgen", "bind", "let"):
         return bool(words)
     if name in _TAKE_NAMES:
         return any(_EVALUATED.search(word.text) for word in words)
     if name in ("eval", "trap"):
         return not all(map(_is_readable, words))
-    if name in ("source", "."):
-        return any(_is_no_file(word, fed) for word in words[:1])
-    if name in _RUN_TEXT:
-        return not all(map(_is_readable, (word for word in words if word.dynamic or not word.text.startswith("-"))))
-    if name in _BROAD - _FOLLOWED - _SHELLS:
-        return any(word.dynamic or word.is_glob for word in _named_in(name, words))
-    return name in _SHELLS - _BOXES and _shell_hides(words, fed)
+    return any(_is_no_file(word, fed) for word in words[:1]) if name in ("source", ".") else None
 
 
 def _reads_commands(name: str, arguments: Sequence[Word]) -> bool:

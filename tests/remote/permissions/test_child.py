@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.support.worker.cages import sandbox
 
-from ccb.remote.permissions.engine import ChildPermissions, PermissionEngine
+from ccb.remote.permissions.engine import ChildPermissions, LaunchRules, PermissionEngine
 from ccb.remote.permissions.rules import Behavior
 from ccb.remote.tools.toolset import default_tools
 
@@ -18,9 +18,8 @@ CALLS = {
 
 
 def engine(mode: str = "default", *, deny: tuple[str, ...] = ()) -> PermissionEngine:
-    return PermissionEngine(
-        mode, (), deny, cwd="/srv/app", sandbox=sandbox(), home="/home/ann", allow_bypass=True, is_root=False
-    )
+    launch = LaunchRules(sandbox(), mode, disallowed=deny, allow_bypass=True)
+    return PermissionEngine(launch, cwd="/srv/app", home="/home/ann", is_root=False)
 
 
 def decided(permissions: PermissionEngine, name: str) -> Behavior:

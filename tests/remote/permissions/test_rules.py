@@ -7,6 +7,7 @@ import time
 from pathlib import Path
 
 import pytest
+from tests.remote.permissions.corpus.rows import pairs
 
 from ccb.remote.permissions.engine import read_rule
 from ccb.remote.permissions.paths import PathPattern, PathScope, protection
@@ -99,43 +100,10 @@ def places(tmp_path: Path) -> PathScope:
     return PathScope.of(str(tmp_path / "project"), str(tmp_path / "home"), [str(tmp_path / "other")])
 
 
-@pytest.mark.parametrize(
-    ("pattern", "path", "allows"),
-    [
-        ("src/**", "src/a.py", True),
-        ("src/**", "src/deep/a.py", True),
-        ("src/**", "src", True),
-        ("src/**", "srcx/a.py", False),
-        ("src/**", "src/../a.py", False),
-        ("src/**", "src/../../secret", False),
-        ("src/**/a.py", "src/a.py", True),
-        ("src/**/a.py", "src/x/y/a.py", True),
-        ("src/*", "src/a.py", True),
-        ("src/*", "src/deep/a.py", False),
-        ("src", "src/deep/a.py", True),
-        ("src/", "src/deep/a.py", True),
-        ("/src", "src/a.py", True),
-        ("./src/**", "src/a.py", True),
-        ("*.py", "a.py", True),
-        ("*.py", "src/deep/a.py", True),
-        ("*.py", "a.pyc", False),
-        ("src/?.py", "src/a.py", True),
-        ("src/?.py", "src/ab.py", False),
-        ("src/[ab].py", "src/b.py", True),
-        ("src/[!ab].py", "src/b.py", False),
-        ("src/[!ab].py", "src/c.py", True),
-        ("src/a[/]b", "src/a/b", False),
-        ("~/**", "~/x/y", True),
-        ("~/x/**", "~/y", False),
-        ("**", "src/a.py", True),
-        ("**", "~/x", False),
-        ("../other/**", "../other/x", True),
-        ("[", "[", True),
-        ("src/[z-a]", "src/[z-a]", True),
-    ],
-)
-def test_path_patterns(places: PathScope, pattern: str, path: str, allows: bool) -> None:
-    assert PathPattern(pattern).allows(places.real(path), places) is allows
+@pytest.mark.parametrize("allows", [True, False])
+def test_path_patterns(places: PathScope, allows: bool) -> None:
+    for pattern, path in pairs(f"patterns and paths that they {'' if allows else 'do not '}allow"):
+        assert PathPattern(pattern).allows(places.real(path), places) is allows, (pattern, path)
 
 
 def test_two_slashes_make_a_pattern_absolute(places: PathScope, tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from tests.support.worker.permission_desk import Desk, Named, bash
 from ccb.remote.agent.agent_config import AgentConfig, PromptSource
 from ccb.remote.agent.tool_call import ParsedCall
 from ccb.remote.agent.tool_permission import decide
-from ccb.remote.permissions.engine import PermissionEngine
+from ccb.remote.permissions.engine import LaunchRules, PermissionEngine
 from ccb.remote.permissions.rules import Behavior
 from ccb.remote.tools.tool_contract import CallContext
 from ccb.remote.tools.toolset import Toolset
@@ -42,7 +42,9 @@ def desk(tmp_path: Path) -> Desk:
 
 
 async def searched(box: Toolbox, rules: str, name: str, **tool_input: Any) -> str:
-    engine = PermissionEngine(cwd=str(box.root), sandbox=sandbox(), disallowed=[rules], home="/nowhere", is_root=False)
+    engine = PermissionEngine(
+        LaunchRules(sandbox(), disallowed=[rules]), cwd=str(box.root), home="/nowhere", is_root=False
+    )
     context = box.context.for_call(CallContext(left_out=tuple(engine.left_out(name))))
     result = await box.tools[name].run(tool_input, context)
     assert isinstance(result.content, str)
@@ -94,7 +96,7 @@ async def test_a_search_starts_where_the_permission_looked(box: Toolbox, tmp_pat
     box.write("beside/mine", "needle\n")
     os.symlink(box.root / "one" / "two", box.root / "link")
     path = str(box.root / "link/../../beside")
-    engine = PermissionEngine(cwd=str(box.root), sandbox=sandbox(), home="/nowhere", is_root=False)
+    engine = PermissionEngine(LaunchRules(sandbox()), cwd=str(box.root), home="/nowhere", is_root=False)
     assert engine.decide(Named("Grep"), {"pattern": "needle", "path": path}).behavior is ALLOW
     assert "beside/mine" in await box.text("Grep", pattern="needle", path=path)
     assert "mine" in await box.text("Glob", pattern="*", path=path)
@@ -119,7 +121,7 @@ def test_find_reads_where_it_starts_also_if_it_may_hand_links_to_what_it_runs(de
 async def test_a_directory_that_is_gone_is_not_where_paths_are_looked_up(box: Toolbox, tmp_path: Path) -> None:
     """The next command runs in the session's directory, where `../..` is another place."""
     (tmp_path / "outside").write_text("needle\n")
-    engine = PermissionEngine(cwd=str(box.root), sandbox=sandbox(), home="/nowhere", is_root=False)
+    engine = PermissionEngine(LaunchRules(sandbox()), cwd=str(box.root), home="/nowhere", is_root=False)
     config = AgentConfig(cast(PromptSource, None), Toolset(()), engine, box.context)
     call = ParsedCall("t1", box.tools["Bash"], {"command": "cat ../outside"})
     await box.text("Bash", command="mkdir -p one; cd one")

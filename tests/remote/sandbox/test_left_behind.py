@@ -21,47 +21,8 @@ from ccb.remote.system.host import Host
 from ccb.remote.system.regular_files import ABSENT, digest_of
 
 _EVIL = "core.fsmonitor 'touch $HOME/pwned; false'"
-_MADE = f"git init -q {{0}} && git -C {{0}} config {_EVIL}"
-_HOSTILE = (
-    _MADE.format("new"),
-    f"mkdir -p aa/b/c/d/e/f && {_MADE.format('aa/b/c/d/e/f/deep')}",
-    f"git init -q --bare bare && git -C bare config {_EVIL}",
-    f"git init -q --bare b2 && git -C b2 config {_EVIL} && mv b2 b3 && mkdir in && mv b3 in/b4",
-    f"{_MADE.format('t')} && mv t/.git t/x && mkdir u && mv t/x u/.git",
-    f"{_MADE.format('w')} && cp -r w w2 && mv w w3 && mv w2 w && mv w3 w2",
-    "mkdir v && git init -q v/inner && echo 'gitdir: inner/.git' >v/.git",
-    "mkdir l && git init -q l/real && ln -s real/.git l/.git",
-    "git clone -q --no-local . clone || cp -r .git clone",
-    "cp -r .git copied && mkdir work && mv copied work/.git",
-    "mkdir -p d && echo 'touch $HOME/pwned' >d/.envrc",
-    "mkdir -p d/e && echo x >d/e/x && mv d/e/x d/e/.envrc",
-    "mkdir -p n && echo x >n/y && ln n/y n/.npmrc && rm n/y",
-    "mkdir -p s && echo x >s/y && ln -s y s/AGENTS.md",
-    "mkdir -p case && echo x >case/Claude.MD",
-    "mkdir -p p/.claude && echo '{}' >p/.claude/settings.json",
-    "mkdir -p q/.vscode && echo '{}' >q/.vscode/tasks.json",
-    "mkdir -p closed && echo x >closed/.envrc && chmod 300 closed",
-    "mkdir -p full && cd full && touch .envrc.stopped-by-ccb .envrc.stopped-by-ccb-2 && echo x >.envrc",
-    "mkdir -p fixed/in && echo x >fixed/in/.envrc && chmod 555 fixed/in && chmod 500 fixed",
-    "mkdir -p shut/in && echo x >shut/in/.envrc && chmod 600 shut",
-    "mkdir -p old && touch -d @1 old && echo x >old/.envrc && touch -d @1 old/.envrc old",
-    "mkdir -p sub/deep && echo x >sub/deep/.envrc",
-    "mkdir r && mv sub r/sub; mkdir -p far && mv far/../aa far/aa; echo x >far/aa/b/.envrc",
-    "mkdir 'odd\nname' && echo x >'odd\nname/.envrc'",
-    "mkdir -p hooks && echo 'touch $HOME/pwned' >hooks/pre-commit && chmod 755 hooks/pre-commit",
-    f"git config -f included {_EVIL}",
-    "echo evil >tools/clean.sh; rm -f tools/clean.sh; mv tools tools2",
-    "echo evil >real-hooks/pre-merge; mv real-hooks r2; echo evil >named/pre-merge",
-    "echo evil >tools/linked-hook; mv tools/linked-hook tools/x",
-    "for i in 1 2 3; do mkdir -p 'many'$i && echo x >many$i/mise.toml; done",
-    "mkdir k && mkfifo k/.envrc",
-    r"mkdir nul && printf 'gitdir: a\\0b' >nul/.git",
-    'mkdir deep && python3 -c \'print("gitdir: " + "a/" * 400000)\' >deep/.git',
-    "mkdir loop && ln -s b loop/a && ln -s a loop/b && ln -s a loop/.envrc && ln -s a/b/c loop/.npmrc",
-    'python3 -c \'import os; f = os.open(".", os.O_TMPFILE | os.O_WRONLY); os.write(f, b"x"); os.mkdir("tmpfile");'
-    ' os.link("/proc/self/fd/%d" % f, "tmpfile/.envrc", follow_symlinks=True)\'',
-    f"mkdir x1 && cd x1 && git init -q --bare . && git config {_EVIL} && mkdir commondir_ && rm -rf refs && :",
-)
+_LINES = Path(__file__).with_name("left_behind.txt").read_text(encoding="utf-8").split("\n\n")[1].splitlines()
+_HOSTILE = [line.replace("␊", "\n").replace("{evil}", _EVIL) for line in _LINES]
 
 
 @pytest.fixture

@@ -10,7 +10,6 @@ import resource
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -24,12 +23,6 @@ from ccb.remote.tools.output import MAX_OUTPUT_CHARS
 from ccb.remote.tools.toolset import close_context
 
 Json = dict[str, Any]
-
-
-@pytest.fixture
-async def box(tmp_path: Path) -> AsyncIterator[Toolbox]:
-    async with open_toolbox(tmp_path) as toolbox:
-        yield toolbox
 
 
 async def test_output_is_what_the_command_wrote(box: Toolbox) -> None:

@@ -6,21 +6,15 @@ import asyncio
 import os
 import subprocess
 import threading
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tests.remote.tools_kit import Toolbox, open_toolbox
+from tests.remote.tools_kit import Toolbox
 
 from ccb.remote.system.host import Host
 from ccb.remote.tools import bash
-
-
-@pytest.fixture
-async def box(tmp_path: Path) -> AsyncIterator[Toolbox]:
-    async with open_toolbox(tmp_path) as toolbox:
-        yield toolbox
 
 
 def _replaced(root: Path) -> None:

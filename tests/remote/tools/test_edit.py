@@ -6,7 +6,6 @@ import asyncio
 import json
 import os
 import stat
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -22,20 +21,18 @@ from ccb.remote.tools.tool_state import FileState
 Json = dict[str, Any]
 
 
-@pytest.fixture
-async def box(tmp_path: Path) -> AsyncIterator[Toolbox]:
-    async with open_toolbox(tmp_path) as toolbox:
-        yield toolbox
+def _one(old: str, new: str) -> Json:
+    return {"old_string": old, "new_string": new}
 
 
-async def _seen(box: Toolbox, name: str, content: str | bytes) -> Path:
-    path = box.write(name, content)
-    await box("Read", file_path=str(path))
-    return path
+def _change(tool: str, old: str, new: str, content: str) -> Json:
+    """Return the input by which a tool changes one text, or writes the whole file."""
+    one = _one(old, new)
+    return {"Edit": one, "MultiEdit": {"edits": [one]}, "Write": {"content": content}}[tool]
 
 
 async def test_an_edit_replaces_the_text_and_tells_the_client_how(box: Toolbox) -> None:
-    path = await _seen(box, "a.py", "one\ntwo\nthree\n")
+    path = await box.seen("a.py", "one\ntwo\nthree\n")
     result = await box("Edit", file_path=str(path), old_string="two", new_string="2")
     assert path.read_text() == "one\n2\nthree\n"
     assert result.content == f"The file {path} has been updated successfully."
@@ -55,12 +52,7 @@ async def test_an_edit_replaces_the_text_and_tells_the_client_how(box: Toolbox) 
 @pytest.mark.parametrize("tool", ["Edit", "Write", "MultiEdit"])
 async def test_a_file_that_was_not_read_is_not_changed_and_nobody_is_asked(box: Toolbox, tool: str) -> None:
     path = box.write("a", "text")
-    changes: dict[str, Json] = {
-        "Edit": {"old_string": "text", "new_string": "x"},
-        "Write": {"content": "x"},
-        "MultiEdit": {"edits": [{"old_string": "text", "new_string": "x"}]},
-    }
-    change = changes[tool]
+    change = _change(tool, "text", "x", "x")
     reason = box.refusal(tool, file_path=str(path), **change)
     assert reason is not None
     assert "has not been read" in reason
@@ -69,7 +61,7 @@ async def test_a_file_that_was_not_read_is_not_changed_and_nobody_is_asked(box: 
 
 
 async def test_a_file_that_has_changed_since_is_not_overwritten(box: Toolbox) -> None:
-    path = await _seen(box, "a", "text")
+    path = await box.seen("a", "text")
     path.write_text("text of the user")
     reason = box.refusal("Edit", file_path=str(path), old_string="text", new_string="x")
     assert reason is not None
@@ -79,7 +71,7 @@ async def test_a_file_that_has_changed_since_is_not_overwritten(box: Toolbox) ->
 
 
 async def test_a_touched_file_with_the_same_content_may_be_edited(box: Toolbox) -> None:
-    path = await _seen(box, "a", "text")
+    path = await box.seen("a", "text")
     os.utime(path, (1, 1))
     await box.text("Edit", file_path=str(path), old_string="text", new_string="x")
     assert path.read_text() == "x"
@@ -94,7 +86,7 @@ async def test_edits_follow_each_other_without_another_read(box: Toolbox) -> Non
 
 
 async def test_a_file_read_under_one_name_may_be_edited_under_another(box: Toolbox) -> None:
-    path = await _seen(box, "real", "text")
+    path = await box.seen("real", "text")
     (box.root / "link").symlink_to("real")
     await box.text("Edit", file_path=str(box.root / "link"), old_string="text", new_string="x")
     assert path.read_text() == "x"
@@ -102,7 +94,7 @@ async def test_a_file_read_under_one_name_may_be_edited_under_another(box: Toolb
 
 
 async def test_two_edits_at_once_never_lose_one(box: Toolbox) -> None:
-    path = await _seen(box, "a", "one two")
+    path = await box.seen("a", "one two")
     results = await asyncio.gather(
         box.run("Edit", file_path=str(path), old_string="one", new_string="1"),
         box.run("Edit", file_path=str(path), old_string="two", new_string="2"),
@@ -113,7 +105,7 @@ async def test_two_edits_at_once_never_lose_one(box: Toolbox) -> None:
 
 
 async def test_an_ambiguous_text_is_refused_with_its_count(box: Toolbox) -> None:
-    path = await _seen(box, "a", "x x x")
+    path = await box.seen("a", "x x x")
     text = box.refusal("Edit", file_path=str(path), old_string="x", new_string="y")
     assert text is not None
     assert "Found 3 matches" in text
@@ -123,18 +115,12 @@ async def test_an_ambiguous_text_is_refused_with_its_count(box: Toolbox) -> None
     assert path.read_text() == "y y y"
 
 
-async def test_a_text_that_is_not_there_is_refused_before_anybody_is_asked(box: Toolbox) -> None:
-    path = await _seen(box, "a", "text")
-    reason = box.refusal("Edit", file_path=str(path), old_string="Text", new_string="x")
-    assert reason is not None
-    assert "not found" in reason
-
-
-async def test_a_change_to_the_same_is_refused(box: Toolbox) -> None:
-    path = await _seen(box, "a", "text")
-    reason = box.refusal("Edit", file_path=str(path), old_string="text", new_string="text")
-    assert reason is not None
-    assert "exactly the same" in reason
+@pytest.mark.parametrize(("old", "new", "why"), [("Text", "x", "not found"), ("text", "text", "exactly the same")])
+async def test_an_edit_that_cannot_be_made_is_refused_before_anybody_is_asked(
+    box: Toolbox, old: str, new: str, why: str
+) -> None:
+    path = await box.seen("a", "text")
+    assert why in (box.refusal("Edit", file_path=str(path), old_string=old, new_string=new) or "")
 
 
 async def test_an_empty_old_string_creates_a_file_and_never_replaces_one(box: Toolbox) -> None:
@@ -153,20 +139,20 @@ async def test_a_missing_file_comes_with_near_names(box: Toolbox) -> None:
 
 
 async def test_mode_is_kept(box: Toolbox) -> None:
-    path = await _seen(box, "run.sh", "echo a\n")
+    path = await box.seen("run.sh", "echo a\n")
     path.chmod(0o750)
     await box.text("Edit", file_path=str(path), old_string="a", new_string="b")
     assert stat.S_IMODE(path.stat().st_mode) == 0o750
 
 
 async def test_windows_line_endings_are_matched_and_kept(box: Toolbox) -> None:
-    path = await _seen(box, "a.txt", b"one\r\ntwo\r\nthree\r\n")
+    path = await box.seen("a.txt", b"one\r\ntwo\r\nthree\r\n")
     await box.text("Edit", file_path=str(path), old_string="one\ntwo", new_string="1\n1.5\n2")
     assert path.read_bytes() == b"1\r\n1.5\r\n2\r\nthree\r\n"
 
 
 async def test_quotes_match_straight_or_curly_and_the_style_of_the_place_is_kept(box: Toolbox) -> None:
-    path = await _seen(box, "a.txt", "He said “it’s (‘fine’)” twice.\r\nend “it’s”\r\n".encode())
+    path = await box.seen("a.txt", "He said “it’s (‘fine’)” twice.\r\nend “it’s”\r\n".encode())
     old, new = "said \"it's ('fine')\" twice.\nend", "says \"don't ('worry')\".\nend"
     await box.text("Edit", file_path=str(path), old_string=old, new_string=new)
     assert path.read_bytes() == "He says “don’t (‘worry’)”.\r\nend “it’s”\r\n".encode()
@@ -175,20 +161,20 @@ async def test_quotes_match_straight_or_curly_and_the_style_of_the_place_is_kept
 
 
 async def test_curly_quotes_of_the_model_become_the_straight_ones_of_the_code(box: Toolbox) -> None:
-    path = await _seen(box, "a.py", "print('a', \"b\")\n")
+    path = await box.seen("a.py", "print('a', \"b\")\n")
     await box.text("Edit", file_path=str(path), old_string="‘a’, “b”", new_string="‘c’, “d”")
     assert path.read_text() == "print('c', \"d\")\n"
     assert "not found" in await box.error("Edit", file_path=str(path), old_string="`c`", new_string="x")
 
 
 async def test_bytes_that_are_no_utf8_stay(box: Toolbox) -> None:
-    path = await _seen(box, "latin.txt", b"caf\xe9 = 1\n")
+    path = await box.seen("latin.txt", b"caf\xe9 = 1\n")
     await box.text("Edit", file_path=str(path), old_string="= 1", new_string="= 2")
     assert path.read_bytes() == b"caf\xe9 = 2\n"
 
 
 async def test_write_writes_the_bytes_given(box: Toolbox) -> None:
-    path = await _seen(box, "a.sh", b"old\n")
+    path = await box.seen("a.sh", b"old\n")
     result = await box("Write", file_path=str(path), content="#!/bin/sh\r\necho\n")
     assert path.read_bytes() == b"#!/bin/sh\r\necho\n"
     assert result.structured["type"] == "update"
@@ -210,7 +196,7 @@ async def test_directories_and_devices_are_not_written(box: Toolbox) -> None:
 
 
 async def test_multi_edit_makes_all_edits_or_none(box: Toolbox) -> None:
-    path = await _seen(box, "a", "one two three")
+    path = await box.seen("a", "one two three")
     first = {"old_string": "one", "new_string": "1"}
     bad = {"old_string": "four", "new_string": "4"}
     text = await box.error("MultiEdit", file_path=str(path), edits=[first, bad])
@@ -229,7 +215,7 @@ async def test_multi_edit_can_start_a_file(box: Toolbox) -> None:
 
 
 async def test_messages_stay_small_whatever_the_file(box: Toolbox) -> None:
-    path = await _seen(box, "big.txt", "".join(f"line {i} \x01é\n" for i in range(100_000)))
+    path = await box.seen("big.txt", "".join(f"line {i} \x01é\n" for i in range(100_000)))
     result = await box("Edit", file_path=str(path), old_string="line ", new_string="row ", replace_all=True)
     assert len(json.dumps(result.structured)) < 200_000
     result = await box("Write", file_path=str(path), content="\x01" * 1_000_000)
@@ -306,23 +292,14 @@ def test_a_patch_leads_from_the_old_lines_to_the_new(old: list[str], new: list[s
 @pytest.mark.parametrize("tool", ["Edit", "MultiEdit", "Write"])
 async def test_a_file_in_another_encoding_gets_no_utf8_mixed_into_it(box: Toolbox, tool: str) -> None:
     before = "café olé\n".encode("latin-1")
-    path = await _seen(box, "menu", before)
-    one = {"old_string": "caf", "new_string": "crème br\u00fbl\u00e9e "}
-    changes: dict[str, Json] = {
-        "Edit": one,
-        "MultiEdit": {"edits": [one]},
-        "Write": {"content": "caf\ufffd ol\ufffd!\n"},
-    }
-    assert "not in UTF-8" in await box.error(tool, file_path=str(path), **changes[tool])
+    path = await box.seen("menu", before)
+    change = _change(tool, "caf", "crème br\u00fbl\u00e9e ", "caf\ufffd ol\ufffd!\n")
+    assert "not in UTF-8" in await box.error(tool, file_path=str(path), **change)
     assert path.read_bytes() == before
     await box("Edit", file_path=str(path), old_string="caf", new_string="Caf")
     assert path.read_bytes() == before.replace(b"caf", b"Caf")
     assert "would lose" in await box.error("Write", file_path=str(path), content="cafe\n")
     assert path.read_bytes() == before.replace(b"caf", b"Caf")
-
-
-def _one(old: str, new: str) -> Json:
-    return {"old_string": old, "new_string": new}
 
 
 CHANGES: list[tuple[str, Json, str, str]] = [
@@ -340,7 +317,7 @@ CHANGES: list[tuple[str, Json, str, str]] = [
 async def test_the_person_is_shown_the_change_that_is_then_made(
     box: Toolbox, tool: str, change: Json, before: str, after: str
 ) -> None:
-    path = await _seen(box, "a.txt", before)
+    path = await box.seen("a.txt", before)
     call = {"file_path": str(path), **change}
     preview = await box.tools[tool].preview(call, box.context)
     assert isinstance(preview, Preview)
@@ -354,7 +331,7 @@ async def test_the_person_is_shown_the_change_that_is_then_made(
 
 
 async def test_a_patch_names_carriage_returns_and_a_missing_newline(box: Toolbox) -> None:
-    path = await _seen(box, "a.txt", "one\ntwo")
+    path = await box.seen("a.txt", "one\ntwo")
     preview = await box.tools["Write"].preview({"file_path": str(path), "content": "one\r\ntwo\n"}, box.context)
     assert isinstance(preview, Preview)
     (hunk,) = preview.public["patch"]
@@ -370,7 +347,7 @@ async def test_a_new_file_is_foretold_as_one(box: Toolbox) -> None:
 
 
 async def test_a_link_is_foretold_with_the_file_that_it_leads_to(box: Toolbox) -> None:
-    path = await _seen(box, "real.txt", "a\n")
+    path = await box.seen("real.txt", "a\n")
     link = box.root / "link.txt"
     link.symlink_to(path)
     preview = await box.tools["Write"].preview({"file_path": str(link), "content": "b\n"}, box.context)
@@ -379,7 +356,7 @@ async def test_a_link_is_foretold_with_the_file_that_it_leads_to(box: Toolbox) -
 
 
 async def test_nobody_is_asked_about_an_edit_that_fails(box: Toolbox) -> None:
-    path = await _seen(box, "a.txt", "one\n")
+    path = await box.seen("a.txt", "one\n")
     path.write_text("ONE\n")
     result = await box.tools["Edit"].preview(
         {"file_path": str(path), "old_string": "one", "new_string": "2"}, box.context
@@ -388,7 +365,7 @@ async def test_nobody_is_asked_about_an_edit_that_fails(box: Toolbox) -> None:
 
 
 async def test_a_preview_of_a_large_change_is_bounded_and_counts_the_rest(box: Toolbox) -> None:
-    path = await _seen(box, "a.txt", "x\n" * 200_000)
+    path = await box.seen("a.txt", "x\n" * 200_000)
     call = {"file_path": str(path), "old_string": "x", "new_string": "y", "replace_all": True}
     preview = await box.tools["Edit"].preview(call, box.context)
     assert isinstance(preview, Preview)
@@ -400,18 +377,15 @@ async def test_a_preview_of_a_large_change_is_bounded_and_counts_the_rest(box: T
 @pytest.mark.parametrize("tool", ["Edit", "MultiEdit", "Write"])
 @pytest.mark.parametrize("meanwhile", ["read again", "link moved", "created", "removed"])
 async def test_an_approval_counts_only_for_the_version_that_was_shown(box: Toolbox, tool: str, meanwhile: str) -> None:
-    path, other = await _seen(box, "a.txt", "one two\n"), await _seen(box, "b.txt", "one two\n")
+    path, other = await box.seen("a.txt", "one two\n"), await box.seen("b.txt", "one two\n")
     link = box.root / "link.txt"
     link.symlink_to(path)
-    one = _one("one", "1")
-    call: Json = {
-        "file_path": str(link),
-        **{"Edit": one, "MultiEdit": {"edits": [one]}, "Write": {"content": "1"}}[tool],
-    }
     if meanwhile == "created":
         path.unlink()
-        creates = _one("", "1")
-        call = {**call, **{"Edit": creates, "MultiEdit": {"edits": [creates]}, "Write": {}}[tool]}
+    call: Json = {
+        "file_path": str(link),
+        **_change(tool, "" if meanwhile == "created" else "one", "1", "1"),
+    }
     preview = await box.tools[tool].preview(call, box.context)
     assert isinstance(preview, Preview)
     if meanwhile == "link moved":
@@ -436,7 +410,7 @@ FORMATTED = "import sys\n\n\ndef one() -> int:\n    return 1\n\n\ndef two():\n  
 
 @pytest.mark.parametrize("tool", ["Edit", "MultiEdit"])
 async def test_an_edit_is_made_where_a_formatter_has_changed_other_lines(box: Toolbox, tool: str) -> None:
-    path = await _seen(box, "a.py", SEEN)
+    path = await box.seen("a.py", SEEN)
     path.write_text(FORMATTED)
     first, second = _one("return 1", "return 10"), _one("return 2", "return 20")
     change: Json = {**first} if tool == "Edit" else {"edits": [first, second]}
@@ -461,7 +435,7 @@ async def test_an_edit_is_made_where_a_formatter_has_changed_other_lines(box: To
 async def test_white_space_that_a_formatter_has_changed_is_no_conflict(
     box: Toolbox, seen: str, present: str, after: str
 ) -> None:
-    path = await _seen(box, "a", seen)
+    path = await box.seen("a", seen)
     path.write_bytes(present.encode())
     assert "elsewhere" in await box.text("Edit", file_path=str(path), **_one("x = 1", "x = 3"))
     assert path.read_bytes() == after.encode()
@@ -479,7 +453,7 @@ async def test_white_space_that_a_formatter_has_changed_is_no_conflict(
     ],
 )
 async def test_an_edit_of_a_place_that_has_changed_asks_to_read_again(box: Toolbox, seen: str, present: str) -> None:
-    path = await _seen(box, "a.ini", seen)
+    path = await box.seen("a.ini", seen)
     path.write_text(present)
     change = {"file_path": str(path), **_one("x = 1", "x = 3")}
     assert "modified since it was read" in (box.refusal("Edit", **change) or "")
@@ -490,7 +464,7 @@ async def test_an_edit_of_a_place_that_has_changed_asks_to_read_again(box: Toolb
 
 
 async def test_all_places_are_replaced_only_if_all_stand_where_they_stood(box: Toolbox) -> None:
-    path = await _seen(box, "a", "x\na\nb\nx\n")
+    path = await box.seen("a", "x\na\nb\nx\n")
     path.write_text("top\nx\na\nb\nx\n")
     await box.text("Edit", file_path=str(path), old_string="x", new_string="y", replace_all=True)
     assert path.read_text() == "top\ny\na\nb\ny\n"
@@ -501,7 +475,7 @@ async def test_all_places_are_replaced_only_if_all_stand_where_they_stood(box: T
 
 
 async def test_a_save_with_the_old_size_and_times_is_a_change_all_the_same(box: Toolbox) -> None:
-    path = await _seen(box, "a", "one\ntwo\n")
+    path = await box.seen("a", "one\ntwo\n")
     times = path.stat()
     path.write_text("ONE\ntwo\n")
     os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
@@ -511,7 +485,7 @@ async def test_a_save_with_the_old_size_and_times_is_a_change_all_the_same(box: 
 
 
 async def test_what_was_changed_elsewhere_is_shown_within_a_limit(box: Toolbox) -> None:
-    path = await _seen(box, "a", "one\n" + "x\n" * 1000)
+    path = await box.seen("a", "one\n" + "x\n" * 1000)
     path.write_text("top\none\n" + "x\n" * 990 + "y\n" * 10_000)
     text = await box.text("Edit", file_path=str(path), **_one("one", "1"))
     assert len(text) < 5_000 and "There is more: read the file again" in text
@@ -530,12 +504,10 @@ def test_contents_that_were_seen_are_remembered_within_a_limit() -> None:
 
 @pytest.mark.parametrize("tool", ["Edit", "MultiEdit", "Write"])
 async def test_the_result_names_the_file_behind_a_link(box: Toolbox, tool: str) -> None:
-    path = await _seen(box, "real/a.txt", "one\n")
+    path = await box.seen("real/a.txt", "one\n")
     (box.root / "link").symlink_to(path)
     (box.root / "current").symlink_to("real")
-    one = _one("one", "1")
-    changes: dict[str, Json] = {"Edit": one, "MultiEdit": {"edits": [one]}, "Write": {"content": "1\n"}}
-    text = await box.text(tool, file_path=str(box.root / "link"), **changes[tool])
+    text = await box.text(tool, file_path=str(box.root / "link"), **_change(tool, "one", "1", "1\n"))
     assert f"It is a link: the file is {path}." in text
     text = await box.text("Edit", file_path=str(box.root / "current" / "a.txt"), **_one("1", "2"))
     assert f"It is a link: the file is {path}." in text
@@ -549,12 +521,12 @@ async def test_a_session_behind_a_link_has_no_links_for_that(tmp_path: Path) -> 
     (tmp_path / "disk").mkdir()
     (tmp_path / "home").symlink_to("disk")
     async with open_toolbox(tmp_path / "home") as box:
-        path = await _seen(box, "a.txt", "one\n")
+        path = await box.seen("a.txt", "one\n")
         assert "It is a link" not in await box.text("Edit", file_path=str(path), **_one("one", "1"))
 
 
 async def test_a_file_is_written_in_place_only_after_its_content_was_kept(box: Toolbox) -> None:
-    path, alone = await _seen(box, "h1", "one\n"), await _seen(box, "alone", "one\n")
+    path, alone = await box.seen("h1", "one\n"), await box.seen("alone", "one\n")
     os.link(path, box.root / "h2")
     kept: list[tuple[bytes | None, bytes]] = []
 
@@ -572,10 +544,8 @@ async def test_a_file_is_written_in_place_only_after_its_content_was_kept(box: T
 
 @pytest.mark.parametrize("tool", ["Edit", "MultiEdit", "Write"])
 async def test_hard_links_stay_links_and_are_told(box: Toolbox, tool: str) -> None:
-    path = await _seen(box, "h1", "one\n")
+    path = await box.seen("h1", "one\n")
     os.link(path, box.root / "h2")
-    one = _one("one", "1")
-    changes: dict[str, Json] = {"Edit": one, "MultiEdit": {"edits": [one]}, "Write": {"content": "1\n"}}
-    text = await box.text(tool, file_path=str(path), **changes[tool])
+    text = await box.text(tool, file_path=str(path), **_change(tool, "one", "1", "1\n"))
     assert text.endswith("The file has 2 hard links, and all of them have the new content.")
     assert (box.root / "h2").read_text() == "1\n"

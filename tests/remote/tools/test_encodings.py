@@ -3,32 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.remote.tools_kit import Toolbox, open_toolbox
+from tests.remote.tools_kit import Toolbox
 
 from ccb.remote.system.text_encoding import text_of
 from ccb.remote.tools.text_changes import ChangeRefused, replace_in
 from ccb.remote.tools.tool_contract import Preview
 
 Json = dict[str, Any]
-
-
-@pytest.fixture
-async def box(tmp_path: Path) -> AsyncIterator[Toolbox]:
-    async with open_toolbox(tmp_path) as toolbox:
-        yield toolbox
-
-
-async def _seen(box: Toolbox, name: str, content: bytes) -> Path:
-    path = box.write(name, content)
-    await box("Read", file_path=str(path))
-    return path
 
 
 UTF16 = [pytest.param("utf-16-le", b"\xff\xfe", id="little"), pytest.param("utf-16-be", b"\xfe\xff", id="big")]
@@ -60,7 +46,7 @@ async def test_a_long_utf16_file_is_read_and_searched_to_its_end(box: Toolbox) -
 
 
 async def test_a_byte_order_mark_and_crlf_survive_every_change(box: Toolbox) -> None:
-    path = await _seen(box, "a.ps1", b"\xef\xbb\xbfone\r\ntwo\r\n")
+    path = await box.seen("a.ps1", b"\xef\xbb\xbfone\r\ntwo\r\n")
     await box.text("Edit", file_path=str(path), old_string="one", new_string="1\n1.5")
     assert path.read_bytes() == b"\xef\xbb\xbf1\r\n1.5\r\ntwo\r\n"
     await box.text("Write", file_path=str(path), content="\ufeffnew\n")
@@ -69,7 +55,7 @@ async def test_a_byte_order_mark_and_crlf_survive_every_change(box: Toolbox) -> 
 
 
 async def test_an_edit_across_mixed_endings_changes_only_the_lines_it_touches(box: Toolbox) -> None:
-    path = await _seen(box, "mixed.txt", b"a\r\nb\nc\r\nd\ne\r\n")
+    path = await box.seen("mixed.txt", b"a\r\nb\nc\r\nd\ne\r\n")
     await box.text("Edit", file_path=str(path), old_string="b\nc", new_string="B\nnew\nc")
     assert path.read_bytes() == b"a\r\nB\nnew\nc\r\nd\ne\r\n"
     await box.text("Edit", file_path=str(path), old_string="c\n", new_string="C\nd2\n")
@@ -81,7 +67,7 @@ SHIFT_JIS = "ア = 表; x = 1\nA = B\n".encode("shift_jis")  # ア is 83 41, 表
 
 @pytest.mark.parametrize("old", ["A", "\\", "\\; x"])
 async def test_half_of_a_character_is_never_replaced(box: Toolbox, old: str) -> None:
-    path = await _seen(box, "legacy.c", SHIFT_JIS)
+    path = await box.seen("legacy.c", SHIFT_JIS)
     for name, change in (
         ("Edit", {"old_string": old, "new_string": "B", "replace_all": True}),
         ("MultiEdit", {"edits": [{"old_string": old, "new_string": "B", "replace_all": True}]}),
@@ -91,7 +77,7 @@ async def test_half_of_a_character_is_never_replaced(box: Toolbox, old: str) -> 
 
 
 async def test_ascii_text_is_edited_in_a_file_of_an_unknown_encoding(box: Toolbox) -> None:
-    path = await _seen(box, "legacy.c", SHIFT_JIS)
+    path = await box.seen("legacy.c", SHIFT_JIS)
     await box.text("Edit", file_path=str(path), old_string=" = B", new_string=" = C")
     await box.text("Edit", file_path=str(path), old_string="x = 1\n", new_string="x = 2\n")
     assert path.read_bytes() == "ア = 表; x = 2\nA = C\n".encode("shift_jis")
@@ -184,7 +170,7 @@ BOOK = {"cells": [{"cell_type": "code", "id": "a", "source": ["x = 'é'\n"], "ou
 @pytest.mark.parametrize(("codec", "mark"), [*UTF16, pytest.param("utf-8", b"\xef\xbb\xbf", id="utf-8 with a mark")])
 async def test_a_notebook_keeps_its_encoding_and_line_endings(box: Toolbox, codec: str, mark: bytes) -> None:
     text = json.dumps(BOOK, ensure_ascii=False, indent=1).replace("\n", "\r\n")
-    path = await _seen(box, "n.ipynb", mark + text.encode(codec))
+    path = await box.seen("n.ipynb", mark + text.encode(codec))
     await box.text("NotebookEdit", notebook_path=str(path), cell_id="a", new_source="x = 'ß'\n")
     data = path.read_bytes()
     assert data.startswith(mark)
@@ -194,7 +180,7 @@ async def test_a_notebook_keeps_its_encoding_and_line_endings(box: Toolbox, code
 
 @pytest.mark.parametrize("indent", ["\t", "    ", None])
 async def test_a_notebook_keeps_its_indentation(box: Toolbox, indent: str | None) -> None:
-    path = await _seen(box, "n.ipynb", json.dumps(BOOK, indent=indent).encode())
+    path = await box.seen("n.ipynb", json.dumps(BOOK, indent=indent).encode())
     await box.text("NotebookEdit", notebook_path=str(path), cell_id="a", new_source="x = 1\n")
     changed = json.loads(path.read_text(encoding="utf-8"))
     assert path.read_text(encoding="utf-8") == json.dumps(changed, indent=indent)

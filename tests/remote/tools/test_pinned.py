@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from tests.remote.tools_kit import Toolbox, open_toolbox
+from tests.remote.tools_kit import Toolbox
 from tests.support.worker.cages import sandbox
 from tests.support.worker.permission_desk import Desk, on_file
 
@@ -15,12 +14,6 @@ from ccb.remote.permissions.rules import Behavior
 from ccb.remote.system.host import Host, PinnedHost
 from ccb.remote.system.regular_files import ABSENT, digest_of
 from ccb.remote.tools.tool_contract import CallContext
-
-
-@pytest.fixture
-async def box(tmp_path: Path) -> AsyncIterator[Toolbox]:
-    async with open_toolbox(tmp_path) as toolbox:
-        yield toolbox
 
 
 def test_workspace_mode_pins_the_path_that_it_decides_on(tmp_path: Path) -> None:

@@ -6,14 +6,12 @@ import base64
 import json
 import os
 import resource
-from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.remote.tools_kit import Toolbox, open_toolbox
+from tests.remote.tools_kit import Toolbox
 
 from ccb.remote.system.host import Host
 from ccb.remote.tools.read import read_range
@@ -24,12 +22,6 @@ Json = dict[str, Any]
 PNG = base64.b64decode(
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNkYPhfDwAChwGA60e6kgAAAABJRU5ErkJggg=="
 )
-
-
-@pytest.fixture
-async def box(tmp_path: Path) -> AsyncIterator[Toolbox]:
-    async with open_toolbox(tmp_path) as toolbox:
-        yield toolbox
 
 
 async def test_lines_come_with_their_numbers(box: Toolbox) -> None:

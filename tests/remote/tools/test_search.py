@@ -8,7 +8,6 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.remote.bundle_in_memory import bundle_of_the_sources, imports_from
-from tests.remote.tools_kit import Toolbox, open_toolbox
+from tests.remote.tools_kit import Toolbox
 
 from ccb.remote.search_program.globs import BadGlob, Globs, expand_braces
 from ccb.remote.search_program.scan import required
@@ -51,12 +50,6 @@ def _backends(directory: Path) -> dict[str, Json]:
         "grep without -Z": {"rg": "", "grep": _script(directory, "busybox-grep", 'exec busybox grep "$@"')},
         "nothing": {"rg": "", "grep": ""},
     }
-
-
-@pytest.fixture
-async def box(tmp_path: Path) -> AsyncIterator[Toolbox]:
-    async with open_toolbox(tmp_path) as toolbox:
-        yield toolbox
 
 
 def _corpus(box: Toolbox, *, repository: bool = True) -> None:

@@ -127,6 +127,13 @@ def test_a_line_is_searched_up_to_a_limit_and_the_rest_is_told(
     assert every["items"] == [], "neither the start of a part nor its end is that of a line"
 
 
+async def test_a_match_far_behind_in_a_line_is_named_with_its_file_and_column(box: Toolbox) -> None:
+    box.write("late.txt", "first\n" + "ä" * 3_000_000 + " LATENEEDLE" + "b" * 1_500_000 + "\n")
+    text = await box.text("Grep", pattern="LATENEEDLE", output_mode="content")
+    assert text.startswith("late.txt:2:…ää") and " LATENEEDLEbb" in text and len(text) < 700
+    assert text.endswith("… [line cut: 4,500,011 characters; the match is at column 3,000,002]")
+
+
 async def test_the_length_of_a_line_is_not_made_up(box: Toolbox) -> None:
     box.write("wide", "x" * 3_000_000 + "\nneedle " + "y" * 1000 + "\n")
     first, second = (await box.text("Grep", pattern="xx|needle", output_mode="content")).split("\n")[:2]

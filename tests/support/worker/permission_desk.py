@@ -9,7 +9,7 @@ from typing import Any
 
 from tests.support.worker.cages import sandbox
 
-from ccb.remote.permissions.engine import PermissionEngine
+from ccb.remote.permissions.engine import LaunchRules, PermissionEngine
 from ccb.remote.permissions.paths import PathScope
 from ccb.remote.permissions.rules import Decision
 from ccb.tunnel.wire.tool_traits import ToolTraits, traits_of
@@ -47,9 +47,9 @@ class Desk:
 
     def engine(self, mode: str = "default", allowed: str = "", disallowed: str = "", **more: Any) -> PermissionEngine:
         caged = more.pop("sandbox", None) or sandbox(home=str(self.home))
-        return PermissionEngine(
-            mode, [allowed], [disallowed], cwd=str(self.cwd), sandbox=caged, home=str(self.home), is_root=False, **more
-        )
+        own = {name: more.pop(name) for name in ("add_dirs", "allow_bypass") if name in more}
+        launch = LaunchRules(caged, mode, [allowed], [disallowed], **own)
+        return PermissionEngine(launch, cwd=str(self.cwd), home=str(self.home), is_root=False, **more)
 
 
 def bash(engine: PermissionEngine, command: str, **more: Any) -> Decision:

@@ -58,6 +58,11 @@ def cases(family: str) -> list[str]:
     return list(_families()[family])
 
 
+def pairs(family: str) -> list[tuple[str, str]]:
+    """Return the lines of a family as what stands before and behind ` => `."""
+    return [(line.split(" => ")[0], line.split(" => ")[1]) for line in cases(family)]
+
+
 def make_project(root: Path) -> Desk:
     """Make a project with links: `link`, `-link`, `-`, `é` and `sub/same` lead to ../other/c, `out` to ../other, `l` to
     sub/inner/deep, `way` to secrets."""

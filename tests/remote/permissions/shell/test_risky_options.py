@@ -8,7 +8,7 @@ from collections.abc import Iterable
 import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
-from tests.remote.permissions.corpus.rows import cases
+from tests.remote.permissions.corpus.rows import cases, pairs
 from tests.support.worker.permission_desk import Desk, bash
 
 from ccb.remote.permissions.rules import Behavior
@@ -48,17 +48,7 @@ def test_old_rules_tell_why_they_do_not_cover_a_call(desk: Desk) -> None:
 
 @pytest.mark.parametrize(
     ("rule", "command"),
-    [
-        ("git fetch --upload-pack=x", "git fetch --upload-pack=x"),
-        ("git -c core.pager=cat log *", "git -c core.pager=cat log -p"),
-        ("git fetch --upload-pack=x *", "git fetch --upload-pack=x origin"),
-        ("docker run -v .:/src *", "docker run -v .:/src image"),
-        ("pytest -p xdist *", "pytest -p xdist -q"),
-        ("sed -i *", "sed -i s/a/b/ a.txt"),
-        ("make SHELL=bash *", "make SHELL=bash test"),
-        ("timeout 60 npm *", "timeout 60 npm test"),
-        ("env A=1 pytest *", "env A=1 pytest -q"),
-    ],
+    pairs("rules and commands whose risk they spell out"),
 )
 def test_what_the_rule_itself_spells_out_is_covered(desk: Desk, rule: str, command: str) -> None:
     assert bash(desk.engine(allowed=f"Bash({rule})"), command).behavior is ALLOW
