@@ -12,11 +12,12 @@ from ccb.tunnel.wire.journal_records import ModelRecord
 
 from ..context.reminders import DeferredNames, Reminders
 from ..hooks.hook_runner import HookRunner
-from ..model.model_request import SMALL, resolve_model, small_model
+from ..model.model_request import resolve_model
 from ..slash_commands.command_registry import CommandRegistry
 from ..tools.todo import TodoReminder
 from ..tools.tool_contract import Tool, ToolDeclaration
 from .agent_config import AgentConfig, AgentDeps
+from .agent_log import AgentLog
 from .conversation import Conversation
 from .token_usage import Ledger
 from .turn import Turn
@@ -77,13 +78,13 @@ class Agent:
         return self._state.ledger
 
     @property
-    def hooks(self) -> HookRunner | None:
+    def hooks(self) -> HookRunner:
         """The hooks of the session."""
         return self._deps.hooks
 
     @property
-    def commands(self) -> CommandRegistry | None:
-        """The slash commands of the session, None for a sub-agent."""
+    def commands(self) -> CommandRegistry:
+        """The slash commands of the session, none for a sub-agent."""
         return self._deps.commands
 
     @property
@@ -136,22 +137,13 @@ class Agent:
 
         return await side_answer(self._deps, self._state, question)
 
-    async def judge(self, system: str, text: str, model: str) -> str:
-        """Return what a model says to a text alone. Raise ModelError."""
-        from .model_calls import judged
-
-        names = self._config.names
-        small = small_model(self._state.model, self._config.small_model, names)
-        chosen = small if model == SMALL else resolve_model(model, names)
-        return await judged(self._deps, self._state, system, text, chosen)
-
     def set_model(self, name: str | None) -> None:
         """Use another model from the next model call on; None means the model of the configuration. The conversation
         hides the thinking of the old one."""
         model = self.model_of(name)
         if model != self._state.model:
             self._state.model = model
-            self._state.conversation.apply(self._deps.emitter.emit(ModelRecord(model)))
+            AgentLog(self._deps.log, self._state.conversation).record(ModelRecord(model))
 
     def model_of(self, name: str | None) -> str:
         """Return the id of the model that `set_model` would use."""

@@ -10,6 +10,7 @@ from typing import Any, Callable, Protocol
 from ccb.tunnel.wire.control_protocol import Broker
 from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.model_facts import CCB_NAMES, ModelNames, ModelTable
+from ccb.tunnel.wire.projection import Projection
 from ccb.tunnel.wire.session_options import SessionOptions
 from ccb.tunnel.wire.tool_traits import BUILT_IN, FINDERS
 
@@ -22,12 +23,12 @@ from ..model.model_request import LONG_CONTEXT_BETA, ModelTransport, Reasoning
 from ..model.retry import RetrySettings
 from ..model.token_counts import WindowSettings
 from ..permissions.engine import PermissionEngine
+from ..session_store.session_log import SessionLog
 from ..settings.worker_settings import WorkerSettings
 from ..slash_commands.command_registry import CommandRegistry
 from ..tools.agent_definitions import AgentDefinition
 from ..tools.tool_contract import Tool, ToolContext
 from ..tools.toolset import Toolset
-from .agent_log import Emitter
 from .limits import Budget, StructuredOutput
 from .turn_state import Prompt
 
@@ -42,7 +43,6 @@ class Announced:
 
     def __init__(self) -> None:
         self._lists: dict[str, Callable[[], Sequence[Json]]] = {}
-        self.output_style: Callable[[], str] = lambda: "default"
 
     def add(self, name: str, entries: Callable[[], Sequence[Json]]) -> None:
         """Announce the list that `entries` returns."""
@@ -60,7 +60,6 @@ class Announced:
         return {
             "mcp_servers": self.entries("mcp_servers"),
             "slash_commands": self._names("commands"),
-            "output_style": self.output_style(),
             "agents": self._names("agents"),
             "skills": self._names("skills"),
             "plugins": self.entries("plugins"),
@@ -196,23 +195,23 @@ class AgentDeps:
     """The dependencies that a session provides to each of its agents. `link_up_since` returns the monotonic time since
     which the link to the laptop has been up, or None while it is down. `heartbeat_s` is the pause between two signs of
     life of a running tool. `reminders` are those of this agent only, and `nested` finds more instruction files where
-    the agent works. `home` is the home directory on the host. `hooks`, `commands` and `models` are those of the
-    session; a sub-agent has no commands."""
+    the agent works. `followers` get each record of the agent. `home` is the home directory on the host. `hooks`,
+    `commands` and `models` are those of the session; a sub-agent has no commands."""
 
-    emitter: Emitter
+    log: SessionLog
     transport: ModelTransport
     broker: Broker
-    session_id: str
     version: str
+    hooks: HookRunner
+    nested: NestedInstructions
     link_up_since: Callable[[], float | None] = lambda: 0.0
     heartbeat_s: float = 30.0
     limits: RetrySettings = field(default_factory=RetrySettings)
     clock: Clock = field(default_factory=SystemClock)
     reminders: Reminders = field(default_factory=Reminders)
-    nested: NestedInstructions | None = None
+    followers: Sequence[Projection] = ()
     home: str = ""
-    hooks: HookRunner | None = None
-    commands: CommandRegistry | None = None
+    commands: CommandRegistry = field(default_factory=CommandRegistry)
     models: ModelTable = field(default_factory=ModelTable)
 
     def call_settings(

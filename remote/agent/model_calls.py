@@ -1,10 +1,10 @@
-"""Calls of a turn, their answers, side questions."""
+"""The model calls of a turn, their answers, and questions beside the turn."""
 
 from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, Callable
 
@@ -12,20 +12,18 @@ from ccb.tunnel.wire.control_protocol import new_uuid
 from ccb.tunnel.wire.journal_records import ModelEndRecord, ModelRecord, WithdrawnRecord
 from ccb.tunnel.wire.tool_traits import own_name
 
-from ..context.instructions import NestedInstructions
 from ..context.system_prompt import style_text
 from ..model import model_request
 from ..model.answer_stream import BlockDone, MessageHead
-from ..model.model_call import CallSettings, Clock, MessageEnd, ModelCall, ReplyListener, Retrying
-from ..model.model_request import RequestPrefix, betas_of, max_tokens, resolve_model, thinks
+from ..model.model_call import CallSettings, MessageEnd, ModelCall, ReplyListener, Retrying
+from ..model.model_request import SMALL, RequestPrefix, betas_of, max_tokens, resolve_model, small_model, thinks
 from ..model.retry import LAPTOP_BUDGET, MAX_OVERLOADS, ModelError, RetryPolicy
 from ..session_store.journal import NotKept
 from ..tools.tool_contract import Tool
 from . import agent_messages
 from .agent_config import AgentConfig, AgentDeps
-from .agent_log import Recorder
 from .conversation import THINKING, HistoryMessage
-from .tool_call import PipelineContext, ToolCall
+from .tool_call import ToolCall, TurnContext
 from .turn_state import AgentState, EndReason, LoopState, Prompt, StopSignal, TurnEnding
 
 Json = dict[str, Any]
@@ -36,26 +34,18 @@ _WORD = re.compile(r"[A-Za-z0-9_-]{1,128}")  # what the API accepts as the id an
 
 
 class AnswerListener:
-    """The CallListener of a turn. `partial_messages`: clients asked for the raw events of the stream."""
+    """Records the answers of a turn, and gives their tool calls to `submit`."""
 
-    def __init__(
-        self,
-        recorder: Recorder,
-        clock: Clock,
-        tools: Mapping[str, Tool],
-        submit: Callable[[ToolCall], None],
-        *,
-        partial_messages: bool,
-    ) -> None:
+    def __init__(self, context: TurnContext, submit: Callable[[ToolCall], None]) -> None:
         self.texts: list[str] = []
         """The text blocks of the answer, its continuations after a `max_tokens` stop included."""
-        self.submitted = 0
-        """The number of tool calls in the current answer."""
-        self._recorder = recorder
-        self._clock = clock
-        self._tools = tools
+        self.submitted: list[str] = []
+        """The ids of the tool calls in the current answer."""
+        self._recorder = context.log
+        self._clock = clock = context.deps.clock
+        self._tools = context.agent.tools
         self._submit = submit
-        self._partial_messages = partial_messages
+        self._partial_messages = context.config.disclosure.partial_messages
         self._asked = ""  # the model
         self._asked_at = clock.now()
         self.first_ms: int | None = None
@@ -63,7 +53,7 @@ class AnswerListener:
 
     def begin(self, model: str, *, continues: bool) -> None:
         """Prepare for a call of `model`. With `continues`, its answer goes on where the last one was cut."""
-        self.submitted = 0
+        self.submitted = []
         self._asked = model
         self._asked_at = self._clock.now()
         if not continues:
@@ -88,7 +78,7 @@ class AnswerListener:
         if block.get("type") == "text":
             self.texts.append(block["text"])
         if is_call:
-            self.submitted += 1
+            self.submitted.append(block["id"])
             self._submit(self._call(block, done.broken))
 
     def _call(self, block: Json, broken: str) -> ToolCall:
@@ -138,11 +128,11 @@ _MAX_LEFT_OUT = 20  # in one turn
 class ModelCalls:
     """Makes the calls, one at a time. `seconds` is what they took, `stop_reason` why the last answer ended."""
 
-    def __init__(self, context: PipelineContext, listener: AnswerListener, stop: StopSignal) -> None:
+    def __init__(self, context: TurnContext, listener: AnswerListener, stop: StopSignal) -> None:
         self._config = context.config
         self._deps = context.deps
         self._agent = context.agent
-        self._recorder = context.recorder
+        self._recorder = context.log
         self._listener = listener
         self._stop = stop
         self._call: ModelCall | None = None
@@ -281,7 +271,7 @@ class ModelCalls:
             conversation.messages,
             model=model,
             max_tokens=asked.max_tokens,
-            session_id=deps.session_id,
+            session_id=deps.log.session_id,
             more=asked.body,
         )
         return deps.call_settings(
@@ -323,10 +313,12 @@ async def side_answer(deps: AgentDeps, agent: AgentState, question: str) -> str 
     return await _answer(deps, agent, agent.prefix, sent, agent.model)
 
 
-async def judged(deps: AgentDeps, agent: AgentState, system: str, text: str, model: str) -> str:
+async def judged(config: AgentConfig, deps: AgentDeps, agent: AgentState, system: str, text: str, model: str) -> str:
     """Return what a model says to a text alone. Raise ModelError."""
+    small = small_model(agent.model, config.small_model, config.names)
+    chosen = small if model == SMALL else resolve_model(model, config.names)
     prefix = model_request.RequestPrefix([{"type": "text", "text": system}], [])
-    return await _answer(deps, agent, prefix, with_question([], text), model)
+    return await _answer(deps, agent, prefix, with_question([], text), chosen)
 
 
 async def _answer(
@@ -349,7 +341,7 @@ async def text_answer(
     """Make one model call, count what it used, and return the text of the answer. Raise ModelError."""
     if model != agent.model:
         sent = [_without_thinking(message) for message in sent]
-    body = model_request.body(prefix, sent, model=model, max_tokens=max_tokens, session_id=deps.session_id)
+    body = model_request.body(prefix, sent, model=model, max_tokens=max_tokens, session_id=deps.log.session_id)
     settings = deps.call_settings(body, betas=betas_of(model), thinks=thinks(deps.models.facts(model), {}))
     end = await ModelCall(settings, listener, RetryPolicy(retries)).run()
     agent.count(end.head.model, end.usage, model)
@@ -386,12 +378,6 @@ def _without_thinking(message: HistoryMessage) -> HistoryMessage:
     return made
 
 
-async def make_prefix(config: AgentConfig, agent: AgentState, home: str) -> None:
-    """Build the request prefix of an agent that has none. `home` is the home directory on the host."""
-    if agent.prefix is None:
-        agent.prefix = await new_prefix(config, agent.listed, home)
-
-
 async def new_prefix(config: AgentConfig, listed: Sequence[Tool], home: str) -> RequestPrefix:
     """Return the request prefix of an agent that declares the tools `listed`."""
     tools = [{"name": tool.name, "description": tool.description, "input_schema": tool.input_schema} for tool in listed]
@@ -402,13 +388,11 @@ async def new_prefix(config: AgentConfig, listed: Sequence[Tool], home: str) -> 
     return RequestPrefix(system, tools)
 
 
-async def named_files(
-    config: AgentConfig, agent: AgentState, prompts: Sequence[Prompt], nested: NestedInstructions | None
-) -> list[Json]:
-    """Return the files that prompts name with `@`, as content blocks. `nested` learns of them."""
+async def named_files(context: TurnContext, prompts: Sequence[Prompt]) -> list[Json]:
+    """Return the files that prompts name with `@`, as content blocks."""
     prompts = [prompt for prompt in prompts if not prompt.verbatim]
     if not any("@" in str(block.get("text", "")) for prompt in prompts for block in prompt.blocks):
         return []
     from .mentions import mentioned_blocks  # few prompts name files
 
-    return await mentioned_blocks(config, agent, prompts, nested)
+    return await mentioned_blocks(context, prompts)

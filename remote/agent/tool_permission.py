@@ -18,7 +18,7 @@ from .tool_call import (
     CallRefused,
     DecidedBy,
     ParsedCall,
-    PipelineContext,
+    TurnContext,
     call_context,
     denied,
     error_result,
@@ -31,31 +31,32 @@ Json = dict[str, Any]
 _log = logging.getLogger(__name__)
 
 
-async def permission(context: PipelineContext, call: ParsedCall) -> ParsedCall:
+async def permission(context: TurnContext, call: ParsedCall) -> ParsedCall:
     """Let the permission engine decide, and ask the person if it says so. Return the call with its cage and the granted
     input, which is validated again if the person changed it. Refuse the call if the check or the question fails."""
     can_ask = context.deps.broker.can_ask(CAN_USE_TOOL)
     judge = None if can_ask or call.tool.traits.asks else context.config.offer.judge()
     decision = _decided(context, call, can_ask=can_ask or judge is not None)
     if decision.behavior is Behavior.ALLOW:
-        context.denials.permitted()
+        context.agent.denials.permitted()
         by = DecidedBy.HOOK if call.hooked.decision == "allow" else DecidedBy.CONFIG
         return replace(call, cage=decision.cage, pinned=decision.pinned, allowed_by=by)
     if decision.behavior is Behavior.DENY:
         raise CallRefused(await _deny_unasked(context, call, decision))
-    answer = await agent_hooks.before_question(context.deps, context.recorder, call.name, call.id, call.input, decision)
+    answer = await agent_hooks.before_question(context, call, decision)
     preview, hook = None, None if answer is None else DecidedBy.HOOK
     if answer is None and can_ask:
         preview = await _preview(context, call)
         answer = await _ask(context, call, decision, preview)
-    answer = answer or await _judged(context, call, judge)
+    if answer is None and judge is not None:
+        answer = await ask_tool(judge, call.name, call.input, call.id, call_context(context))
     if answer is None:
         raise CallRefused(await _deny_unasked(context, call, decision))
     if not answer.allow:
         text = answer.message or f"The user refused this use of {call.name}."
         outcome = denied(context, call, text, hook or DecidedBy.PERSON_REFUSED)
         raise CallRefused(replace(outcome, ends_turn=answer.interrupt))
-    context.denials.permitted()
+    context.agent.denials.permitted()
     call = replace(call, cage=decision.cage, allowed_by=hook or DecidedBy.PERSON_ALLOWED)
     try:
         if answer.updated_input is None or answer.updated_input == call.input:
@@ -66,21 +67,13 @@ async def permission(context: PipelineContext, call: ParsedCall) -> ParsedCall:
         agent_hooks.directories_added(context.deps.hooks, answer.updates, "permission_update")
 
 
-def _decided(context: PipelineContext, call: ParsedCall, *, can_ask: bool) -> Decision:
+def _decided(context: TurnContext, call: ParsedCall, *, can_ask: bool) -> Decision:
     try:
         return _with_hook(decide(context.config, call, can_ask=can_ask), call)
     except Exception as error:  # noqa: BLE001 - a failed check refuses
         _log.exception("the permission check of %s failed", call.name)
         text = f"The permission check failed ({error}); {call.name} was not run."
         raise CallRefused(CallOutcome(error_result(text))) from None
-
-
-async def _judged(context: PipelineContext, call: ParsedCall, judge: Tool | None) -> ToolPermission | None:
-    """Return what the tool says that decides in the place of a person, None without such a tool."""
-    if judge is None:
-        return None
-
-    return await ask_tool(judge, call.name, call.input, call.id, call_context(context))
 
 
 def decide(config: AgentConfig, call: ParsedCall, *, can_ask: bool) -> Decision:
@@ -99,19 +92,19 @@ def _with_hook(decision: Decision, call: ParsedCall) -> Decision:
     return replace(decision, behavior=Behavior.ASK, reason=reason, reason_type="hook")
 
 
-async def _deny_unasked(context: PipelineContext, call: ParsedCall, decision: Decision) -> CallOutcome:
+async def _deny_unasked(context: TurnContext, call: ParsedCall, decision: Decision) -> CallOutcome:
     """Deny a call without a question, because a rule or the mode says so or nobody can be asked."""
     if decision.behavior is Behavior.DENY:
         text = f"Permission to use {call.name} was denied: {decision.reason}"
     else:
         text = call.tool.declaration.if_nobody_can_be_asked or headless_denial(decision, call.name)
-    context.recorder.message(agent_messages.permission_denied(call.name, call.id, text, decision))
-    if await agent_hooks.after_denial(context.deps, context.recorder, call.name, call.id, call.input, text):
+    context.log.message(agent_messages.permission_denied(call.name, call.id, text, decision))
+    if await agent_hooks.after_denial(context, call, text):
         text += "\nA hook says that you may try this call again."
     return denied(context, call, text, DecidedBy.CONFIG)
 
 
-async def _preview(context: PipelineContext, call: ParsedCall) -> Preview | None:
+async def _preview(context: TurnContext, call: ParsedCall) -> Preview | None:
     """Return what the call would do to a file. Refuse a call that would fail anyway."""
     try:
         preview = await call.tool.preview(call.input, context.config.context)
@@ -123,16 +116,14 @@ async def _preview(context: PipelineContext, call: ParsedCall) -> Preview | None
     return preview
 
 
-async def _ask(
-    context: PipelineContext, call: ParsedCall, decision: Decision, preview: Preview | None
-) -> ToolPermission:
+async def _ask(context: TurnContext, call: ParsedCall, decision: Decision, preview: Preview | None) -> ToolPermission:
     change = preview.public if preview is not None else None
     question = agent_messages.tool_approval(call.tool.traits, call.input, call.id, decision, change)
-    if context.recorder.agent_id:
-        question = replace(question, agent_id=context.recorder.agent_id, agent=context.config.label)
+    if context.log.agent_id:
+        question = replace(question, agent_id=context.log.agent_id, agent=context.config.label)
     try:
         return await context.deps.broker.request(
-            Request(CAN_USE_TOOL, question, about=call.name, agent_id=context.recorder.agent_id)
+            Request(CAN_USE_TOOL, question, about=call.name, agent_id=context.log.agent_id)
         )
     except Exception as error:  # noqa: BLE001 - a failed question refuses
         _log.exception("asking for %s failed", call.name)

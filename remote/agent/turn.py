@@ -1,4 +1,4 @@
-"""From a prompt to one result."""
+"""A turn: from prompts to one result."""
 
 from __future__ import annotations
 
@@ -16,14 +16,13 @@ from ..session_store.journal import NotKept
 from . import agent_messages
 from .agent_config import AgentConfig, AgentDeps
 from .agent_hooks import MAX_STOP_BLOCKS, after_batch, batched, before_stop, instructions_loaded, model_failed
-from .agent_log import Recorder
+from .agent_log import AgentLog
 from .conversation import CompactionFailed, close_open_tool_uses
 from .limits import TokenTarget
-from .model_calls import AnswerListener, ModelCalls, make_prefix, named_files
-from .prompt_opening import CommandTools, Opened, PromptOpening, granted
-from .token_usage import Ledger
-from .tool_call import NOT_RUN, CallOutcome, PipelineContext, StartedCalls, ToolCall, ToolExecutor
-from .tool_pipeline import may_run_in_parallel, run_call
+from .model_calls import AnswerListener, ModelCalls, named_files, new_prefix
+from .prompt_opening import Opened, PromptOpening, granted
+from .tool_call import NOT_RUN, CallOutcome, StartedCalls, ToolCall, TurnContext
+from .tool_pipeline import ToolExecutor
 from .turn_state import (
     DENIAL_FEEDBACK,
     AgentState,
@@ -44,11 +43,11 @@ if TYPE_CHECKING:
 class Demands:
     """The demands on one turn."""
 
-    def __init__(self, config: AgentConfig, ledger: Ledger, recorder: Recorder) -> None:
-        self._structured = config.structured
-        self._budget = config.budget
-        self._ledger = ledger
-        self._recorder = recorder
+    def __init__(self, context: TurnContext) -> None:
+        self._structured = context.config.structured
+        self._budget = context.config.budget
+        self._ledger = context.agent.ledger
+        self._recorder = context.log
         self._given_up: TurnEnding | None = None
         if self._structured is not None:
             self._structured.begin_turn()
@@ -95,33 +94,22 @@ class Turn:
     """Call `run` once."""
 
     def __init__(self, config: AgentConfig, deps: AgentDeps, state: AgentState) -> None:
-        self._deps = deps
-        self._agent = state
-        self._recorder = Recorder(deps.emitter, state.conversation)
-        self._pipeline = PipelineContext(config, deps, self._recorder, state, StartedCalls())
-        self._executor = ToolExecutor(self._run_call, may_run_in_parallel)
-        self._listener = AnswerListener(
-            self._recorder,
-            deps.clock,
-            state.tools,
-            self._executor.submit,
-            partial_messages=config.disclosure.partial_messages,
-        )
+        log = AgentLog(deps.log, state.conversation, deps.followers)
+        self._context = context = TurnContext(config, deps, log, state, StartedCalls())
+        self._config, self._deps, self._agent, self._recorder = config, deps, state, log
+        self._executor = ToolExecutor(context, self._call_ended)
+        self._listener = AnswerListener(context, self._executor.submit)
         self._stop = StopSignal()
-        self._model = ModelCalls(self._pipeline, self._listener, self._stop)
+        self._model = ModelCalls(context, self._listener, self._stop)
         self._refused = False  # the person refused a tool call and thereby ended the turn
-        self._opening = PromptOpening(config, deps, self._recorder, CommandTools(self._pipeline))
+        self._opening = PromptOpening(context)
         self._stopped_by_hook: str | None = None  # why a hook of a tool call ends the turn
-        self._demands = Demands(config, state.ledger, self._recorder)
+        self._demands = Demands(context)
         self._target = TokenTarget()
         self._denials: list[Json] = []
-        self._batch: dict[str, Json] = {}  # the calls of the present answer, by id, in its order
+        self._batch: dict[str, Json] = {}  # the calls of the present answer that have ended, by id
         self._calls = 1
         self._started = deps.clock.now()
-
-    @property
-    def _config(self) -> AgentConfig:
-        return self._pipeline.config
 
     @property
     def interrupted(self) -> bool:
@@ -188,7 +176,7 @@ class Turn:
             return await self._interrupted()
         except ModelError as failure:
             self._close_open(NOT_RUN)
-            model_failed(self._deps, self._recorder, failure)
+            model_failed(self._context, failure)
             return self._model.failed(failure)
         except NotKept as error:
             _log.error("the turn ended: %s", error)
@@ -234,10 +222,12 @@ class Turn:
         return [Prompt([{"type": "text", "text": role.initial_prompt}])]
 
     async def _make_prefix(self) -> None:
-        await self._stop.unless_set(make_prefix(self._config, self._agent, self._deps.home))
+        if self._agent.prefix is None:
+            made = new_prefix(self._config, self._agent.listed, self._deps.home)
+            self._agent.prefix = await self._stop.unless_set(made)
 
     async def _named(self, prompts: Sequence[Prompt]) -> list[Json]:
-        return await self._stop.unless_set(named_files(self._config, self._agent, prompts, self._deps.nested))
+        return await self._stop.unless_set(named_files(self._context, prompts))
 
     def _add_prompts(self, prompts: Sequence[Prompt], context: Sequence[Json] = ()) -> None:
         items: list[PromptItem] = []
@@ -296,9 +286,10 @@ class Turn:
         await self._stop.unless_set(self._executor.drain())
         if self._stop.is_set:
             raise Interrupted
-        batch, self._batch = [each for each in self._batch.values() if each], {}
-        outcome = await self._stop.unless_set(after_batch(self._deps, self._recorder, batch))
-        if outcome.stops or outcome.blocked:
+        batch = [self._batch[each] for each in self._listener.submitted]
+        self._batch = {}
+        outcome = await self._stop.unless_set(after_batch(self._context, batch))
+        if outcome.refuses:
             self._stopped_by_hook = outcome.stop_reason or outcome.reason
         limit, met = self._config.max_turns, self._demands.met("".join(self._listener.texts))
         if met is not None:
@@ -327,9 +318,9 @@ class Turn:
 
     async def _before_stop(self, ending: TurnEnding, state: LoopState) -> TurnEnding | None:
         """Run the hooks of an agent that is about to stop. Return how the turn ends, None if it goes on."""
-        if ending.terminal is not EndReason.COMPLETED or self._deps.hooks is None:
+        if ending.terminal is not EndReason.COMPLETED:
             return ending
-        outcome = await self._stop.unless_set(before_stop(self._deps, self._recorder, ending, state, self._config))
+        outcome = await self._stop.unless_set(before_stop(self._context, ending, state))
         if outcome.stops:
             return self._hook_stopped(outcome.stop_reason or outcome.reason, EndReason.STOP_HOOK_PREVENTED)
         limit = self._config.max_turns
@@ -385,16 +376,14 @@ class Turn:
     def _compactor(self) -> Compactor:
         from .compaction import Compactor  # few sessions need it
 
-        return Compactor(self._config, self._deps, self._agent, self._recorder)
+        return Compactor(self._context)
 
-    async def _run_call(self, call: ToolCall) -> None:
-        """Run one tool call and act on its outcome."""
-        self._batch[call.id] = {}
-        outcome = await run_call(self._pipeline, call)
+    def _call_ended(self, call: ToolCall, outcome: CallOutcome) -> None:
+        """Act on the outcome of a tool call."""
         if outcome.stop_reason is not None:
             self._stopped_by_hook = outcome.stop_reason
         self._demands.called(call, outcome)
-        self._batch[call.id] = batched(call.name, call.id, call.input, outcome.result)
+        self._batch[call.id] = batched(call, outcome.result)
         if outcome.denial is not None:
             self._denials.append(outcome.denial)
         if outcome.feedback_due:
@@ -402,7 +391,6 @@ class Turn:
         if outcome.ends_turn:
             self._refused = True
             self.interrupt()
-        await self._recorder.commit()
 
     async def _between_calls(self) -> None:
         """Record the reminders, prompts and notes that go to the model together with the tool results."""
@@ -421,11 +409,11 @@ class Turn:
         model."""
         await self._executor.cancel()
         answering = self._model.interrupted()
-        self._close_open(self._pipeline.started.why_stopped)
+        self._close_open(self._context.started.why_stopped)
         if self._agent.conversation.compactions.unfinished is not None:
             self._recorder.record(CompactEndRecord("interrupted"))
             self._recorder.message({**agent_messages.status_message(None), "compact_result": "failed"})
-        in_tools = self._refused or (not answering and self._listener.submitted > 0)
+        in_tools = self._refused or bool(not answering and self._listener.submitted)
         note = agent_messages.INTERRUPTED_FOR_TOOL if in_tools else agent_messages.INTERRUPTED
         self._recorder.message(agent_messages.user_text(note))
         terminal = EndReason.ABORTED_TOOLS if in_tools else EndReason.ABORTED_STREAMING

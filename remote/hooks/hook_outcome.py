@@ -89,6 +89,16 @@ class HookOutcome:
         """Whether a hook forbids what the event announces."""
         return self.decision == "deny"
 
+    @property
+    def refuses(self) -> bool:
+        """Whether a hook forbids what the event announces, or lets the agent not go on."""
+        return self.blocked or self.stops
+
+    @property
+    def why(self) -> str:
+        """Why a hook refuses."""
+        return self.reason or self.stop_reason or "no reason given"
+
 
 NOTHING = HookOutcome()
 """The outcome of an event without hooks."""

@@ -145,7 +145,7 @@ async def _reload_plugins(session: Session, given: Json) -> Json:
         "agents": announced.entries("agents"),
         "plugins": announced.entries("plugins"),
         "mcpServers": session.clients.status,
-        "error_count": len(session.hooks.problems) if session.hooks is not None else 0,
+        "error_count": len(session.hooks.problems),
     }
 
 

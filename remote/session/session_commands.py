@@ -10,7 +10,6 @@ from typing import Any
 from ccb.tunnel.wire.model_facts import ALIASES, ESTIMATED
 from ccb.tunnel.wire.session_options import SETUP_COMMAND
 
-from ..context.system_prompt import style_name
 from ..model.model_request import SMALL
 from ..slash_commands.command_registry import CommandCall, CommandRefused, Expanded, Printed, SlashCommand
 from ..subagents.sub_agents import SubAgents
@@ -130,7 +129,6 @@ advice, and anything that you have not verified. Refer to long documents with @p
 def register_context_commands(session: Session) -> None:
     """Register the commands."""
     commands, agent = session.commands, session.agent
-    agent.config.disclosure.announced.output_style = lambda: style_name(agent.config.settings)
 
     async def compact(call: CommandCall) -> Printed:
         return Printed(await agent.compact(call.arguments))

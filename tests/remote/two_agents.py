@@ -12,18 +12,19 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 
-from tests.remote.agent_kit import OpenPermissions, Reply, ScriptedTransport, calls, says
+from tests.remote.agent_kit import OpenPermissions, Reply, ScriptedTransport, calls, no_hooks, says
 
 from ccb.remote.agent.agent import Agent
 from ccb.remote.agent.agent_config import AgentConfig
 from ccb.remote.agent.turn_state import Prompt
-from ccb.remote.daemon.assembly import AgentFactory, sdk_requests
+from ccb.remote.daemon.assembly import AgentFactory, close_open_tools, sdk_requests
 from ccb.remote.daemon.model_streams import ModelStreams
-from ccb.remote.session.client_outbox import ClientOutbox
+from ccb.remote.session.client_setup import ClientSetup
 from ccb.remote.session.recovery import restore, take_up
 from ccb.remote.session.session import Session
-from ccb.remote.session.session_log import SessionLog
+from ccb.remote.session_store.client_outbox import ClientOutbox
 from ccb.remote.session_store.journal import Journal
+from ccb.remote.session_store.session_log import SessionLog
 from ccb.remote.tools.tool_contract import Tool, ToolContext, ToolDeclaration, ToolResult
 from ccb.remote.tools.toolset import Toolset, make_context
 from ccb.tunnel.wire.journal_records import MAIN_AGENT, OptionsRecord
@@ -141,15 +142,15 @@ class TwoAgents:
         if not journal.seq:
             journal.append(OptionsRecord(_OPTIONS.to_json(), SESSION))
         restored = restore(SessionLog(SESSION, journal, [shown], lambda: None))
-        factory = AgentFactory(restored.parts, router, "9.9.9")
-        histories = restored.histories
-        factory.close_open_tools(histories)
+        permissions, histories = OpenPermissions(), restored.histories
+        factory = AgentFactory(restored.parts, router, "9.9.9", no_hooks(restored.parts.log, permissions))
+        close_open_tools(restored.parts.log, histories)
 
         def agent(agent_id: str) -> Agent:
             config = AgentConfig(
                 prompts=FixedSystem(agent_id),
                 tools=Toolset([LoggedTool(TOOLS[agent_id], directory / "ran", meeting)]),
-                permissions=OpenPermissions(),
+                permissions=permissions,
                 context=replace(context, add_dirs=[]),
                 model=MODELS[agent_id],
                 take_queued=restored.parts.inputs.take_all,
@@ -157,7 +158,8 @@ class TwoAgents:
             return factory.agent(config, histories.of(agent_id))
 
         main, second = agent(MAIN_AGENT), agent(SECOND)
-        return TwoAgents(directory, shown, journal, take_up(restored, main, sdk_requests), main, second)
+        session = take_up(restored, main, ClientSetup(main, restored.parts.broker, print), sdk_requests)
+        return TwoAgents(directory, shown, journal, session, main, second)
 
     async def turn(self, text: str, input_id: str) -> Json:
         """Run a turn of both agents at the same time. Return the result of the second."""
