@@ -1,11 +1,11 @@
-"""An agent's settings and what its session lends."""
+"""The settings of an agent, and what its session lends it."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Sequence
 from dataclasses import field, replace
-from typing import Any, Callable, Protocol
+from typing import Any, Callable
 
 from ccb.tunnel.wire.control_protocol import Broker
 from ccb.tunnel.wire.dataclass import dataclass
@@ -16,9 +16,10 @@ from ccb.tunnel.wire.tool_traits import BUILT_IN, FINDERS
 
 from ..context.instructions import NestedInstructions
 from ..context.reminders import Reminders
+from ..context.system_prompt import SessionPrompt
 from ..hooks.hook_runner import HookRunner
 from ..model import model_request
-from ..model.model_call import CallSettings, Clock, SystemClock
+from ..model.model_call import CallSettings, Clock
 from ..model.model_request import LONG_CONTEXT_BETA, ModelTransport, Reasoning
 from ..model.retry import RetrySettings
 from ..model.token_counts import WindowSettings
@@ -109,7 +110,7 @@ class AgentConfig:
     told. `structured` is the tool whose value each turn must end with; `budget` limits the cost. `refusal` says why no
     turn may start, "" if one may. `names` are the short names of models."""
 
-    prompts: PromptSource
+    prompts: SessionPrompt
     tools: Toolset
     permissions: PermissionEngine
     context: ToolContext
@@ -207,7 +208,7 @@ class AgentDeps:
     link_up_since: Callable[[], float | None] = lambda: 0.0
     heartbeat_s: float = 30.0
     limits: RetrySettings = field(default_factory=RetrySettings)
-    clock: Clock = field(default_factory=SystemClock)
+    clock: Clock = field(default_factory=Clock)
     reminders: Reminders = field(default_factory=Reminders)
     followers: Sequence[Projection] = ()
     home: str = ""
@@ -232,14 +233,3 @@ class AgentDeps:
             withdraw_truncated=withdraw_truncated,
             link_up_since=self.link_up_since,
         )
-
-
-class PromptSource(Protocol):
-    """The texts at the start of every request. They are gathered once on the host and do not change during the
-    session."""
-
-    async def system(self) -> list[Json]:
-        """Return the system blocks with their cache_control marks, the static ones first."""
-
-    async def first_user_blocks(self) -> list[Json]:
-        """Return the blocks that go before the first prompt: CLAUDE.md or AGENTS.md, and the date."""

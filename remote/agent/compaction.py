@@ -21,13 +21,13 @@ from ccb.tunnel.wire.tool_traits import BASH_OUTPUT, BUILT_IN, READ, Effect
 from ..context.reminders import Occasion, reminder_block
 from ..hooks.hook_table import POST_COMPACT, PRE_COMPACT
 from ..model.model_call import ReplyListener, Retrying
-from ..model.model_request import resolve_model
+from ..model.model_request import CLEARED, HistoryMessage, resolve_model
 from ..model.retry import ModelError
 from ..model.token_counts import ContextLimits, block_tokens
 from . import agent_messages
 from .agent_hooks import works_on
 from .agent_log import AgentLog
-from .conversation import CLEARED, CompactionFailed, HistoryMessage
+from .conversation import CompactionFailed
 from .mentions import cut, run_unasked
 from .model_calls import text_answer, with_question
 from .tool_call import TurnContext

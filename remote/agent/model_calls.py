@@ -16,13 +16,22 @@ from ..context.system_prompt import style_text
 from ..model import model_request
 from ..model.answer_stream import BlockDone, MessageHead
 from ..model.model_call import CallSettings, MessageEnd, ModelCall, ReplyListener, Retrying
-from ..model.model_request import SMALL, RequestPrefix, betas_of, max_tokens, resolve_model, small_model, thinks
+from ..model.model_request import (
+    SMALL,
+    THINKING,
+    HistoryMessage,
+    RequestPrefix,
+    betas_of,
+    max_tokens,
+    resolve_model,
+    small_model,
+    thinks,
+)
 from ..model.retry import LAPTOP_BUDGET, MAX_OVERLOADS, ModelError, RetryPolicy
 from ..session_store.journal import NotKept
 from ..tools.tool_contract import Tool
 from . import agent_messages
 from .agent_config import AgentConfig, AgentDeps
-from .conversation import THINKING, HistoryMessage
 from .tool_call import ToolCall, TurnContext
 from .turn_state import AgentState, EndReason, LoopState, Prompt, StopSignal, TurnEnding
 
@@ -33,10 +42,11 @@ _log = logging.getLogger(__name__)
 _WORD = re.compile(r"[A-Za-z0-9_-]{1,128}")  # what the API accepts as the id and the name of a tool_use
 
 
-class AnswerListener:
+class AnswerListener(ReplyListener):
     """Records the answers of a turn, and gives their tool calls to `submit`."""
 
     def __init__(self, context: TurnContext, submit: Callable[[ToolCall], None]) -> None:
+        super().__init__()
         self.texts: list[str] = []
         """The text blocks of the answer, its continuations after a `max_tokens` stop included."""
         self.submitted: list[str] = []

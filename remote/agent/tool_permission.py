@@ -1,4 +1,4 @@
-"""May it run, who is asked."""
+"""The permission of a tool call: the engine's decision, and who is asked."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 from ccb.tunnel.wire.control_protocol import CAN_USE_TOOL, Request, Success, ToolPermission
 
 from ..permissions.rules import Behavior, Decision, headless_denial
-from ..tools.tool_contract import Preview, Tool, ToolContext, ToolResult
+from ..tools.tool_contract import FileVersion, Preview, Tool, ToolContext, ToolResult
 from . import agent_hooks, agent_messages
 from .agent_config import AgentConfig
 from .tool_call import (
@@ -44,23 +44,37 @@ async def permission(context: TurnContext, call: ParsedCall) -> ParsedCall:
     if decision.behavior is Behavior.DENY:
         raise CallRefused(await _deny_unasked(context, call, decision))
     answer = await agent_hooks.before_question(context, call, decision)
-    preview, hook = None, None if answer is None else DecidedBy.HOOK
-    if answer is None and can_ask:
+    if answer is not None:
+        return await _answered(context, replace(call, allowed_by=DecidedBy.HOOK), decision, answer)
+    preview = None
+    if can_ask:
         preview = await _preview(context, call)
         answer = await _ask(context, call, decision, preview)
-    if answer is None and judge is not None:
+    elif judge is not None:
         answer = await ask_tool(judge, call.name, call.input, call.id, call_context(context))
-    if answer is None:
+    else:
         raise CallRefused(await _deny_unasked(context, call, decision))
+    seen = preview.version if preview is not None else None
+    return await _answered(context, replace(call, allowed_by=DecidedBy.PERSON_ALLOWED), decision, answer, seen)
+
+
+async def _answered(
+    context: TurnContext,
+    call: ParsedCall,
+    decision: Decision,
+    answer: ToolPermission,
+    seen: FileVersion | None = None,
+) -> ParsedCall:
+    """Act on the answer of a hook or the person. `seen` is the version of the file that the person was shown."""
     if not answer.allow:
         text = answer.message or f"The user refused this use of {call.name}."
-        outcome = denied(context, call, text, hook or DecidedBy.PERSON_REFUSED)
-        raise CallRefused(replace(outcome, ends_turn=answer.interrupt))
+        by = DecidedBy.HOOK if call.allowed_by is DecidedBy.HOOK else DecidedBy.PERSON_REFUSED
+        raise CallRefused(replace(denied(context, call, text, by), ends_turn=answer.interrupt))
     context.agent.denials.permitted()
-    call = replace(call, cage=decision.cage, allowed_by=hook or DecidedBy.PERSON_ALLOWED)
+    call = replace(call, cage=decision.cage)
     try:
         if answer.updated_input is None or answer.updated_input == call.input:
-            return replace(call, pinned=decision.pinned, approved=preview.version if preview is not None else None)
+            return replace(call, pinned=decision.pinned, approved=seen)
         return await validate(context, replace(call, input=answer.updated_input))
     finally:  # a changed mode is for what comes after the call
         mode_switch(context).apply(answer.updates)

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, Callable
 from ccb.tunnel.wire.journal_records import CompactEndRecord, MessageRecord, PromptItem, PromptRecord
 
 from ..context.reminders import Occasion
-from ..context.system_prompt import SessionPrompt
 from ..model.retry import ModelError
 from ..model.token_counts import ContextLimits
 from ..session_store.journal import NotKept
@@ -203,9 +202,8 @@ class Turn:
         if not self._agent.conversation.messages:
             context = await self._stop.unless_set(self._config.prompts.first_user_blocks())
             prompts = [*self._initial_prompt(), *prompts]
-            if isinstance(source := self._config.prompts, SessionPrompt):
-                files = await source.instructions()
-                instructions_loaded(self._deps.hooks, self._recorder.agent_id, files, "session_start")
+            files = await self._config.prompts.instructions()
+            instructions_loaded(self._deps.hooks, self._recorder.agent_id, files, "session_start")
         context += await self._named(opened.prompts)
         self._add_prompts(prompts, [*context, *self._deps.reminders.take(Occasion.PROMPT)])
         if opened.expanded:

@@ -229,19 +229,7 @@ class HookRunner:
         self._ran.update(once)
         session.log.emit(HookRecord(event, match, about, len(hooks), " ".join(once)), agent_id)
         await session.log.commit()
-        working, turn = self._agents.get(agent_id, NOBODY), self._turn
-        whole = {
-            "session_id": session.log.session_id,
-            "transcript_path": session.log.journal.path,
-            "cwd": working.cwd or session.cwd,
-            "permission_mode": session.permissions.mode,
-            "hook_event_name": event,
-            **({"prompt_id": turn.prompt_id} if turn.prompt_id else {}),
-            **({"effort": {"level": turn.effort}} if turn.effort else {}),
-            **({"agent_id": agent_id} if agent_id else {}),
-            **({"agent_type": working.agent_type} if working.agent_type else {}),
-            **payload,
-        }
+        whole = {**self._facts(event, agent_id), **payload}
         name = f"{event}:{match}" if match else event
         for hook in hooks:
             if hook.beside:
@@ -265,6 +253,24 @@ class HookRunner:
             self._look_at_files()
         self._tell_all(outcome, name, agent_id)
         return outcome
+
+    def _facts(self, event: str, agent_id: str) -> Json:
+        """Return what hooks are told of each event of an agent."""
+        session, working, turn = self._session, self._agents.get(agent_id, NOBODY), self._turn
+        facts: Json = {
+            "session_id": session.log.session_id,
+            "transcript_path": session.log.journal.path,
+            "cwd": working.cwd or session.cwd,
+            "permission_mode": session.permissions.mode,
+            "hook_event_name": event,
+        }
+        more = {
+            "prompt_id": turn.prompt_id,
+            "effort": {"level": turn.effort} if turn.effort else None,
+            "agent_id": agent_id,
+            "agent_type": working.agent_type,
+        }
+        return {**facts, **{name: value for name, value in more.items() if value}}
 
     def _look_at_files(self) -> None:
         """Watch the files that FileChanged hooks and the answers of hooks name."""

@@ -7,7 +7,7 @@ import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field, replace
-from typing import Any
+from typing import Any, Callable
 
 from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.tool_traits import no_such_tool, rule_parts
@@ -91,38 +91,19 @@ def read_project(cwd: str, home: str, sources: frozenset[str]) -> Project:
     if not any(os.path.lexists(os.path.join(each, name)) for each in directories for name in (".claude", _MCP_FILE)):
         return Project(directories)
     problems: list[str] = []
-    layers = []
-    for source, name in _FILES:
-        paths = [found for each in directories if os.path.lexists(found := os.path.join(each, name))]
-        path = next((each for each in paths if each == os.path.join(directories[0], name) or is_ours(each)), "")
-        file = read_settings_file(path) if path and source in sources else None
-        if file is None:
-            continue
-        problems += file.notes
-        if file.values is None:
-            problems.append(f"{file.problem}; until that is corrected, every call is denied if the project is trusted")
-            layers.append(Layer(source, path, {}, True, broken=file.problem))
-        else:
-            problems += checked(path, file.values, file.lines)
-            named = [*unknown_keys(file.values), *_not_a_projects(file.values, path, home)]
-            problems += [f"{at_line(path, file.lines, name)}: {why}" for name, why in named]
-            problems += _rules_without_tool(path, file.values, file.lines)
-            layers.append(Layer(source, path, file.values, True, file.lines))
+    layers = [
+        layer
+        for source, name in _FILES
+        if source in sources and (layer := _settings_layer(directories, source, name, home, problems)) is not None
+    ]
     texts: list[Switch] = []
-    shared: list[Layer] = []
     agents: dict[str, str] = {}
     if PROJECT in sources:
         own = os.path.realpath(home) if home and USER in sources else ""
+        layers = [*_server_layers(directories, problems), *layers]
         for directory in directories[::-1]:
-            path = os.path.join(directory, _MCP_FILE)
-            counts = directory == directories[0] or _is_kept(path)
-            servers = read_settings(path, problems.append) if counts else None
-            if servers is not None:
-                only = {"mcpServers": servers.get("mcpServers")}
-                shared.append(Layer(PROJECT, path, only, on_host=True))
             texts += _texts(directory, directories[-1], agents, _TEXTS[:1] if directory == own else _TEXTS)
         texts += _memories(directories[0]) if directories[0] != own else ()
-    layers = shared + layers
     switches = [each for layer in layers for each in switches_of(layer)] + texts
     if len(switches) > _MAX_ITEMS:
         problems.append(f"{directories[0]}: more than {_MAX_ITEMS} things are switched on; none of them counts")
@@ -130,6 +111,34 @@ def read_project(cwd: str, home: str, sources: frozenset[str]) -> Project:
     owners = {path: owner_of(path) for path in {each.path for each in switches}}
     owned = tuple(replace(each, owner=owners[each.path]) for each in switches)
     return Project(directories, tuple(layers), owned, tuple(problems), agents)
+
+
+def _settings_layer(directories: Sequence[str], source: str, name: str, home: str, problems: list[str]) -> Layer | None:
+    """Return what the nearest settings file of this name says, None without one."""
+    paths = [found for each in directories if os.path.lexists(found := os.path.join(each, name))]
+    path = next((each for each in paths if each == os.path.join(directories[0], name) or is_ours(each)), "")
+    file = read_settings_file(path) if path else None
+    if file is None:
+        return None
+    problems += file.notes
+    if file.values is None:
+        problems.append(f"{file.problem}; until that is corrected, every call is denied if the project is trusted")
+        return Layer(source, path, {}, True, broken=file.problem)
+    problems += checked(path, file.values, file.lines)
+    named = [*unknown_keys(file.values), *_not_a_projects(file.values, path, home)]
+    problems += [f"{at_line(path, file.lines, name)}: {why}" for name, why in named]
+    problems += _rules_without_tool(path, file.values, file.lines)
+    return Layer(source, path, file.values, True, file.lines)
+
+
+def _server_layers(directories: Sequence[str], problems: list[str]) -> Iterator[Layer]:
+    """Yield the MCP servers of each directory, those of the nearest last."""
+    for directory in directories[::-1]:
+        path = os.path.join(directory, _MCP_FILE)
+        counts = directory == directories[0] or _is_kept(path)
+        servers = read_settings(path, problems.append) if counts else None
+        if servers is not None:
+            yield Layer(PROJECT, path, {"mcpServers": servers.get("mcpServers")}, on_host=True)
 
 
 def checked(path: str, values: Json, lines: Mapping[str, int]) -> list[str]:
@@ -154,7 +163,11 @@ def checked(path: str, values: Json, lines: Mapping[str, int]) -> list[str]:
         if not isinstance(value, str):
             del values["env"][name]
             wrong(f"env.{name}")
-    permissions = values.get("permissions", {})
+    _check_permissions(values.get("permissions", {}), wrong)
+    return problems
+
+
+def _check_permissions(permissions: Json, wrong: Callable[..., None]) -> None:
     if not isinstance(permissions.get("defaultMode", ""), str):
         del permissions["defaultMode"]
         wrong("permissions.defaultMode")
@@ -169,7 +182,6 @@ def checked(path: str, values: Json, lines: Mapping[str, int]) -> list[str]:
                 wrong(f"{name}.{at}", f": {why}", _ALL if refuses and given[at] else _NO_EFFECT)
         if not refuses and any(texts):
             permissions[key] = [each for each, why in zip(given, texts) if not why]
-    return problems
 
 
 def _no_rule(given: object) -> str:

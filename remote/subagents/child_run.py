@@ -16,7 +16,7 @@ from ccb.tunnel.wire.projection import Projection, on
 from ..agent.agent import Agent
 from ..agent.token_usage import Ledger
 from ..agent.turn_state import EndReason, Prompt
-from ..model.model_call import SystemClock
+from ..model.model_call import Clock
 from ..session_store.journal import NotKept
 from ..session_store.session_log import SessionLog
 from ..tools.tasks import TaskStatus
@@ -101,7 +101,7 @@ class Child:
         self.facts = facts
         self._log = log
         self.context = context
-        self._clock = SystemClock()
+        self._clock = Clock()
         self._started = self._clock.now()
 
     @property

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import logging
 import os
-from collections.abc import Collection, Coroutine, Iterable
+from collections.abc import Collection, Coroutine, Iterable, Sequence
 from dataclasses import replace
 from typing import Any, Callable
 
@@ -18,10 +18,11 @@ from ccb.tunnel.wire.session_options import SessionOptions
 from ccb.tunnel.wire.tool_traits import DEFAULT_AGENT, SKILL
 
 from ..agent.agent import Agent
-from ..agent.agent_config import AgentConfig, OfferedTools, PromptSource, ToldToClients
+from ..agent.agent_config import AgentConfig, OfferedTools, ToldToClients
 from ..agent.agent_histories import AgentHistories, AgentHistory
 from ..agent.agent_messages import informational, status_message
 from ..agent.token_usage import zero_usage
+from ..context.instructions import InstructionFile
 from ..context.system_prompt import SessionPrompt
 from ..hooks.hook_table import WORKTREE_CREATE, WORKTREE_REMOVE
 from ..mcp.mcp_servers import McpServers
@@ -103,26 +104,27 @@ _APART = """\
 not committed. Whatever paths the task names, change files only below your working directory."""
 
 
-class ChildPrompt:
+class ChildPrompt(SessionPrompt):
     """The prompt of a sub-agent with the system prompt `text`, which works in `cwd` ("": in the session's directory),
     on the branch `branch` of its own if it has one. `main` are the texts of the main agent; the instruction files are
-    the same for both."""
+    the same for both, and hooks hear of them once."""
 
-    def __init__(self, text: str, main: PromptSource, cwd: str = "", branch: str = "") -> None:
+    def __init__(self, text: str, main: SessionPrompt, cwd: str = "", branch: str = "") -> None:
         self._text = text
         self._notes = f"{_NOTES}\n{_APART.format(branch=branch)}" if branch else _NOTES
         self._main = main
         self._cwd = cwd
 
     async def system(self) -> list[Json]:
-        parts = [self._text.strip(), self._notes]
-        if isinstance(self._main, SessionPrompt):
-            parts += [await self._main.environment(self._cwd), self._main.for_sub_agents]
+        parts = [self._text.strip(), self._notes, await self._main.environment(self._cwd), self._main.for_sub_agents]
         block = {"type": "text", "text": "\n\n".join(part for part in parts if part)}
         return [{**block, "cache_control": {"type": "ephemeral"}}]
 
     async def first_user_blocks(self) -> list[Json]:
         return await self._main.first_user_blocks()
+
+    async def instructions(self) -> Sequence[InstructionFile]:
+        return ()
 
 
 _STOPPED = "The worker was stopped while this agent worked."

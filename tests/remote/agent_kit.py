@@ -18,8 +18,10 @@ from ccb.remote.agent.agent_config import AgentConfig, AgentDeps, ToldToClients
 from ccb.remote.agent.conversation import Conversation
 from ccb.remote.agent.token_usage import Ledger
 from ccb.remote.agent.turn_state import Prompt
-from ccb.remote.context.instructions import NestedInstructions
+from ccb.remote.context.instructions import InstructionFile, NestedInstructions
+from ccb.remote.context.system_prompt import SessionPrompt
 from ccb.remote.hooks.hook_runner import HookContext, HookRunner
+from ccb.remote.model.model_call import Clock
 from ccb.remote.model.retry import RetrySettings
 from ccb.remote.model.token_counts import WindowSettings
 from ccb.remote.permissions.engine import PermissionEngine
@@ -35,6 +37,7 @@ from ccb.remote.tools.tool_state import FileState, TodoList
 from ccb.remote.tools.toolset import Toolset
 from ccb.tunnel.wire.control_protocol import A, P, Request, RequestKind, ToolPermission
 from ccb.tunnel.wire.journal_records import MAIN_AGENT, Content, MessageRecord, Record, parse, record_of, to_line
+from ccb.tunnel.wire.session_options import SessionOptions
 from ccb.tunnel.wire.tool_traits import Effect, ToolTraits
 
 Json = dict[str, Any]
@@ -42,7 +45,7 @@ T = TypeVar("T")
 Chunk = Union[bytes, Exception, asyncio.Event]
 
 
-class ManualClock:
+class ManualClock(Clock):
     """Time stands still until `run_until_done` or `advance` moves it."""
 
     def __init__(self) -> None:
@@ -278,12 +281,22 @@ class ScriptedBroker:
         return answer
 
 
-class FixedPrompts:
+class FixedPrompts(SessionPrompt):
+    """The prompts of one agent."""
+
+    def __init__(self, text: str, *first: Json) -> None:
+        super().__init__(SessionOptions(), cast(Any, None))
+        self._text = text
+        self._first = list(first)
+
     async def system(self) -> list[Json]:
-        return [{"type": "text", "text": "You are a test.", "cache_control": {"type": "ephemeral"}}]
+        return [{"type": "text", "text": self._text, "cache_control": {"type": "ephemeral"}}]
 
     async def first_user_blocks(self) -> list[Json]:
-        return [{"type": "text", "text": "CLAUDE.md says hi"}]
+        return list(self._first)
+
+    async def instructions(self) -> Sequence[InstructionFile]:
+        return ()
 
 
 SPY_SCHEMA: Json = {
@@ -419,7 +432,7 @@ def make_world(
 
     nothing = cast(Any, None)
     config = AgentConfig(
-        prompts=FixedPrompts(),
+        prompts=FixedPrompts("You are a test.", {"type": "text", "text": "CLAUDE.md says hi"}),
         tools=Toolset([read, write]),
         permissions=permissions,
         context=ToolContext(

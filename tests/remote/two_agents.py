@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 
-from tests.remote.agent_kit import OpenPermissions, Reply, ScriptedTransport, calls, no_hooks, says
+from tests.remote.agent_kit import FixedPrompts, OpenPermissions, Reply, ScriptedTransport, calls, no_hooks, says
 
 from ccb.remote.agent.agent import Agent
 from ccb.remote.agent.agent_config import AgentConfig
@@ -75,19 +75,6 @@ class LoggedTool(Tool):
         return ToolResult(f"did {key}")
 
 
-class FixedSystem:
-    """The prompts of one agent."""
-
-    def __init__(self, agent_id: str) -> None:
-        self._text = f"You are {agent_id or 'the main agent'}."
-
-    async def system(self) -> list[Json]:
-        return [{"type": "text", "text": self._text}]
-
-    async def first_user_blocks(self) -> list[Json]:
-        return []
-
-
 class ModelRouter:
     """Answers each model call from the script of its model, and keeps the request."""
 
@@ -148,7 +135,7 @@ class TwoAgents:
 
         def agent(agent_id: str) -> Agent:
             config = AgentConfig(
-                prompts=FixedSystem(agent_id),
+                prompts=FixedPrompts(f"You are {agent_id or 'the main agent'}."),
                 tools=Toolset([LoggedTool(TOOLS[agent_id], directory / "ran", meeting)]),
                 permissions=permissions,
                 context=replace(context, add_dirs=[]),

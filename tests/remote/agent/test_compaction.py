@@ -25,13 +25,13 @@ from tests.remote.agent_kit import (
 )
 
 from ccb.remote.agent.compaction import newest, old_results
-from ccb.remote.agent.conversation import CLEARED, Conversation, KeptPrompts, tool_result_message
+from ccb.remote.agent.conversation import Conversation, KeptPrompts, tool_result_message
 from ccb.remote.agent.token_usage import Ledger
 from ccb.remote.context.reminders import Occasion
 from ccb.remote.hooks.hook_outcome import HookOutcome
 from ccb.remote.hooks.hook_runner import HookContext, HookRunner
 from ccb.remote.hooks.hook_table import PRE_COMPACT, SESSION_START
-from ccb.remote.model.model_request import ModelLinkError
+from ccb.remote.model.model_request import CLEARED, ModelLinkError
 from ccb.remote.model.token_counts import ContextLimits, WindowSettings
 from ccb.tunnel.wire.journal_records import (
     CompactStartRecord,

@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.remote.agent_kit import assert_valid
 
-from ccb.remote.agent.conversation import Conversation, HistoryMessage, close_open_tool_uses, tool_result_message
+from ccb.remote.agent.conversation import Conversation, close_open_tool_uses, tool_result_message
+from ccb.remote.model.model_request import HistoryMessage
 from ccb.tunnel.wire.journal_records import (
     MAIN_AGENT,
     Content,
