@@ -140,7 +140,6 @@ class KeptPrompts:
 Json = dict[str, Any]
 
 _log = logging.getLogger(__name__)
-_MAX_UNPACKED = 4  # the newest messages stay objects: results may still join them, and an answer may be withdrawn
 
 
 @dataclass
@@ -267,12 +266,8 @@ class Conversation(Projection):
 
     def seal(self) -> None:
         """Make the history ready to be sent: the API refuses an assistant message that ends in thinking."""
-        changeable = [message for message in self.messages if not message.packed]
-        for message in changeable:
-            if message.role == "assistant":
-                self._trim(message)
-        for message in changeable[:-_MAX_UNPACKED]:
-            message.pack()
+        for message in [each for each in self.messages if each.role == "assistant"]:
+            self._trim(message)
 
     @on(InputRecord)
     def _input(self, record: InputRecord, _: Record) -> None:

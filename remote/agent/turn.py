@@ -48,6 +48,8 @@ class Demands:
         self._ledger = context.agent.ledger
         self._recorder = context.log
         self._given_up: TurnEnding | None = None
+        self.target = TokenTarget()
+        """How much the person wants to be written in this turn."""
         if self._structured is not None:
             self._structured.begin_turn()
 
@@ -95,7 +97,7 @@ class Turn:
     def __init__(self, config: AgentConfig, deps: AgentDeps, state: AgentState) -> None:
         log = AgentLog(deps.log, state.conversation, deps.followers)
         self._context = context = TurnContext(config, deps, log, state, StartedCalls())
-        self._config, self._deps, self._agent, self._recorder = config, deps, state, log
+        self._agent, self._recorder = state, log
         self._executor = ToolExecutor(context, self._call_ended)
         self._listener = AnswerListener(context, self._executor.submit)
         self._stop = StopSignal()
@@ -104,7 +106,6 @@ class Turn:
         self._opening = PromptOpening(context)
         self._stopped_by_hook: str | None = None  # why a hook of a tool call ends the turn
         self._demands = Demands(context)
-        self._target = TokenTarget()
         self._denials: list[Json] = []
         self._batch: dict[str, Json] = {}  # the calls of the present answer that have ended, by id
         self._calls = 1
@@ -143,7 +144,7 @@ class Turn:
     def _result(self, ending: TurnEnding, origin: Json | None) -> Json:
         out_of_budget = ending.terminal is EndReason.MAX_TURNS
         report = agent_messages.TurnReport(
-            duration=self._deps.clock.now() - self._started,
+            duration=self._context.deps.clock.now() - self._started,
             duration_api=self._model.seconds,
             num_turns=self._num_turns(out_of_budget),
             stop_reason=self._model.stop_reason,
@@ -166,7 +167,7 @@ class Turn:
             opened = await self._stop.unless_set(self._opening.open(prompts))
             if opened.ending is not None:
                 return self._without_model(opened.ending)
-            with granted(self._config.permissions, opened.allowed), self._model.on_model(opened.model):
+            with granted(self._context.config.permissions, opened.allowed), self._model.on_model(opened.model):
                 await self._open(opened)
                 if opened.prompts and all(prompt.silent for prompt in opened.prompts):
                     return self._without_model(TurnEnding(EndReason.COMPLETED))
@@ -190,9 +191,10 @@ class Turn:
 
     def _init(self) -> None:
         agent = self._agent
-        tools = [tool.name for tool in agent.listed] + list(self._config.deferred_tools())
+        tools = [tool.name for tool in agent.listed] + list(self._context.config.deferred_tools())
+        version = self._context.deps.version
         self._recorder.begin(
-            agent_messages.init_message(self._config, tools=tools, model=agent.model, version=self._deps.version)
+            agent_messages.init_message(self._context.config, tools=tools, model=agent.model, version=version)
         )
 
     async def _open(self, opened: Opened) -> None:
@@ -200,12 +202,12 @@ class Turn:
         context: list[Json] = []
         prompts = list(opened.prompts)
         if not self._agent.conversation.messages:
-            context = await self._stop.unless_set(self._config.prompts.first_user_blocks())
+            context = await self._stop.unless_set(self._context.config.prompts.first_user_blocks())
             prompts = [*self._initial_prompt(), *prompts]
-            files = await self._config.prompts.instructions()
-            instructions_loaded(self._deps.hooks, self._recorder.agent_id, files, "session_start")
+            files = await self._context.config.prompts.instructions()
+            instructions_loaded(self._context.deps.hooks, self._recorder.agent_id, files, "session_start")
         context += await self._named(opened.prompts)
-        self._add_prompts(prompts, [*context, *self._deps.reminders.take(Occasion.PROMPT)])
+        self._add_prompts(prompts, [*context, *self._context.deps.reminders.take(Occasion.PROMPT)])
         if opened.expanded:
             self._recorder.record(MessageRecord(agent_messages.user_blocks(opened.expanded, synthetic=True)))
         await self._recorder.commit()
@@ -213,7 +215,7 @@ class Turn:
 
     def _initial_prompt(self) -> list[Prompt]:
         """Return what the agent as which the main agent works is told before the first prompt."""
-        role = self._config.offer.role
+        role = self._context.config.offer.role
         if role is None or not role.initial_prompt or self._recorder.agent_id:
             return []
         self._recorder.message(agent_messages.informational(f"First, {role.name} is told: {role.initial_prompt}"))
@@ -221,7 +223,7 @@ class Turn:
 
     async def _make_prefix(self) -> None:
         if self._agent.prefix is None:
-            made = new_prefix(self._config, self._agent.listed, self._deps.home)
+            made = new_prefix(self._context.config, self._agent.listed, self._context.deps.home)
             self._agent.prefix = await self._stop.unless_set(made)
 
     async def _named(self, prompts: Sequence[Prompt]) -> list[Json]:
@@ -229,8 +231,8 @@ class Turn:
 
     def _add_prompts(self, prompts: Sequence[Prompt], context: Sequence[Json] = ()) -> None:
         items: list[PromptItem] = []
-        if not self._recorder.agent_id and self._target.take(prompts):
-            told = f"The agent works until it has written about {self._target.tokens:,} tokens."
+        if not self._recorder.agent_id and self._demands.target.take(prompts):
+            told = f"The agent works until it has written about {self._demands.target.tokens:,} tokens."
             self._recorder.message(agent_messages.informational(told))
         for prompt in prompts:
             if prompt.input_id:
@@ -289,7 +291,7 @@ class Turn:
         outcome = await self._stop.unless_set(after_batch(self._context, batch))
         if outcome.refuses:
             self._stopped_by_hook = outcome.stop_reason or outcome.reason
-        limit, met = self._config.max_turns, self._demands.met("".join(self._listener.texts))
+        limit, met = self._context.config.max_turns, self._demands.met("".join(self._listener.texts))
         if met is not None:
             return met
         if limit is not None and state.calls >= limit:
@@ -303,7 +305,7 @@ class Turn:
 
     def _is_to_go_on(self, ending: TurnEnding, state: LoopState) -> bool:
         """Return whether an agent that has stopped has not reached its token target, and tell it to go on."""
-        limit, target = self._config.max_turns, self._target
+        limit, target = self._context.config.max_turns, self._demands.target
         if not target.tokens or ending.terminal is not EndReason.COMPLETED or (limit and state.calls >= limit):
             return False
         nudge = target.nudge(self._agent.ledger.turn["output_tokens"])
@@ -321,7 +323,7 @@ class Turn:
         outcome = await self._stop.unless_set(before_stop(self._context, ending, state))
         if outcome.stops:
             return self._hook_stopped(outcome.stop_reason or outcome.reason, EndReason.STOP_HOOK_PREVENTED)
-        limit = self._config.max_turns
+        limit = self._context.config.max_turns
         if not outcome.blocked or (limit is not None and state.calls >= limit):
             return ending
         if state.stop_blocks >= MAX_STOP_BLOCKS:
@@ -365,7 +367,7 @@ class Turn:
 
     async def _make_room(self) -> None:
         """Compact the conversation if it is near the end of the model's window."""
-        agent, window = self._agent, self._config.window
+        agent, window = self._agent, self._context.config.window
         answered = len(agent.conversation.messages) > 1  # else there is nothing to sum up
         full = answered and window.auto and agent.tokens >= ContextLimits.of(agent.facts, window).auto
         if full or agent.conversation.compactions.unfinished is not None:
@@ -395,9 +397,10 @@ class Turn:
         if self._agent.feedback_due:
             self._agent.feedback_due = False
             self._recorder.message(agent_messages.user_text(DENIAL_FEEDBACK, synthetic=True))
-        opened = await self._stop.unless_set(self._opening.admit(self._config.take_queued(self._recorder.agent_id)))
+        waiting = self._context.config.take_queued(self._recorder.agent_id)
+        opened = await self._stop.unless_set(self._opening.admit(waiting))
         queued = opened.prompts
-        said = [*await self._named(queued), *self._deps.reminders.take(Occasion.TOOL_RESULTS)]
+        said = [*await self._named(queued), *self._context.deps.reminders.take(Occasion.TOOL_RESULTS)]
         if queued or said:
             self._add_prompts(queued, said)
             await self._recorder.commit()

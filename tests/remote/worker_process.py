@@ -179,20 +179,28 @@ class Laptop:
         if end:
             await self.send(CallEnd(self.epoch, opened.stream))
 
+    async def tell(self, reply: Reply) -> Json:
+        """Answer the next model call. Return its request, with the beta features of its head."""
+        opened, body = await self.call()
+        await self.answer(opened, content(reply))
+        return {**json.loads(body), "betas": opened.headers.get("anthropic-beta", "")}
+
     async def answers(self, *replies: Reply) -> Json:
         """Answer the next model calls. Return the request of the last one."""
-        request: Json = {}
-        for reply in replies:
-            opened, body = await self.call()
-            await self.answer(opened, content(reply))
-            request = json.loads(body)
-        return request
+        return [await self.tell(reply) for reply in replies][-1] if replies else {}
 
-    async def turn(self, text: str, *replies: Reply) -> Json:
+    async def turn(self, text: str | list[Json], *replies: Reply) -> Json:
         """Prompt for a turn and answer its model calls. Return its result."""
         await self.say(text)
         await self.answers(*replies)
         return await self.message("result")
+
+    async def sent(self, text: str | list[Json], reply: Reply) -> Json:
+        """Run a turn in which the model answers once, and return the request."""
+        await self.say(text)
+        request = await self.tell(reply)
+        await self.message("result")
+        return request
 
     async def stop(self) -> None:
         """End the session and wait for the bridge to leave."""
@@ -250,6 +258,12 @@ class WorkerHost:
         )  # fmt: skip
         laptop = Laptop(process)
         self._laptops.append(laptop)
+        return laptop
+
+    async def drive(self, session: str, options: SessionOptions = _DEFAULTS, *, have: int = 0) -> Laptop:
+        """Log in to a session, and drive it."""
+        laptop = await self.connect(session)
+        await laptop.attach(options, have=have)
         return laptop
 
     async def kill_worker(self, pid: int) -> None:

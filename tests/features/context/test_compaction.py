@@ -41,9 +41,8 @@ async def kill(laptop: Laptop, hello: Hello) -> None:
 
 async def answered(laptop: Laptop, text: str, message_id: str) -> str:
     """Answer the next model call. Return what it said."""
-    opened, body = await laptop.call()
-    await laptop.answer(opened, content(says(text, message_id)))
-    return body.decode()
+    body = await laptop.tell(says(text, message_id))
+    return json.dumps(body)
 
 
 async def test_a_cleared_conversation_is_forgotten_also_after_a_kill_and_by_a_later_summary(
@@ -63,8 +62,7 @@ async def test_a_cleared_conversation_is_forgotten_also_after_a_kill_and_by_a_la
     assert "anew" in told and "XYZZY" not in told and "hello" not in told
     await first.message("result")
     await kill(first, hello)
-    second = await host.connect(session)
-    await second.attach(have=first.last_seq)
+    second = await host.drive(session, have=first.last_seq)
     await second.say("/compact")
     assert "XYZZY" not in await answered(second, "SUMMARY", "msg_3")
     await second.message("result")
@@ -94,8 +92,7 @@ async def test_a_compaction_that_is_killed_is_made_once_and_kept(host: WorkerHos
     assert "SUMMARY" in told and "XYZZY" in told and "hello" not in told
     await second.message("result")
     await kill(second, hello)
-    third = await host.connect(session)
-    await third.attach(have=second.last_seq)
+    third = await host.drive(session, have=second.last_seq)
     await third.say("/context")
     shown = await third.next(Event, lambda event: event.body.get("type") == "result" and "tokens" in str(event.body))
     assert "Kept free for compaction" in shown.body["result"]
@@ -106,8 +103,7 @@ async def test_a_compaction_that_is_killed_is_made_once_and_kept(host: WorkerHos
 
 
 async def test_a_lost_connection_does_not_repeat_a_compaction(host: WorkerHost, session: str) -> None:
-    first = await host.connect(session)
-    await first.attach()
+    first = await host.drive(session)
     await first.say("hello")
     await answered(first, "hello", "msg_1")
     await first.message("result")
@@ -116,8 +112,7 @@ async def test_a_lost_connection_does_not_repeat_a_compaction(host: WorkerHost, 
     reply = content(says("SUMMARY", "msg_2"))
     await first.answer(opened, reply[:200], end=False)
     await first.drop()
-    second = await host.connect(session)
-    await second.attach(have=first.last_seq)
+    second = await host.drive(session, have=first.last_seq)
     again, _ = await second.call()
     assert again.id == opened.id, "the call goes on where it was"
     await second.answer(again, reply[again.offset :], offset=again.offset)
@@ -190,7 +185,7 @@ async def test_three_thousand_tool_calls_stay_in_the_window(tmp_path: Path) -> N
     finally:
         await close_context(tools)
     assert result["result"] == "XYZZY FACT-1"
-    records = world.emitter.journal
+    records = world.journal.records
     assert sum(1 for record in records if record.kind == "tool_start") == 3000
     assert 1 <= model.summaries <= 40 and model.largest < 185_000
     again = Conversation.from_records(records)

@@ -24,9 +24,8 @@ async def prompt(laptop: Laptop, text: str, identity: str) -> None:
 
 
 async def answered(laptop: Laptop, reply: Any) -> Json:
-    opened, body = await laptop.call()
-    await laptop.answer(opened, content(reply))
-    request: Json = json.loads(body)
+    body = await laptop.tell(reply)
+    request: Json = body
     return request
 
 
@@ -58,8 +57,7 @@ async def worked(host: WorkerHost, session: str) -> Laptop:
     (project / "a.txt").write_text("one\ntwo\n")
     (project / "a.txt").chmod(0o751)
     (project / "b.txt").write_text("b\n")
-    laptop = await host.connect(session)
-    await laptop.attach(OPTIONS)
+    laptop = await host.drive(session, OPTIONS)
     a, b, new = (str(project / name) for name in ("a.txt", "b.txt", "new.txt"))
     await turn(
         laptop,
@@ -89,8 +87,7 @@ async def test_a_hard_link_and_an_odd_name_go_back_as_the_same_files(host: Worke
     first.write_bytes(b"caf\xe9 = 1\n")
     os.link(first, second)
     inode = first.stat().st_ino
-    laptop = await host.connect(session)
-    await laptop.attach(OPTIONS)
+    laptop = await host.drive(session, OPTIONS)
     name = r"caf\xe9.txt"
     edit = {"file_path": name, "old_string": "= 1", "new_string": "= 2"}
     request = await turn(laptop, "u1", ("Read", {"file_path": name}), ("Edit", edit))
@@ -112,8 +109,7 @@ async def test_the_old_content_comes_back_after_a_write_in_place_that_was_cut(ho
     with path.open("r+b") as file:  # as a power cut leaves it
         file.write(b"1\n2\ntwo\n")
     await host.kill_worker(hello.pid)
-    laptop = await host.connect(session)
-    await laptop.attach()
+    laptop = await host.drive(session)
     done = (await asked(laptop, "rewind_files", user_message_id="u1"))["response"]
     assert done["filesChanged"] == [str(path)] and not done["failed"]
     assert (host.project / "h2").read_text() == "one\ntwo\n"
@@ -165,8 +161,7 @@ async def test_a_conversation_goes_on_from_before_a_prompt_also_after_a_restart(
     assert "prompt u2" not in json.dumps(kept) and "prompt u3" not in json.dumps(kept)
     assert kept[-1]["content"][-1]["text"] == "prompt u4"
     await laptop.stop()
-    again = await host.connect(session)
-    await again.attach(OPTIONS)
+    again = await host.drive(session, OPTIONS)
     points = (await asked(again, "rewind_points"))["response"]["points"]
     assert [point["id"] for point in points] == ["u4", "u1"]
     resumed = (await turn(again, "u5"))["messages"]
@@ -216,8 +211,7 @@ regular_files.restore_file = dies
         pass
     assert texts(host) == {"a.txt": "one\ntwo\n", "b.txt": "B\n", "new.txt": "made again\n"}
     host.prelude = ""
-    again = await host.connect(session)
-    await again.attach(OPTIONS)
+    again = await host.drive(session, OPTIONS)
     await until(lambda: texts(host) == {"a.txt": "one\ntwo\n", "b.txt": "b\n"}, "the files are restored")
     assert len((await turn(again, "u3"))["messages"]) == 1
 
@@ -265,8 +259,7 @@ async def test_a_copy_of_a_session_has_its_file_history(host: WorkerHost, sessio
 
 
 async def test_a_prompt_without_an_id_is_known_by_the_id_of_its_echo(host: WorkerHost, session: str) -> None:
-    laptop = await host.connect(session)
-    await laptop.attach(SessionOptions(allowed_tools=["Write"], replay_user_messages=True))
+    laptop = await host.drive(session, SessionOptions(allowed_tools=["Write"], replay_user_messages=True))
     await laptop.say("make it")
     tool = ("toolu_1", "Write", {"file_path": str(host.project / "new.txt"), "content": "x"})
     await answered(laptop, calls(tool))

@@ -51,8 +51,7 @@ async def test_only_the_plan_file_is_written_and_an_approved_plan_begins_in_the_
     host: WorkerHost, session: str
 ) -> None:
     plan = host.state(session) / "plan.md"
-    laptop = await host.connect(session)
-    await laptop.attach(person())
+    laptop = await host.drive(session, person())
     await laptop.say("plan it")
     told = reminders(await model(laptop, ("w0", "Write", {"file_path": str(plan), "content": PLAN})))
     assert "Plan mode is on" in told and str(plan) in told and "ExitPlanMode" in told
@@ -101,8 +100,7 @@ async def test_plan_mode_and_the_mode_before_it_survive_a_restart(host: WorkerHo
     await first.drop()
     await host.kill_worker(hello.pid)
 
-    second = await host.connect(session)
-    await second.attach(SessionOptions(permission_prompts="stdio", client="ann@laptop pid 1 aa"))
+    second = await host.drive(session, SessionOptions(permission_prompts="stdio", client="ann@laptop pid 1 aa"))
     await second.say("go on")
     assert "Plan mode is on" in reminders(await model(second, ("x1", "ExitPlanMode", {"plan": PLAN})))
     asked = await second.message("control_request")
@@ -118,8 +116,7 @@ async def test_plan_mode_and_the_mode_before_it_survive_a_restart(host: WorkerHo
 
 
 async def test_where_nobody_can_be_asked_the_plan_is_the_answer(host: WorkerHost, session: str) -> None:
-    laptop = await host.connect(session)
-    await laptop.attach(SessionOptions(permission_mode="plan"))
+    laptop = await host.drive(session, SessionOptions(permission_mode="plan"))
     await laptop.say("plan it")
     told = reminders(await model(laptop, ("x1", "ExitPlanMode", {"plan": PLAN}), ("b1", "Bash", {"command": "ls"})))
     assert "give it as your answer" in told and "ExitPlanMode" not in told

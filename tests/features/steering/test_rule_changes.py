@@ -39,6 +39,5 @@ async def test_rules_are_added_and_removed_and_outlive_the_worker(host: WorkerHo
     await laptop.drop()
     os.kill(hello.pid, signal.SIGKILL)
     await until(lambda: not alive(hello.pid), "the worker is gone")
-    laptop = await host.connect(session)
-    await laptop.attach(SessionOptions())
+    laptop = await host.drive(session, SessionOptions())
     assert await rules() == {("Bash(make *)", "session")}
