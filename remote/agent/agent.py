@@ -38,7 +38,7 @@ class Agent:
         self._config = config
         self._next = config  # takes effect at the next turn
         self._deps = deps
-        model = resolve_model(conversation.model or config.model, config.names)
+        model = resolve_model(conversation.model or config.models.model, config.models.names)
         conversation.use(model)
         self._registered = config.tools.begin_turn()  # the registry's tools at the start of the last turn
         tools, listed = config.callable_tools(), self._listed_tools(config)
@@ -147,7 +147,7 @@ class Agent:
 
     def model_of(self, name: str | None) -> str:
         """Return the id of the model that `set_model` would use."""
-        return resolve_model(name or self._next.model, self._next.names)
+        return resolve_model(name or self._next.models.model, self._next.models.names)
 
     def rewind(self, conversation: Conversation) -> None:
         """Go on with another conversation, which is the earlier part of this one. No turn may run."""

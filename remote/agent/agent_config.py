@@ -99,27 +99,43 @@ class ToldToClients:
 
 
 @dataclass(frozen=True)
+class ModelChoice:
+    """The models of an agent, each an alias or an id. `model` is None for the default, `fallback` takes over when it is
+    overloaded. `small` answers small questions, `compact` writes summaries; "" for the ones of the agent's own model.
+    `names` are the short names of models."""
+
+    model: str | None = None
+    fallback: str | None = None
+    small: str = ""
+    compact: str = ""
+    names: ModelNames = CCB_NAMES
+    reasoning: Reasoning = Reasoning()
+
+    @staticmethod
+    def of(options: SessionOptions) -> ModelChoice:
+        """Return what a client's options say."""
+        names, reasoning = ModelNames(options.model_aliases), Reasoning.of(options)
+        return ModelChoice(
+            options.model, options.fallback_model, options.small_model, options.compact_model, names, reasoning
+        )
+
+
+@dataclass(frozen=True)
 class AgentConfig:
     """The settings of one agent. The value is immutable; `Agent.configure` replaces it from the next turn on.
 
-    `permissions` holds the agent's rules and its permission mode. `model` is an alias or an id, None for the default.
-    `small_model` answers small questions, `compact_model` writes summaries; "" for the ones of the agent's own model.
-    `label` names a sub-agent and its task for the person. `max_turns` is the agent's budget of model calls in one turn.
-    `take_queued` takes the prompts and notices for an agent that have joined the queue during a turn. `settings` are
-    the merged settings of the session. `offer` says which tools the model is offered, `disclosure` what clients are
-    told. `structured` is the tool whose value each turn must end with; `budget` limits the cost. `refusal` says why no
-    turn may start, "" if one may. `names` are the short names of models."""
+    `permissions` holds the agent's rules and its permission mode. `label` names a sub-agent and its task for the
+    person. `max_turns` is the agent's budget of model calls in one turn. `take_queued` takes the prompts and notices
+    for an agent that have joined the queue during a turn. `settings` are the merged settings of the session. `offer`
+    says which tools the model is offered, `disclosure` what clients are told. `structured` is the tool whose value each
+    turn must end with; `budget` limits the cost. `refusal` says why no turn may start, "" if one may."""
 
     prompts: SessionPrompt
     tools: Toolset
     permissions: PermissionEngine
     context: ToolContext
-    model: str | None = None
+    models: ModelChoice = ModelChoice()
     max_turns: int | None = None
-    reasoning: Reasoning = Reasoning()
-    fallback_model: str | None = None
-    small_model: str = ""
-    compact_model: str = ""
     take_queued: Callable[[str], Sequence[Prompt]] = lambda agent_id: ()
     label: str = ""
     settings: WorkerSettings = field(default_factory=WorkerSettings)
@@ -128,7 +144,6 @@ class AgentConfig:
     structured: StructuredOutput | None = None
     budget: Budget | None = None
     refusal: str = ""
-    names: ModelNames = CCB_NAMES
 
     @property
     def agent_type(self) -> str:
@@ -139,23 +154,14 @@ class AgentConfig:
     def window(self) -> WindowSettings:
         """What the settings and the environment say about the model's window."""
         found = WindowSettings.from_env({**os.environ, **self.settings.env})
-        if not found.window and LONG_CONTEXT_BETA in self.reasoning.betas:
+        if not found.window and LONG_CONTEXT_BETA in self.models.reasoning.betas:
             found = WindowSettings(1_000_000, found.auto)
         auto = self.settings.value("autoCompactEnabled")
         return found if auto is None or auto.value is not False else WindowSettings(found.window, auto=False)
 
     def with_options(self, options: SessionOptions) -> AgentConfig:
         """Return this configuration with what a client's options say of models and limits."""
-        return replace(
-            self,
-            model=options.model,
-            max_turns=options.max_turns,
-            reasoning=Reasoning.of(options),
-            fallback_model=options.fallback_model,
-            small_model=options.small_model,
-            compact_model=options.compact_model,
-            names=ModelNames(options.model_aliases),
-        )
+        return replace(self, models=ModelChoice.of(options), max_turns=options.max_turns)
 
     def visible_tools(self) -> dict[str, Tool]:
         """Return the tools that the model may call, by name. Built-in tools that `offered` does not name and tools

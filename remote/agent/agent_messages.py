@@ -53,7 +53,7 @@ def init_message(config: AgentConfig, *, tools: Sequence[str], model: str, versi
         "ccb_version": version,
         "additional_directories": list(config.context.add_dirs),
         "capabilities": list(CAPABILITIES),
-        "betas": list(config.reasoning.betas),
+        "betas": list(config.models.reasoning.betas),
         "output_style": style_name(config.settings),
         **config.disclosure.announced.init_fields(),
     }

@@ -177,7 +177,7 @@ class Compactor:
     async def _ask(self, history: list[HistoryMessage], hint: str) -> str:
         """Ask the model that shall write summaries, and the agent's own one if that one fails or has less room."""
         own, config, known = self._agent.model, self._config, self._agent.models.facts
-        other = resolve_model(config.compact_model or own, config.names)
+        other = resolve_model(config.models.compact or own, config.models.names)
         if other != own and known(other).context_window >= known(own).context_window:
             try:
                 return await self._ask_model(other, history, hint)
@@ -191,7 +191,7 @@ class Compactor:
         agent, deps = self._agent, self._deps
         assert agent.prefix is not None
         sent = with_question(history, request_text(hint))
-        length = self._config.reasoning.allowed(self.limits.summary)
+        length = self._config.models.reasoning.allowed(self.limits.summary)
         listener, retries = _SummaryListener(self._recorder), deps.limits.max_retries
         text = await text_answer(deps, agent, agent.prefix, sent, model, length, retries, listener)
         if not text:

@@ -147,7 +147,6 @@ class _Answer:
     """The answer that is arriving, from its first block to its `model_end` or to the next prompt."""
 
     message_id: str
-    number: int
     message: HistoryMessage
 
 
@@ -171,9 +170,7 @@ class Conversation(Projection):
         self._used_ids: set[str] = set()
         self._inputs: dict[str, list[Json]] = {}
         self._answer: _Answer | None = None
-        self._answers = 0
         self._makers: dict[int, str] = {}  # the models that were asked for thinking, by its hash
-        self._seen: set[tuple[bool, str]] = set()  # whose thinking there is, see `_made_by`
         self._rewound = rewound  # grows with the journal
 
     @staticmethod
@@ -244,10 +241,7 @@ class Conversation(Projection):
     def use(self, model: str) -> None:
         """Show the next model its own thinking, and no other: providers refuse what others have made, and miss what
         they have made themselves."""
-        models = {model, self.model or model}
         self.model = model
-        if all(_may_see(each, *made) for each in models for made in self._seen):
-            return
         for message in self.messages:
             message.show(self._is_own)
         self._drop_empty()
@@ -309,7 +303,7 @@ class Conversation(Projection):
             if tool_use_id in self._used_ids:
                 continue
             answer = self._answer_of(line.message_id)
-            answer.message.put(block, answer.number)
+            answer.message.put(block, answer)
             if block.get("type") in THINKING:
                 self._note_maker(block, line)
                 answer.message.show(self._is_own)
@@ -327,7 +321,6 @@ class Conversation(Projection):
         asked = line.body.get("requested_model") or self.model
         maker = asked or as_dict(line.body.get("message")).get("model")
         self._makers[_hash(block)] = maker if isinstance(maker, str) else ""
-        self._seen.add(self._made_by(block))
 
     def _answer_of(self, message_id: str) -> _Answer:
         """Return the answer that a fragment belongs to. The result of an early tool may already follow its message."""
@@ -336,8 +329,7 @@ class Conversation(Projection):
                 self._user_message().put({"type": "text", "text": "(earlier messages are not available)"})
             if self.messages[-1].role != "assistant":
                 self.messages.append(HistoryMessage("assistant"))
-            self._answers += 1
-            self._answer = _Answer(message_id, self._answers, self.messages[-1])
+            self._answer = _Answer(message_id, self.messages[-1])
         return self._answer
 
     def _user_message(self) -> HistoryMessage:
@@ -350,7 +342,7 @@ class Conversation(Projection):
     def _user_line(self, line: UserMessage, _: Record) -> None:
         if line.is_summary:
             self.messages, self._answer = [], None
-            for known in (self._open, self._used_ids, self.started, self.copied, self._makers, self._seen):
+            for known in (self._open, self._used_ids, self.started, self.copied, self._makers):
                 known.clear()
             if not any(block.get("text") for block in line.blocks):  # the person wants nothing of it kept
                 self.prompts, self.files = KeptPrompts(), WorkedFiles()
@@ -414,9 +406,9 @@ class Conversation(Projection):
         gone = {
             str(block["id"])
             for block, origin in zip(answer.message.blocks, answer.message.origins)
-            if origin == answer.number and block.get("type") == "tool_use"
+            if origin is answer and block.get("type") == "tool_use"
         }
-        answer.message.keep(lambda _, origin: origin != answer.number)
+        answer.message.keep(lambda _, origin: origin is not answer)
         for message in self.messages[-2:]:
             if message.role == "user":
                 message.keep(lambda block, _: block.get("tool_use_id") not in gone)

@@ -156,7 +156,7 @@ class ModelCalls:
         """Let a model that is used in this turn only, such as that of a command, hold until its end."""
         before = self._agent.model
         if name:
-            self._lend(resolve_model(name, self._config.names))
+            self._lend(resolve_model(name, self._config.models.names))
         try:
             yield
         finally:
@@ -240,8 +240,8 @@ class ModelCalls:
 
     def _fallback(self) -> str:
         """Return the model that takes over when the present one is overloaded, "" for none."""
-        name = self._config.fallback_model
-        model = resolve_model(name, self._config.names) if name else ""
+        name = self._config.models.fallback
+        model = resolve_model(name, self._config.models.names) if name else ""
         return model if model != self._agent.model else ""
 
     async def _fall_back(self, state: LoopState) -> MessageEnd:
@@ -271,7 +271,7 @@ class ModelCalls:
         agent, deps = self._agent, self._deps
         assert agent.prefix is not None
         model, known = agent.model, agent.facts
-        conversation, reasoning = agent.conversation, self._config.reasoning
+        conversation, reasoning = agent.conversation, self._config.models.reasoning
         limit = reasoning.allowed(max_tokens(known, escalated=state.escalated))
         higher = reasoning.allowed(max_tokens(known, escalated=True))
         conversation.seal()
@@ -325,8 +325,8 @@ async def side_answer(deps: AgentDeps, agent: AgentState, question: str) -> str 
 
 async def judged(config: AgentConfig, deps: AgentDeps, agent: AgentState, system: str, text: str, model: str) -> str:
     """Return what a model says to a text alone. Raise ModelError."""
-    small = small_model(agent.model, config.small_model, config.names)
-    chosen = small if model == SMALL else resolve_model(model, config.names)
+    small = small_model(agent.model, config.models.small, config.models.names)
+    chosen = small if model == SMALL else resolve_model(model, config.models.names)
     prefix = model_request.RequestPrefix([{"type": "text", "text": system}], [])
     return await _answer(deps, agent, prefix, with_question([], text), chosen)
 

@@ -32,7 +32,7 @@ from . import agent_messages
 from .agent_hooks import agent_starts, before_expansion, remind
 from .model_calls import judged
 from .tool_call import CallRefused, ParsedCall, TurnContext
-from .tool_pipeline import BEFORE, run_tool
+from .tool_pipeline import checked, run_tool
 from .turn_state import EndReason, Prompt, TurnEnding
 
 Json = dict[str, Any]
@@ -69,7 +69,7 @@ class PromptOpening:
             await agent_starts(self._context)
             return Opened(prompts)
         judge = partial(judged, config, self._context.deps, self._context.agent)
-        turn = HookTurn(config.names, judge, new_uuid(), config.reasoning.effort or "")
+        turn = HookTurn(config.models.names, judge, new_uuid(), config.models.reasoning.effort or "")
         for problem in self._hooks.begin_turn(turn, sources_of(config.settings)):
             self._warn(f"This hook is not used: {problem}")
         commands.refresh()
@@ -79,7 +79,7 @@ class PromptOpening:
         if config.refusal and (found is None or not found[0].local):
             await self._take(prompts)
             return Opened(ending=TurnEnding(EndReason.SETUP_FAILED, errors=(config.refusal,)))
-        self._name((await self._hooks.begin_session(config.model or "")).title)
+        self._name((await self._hooks.begin_session(config.models.model or "")).title)
         opened = await self.admit(prompts) if found is None else await self._command(*found, prompts[0])
         said = self._hooks.take_initial() if opened.ending is None else ""
         if said:
@@ -233,9 +233,7 @@ class CommandTools:
             return ToolResult(f"{name} is denied altogether", is_error=True)
         call = ParsedCall(f"command_{new_uuid().replace('-', '')}", tool, tool_input)
         try:
-            for step in BEFORE:
-                call = await step(self._context, call)
-            return (await run_tool(self._context, call)).result
+            return (await run_tool(self._context, await checked(self._context, call))).result
         except CallRefused as refused:
             return refused.outcome.result
 

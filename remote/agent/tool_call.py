@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
 from dataclasses import replace
 from enum import Enum
@@ -139,9 +138,6 @@ def tool_use_error(text: str) -> CallOutcome:
     return CallOutcome(error_result(f"<tool_use_error>{text}</tool_use_error>"))
 
 
-_log = logging.getLogger(__name__)
-
-
 @dataclass(frozen=True)
 class ToolCall:
     """One tool_use block of the model. `tool` is None when there is no tool of that name. `broken` says why the input
@@ -205,11 +201,7 @@ async def validate(context: TurnContext, call: ParsedCall) -> ParsedCall:
         plural = "issue" if len(wrong) == 1 else "issues"
         text = f"{call.name} was called with a wrong input ({plural}):\n" + "\n".join(wrong)
         raise CallRefused(tool_use_error(f"InputValidationError: {text}"))
-    try:
-        reason = call.tool.validate(call.input, call_context(context))
-    except Exception as error:  # noqa: BLE001 - a failed check refuses
-        _log.exception("validate of %s failed", call.name)
-        reason = f"the input could not be checked: {type(error).__name__}: {error}"
+    reason = call.tool.validate(call.input, call_context(context))
     if reason is not None:
         raise CallRefused(tool_use_error(reason))
     return call

@@ -7,7 +7,7 @@ import logging
 from dataclasses import replace
 from typing import Any
 
-from ccb.tunnel.wire.control_protocol import CAN_USE_TOOL, Request, Success, ToolPermission
+from ccb.tunnel.wire.control_protocol import CAN_USE_TOOL, Request, RequestFailed, Success, ToolPermission
 
 from ..permissions.rules import Behavior, Decision, headless_denial
 from ..tools.tool_contract import FileVersion, Preview, Tool, ToolContext, ToolResult
@@ -36,7 +36,7 @@ async def permission(context: TurnContext, call: ParsedCall) -> ParsedCall:
     input, which is validated again if the person changed it. Refuse the call if the check or the question fails."""
     can_ask = context.deps.broker.can_ask(CAN_USE_TOOL)
     judge = None if can_ask or call.tool.traits.asks else context.config.offer.judge()
-    decision = _decided(context, call, can_ask=can_ask or judge is not None)
+    decision = _with_hook(decide(context.config, call, can_ask=can_ask or judge is not None), call)
     if decision.behavior is Behavior.ALLOW:
         context.agent.denials.permitted()
         by = DecidedBy.HOOK if call.hooked.decision == "allow" else DecidedBy.CONFIG
@@ -81,15 +81,6 @@ async def _answered(
         agent_hooks.directories_added(context.deps.hooks, answer.updates, "permission_update")
 
 
-def _decided(context: TurnContext, call: ParsedCall, *, can_ask: bool) -> Decision:
-    try:
-        return _with_hook(decide(context.config, call, can_ask=can_ask), call)
-    except Exception as error:  # noqa: BLE001 - a failed check refuses
-        _log.exception("the permission check of %s failed", call.name)
-        text = f"The permission check failed ({error}); {call.name} was not run."
-        raise CallRefused(CallOutcome(error_result(text))) from None
-
-
 def decide(config: AgentConfig, call: ParsedCall, *, can_ask: bool) -> Decision:
     """Return the engine's decision on a call, made in the present directory of the agent's shell."""
     tools = config.context
@@ -120,11 +111,7 @@ async def _deny_unasked(context: TurnContext, call: ParsedCall, decision: Decisi
 
 async def _preview(context: TurnContext, call: ParsedCall) -> Preview | None:
     """Return what the call would do to a file. Refuse a call that would fail anyway."""
-    try:
-        preview = await call.tool.preview(call.input, context.config.context)
-    except Exception:  # noqa: BLE001 - the person is told that there is no preview
-        _log.exception("the preview of %s failed", call.name)
-        return None
+    preview = await call.tool.preview(call.input, context.config.context)
     if isinstance(preview, ToolResult):
         raise CallRefused(CallOutcome(preview))
     return preview
@@ -139,7 +126,7 @@ async def _ask(context: TurnContext, call: ParsedCall, decision: Decision, previ
         return await context.deps.broker.request(
             Request(CAN_USE_TOOL, question, about=call.name, agent_id=context.log.agent_id)
         )
-    except Exception as error:  # noqa: BLE001 - a failed question refuses
+    except RequestFailed as error:
         _log.exception("asking for %s failed", call.name)
         raise CallRefused(CallOutcome(error_result(f"Tool permission request failed: Error: {error}"))) from None
 

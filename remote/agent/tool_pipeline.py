@@ -1,8 +1,8 @@
 """When the calls of an answer run, and the steps of a call.
 
-A call passes the steps in BEFORE, one after the other. Each step returns the call, perhaps with another input, or
-raises CallRefused. If no step refuses, the tool runs, and the outcome passes `post_tool_use`. Every outcome, also that
-of a refused call, passes the steps in AFTER. A failing tool, a refusal and a failed check are all outcomes with a
+A call is validated, seen by hooks and permitted, one after the other. Each step returns the call, perhaps with another
+input, or raises CallRefused. If no step refuses, the tool runs, and hooks see its result. Every outcome, also that of a
+refused call, is limited and recorded. A failing tool, a refusal and a failed check are all outcomes with a
 result for the model; other exceptions are faults of the worker.
 """
 
@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import logging
-from collections.abc import Awaitable
 from dataclasses import field, replace
 from typing import TYPE_CHECKING, Any, Callable
 
@@ -22,6 +21,7 @@ from ccb.tunnel.wire.spelling import spelled, unspelled
 
 from ..hooks.hook_outcome import NOTHING
 from ..model.model_request import SMALL, small_model
+from ..session_store.journal import NotKept
 from ..tools.input_schema import issues
 from ..tools.output import limited
 from ..tools.todo import TodoWrite
@@ -137,16 +137,30 @@ class ToolExecutor:
 async def run_call(context: TurnContext, call: ToolCall) -> CallOutcome:
     """Run a call through all steps, record its result and return its outcome."""
     try:
-        parsed = parse(call)
-        for before in BEFORE:
-            parsed = await before(context, parsed)
+        parsed = await checked(context, parse(call))
         ran = replace(await run_tool(context, parsed), decided_by=parsed.allowed_by)
         outcome = await post_tool_use(context, parsed, ran)
     except CallRefused as refused:
         outcome = refused.outcome
-    for after in AFTER:
-        outcome = await after(context, call, outcome)
+    outcome = limit_output(context, call, outcome)
+    record_end(context, call, outcome)
     return outcome
+
+
+async def checked(context: TurnContext, call: ParsedCall) -> ParsedCall:
+    """Pass a call through the checks, and record that it starts. A bug in a check refuses. Raise CallRefused,
+    NotKept."""
+    try:
+        call = await validate(context, call)
+        call = await pre_tool_use(context, call)
+        call = await permission(context, call)
+    except (CallRefused, NotKept):
+        raise
+    except Exception as error:  # noqa: BLE001 - a failed check refuses
+        _log.exception("a check of %s failed", call.name)
+        text = f"{call.name} was not run, because a check of it failed: {type(error).__name__}: {error}"
+        raise CallRefused(CallOutcome(error_result(text))) from None
+    return await record_start(context, call)
 
 
 def may_run_in_parallel(call: ToolCall) -> bool:
@@ -207,7 +221,7 @@ async def post_tool_use(context: TurnContext, call: ParsedCall, outcome: CallOut
     return replace(outcome, stop_reason=hooked.stop_reason or hooked.reason or f"a hook after {call.name} stopped it")
 
 
-async def limit_output(context: TurnContext, call: ToolCall, outcome: CallOutcome) -> CallOutcome:
+def limit_output(context: TurnContext, call: ToolCall, outcome: CallOutcome) -> CallOutcome:
     """Cut a text that is longer than the tool's declared limit, and keep the whole text in a file. Tools that limit
     their output themselves stay below the limit."""
     content = outcome.result.content
@@ -217,7 +231,7 @@ async def limit_output(context: TurnContext, call: ToolCall, outcome: CallOutcom
     return replace(outcome, result=replace(outcome.result, content=text))
 
 
-async def record_end(context: TurnContext, call: ToolCall, outcome: CallOutcome) -> CallOutcome:
+def record_end(context: TurnContext, call: ToolCall, outcome: CallOutcome) -> None:
     """Record the result."""
     result = outcome.result
     message = tool_result_message(call.id, result.content, is_error=result.is_error, structured=result.structured)
@@ -225,19 +239,6 @@ async def record_end(context: TurnContext, call: ToolCall, outcome: CallOutcome)
         decision = {"decision": "accept" if outcome.denial is None else "reject", "source": outcome.decided_by.value}
         message["tool_result_meta"] = [{"id": call.id, "permission_decision": decision}]
     context.log.message(message)
-    return outcome
-
-
-BEFORE: tuple[Callable[[TurnContext, ParsedCall], Awaitable[ParsedCall]], ...] = (
-    validate,
-    pre_tool_use,
-    permission,
-    record_start,
-)
-AFTER: tuple[Callable[[TurnContext, ToolCall, CallOutcome], Awaitable[CallOutcome]], ...] = (
-    limit_output,
-    record_end,
-)
 
 
 async def run_tool(context: TurnContext, call: ParsedCall) -> CallOutcome:
@@ -278,7 +279,7 @@ async def _ask_beside(context: TurnContext, question: ModelQuestion) -> ModelRep
     from ..model.model_call import ask
 
     deps, agent = context.deps, context.agent
-    small = small_model(agent.model, context.config.small_model, context.config.names)
+    small = small_model(agent.model, context.config.models.small, context.config.models.names)
     question = replace(question, model=small if question.model == SMALL else question.model or agent.model)
     reply = await ask(deps.call_settings, deps.limits.max_retries, question)
     agent.count(reply.model, reply.usage, question.model)

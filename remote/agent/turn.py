@@ -268,18 +268,22 @@ class Turn:
             elif end.stop_reason == "model_context_window_exceeded" and await self._rescued(state):
                 state = state.compacted()
             else:
-                answered = self._demands.at_stop(self._model.ending_of(end))
-                if answered is None or self._is_to_go_on(answered, state):
-                    state = state.next_turn()
-                    continue
-                ending = await self._before_stop(answered, state)
-                if ending is not None:
-                    if ending.is_empty:
-                        self._recorder.message(
-                            agent_messages.informational("The model ended its turn without an answer.")
-                        )
-                    return ending
-                state = state.stop_blocked()
+                stopped = await self._at_stop(self._model.ending_of(end), state)
+                if isinstance(stopped, TurnEnding):
+                    return stopped
+                state = stopped
+
+    async def _at_stop(self, ending: TurnEnding, state: LoopState) -> TurnEnding | LoopState:
+        """The model has stopped. Return how the turn ends, or how it goes on."""
+        answered = self._demands.at_stop(ending)
+        if answered is None or self._is_to_go_on(answered, state):
+            return state.next_turn()
+        ended = await self._before_stop(answered, state)
+        if ended is None:
+            return state.stop_blocked()
+        if ended.is_empty:
+            self._recorder.message(agent_messages.informational("The model ended its turn without an answer."))
+        return ended
 
     async def _after_tools(self, state: LoopState) -> TurnEnding | None:
         """Wait for the tools of an answer. Return how the turn ends, None if the model is called again."""

@@ -17,7 +17,15 @@ from itertools import chain
 from typing import Any
 
 from ccb.tunnel.wire.dataclass import dataclass
-from ccb.tunnel.wire.hook_output import ANSWERS, could_not_decide, names_decision, names_refusal, plain, read_printed
+from ccb.tunnel.wire.hook_output import (
+    ANSWERS,
+    Printed,
+    could_not_decide,
+    names_decision,
+    names_refusal,
+    plain,
+    read_printed,
+)
 from ccb.tunnel.wire.messages import as_dict
 
 from .hook_table import (
@@ -126,14 +134,20 @@ def read_output(event: str, code: int, stdout: str, stderr: str, *, whole: bool 
     outcome = merged([read_answer(event, each) for each in read.answers])
     if outcome.errors or outcome.blocked:
         return outcome
-    why = ""
-    if read.has_broken_json if strict else read.broken.startswith("{"):
-        why = f"its output is not JSON that ccb can read: {_short(read.broken)!r}"
-    elif event in GATES and (names_decision(read.rest) or _contradicts(beside, outcome)):
-        why = f"it names a decision, but not in one JSON object on stdout: {_short(text or beside)!r}"
-    elif strict and not whole:
+    why = _unread(event, read, (text, beside), outcome)
+    if not why and strict and not whole:
         why = "it has printed more than ccb reads"
     return merged([outcome, failed(event, why)]) if why else _with_text(event, outcome, read.rest)
+
+
+def _unread(event: str, read: Printed, printed: tuple[str, str], outcome: HookOutcome) -> str:
+    """Return why a hook decides something that cannot be read, "" if it does not. `printed` are stdout and stderr."""
+    strict = event in GATES and event not in _TEXT_EVENTS
+    if read.has_broken_json if strict else read.broken.startswith("{"):
+        return f"its output is not JSON that ccb can read: {_short(read.broken)!r}"
+    if event in GATES and (names_decision(read.rest) or _contradicts(printed[1], outcome)):
+        return f"it names a decision, but not in one JSON object on stdout: {_short(printed[0] or printed[1])!r}"
+    return ""
 
 
 def _with_text(event: str, outcome: HookOutcome, text: str) -> HookOutcome:

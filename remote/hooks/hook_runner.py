@@ -235,24 +235,31 @@ class HookRunner:
             if hook.beside:
                 self._keep(self._beside(hook, name, whole, agent_id))
         waited = [hook for hook in hooks if not hook.beside]
-        tasks = [asyncio.ensure_future(self._one(hook, match, whole, about, env_file)) for hook in waited]
-        if not tasks:
+        if not waited:
             return NOTHING
-        try:
-            if any(hook.status for hook in waited):
-                await self._show_status(dict(zip(tasks, waited)), agent_id)
-            outcome = merged(await asyncio.gather(*tasks))
-            if env_file:
-                await self._take_variables(env_file)
-        finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.wait(tasks)
+        running = {asyncio.ensure_future(self._one(hook, match, whole, about, env_file)): hook for hook in waited}
+        outcome = await self._together(running, env_file, agent_id)
         if outcome.watch is not None:
             self._watched = outcome.watch
             self._look_at_files()
         self._tell_all(outcome, name, agent_id)
         return outcome
+
+    async def _together(
+        self, running: Mapping[asyncio.Task[HookOutcome], Hook], env_file: str, agent_id: str
+    ) -> HookOutcome:
+        """Return the outcome of all hooks that run."""
+        try:
+            if any(hook.status for hook in running.values()):
+                await self._show_status(running, agent_id)
+            outcome = merged(await asyncio.gather(*running))
+            if env_file:
+                await self._take_variables(env_file)
+            return outcome
+        finally:
+            for task in running:
+                task.cancel()
+            await asyncio.wait(running)
 
     def _facts(self, event: str, agent_id: str) -> Json:
         """Return what hooks are told of each event of an agent."""

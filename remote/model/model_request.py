@@ -211,7 +211,7 @@ class HistoryMessage:
     def __init__(self, role: str) -> None:
         self.role = role
         self._blocks: list[Json] = []
-        self._origins: list[int] = []
+        self._origins: list[object] = []
         self._hidden: frozenset[int] = frozenset()  # the ids of blocks
         self._encoded: bytes | None = None
 
@@ -221,8 +221,8 @@ class HistoryMessage:
         return [block for block in self._blocks if id(block) not in self._hidden] if self._hidden else self._blocks
 
     @property
-    def origins(self) -> list[int]:
-        """For each block, the number of the answer it belongs to; 0 in user messages."""
+    def origins(self) -> list[object]:
+        """For each block, the answer that it belongs to; None in user messages."""
         return [origin for block, origin in zip(self._blocks, self._origins) if id(block) not in self._hidden]
 
     def show(self, may_see: Callable[[Json], bool]) -> None:
@@ -238,14 +238,14 @@ class HistoryMessage:
         self._hidden |= other._hidden
         self._encoded = None
 
-    def put(self, block: Json, origin: int = 0, at: int | None = None) -> None:
+    def put(self, block: Json, origin: object = None, at: int | None = None) -> None:
         """Insert a block at index `at`, or at the end."""
         where = len(self._blocks) if at is None else at
         self._blocks.insert(where, block)
         self._origins.insert(where, origin)
         self._encoded = None
 
-    def keep(self, wanted: Callable[[Json, int], bool]) -> None:
+    def keep(self, wanted: Callable[[Json, object], bool]) -> None:
         """Drop the blocks for which `wanted(block, origin)` is false."""
         kept = [(b, o) for b, o in zip(self._blocks, self._origins) if wanted(b, o)]
         if len(kept) != len(self._blocks):

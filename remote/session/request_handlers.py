@@ -280,14 +280,14 @@ def _learn_models(session: Session, known: Json) -> RequestOutcome:
 
 def _set_effort(session: Session, level: str | None) -> RequestOutcome:
     """Answer with the level that the present model is asked for, "" if it has no levels."""
-    session.reason(replace(session.agent.config.reasoning, effort=level))
+    session.reason(replace(session.agent.config.models.reasoning, effort=level))
     model = session.agent.model
     return RequestOutcome({"effort": level, "applied": effort_of(model, session.models.facts(model), level)})
 
 
 def _set_tokens(session: Session, tokens: int | None) -> RequestOutcome:
     """Answer whether the present model is known to think."""
-    session.reason(replace(session.agent.config.reasoning, thinking_tokens=tokens))
+    session.reason(replace(session.agent.config.models.reasoning, thinking_tokens=tokens))
     model = session.agent.model
     return RequestOutcome({"max_thinking_tokens": tokens, "can_think": can_think(model, session.models.facts(model))})
 

@@ -317,7 +317,8 @@ class Session:
         self.log.emit(ReasoningRecord(reasoning.effort or "", -1 if tokens is None else tokens))
         options = replace(self.options, effort=reasoning.effort, max_thinking_tokens=tokens)
         self._launches.use(options)
-        self.agent.configure(replace(self.agent.config, reasoning=reasoning))
+        config = self.agent.config
+        self.agent.configure(replace(config, models=replace(config.models, reasoning=reasoning)))
 
     def adopt(self, setup: Initialize) -> None:
         """Apply what the client that drives says in its `initialize` request. Raise JournalError, and ValueError for
@@ -384,7 +385,7 @@ class Session:
         """Use what a trusted project has chosen, where the person has not."""
         model, mode = settings.of_project("model"), settings.of_project("defaultMode")
         if model and "model" in settings.left_open:
-            if self.agent.config.names.may_be(model):
+            if self.agent.config.models.names.may_be(model):
                 self.agent.set_model(model)
             else:
                 self._warn(f"the settings of this project name a model that is none: {model[:100]!r}")
@@ -408,7 +409,7 @@ def _newest(models: Json) -> Json:
 
 def check_model(session: Session, name: str | None) -> None:
     """Raise RequestRefused for a name that no model can have."""
-    if name and not session.agent.config.names.may_be(name):
+    if name and not session.agent.config.models.names.may_be(name):
         raise RequestRefused(f"{name[:100]!r} is no model: it is {', '.join(ALIASES)}, or the full id of a model")
 
 

@@ -95,7 +95,7 @@ def _server(state: Json) -> str:
 def _model(session: Session, name: str) -> str:
     if not name:
         return f"Model: {session.agent.model}"
-    if not session.agent.config.names.may_be(name):
+    if not session.agent.config.models.names.may_be(name):
         raise CommandRefused(f"{name[:100]} is no model: it is {', '.join(ALIASES)}, or the full id of a model.")
     session.agent.set_model(name)
     return f"Model: {session.agent.model}, from the next model call on"

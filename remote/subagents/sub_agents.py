@@ -260,7 +260,7 @@ class SubAgents:
         unmet = definition.unmet(connected_names(self._servers(), "pending"))
         if unmet:
             return unmet
-        if model and model != INHERIT and not self._main.config.names.may_be(model):
+        if model and model != INHERIT and not self._main.config.models.names.may_be(model):
             return f"{model!r} is not a model: leave it out, or use sonnet, opus, haiku or the full id of a model."
         return None
 
@@ -489,7 +489,7 @@ class SubAgents:
         )
         chosen, own = model or definition.model, self._main.model
         if chosen == SMALL:
-            chosen = small_model(own, main.small_model, main.names)
+            chosen = small_model(own, main.models.small, main.models.names)
         return AgentConfig(
             prompts=ChildPrompt(
                 definition.prompt, main.prompts, *((context.cwd, tree.branch) if tree is not None else ())
@@ -497,16 +497,15 @@ class SubAgents:
             tools=Toolset(offered, main.deferred_tools()),
             permissions=permissions,
             context=context,
-            model=own if chosen in ("", INHERIT) else chosen,
+            models=replace(
+                main.models,
+                model=own if chosen in ("", INHERIT) else chosen,
+                reasoning=replace(main.models.reasoning, effort=definition.effort or main.models.reasoning.effort),
+            ),
             max_turns=definition.max_turns,
             disclosure=ToldToClients(api_key_source=main.disclosure.api_key_source),
             take_queued=main.take_queued,
-            reasoning=replace(main.reasoning, effort=definition.effort or main.reasoning.effort),
-            fallback_model=main.fallback_model,
-            small_model=main.small_model,
-            compact_model=main.compact_model,
             settings=main.settings,
-            names=main.names,
             budget=main.budget.rest(self._main.ledger.total_cost_usd) if main.budget is not None else None,
             offer=OfferedTools(judge=main.offer.judge, role=definition),
         )

@@ -24,6 +24,7 @@ from tests.remote.agent_kit import (
     tool_block,
 )
 
+from ccb.remote.agent.agent_config import ModelChoice
 from ccb.remote.agent.compaction import newest, old_results
 from ccb.remote.agent.conversation import Conversation, KeptPrompts, tool_result_message
 from ccb.remote.agent.token_usage import Ledger
@@ -116,7 +117,7 @@ async def test_another_model_may_write_the_summary_and_the_own_one_does_where_th
     for replies, asked in (((summary(),), ["other-1"]), ((failed, summary()), ["other-1", "main-1"])):
         first = big(("t1", "Look", {"key": "a"}))
         world = make_world(first, *replies, says("done", "msg_2"), window=WINDOW, model="main-1")
-        world.agent.configure(replace(world.agent.config, compact_model="other-1"))
+        world.agent.configure(replace(world.agent.config, models=ModelChoice(compact="other-1")))
         assert (await world.turn("hi"))["result"] == "done"
         assert [world.transport.request_json(place)["model"] for place in asked_for_summary(world)] == asked
 

@@ -28,7 +28,7 @@ from ccb.remote.permissions.rules import Behavior, Decision
 from ccb.remote.tools.input_schema import issues
 from ccb.remote.tools.output import OutputFiles
 from ccb.remote.tools.tool_contract import ToolResult
-from ccb.tunnel.wire.control_protocol import ToolPermission
+from ccb.tunnel.wire.control_protocol import RequestFailed, ToolPermission
 
 Json = dict[str, Any]
 
@@ -370,7 +370,7 @@ async def test_a_question_that_fails_is_no_permission() -> None:
         calls(("t1", "Change", {"key": "a"})),
         says("ok", "msg_2"),
         decisions={"Change": ASK},
-        answers=[OSError("client said no such request")],
+        answers=[RequestFailed("client said no such request")],
     )
     result = await world.turn()
     assert _result_text(world.journal) == "Tool permission request failed: Error: client said no such request"
@@ -386,7 +386,7 @@ async def test_a_permission_check_that_fails_is_no_permission() -> None:
 
     world.permissions.decide = broken  # type: ignore[method-assign]
     await world.turn()
-    assert "permission check failed" in _result_text(world.journal)
+    assert "was not run, because a check of it failed: RuntimeError: parser bug" in _result_text(world.journal)
     assert not world.log
 
 
