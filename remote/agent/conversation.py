@@ -12,6 +12,7 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Iterable, Sequence
+from dataclasses import field
 from typing import Any, Callable
 
 from ccb.tunnel.wire.dataclass import dataclass
@@ -148,6 +149,8 @@ class _Answer:
 
     message_id: str
     message: HistoryMessage
+    mark: object = field(default_factory=object)
+    """The origin of its blocks."""
 
 
 class Conversation(Projection):
@@ -303,7 +306,7 @@ class Conversation(Projection):
             if tool_use_id in self._used_ids:
                 continue
             answer = self._answer_of(line.message_id)
-            answer.message.put(block, answer)
+            answer.message.put(block, answer.mark)
             if block.get("type") in THINKING:
                 self._note_maker(block, line)
                 answer.message.show(self._is_own)
@@ -406,9 +409,9 @@ class Conversation(Projection):
         gone = {
             str(block["id"])
             for block, origin in zip(answer.message.blocks, answer.message.origins)
-            if origin is answer and block.get("type") == "tool_use"
+            if origin is answer.mark and block.get("type") == "tool_use"
         }
-        answer.message.keep(lambda _, origin: origin is not answer)
+        answer.message.keep(lambda _, origin: origin is not answer.mark)
         for message in self.messages[-2:]:
             if message.role == "user":
                 message.keep(lambda block, _: block.get("tool_use_id") not in gone)

@@ -126,18 +126,21 @@ def read_output(event: str, code: int, stdout: str, stderr: str, *, whole: bool 
     text, beside = plain(stdout), plain(stderr)
     read, strict = read_printed(text), event in GATES and event not in _TEXT_EVENTS
     if code != 0:
-        first = _text(stderr or stdout).partition("\n")[0]
-        why = f"exit code {code}" + (f": {first}" if first else "")
         refuses = could_not_decide(code, beside) or names_refusal(f"{text}\n{beside}")
         refuses = refuses or (strict and read.has_broken_json)
+        why = _of_exit(code, _text(stderr or stdout))
         return failed(event, why) if refuses else HookOutcome(errors=(why,))
     outcome = merged([read_answer(event, each) for each in read.answers])
     if outcome.errors or outcome.blocked:
         return outcome
-    why = _unread(event, read, (text, beside), outcome)
-    if not why and strict and not whole:
-        why = "it has printed more than ccb reads"
+    more = "it has printed more than ccb reads" if strict and not whole else ""
+    why = _unread(event, read, (text, beside), outcome) or more
     return merged([outcome, failed(event, why)]) if why else _with_text(event, outcome, read.rest)
+
+
+def _of_exit(code: int, said: str) -> str:
+    first = said.partition("\n")[0]
+    return f"exit code {code}: {first}" if first else f"exit code {code}"
 
 
 def _unread(event: str, read: Printed, printed: tuple[str, str], outcome: HookOutcome) -> str:
@@ -218,10 +221,8 @@ def _misread(event: str, answer: Json, own: Json, words: Sequence[object]) -> st
     odd = [{name: given[name] for name in given.keys() - known} for given, known in ((answer, ANSWERS), (own, _KNOWN))]
     if event in GATES and not any(words) and names_refusal(json.dumps(odd)):
         return "it says no in a field that has no meaning"
-    for word in words:
-        if word not in (None, "") and not (isinstance(word, str) and word in _WORDS):
-            return f"it decided {str(word)[:_MAX_SHOWN]!r}, which is no decision"
-    return ""
+    wrong = [word for word in words if word not in (None, "", *_WORDS)]
+    return f"it decided {str(wrong[0])[:_MAX_SHOWN]!r}, which is no decision" if wrong else ""
 
 
 _OF_DECIDING = ("reason", "updates", "interrupt")

@@ -219,12 +219,7 @@ class HookRunner:
         hooks = [each for each in self.matching(event, match, agent_id) if self._is_due(each, match, payload)]
         if not hooks:
             return NOTHING
-        session = self._session
-        env_file = ""
-        if event in SETS_VARIABLES and session.directory and any(hook.command for hook in hooks):
-            from .hook_kinds import make_env_file
-
-            env_file = make_env_file(session.directory)
+        session, env_file = self._session, self._env_file(event, hooks)
         once = [each.key for each in hooks if each.once]
         self._ran.update(once)
         session.log.emit(HookRecord(event, match, about, len(hooks), " ".join(once)), agent_id)
@@ -296,6 +291,14 @@ class HookRunner:
         if directory != old:
             self._look_at_files()
             await self.run(CWD_CHANGED, {"old_cwd": old, "new_cwd": directory}, agent_id=agent_id)
+
+    def _env_file(self, event: str, hooks: Iterable[Hook]) -> str:
+        """Return a new file for the variables that commands set, "" where none may be set."""
+        if event not in SETS_VARIABLES or not self._session.directory or not any(hook.command for hook in hooks):
+            return ""
+        from .hook_kinds import make_env_file
+
+        return make_env_file(self._session.directory)
 
     async def _take_variables(self, env_file: str) -> None:
         """Let the commands of the session have the variables that hooks have set."""

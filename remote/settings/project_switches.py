@@ -104,13 +104,17 @@ def read_project(cwd: str, home: str, sources: frozenset[str]) -> Project:
         for directory in directories[::-1]:
             texts += _texts(directory, directories[-1], agents, _TEXTS[:1] if directory == own else _TEXTS)
         texts += _memories(directories[0]) if directories[0] != own else ()
-    switches = [each for layer in layers for each in switches_of(layer)] + texts
+    switches = [*(each for layer in layers for each in switches_of(layer)), *texts]
     if len(switches) > _MAX_ITEMS:
         problems.append(f"{directories[0]}: more than {_MAX_ITEMS} things are switched on; none of them counts")
         return Project(directories, problems=tuple(problems))
+    return Project(directories, tuple(layers), _owned(switches), tuple(problems), agents)
+
+
+def _owned(switches: Sequence[Switch]) -> tuple[Switch, ...]:
+    """Return the switches, each with the owner of its file."""
     owners = {path: owner_of(path) for path in {each.path for each in switches}}
-    owned = tuple(replace(each, owner=owners[each.path]) for each in switches)
-    return Project(directories, tuple(layers), owned, tuple(problems), agents)
+    return tuple(replace(each, owner=owners[each.path]) for each in switches)
 
 
 def _settings_layer(directories: Sequence[str], source: str, name: str, home: str, problems: list[str]) -> Layer | None:
@@ -172,16 +176,20 @@ def _check_permissions(permissions: Json, wrong: Callable[..., None]) -> None:
         del permissions["defaultMode"]
         wrong("permissions.defaultMode")
     for key in _LISTS:
-        given, name, refuses = permissions.get(key, []), f"permissions.{key}", key in ("ask", "deny")
-        if not isinstance(given, list):
-            wrong(name, " is no list", "it counts as one entry" if refuses and given else _NO_EFFECT)
-            permissions[key] = given = [given] if refuses and given else []
-        texts = [_no_rule(each) if key in _RULES or not isinstance(each, str) else "" for each in given]
-        for at, why in enumerate(texts):
-            if why:
-                wrong(f"{name}.{at}", f": {why}", _ALL if refuses and given[at] else _NO_EFFECT)
-        if not refuses and any(texts):
-            permissions[key] = [each for each, why in zip(given, texts) if not why]
+        _check_list(permissions, key, wrong)
+
+
+def _check_list(permissions: Json, key: str, wrong: Callable[..., None]) -> None:
+    given, name, refuses = permissions.get(key, []), f"permissions.{key}", key in ("ask", "deny")
+    if not isinstance(given, list):
+        wrong(name, " is no list", "it counts as one entry" if refuses and given else _NO_EFFECT)
+        permissions[key] = given = [given] if refuses and given else []
+    texts = [_no_rule(each) if key in _RULES or not isinstance(each, str) else "" for each in given]
+    for at, why in enumerate(texts):
+        if why:
+            wrong(f"{name}.{at}", f": {why}", _ALL if refuses and given[at] else _NO_EFFECT)
+    if not refuses and any(texts):
+        permissions[key] = [each for each, why in zip(given, texts) if not why]
 
 
 def _no_rule(given: object) -> str:
