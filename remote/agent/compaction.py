@@ -1,4 +1,4 @@
-"""Shorten the history.
+"""Compaction: how the history is shortened when it nears the model's window.
 
 Two steps, the cheap one first: old tool results are left out; if that is not enough, a summary of the model replaces
 the whole conversation. Each step is one record of the journal, so every reader of it sees the conversation before the
@@ -58,7 +58,7 @@ class Compactor:
         self._config = context.config
         self._deps = context.deps
         self._agent = context.agent
-        self._recorder = context.log
+        self._log = context.log
 
     @property
     def limits(self) -> ContextLimits:
@@ -106,7 +106,7 @@ class Compactor:
         if old.tokens < usable * _WORTH_IT:
             return 0
         self._config.context.files.forget_views()
-        self._recorder.record(MessageRecord(agent_messages.microcompact_boundary(pre, old.tokens, old.tool_use_ids)))
+        self._log.record(MessageRecord(agent_messages.microcompact_boundary(pre, old.tokens, old.tool_use_ids)))
         return old.tokens
 
     async def compact(self, trigger: str, hint: str = "", *, again: bool = False) -> Compacted:
@@ -116,16 +116,16 @@ class Compactor:
         refusal = ""
         if not again:
             hint, refusal = await self._hooks(trigger, hint)
-        self._recorder.record(CompactStartRecord(trigger, hint))
-        self._recorder.record(MessageRecord(agent_messages.status_message("compacting")))
-        await self._recorder.commit()
+        self._log.record(CompactStartRecord(trigger, hint))
+        self._log.record(MessageRecord(agent_messages.status_message("compacting")))
+        await self._log.commit()
         try:
             if refusal:
                 raise CompactionFailed(refusal)
             summary = await self._summary(hint)
         except (ModelError, CompactionFailed) as failure:
-            self._recorder.record(CompactEndRecord("failed"))
-            self._recorder.record(MessageRecord({**agent_messages.status_message(None), "compact_result": "failed"}))
+            self._log.record(CompactEndRecord("failed"))
+            self._log.record(MessageRecord({**agent_messages.status_message(None), "compact_result": "failed"}))
             _log.warning("the conversation was not compacted: %s", failure)
             raise
         return await self._replace(trigger, pre, summary)
@@ -135,16 +135,16 @@ class Compactor:
         pre, prefix = self._agent.tokens, self._agent.prefix_tokens
         await self._deps.hooks.conversation_ends("clear")
         self._config.context.files.forget_views()
-        self._recorder.record(MessageRecord(agent_messages.compact_boundary("clear", pre, prefix, prefix)))
-        self._recorder.record(MessageRecord(agent_messages.compact_summary("")))
-        self._recorder.record(MessageRecord(agent_messages.conversation_reset(self._deps.log.session_id)))
-        await self._recorder.commit()
+        self._log.record(MessageRecord(agent_messages.compact_boundary("clear", pre, prefix, prefix)))
+        self._log.record(MessageRecord(agent_messages.compact_summary("")))
+        self._log.record(MessageRecord(agent_messages.conversation_reset(self._deps.log.session_id)))
+        await self._log.commit()
         await self._starts_again("clear")
 
     async def _hooks(self, trigger: str, hint: str) -> tuple[str, str]:
         """Run the PreCompact hooks. Return the hint with what they add, and why they refuse ("" if they do not)."""
         payload = {"trigger": trigger, "custom_instructions": hint}
-        outcome = await self._deps.hooks.run(PRE_COMPACT, payload, trigger, agent_id=self._recorder.agent_id)
+        outcome = await self._deps.hooks.run(PRE_COMPACT, payload, trigger, agent_id=self._log.agent_id)
         refusal = f"a hook refused it: {outcome.why}" if outcome.refuses else ""
         return "\n".join(filter(None, [hint, *outcome.context])), refusal
 
@@ -192,7 +192,7 @@ class Compactor:
         assert agent.prefix is not None
         sent = with_question(history, request_text(hint))
         length = self._config.models.reasoning.allowed(self.limits.summary)
-        listener, retries = _SummaryListener(self._recorder), deps.limits.max_retries
+        listener, retries = _SummaryListener(self._log), deps.limits.max_retries
         text = await text_answer(deps, agent, agent.prefix, sent, model, length, retries, listener)
         if not text:
             raise CompactionFailed("the model wrote no summary")
@@ -206,35 +206,35 @@ class Compactor:
         body = agent_messages.compact_summary(text)
         prefix = self._agent.prefix_tokens
         post = prefix + sum(block_tokens(block) for block in [*body["message"]["content"], *more])
-        self._recorder.record(MessageRecord(agent_messages.compact_boundary(trigger, pre, post, prefix)))
-        self._recorder.record(MessageRecord(body))
+        self._log.record(MessageRecord(agent_messages.compact_boundary(trigger, pre, post, prefix)))
+        self._log.record(MessageRecord(body))
         if more:
-            self._recorder.record(PromptRecord(more, []))
-        self._recorder.record(MessageRecord({**agent_messages.status_message(None), "compact_result": "success"}))
-        await self._recorder.commit()
+            self._log.record(PromptRecord(more, []))
+        self._log.record(MessageRecord({**agent_messages.status_message(None), "compact_result": "success"}))
+        await self._log.commit()
         payload = {"trigger": trigger, "compact_summary": summary}
-        await self._deps.hooks.run(POST_COMPACT, payload, trigger, agent_id=self._recorder.agent_id)
+        await self._deps.hooks.run(POST_COMPACT, payload, trigger, agent_id=self._log.agent_id)
         await self._starts_again("compact")
         return Compacted(pre, post)
 
     async def _starts_again(self, source: str) -> None:
         """Run the SessionStart hooks of the session: the model has forgotten what they said."""
-        if not self._recorder.agent_id:
+        if not self._log.agent_id:
             await self._deps.hooks.conversation_starts(source, self._agent.model)
 
 
 class _SummaryListener(ReplyListener):
     """Collects the text of a summary, and tells of attempts that fail."""
 
-    def __init__(self, recorder: AgentLog) -> None:
+    def __init__(self, log: AgentLog) -> None:
         super().__init__()
-        self._recorder = recorder
+        self._log = log
 
     def silence(self, silent: float | None, left: float) -> None:
-        self._recorder.progress("silence", agent_messages.model_silent(silent, left))
+        self._log.progress("silence", agent_messages.model_silent(silent, left))
 
     def retrying(self, retry: Retrying) -> None:
-        self._recorder.message(agent_messages.api_retry(retry))
+        self._log.message(agent_messages.api_retry(retry))
 
 
 _MIN_TOKENS = 100  # smaller results are not worth it

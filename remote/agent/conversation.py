@@ -1,4 +1,4 @@
-"""The history as the model gets it.
+"""The conversation of an agent: its history as the model gets it, a projection of the journal.
 
 The live loop and a restart apply the same records with the same code, so both end up with the same bytes. The assistant
 lines with one message id make up one assistant message. User lines bring tool results and notes; echoes of prompts and

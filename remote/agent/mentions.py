@@ -1,4 +1,4 @@
-"""Files named with @."""
+"""Files and MCP resources that a prompt names with `@`."""
 
 from __future__ import annotations
 

@@ -51,7 +51,7 @@ class AnswerListener(ReplyListener):
         """The text blocks of the answer, its continuations after a `max_tokens` stop included."""
         self.submitted: list[str] = []
         """The ids of the tool calls in the current answer."""
-        self._recorder = context.log
+        self._log = context.log
         self._clock = clock = context.deps.clock
         self._tools = context.agent.tools
         self._submit = submit
@@ -76,7 +76,7 @@ class AnswerListener(ReplyListener):
             body["ttft_ms"] = round((self._clock.now() - self._asked_at) * 1000)
             self.first_ms = body["ttft_ms"] if self.first_ms is None else self.first_ms
         if self._partial_messages:
-            self._recorder.progress("", body)
+            self._log.progress("", body)
 
     def block(self, head: MessageHead, done: BlockDone, request_id: str) -> None:
         """Record a finished block; a tool call may start at once."""
@@ -84,7 +84,7 @@ class AnswerListener(ReplyListener):
         is_call = block.get("type") == "tool_use"
         if is_call:
             block = self._sendable(block)
-        self._recorder.message(agent_messages.assistant(head, block, request_id, self._clock.wall(), self._asked))
+        self._log.message(agent_messages.assistant(head, block, request_id, self._clock.wall(), self._asked))
         if block.get("type") == "text":
             self.texts.append(block["text"])
         if is_call:
@@ -105,7 +105,7 @@ class AnswerListener(ReplyListener):
     def _sendable(self, block: Json) -> Json:
         """Return the tool call with a unique id and a valid name, because the API refuses a history with others. Some
         providers count ids from zero in each answer."""
-        if not _WORD.fullmatch(block["id"]) or self._recorder.conversation.is_used(block["id"]):
+        if not _WORD.fullmatch(block["id"]) or self._log.conversation.is_used(block["id"]):
             block = {**block, "id": f"toolu_{new_uuid().replace('-', '')}"}
         if not _WORD.fullmatch(block["name"]):
             block = {**block, "name": re.sub(r"[^A-Za-z0-9_-]", "_", block["name"])[:128] or "unknown"}
@@ -113,12 +113,12 @@ class AnswerListener(ReplyListener):
 
     def withdrawn(self, message_id: str) -> None:
         """Record that the blocks of this answer do not count. The model is asked again."""
-        self._recorder.record(WithdrawnRecord(message_id))
+        self._log.record(WithdrawnRecord(message_id))
         self.texts = []
 
     def silence(self, silent: float | None, left: float) -> None:
         """Show how long the model has said nothing, and when it is asked again."""
-        self._recorder.progress("silence", agent_messages.model_silent(silent, left))
+        self._log.progress("silence", agent_messages.model_silent(silent, left))
 
     def retrying(self, retry: Retrying) -> None:
         """Report that an attempt failed and another one follows."""
@@ -129,7 +129,7 @@ class AnswerListener(ReplyListener):
             retry.max_retries,
             retry.delay,
         )
-        self._recorder.message(agent_messages.api_retry(retry))
+        self._log.message(agent_messages.api_retry(retry))
 
 
 _MAX_LEFT_OUT = 20  # in one turn
@@ -142,7 +142,7 @@ class ModelCalls:
         self._config = context.config
         self._deps = context.deps
         self._agent = context.agent
-        self._recorder = context.log
+        self._log = context.log
         self._listener = listener
         self._stop = stop
         self._call: ModelCall | None = None
@@ -169,7 +169,7 @@ class ModelCalls:
         agent, clock = self._agent, self._deps.clock
         settings = self._call_settings(state)
         if self._config.disclosure.partial_messages:
-            self._recorder.progress("", agent_messages.status_message("requesting"))
+            self._log.progress("", agent_messages.status_message("requesting"))
         self._listener.begin(agent.model, continues=state.recoveries > 0)
         can_fall_back = bool(self._fallback())
         policy = RetryPolicy(self._deps.limits.max_retries, max_overloads=MAX_OVERLOADS if can_fall_back else None)
@@ -188,8 +188,8 @@ class ModelCalls:
         self._call = None
         self.stop_reason = end.stop_reason
         agent.count(end.head.model, end.usage)
-        self._recorder.record(ModelEndRecord(end.head.id, end.stop_reason, end.usage))
-        await self._recorder.commit()
+        self._log.record(ModelEndRecord(end.head.id, end.stop_reason, end.usage))
+        await self._log.commit()
         if end.lost is not None:
             text = f"API Error: Connection lost mid-response ({end.lost.message})"
             self._tell_api_error(text, end.lost.kind, end.lost)
@@ -208,7 +208,7 @@ class ModelCalls:
             if text.strip():
                 block = {"type": "text", "text": text}
                 line = agent_messages.assistant(head, block, request_id, self._deps.clock.wall())
-                self._recorder.message({**line, "aborted": True})
+                self._log.message({**line, "aborted": True})
         call.close_events()
         return True
 
@@ -248,7 +248,7 @@ class ModelCalls:
         """Make the call with the other model, and use it for the rest of the turn."""
         overloaded, other = self._agent.model, self._fallback()
         text = f"{overloaded} is overloaded: {other} takes over until the end of this turn."
-        self._recorder.message(agent_messages.informational(text, "warning"))
+        self._log.message(agent_messages.informational(text, "warning"))
         self._lend(other)
         return await self.call(state)
 
@@ -263,7 +263,7 @@ class ModelCalls:
         agent.listed = tuple(tool for tool in agent.listed if tool.name != name)
         agent.prefix = await new_prefix(self._config, agent.listed, self._deps.home)
         text = f"The tool {name} is left out, because the model's API refuses it: {failure.message[:300]}"
-        self._recorder.message(agent_messages.informational(text, "warning"))
+        self._log.message(agent_messages.informational(text, "warning"))
         return True
 
     def _call_settings(self, state: LoopState) -> CallSettings:
@@ -299,10 +299,10 @@ class ModelCalls:
     def _use_model(self, model: str) -> None:
         if model != self._agent.model:
             self._agent.model = model
-            self._recorder.record(ModelRecord(model))
+            self._log.record(ModelRecord(model))
 
     def _tell_api_error(self, text: str, kind: str, failure: ModelError | None = None) -> None:
-        self._recorder.message(agent_messages.api_error(text, failure, kind, self._deps.clock.wall()))
+        self._log.message(agent_messages.api_error(text, failure, kind, self._deps.clock.wall()))
 
 
 _MAX_TOKENS = 4_096

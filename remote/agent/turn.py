@@ -46,7 +46,7 @@ class Demands:
         self._structured = context.config.structured
         self._budget = context.config.budget
         self._ledger = context.agent.ledger
-        self._recorder = context.log
+        self._log = context.log
         self._given_up: TurnEnding | None = None
         self.target = TokenTarget()
         """How much the person wants to be written in this turn."""
@@ -79,7 +79,7 @@ class Demands:
         missed = self._structured.missed()
         if isinstance(missed, TurnEnding):
             return missed
-        self._recorder.message(agent_messages.user_text(missed, synthetic=True))
+        self._log.message(agent_messages.user_text(missed, synthetic=True))
         return None
 
 
@@ -97,7 +97,7 @@ class Turn:
     def __init__(self, config: AgentConfig, deps: AgentDeps, state: AgentState) -> None:
         log = AgentLog(deps.log, state.conversation, deps.followers)
         self._context = context = TurnContext(config, deps, log, state, StartedCalls())
-        self._agent, self._recorder = state, log
+        self._agent, self._log = state, log
         self._executor = ToolExecutor(context, self._call_ended)
         self._listener = AnswerListener(context, self._executor.submit)
         self._stop = StopSignal()
@@ -137,8 +137,8 @@ class Turn:
         finally:
             await self._executor.cancel()
         result = self._result(ending, origin_of(prompts))
-        self._recorder.end(result)
-        await self._recorder.commit()
+        self._log.end(result)
+        await self._log.commit()
         return result
 
     def _result(self, ending: TurnEnding, origin: Json | None) -> Json:
@@ -157,7 +157,7 @@ class Turn:
     def _num_turns(self, out_of_budget: bool) -> int:
         if out_of_budget or not self._calls:
             return self._calls and self._calls + 1
-        return 1 + self._recorder.user_messages
+        return 1 + self._log.user_messages
 
     async def _ending(self, prompts: Sequence[Prompt]) -> TurnEnding:
         """Run the turn to its end, and leave a valid history however it ends."""
@@ -193,7 +193,7 @@ class Turn:
         agent = self._agent
         tools = [tool.name for tool in agent.listed] + list(self._context.config.deferred_tools())
         version = self._context.deps.version
-        self._recorder.begin(
+        self._log.begin(
             agent_messages.init_message(self._context.config, tools=tools, model=agent.model, version=version)
         )
 
@@ -205,20 +205,20 @@ class Turn:
             context = await self._stop.unless_set(self._context.config.prompts.first_user_blocks())
             prompts = [*self._initial_prompt(), *prompts]
             files = await self._context.config.prompts.instructions()
-            instructions_loaded(self._context.deps.hooks, self._recorder.agent_id, files, "session_start")
+            instructions_loaded(self._context.deps.hooks, self._log.agent_id, files, "session_start")
         context += await self._named(opened.prompts)
         self._add_prompts(prompts, [*context, *self._context.deps.reminders.take(Occasion.PROMPT)])
         if opened.expanded:
-            self._recorder.record(MessageRecord(agent_messages.user_blocks(opened.expanded, synthetic=True)))
-        await self._recorder.commit()
+            self._log.record(MessageRecord(agent_messages.user_blocks(opened.expanded, synthetic=True)))
+        await self._log.commit()
         await self._make_prefix()
 
     def _initial_prompt(self) -> list[Prompt]:
         """Return what the agent as which the main agent works is told before the first prompt."""
         role = self._context.config.offer.role
-        if role is None or not role.initial_prompt or self._recorder.agent_id:
+        if role is None or not role.initial_prompt or self._log.agent_id:
             return []
-        self._recorder.message(agent_messages.informational(f"First, {role.name} is told: {role.initial_prompt}"))
+        self._log.message(agent_messages.informational(f"First, {role.name} is told: {role.initial_prompt}"))
         return [Prompt([{"type": "text", "text": role.initial_prompt}])]
 
     async def _make_prefix(self) -> None:
@@ -231,16 +231,16 @@ class Turn:
 
     def _add_prompts(self, prompts: Sequence[Prompt], context: Sequence[Json] = ()) -> None:
         items: list[PromptItem] = []
-        if not self._recorder.agent_id and self._demands.target.take(prompts):
+        if not self._log.agent_id and self._demands.target.take(prompts):
             told = f"The agent works until it has written about {self._demands.target.tokens:,} tokens."
-            self._recorder.message(agent_messages.informational(told))
+            self._log.message(agent_messages.informational(told))
         for prompt in prompts:
             if prompt.input_id:
                 self._agent.conversation.know_input(prompt.input_id, list(prompt.blocks))
                 items.append(PromptItem(prompt.input_id))
             else:
                 items.append(PromptItem(content=list(prompt.blocks)))
-        self._recorder.record(PromptRecord(list(context), items))
+        self._log.record(PromptRecord(list(context), items))
 
     async def _loop(self) -> TurnEnding:
         """Call the model until it stops without a tool call, or the budget is spent."""
@@ -263,7 +263,7 @@ class Turn:
                     return ending
                 state = state.next_turn()
             elif end.stop_reason == "max_tokens" and state.recoveries < _MAX_RECOVERIES:
-                self._recorder.message(agent_messages.user_text(agent_messages.CONTINUE, synthetic=True))
+                self._log.message(agent_messages.user_text(agent_messages.CONTINUE, synthetic=True))
                 state = state.recover()
             elif end.stop_reason == "model_context_window_exceeded" and await self._rescued(state):
                 state = state.compacted()
@@ -282,7 +282,7 @@ class Turn:
         if ended is None:
             return state.stop_blocked()
         if ended.is_empty:
-            self._recorder.message(agent_messages.informational("The model ended its turn without an answer."))
+            self._log.message(agent_messages.informational("The model ended its turn without an answer."))
         return ended
 
     async def _after_tools(self, state: LoopState) -> TurnEnding | None:
@@ -314,10 +314,10 @@ class Turn:
             return False
         nudge = target.nudge(self._agent.ledger.turn["output_tokens"])
         if nudge:
-            self._recorder.message(agent_messages.user_text(nudge, synthetic=True))
+            self._log.message(agent_messages.user_text(nudge, synthetic=True))
         elif target.is_given_up:
             told = f"It stops before the target of {target.tokens:,} tokens: little came of the last answers."
-            self._recorder.message(agent_messages.informational(told))
+            self._log.message(agent_messages.informational(told))
         return bool(nudge)
 
     async def _before_stop(self, ending: TurnEnding, state: LoopState) -> TurnEnding | None:
@@ -332,14 +332,14 @@ class Turn:
             return ending
         if state.stop_blocks >= MAX_STOP_BLOCKS:
             told = f"Stop hooks have let the turn go on {MAX_STOP_BLOCKS} times; it ends now."
-            self._recorder.message(agent_messages.informational(told, "warning"))
+            self._log.message(agent_messages.informational(told, "warning"))
             return ending
-        self._recorder.message(agent_messages.user_text(f"Stop hook feedback:\n{outcome.reason}", synthetic=True))
-        await self._recorder.commit()
+        self._log.message(agent_messages.user_text(f"Stop hook feedback:\n{outcome.reason}", synthetic=True))
+        await self._log.commit()
         return None
 
     def _hook_stopped(self, reason: str, terminal: EndReason = EndReason.HOOK_STOPPED) -> TurnEnding:
-        self._recorder.message(agent_messages.informational(f"A hook stopped the turn: {reason or 'no reason given'}"))
+        self._log.message(agent_messages.informational(f"A hook stopped the turn: {reason or 'no reason given'}"))
         return TurnEnding(terminal)
 
     def _without_model(self, ending: TurnEnding) -> TurnEnding:
@@ -400,14 +400,14 @@ class Turn:
         """Record the reminders, prompts and notes that go to the model together with the tool results."""
         if self._agent.feedback_due:
             self._agent.feedback_due = False
-            self._recorder.message(agent_messages.user_text(DENIAL_FEEDBACK, synthetic=True))
-        waiting = self._context.config.take_queued(self._recorder.agent_id)
+            self._log.message(agent_messages.user_text(DENIAL_FEEDBACK, synthetic=True))
+        waiting = self._context.config.take_queued(self._log.agent_id)
         opened = await self._stop.unless_set(self._opening.admit(waiting))
         queued = opened.prompts
         said = [*await self._named(queued), *self._context.deps.reminders.take(Occasion.TOOL_RESULTS)]
         if queued or said:
             self._add_prompts(queued, said)
-            await self._recorder.commit()
+            await self._log.commit()
 
     async def _interrupted(self) -> TurnEnding:
         """Stop everything, keep the received part of the answer, close open tool calls, and record a note for the
@@ -416,17 +416,17 @@ class Turn:
         answering = self._model.interrupted()
         self._close_open(self._context.started.why_stopped)
         if self._agent.conversation.compactions.unfinished is not None:
-            self._recorder.record(CompactEndRecord("interrupted"))
-            self._recorder.message({**agent_messages.status_message(None), "compact_result": "failed"})
+            self._log.record(CompactEndRecord("interrupted"))
+            self._log.message({**agent_messages.status_message(None), "compact_result": "failed"})
         in_tools = self._refused or bool(not answering and self._listener.submitted)
         note = agent_messages.INTERRUPTED_FOR_TOOL if in_tools else agent_messages.INTERRUPTED
-        self._recorder.message(agent_messages.user_text(note))
+        self._log.message(agent_messages.user_text(note))
         terminal = EndReason.ABORTED_TOOLS if in_tools else EndReason.ABORTED_STREAMING
         return TurnEnding(terminal, errors=("Request interrupted by user",))
 
     def _close_open(self, why: str | Callable[[str], str]) -> None:
         for message in close_open_tool_uses(self._agent.conversation, why):
-            self._recorder.message(message.body)
+            self._log.message(message.body)
 
 
 def _not_kept(error: NotKept) -> TurnEnding:

@@ -1,4 +1,4 @@
-"""The texts that open every request.
+"""The system prompt and the blocks before the first prompt.
 
 It is gathered once, on the host where the files are. Nothing here fails: facts that cannot be determined are left
 out.

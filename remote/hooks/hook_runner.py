@@ -1,9 +1,8 @@
-"""Run those of an event, merge answers.
+"""Runs the hooks of an event, and merges their answers.
 
-How to use it: `outcome = await deps.hooks.run(EVENT, {its own fields}, match)`. The runner adds the fields that every
-event has (session, directory, mode), shows the person what hooks say to them, and keeps in the journal that they ran
-before they run. Without a matching hook it costs nothing. Helpers that own an event call it at the event's place:
-compaction calls `run(PRE_COMPACT, {"trigger": …, "custom_instructions": …}, trigger)` and gives up if it `blocked`.
+`outcome = await hooks.run(EVENT, {its own fields}, match)`: the runner adds the fields that every event has (session,
+directory, mode), shows the person what hooks say to them, and notes in the journal that they run before they run.
+Without a matching hook it costs nothing.
 """
 
 from __future__ import annotations

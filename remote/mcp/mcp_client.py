@@ -1,4 +1,4 @@
-"""JSON-RPC over a channel; forms."""
+"""The MCP client: JSON-RPC over a channel, and the forms that servers put to the person."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The servers of a session, their resources."""
+"""The MCP servers of a session or an agent, and the tools that read their resources."""
 
 from __future__ import annotations
 

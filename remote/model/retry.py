@@ -1,4 +1,4 @@
-"""When a failure is tried again; errors."""
+"""Errors of model calls, and when a call is made again."""
 
 from __future__ import annotations
 
