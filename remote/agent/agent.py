@@ -10,10 +10,8 @@ from typing import TYPE_CHECKING, Any
 from ccb.tunnel.wire.control_protocol import CAN_USE_TOOL
 from ccb.tunnel.wire.journal_records import ModelRecord
 
-from ..context.reminders import DeferredNames, Reminders
-from ..hooks.hook_runner import HookRunner
+from ..context.reminders import DeferredNames
 from ..model.model_request import resolve_model
-from ..slash_commands.command_registry import CommandRegistry
 from ..tools.todo import TodoReminder
 from ..tools.tool_contract import Tool, ToolDeclaration
 from .agent_config import AgentConfig, AgentDeps
@@ -38,6 +36,14 @@ class Agent:
         self._config = config
         self._next = config  # takes effect at the next turn
         self._deps = deps
+        self.reminders = deps.reminders
+        """What ccb says to the model in the next user message of this agent."""
+        self.ledger = ledger
+        """What the agent has used."""
+        self.hooks = deps.hooks
+        """The hooks of the session."""
+        self.commands = deps.commands
+        """The slash commands of the session, none for a sub-agent."""
         model = resolve_model(conversation.model or config.models.model, config.models.names)
         conversation.use(model)
         self._registered = config.tools.begin_turn()  # the registry's tools at the start of the last turn
@@ -46,12 +52,6 @@ class Agent:
         self._turn: Turn | None = None
         deps.reminders.follow(TodoReminder(lambda: self._config.context.todos))
         deps.reminders.follow(DeferredNames(lambda: list(self._config.deferred_tools())))
-
-    @property
-    def id(self) -> str:
-        """The id of the agent, which its records carry: "" for the main agent, else the id of the tool call that
-        started it."""
-        return self._state.conversation.agent_id
 
     @property
     def config(self) -> AgentConfig:
@@ -66,26 +66,6 @@ class Agent:
     def model(self) -> str:
         """The model id that the next model call uses."""
         return self._state.model
-
-    @property
-    def reminders(self) -> Reminders:
-        """What ccb says to the model in the next user message of this agent."""
-        return self._deps.reminders
-
-    @property
-    def ledger(self) -> Ledger:
-        """What the agent has used."""
-        return self._state.ledger
-
-    @property
-    def hooks(self) -> HookRunner:
-        """The hooks of the session."""
-        return self._deps.hooks
-
-    @property
-    def commands(self) -> CommandRegistry:
-        """The slash commands of the session, none for a sub-agent."""
-        return self._deps.commands
 
     @property
     def running(self) -> bool:
@@ -103,15 +83,16 @@ class Agent:
 
     async def compact(self, hint: str) -> str:
         """Compact the conversation; called by a command inside the running turn. See `Turn.compact`."""
-        if self._turn is None:
-            raise RuntimeError("no turn is running")
-        return await self._turn.compact(hint)
+        return await self._running().compact(hint)
 
     async def clear(self) -> None:
         """Forget the conversation; called by a command inside the running turn."""
+        await self._running().clear()
+
+    def _running(self) -> Turn:
         if self._turn is None:
             raise RuntimeError("no turn is running")
-        await self._turn.clear()
+        return self._turn
 
     async def context_report(self) -> ContextReport:
         """Return what fills the model's window. The provider counts it, if it can; before the first turn it is an

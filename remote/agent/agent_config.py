@@ -35,20 +35,16 @@ from .turn_state import Prompt
 
 Json = dict[str, Any]
 
-LISTS = ("commands", "agents", "skills", "mcp_servers", "plugins")
-
 
 class Announced:
-    """Each list has one owner, which adds it under one of the names in LISTS. Commands and agents are objects with
-    `name` and `description`; servers have `name` and `status`."""
+    """The lists that clients are told: commands, agents, skills, mcp_servers and plugins. The owner of each adds it.
+    Commands and agents are objects with `name` and `description`; servers have `name` and `status`."""
 
     def __init__(self) -> None:
         self._lists: dict[str, Callable[[], Sequence[Json]]] = {}
 
     def add(self, name: str, entries: Callable[[], Sequence[Json]]) -> None:
         """Announce the list that `entries` returns."""
-        if name not in LISTS:
-            raise ValueError(f"clients know no list {name!r}")
         self._lists[name] = entries
 
     def entries(self, name: str) -> list[Json]:

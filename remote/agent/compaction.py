@@ -299,7 +299,7 @@ _MAX_FILE_TOKENS = 5_000
 async def restored_blocks(context: TurnContext, room: int) -> list[Json]:
     """Return the blocks that follow the summary. Files take at most `room` tokens."""
     config, deps, agent = context.config, context.deps, context.agent
-    paths = recent_files(agent.conversation.files.paths, config.context.cwd)
+    paths = recent_files(agent.conversation.files, config.context.cwd)
     blocks = list(await config.prompts.first_user_blocks())
     config.context.files.forget_views()
     texts = []

@@ -91,21 +91,6 @@ class Compactions(Projection):
         self.unfinished = None  # the original goes on with it
 
 
-class WorkedFiles:
-    """The files that tool calls were about, also those before earlier compactions, within a limit."""
-
-    def __init__(self) -> None:
-        self.paths: list[str] = []
-        """As the calls have named them, the one of the newest call last."""
-
-    def add(self, path: str) -> None:
-        """Take the file of the next call."""
-        if path in self.paths:
-            self.paths.remove(path)
-        self.paths.append(path)
-        del self.paths[:-_MAX_WORKED_FILES]
-
-
 class KeptPrompts:
     """The words of the person, within a limit: the first prompts and the latest ones. A summary may lose a word that
     counts; these are kept literally."""
@@ -155,9 +140,10 @@ class _Answer:
 
 class Conversation(Projection):
     """The history of the agent `agent_id`; it grows at its end, until a summary replaces it. `model` is the model that
-    was last chosen during the session. `size`, `compactions`, `prompts` and `files` say what compaction must know.
-    `started` are the open tool uses whose tool was about to run (read from the journal only). `copied` are the open
-    ones that this session, a fork, took over from its original."""
+    was last chosen during the session. `size`, `compactions`, `prompts` and `files` say what compaction must know;
+    `files` are those that tool calls were about, as the calls have named them, the newest last. `started` are the open
+    tool uses whose tool was about to run (read from the journal only). `copied` are the open ones that this session, a
+    fork, took over from its original."""
 
     def __init__(self, agent_id: str = MAIN_AGENT, rewound: Sequence[tuple[int, int]] = ()) -> None:
         self.agent_id = agent_id
@@ -168,7 +154,7 @@ class Conversation(Projection):
         self.size = ContextSize()
         self.compactions = Compactions()
         self.prompts = KeptPrompts()
-        self.files = WorkedFiles()
+        self.files: list[str] = []
         self._open: dict[str, HistoryMessage] = {}  # tool_use id -> the assistant message that holds it
         self._used_ids: set[str] = set()
         self._inputs: dict[str, list[Json]] = {}
@@ -317,7 +303,7 @@ class Conversation(Projection):
                 given = block.get("input")
                 path = traits_of(str(block.get("name"))).file_in(given) if isinstance(given, dict) else ""
                 if path:
-                    self.files.add(path)
+                    self.files = [*(each for each in self.files if each != path), path][-_MAX_WORKED_FILES:]
 
     def _note_maker(self, block: Json, line: AssistantMessage) -> None:
         """Remember which model was asked for thinking. Older journals name only the model that answered."""
@@ -348,7 +334,7 @@ class Conversation(Projection):
             for known in (self._open, self._used_ids, self.started, self.copied, self._makers):
                 known.clear()
             if not any(block.get("text") for block in line.blocks):  # the person wants nothing of it kept
-                self.prompts, self.files = KeptPrompts(), WorkedFiles()
+                self.prompts, self.files = KeptPrompts(), []
         if not line.is_replay:
             self._user(line.blocks)
 

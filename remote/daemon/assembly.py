@@ -230,7 +230,7 @@ class AgentFactory:
             hooks=self.hooks,
             nested=NestedInstructions(config.context.cwd, home, sources),
             link_up_since=self.calls.link_up_since,
-            limits=RetrySettings.from_env(os.environ),
+            limits=RetrySettings().over(os.environ),
             reminders=reminders or Reminders(),
             followers=followers,
             home=home,

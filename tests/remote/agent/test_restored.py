@@ -89,7 +89,7 @@ async def test_the_files_are_told_again_by_each_later_compaction_also_in_a_new_w
         await turn(after, "/compact")
         assert "red house" in told_in(after)
     after.journal.emit(MessageRecord(compact_summary("")))  # as /clear does it
-    assert not Conversation.from_records(after.journal.records).files.paths
+    assert not Conversation.from_records(after.journal.records).files
 
 
 @pytest.mark.parametrize("behavior", [Behavior.ALLOW, Behavior.ASK, Behavior.DENY])
