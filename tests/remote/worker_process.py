@@ -149,6 +149,13 @@ class Laptop:
         await self.send(Input(self.epoch, uuid.uuid4().hex, body))
         return request_id
 
+    async def request(self, subtype: str, **fields: Any) -> Json:
+        """Make a request, and return the `response` of its answer."""
+        request_id = await self.control(subtype, **fields)
+        event = await self.next(Event, lambda each: (each.body.get("response") or {}).get("request_id") == request_id)
+        response: Json = event.body["response"]
+        return response
+
     async def reply(self, request_id: str, payload: Json) -> None:
         """Answer a question of the worker."""
         response = {"subtype": "success", "request_id": request_id, "response": payload}
@@ -208,6 +215,13 @@ class Laptop:
         while await self.read():
             pass
         await asyncio.wait_for(self.process.wait(), DEADLINE_S)
+
+    async def kill(self) -> None:
+        """Kill the worker, and wait until the bridge has left."""
+        os.kill(next(frame.pid for frame in self.frames if isinstance(frame, Hello)), signal.SIGKILL)
+        while await self.read():
+            pass
+        await self.process.wait()
 
     async def drop(self) -> None:
         """Lose the connection: the bridge is killed."""
@@ -274,6 +288,10 @@ class WorkerHost:
 
     def state(self, session: str) -> Path:
         return self.home / ".local" / "state" / "ccb" / "sessions" / session
+
+    def journal(self, session: str) -> list[Json]:
+        """The lines of a session's journal."""
+        return [json.loads(line) for line in (self.state(session) / "journal.jsonl").read_bytes().splitlines()]
 
     def runtime_files(self) -> list[str]:
         folder = self.runtime / "ccb"

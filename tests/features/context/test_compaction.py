@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import signal
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -19,24 +17,13 @@ from ccb.remote.agent.conversation import Conversation
 from ccb.remote.agent.turn_state import Prompt
 from ccb.remote.tools.read import Read
 from ccb.remote.tools.toolset import Toolset, close_context, make_context
-from ccb.tunnel.wire.frames import Event, Hello
+from ccb.tunnel.wire.frames import Event
 
 Json = dict[str, Any]
 
 
-def journal(host: WorkerHost, session: str) -> list[Json]:
-    return [json.loads(line) for line in (host.state(session) / "journal.jsonl").read_bytes().splitlines()]
-
-
 def summaries(host: WorkerHost, session: str) -> int:
-    return sum(1 for record in journal(host, session) if record["body"].get("isCompactSummary"))
-
-
-async def kill(laptop: Laptop, hello: Hello) -> None:
-    os.kill(hello.pid, signal.SIGKILL)
-    while await laptop.read():
-        pass
-    await laptop.process.wait()
+    return sum(1 for record in host.journal(session) if record["body"].get("isCompactSummary"))
 
 
 async def answered(laptop: Laptop, text: str, message_id: str) -> str:
@@ -48,8 +35,7 @@ async def answered(laptop: Laptop, text: str, message_id: str) -> str:
 async def test_a_cleared_conversation_is_forgotten_also_after_a_kill_and_by_a_later_summary(
     host: WorkerHost, session: str
 ) -> None:
-    first = await host.connect(session)
-    hello = await first.attach()
+    first = await host.drive(session)
     await first.say("the word is XYZZY")
     await answered(first, "hello", "msg_1")
     await first.message("result")
@@ -61,7 +47,7 @@ async def test_a_cleared_conversation_is_forgotten_also_after_a_kill_and_by_a_la
     told = await answered(first, "yes", "msg_2")
     assert "anew" in told and "XYZZY" not in told and "hello" not in told
     await first.message("result")
-    await kill(first, hello)
+    await first.kill()
     second = await host.drive(session, have=first.last_seq)
     await second.say("/compact")
     assert "XYZZY" not in await answered(second, "SUMMARY", "msg_3")
@@ -73,17 +59,15 @@ async def test_a_cleared_conversation_is_forgotten_also_after_a_kill_and_by_a_la
 
 
 async def test_a_compaction_that_is_killed_is_made_once_and_kept(host: WorkerHost, session: str) -> None:
-    first = await host.connect(session)
-    hello = await first.attach()
+    first = await host.drive(session)
     await first.say("the word is XYZZY")
     await answered(first, "hello", "msg_1")
     await first.message("result")
     await first.say("/compact keep the colours")
     _, asked = await first.call()
     assert b"keep the colours" in asked
-    await kill(first, hello)
-    second = await host.connect(session)
-    hello = await second.attach(have=first.last_seq)
+    await first.kill()
+    second = await host.drive(session, have=first.last_seq)
     assert (await second.message("result"))["subtype"] == "error_during_execution"
     await second.say("go on")
     assert "keep the colours" in await answered(second, "SUMMARY", "msg_2")
@@ -91,7 +75,7 @@ async def test_a_compaction_that_is_killed_is_made_once_and_kept(host: WorkerHos
     told = await answered(second, "I go on", "msg_3")
     assert "SUMMARY" in told and "XYZZY" in told and "hello" not in told
     await second.message("result")
-    await kill(second, hello)
+    await second.kill()
     third = await host.drive(session, have=second.last_seq)
     await third.say("/context")
     shown = await third.next(Event, lambda event: event.body.get("type") == "result" and "tokens" in str(event.body))

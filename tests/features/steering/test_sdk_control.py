@@ -16,16 +16,8 @@ from ccb.tunnel.wire.session_options import SessionOptions
 Json = dict[str, Any]
 
 
-async def ask(laptop: Laptop, subtype: str, **fields: Any) -> Json:
-    """Make a request, and return its answer."""
-    request_id = await laptop.control(subtype, **fields)
-    event = await laptop.next(Event, lambda each: (each.body.get("response") or {}).get("request_id") == request_id)
-    response: Json = event.body["response"]
-    return response
-
-
 async def payload(laptop: Laptop, subtype: str, **fields: Any) -> Json:
-    response = await ask(laptop, subtype, **fields)
+    response = await laptop.request(subtype, **fields)
     assert response["subtype"] == "success", response
     answer: Json = response.get("response", {})
     return answer
@@ -94,8 +86,8 @@ async def test_requests_that_few_programs_make_are_answered(host: WorkerHost, se
     rules = (await payload(laptop, "list_permission_rules"))["state"]["rules"]
     assert ("allow", "Bash(ls *)", "cliArg") in [(each["behavior"], each["rule"], each["source"]) for each in rules]
     assert (await payload(laptop, "apply_flag_settings", settings={"model": "opus", "effortLevel": "low"})) == {}
-    assert "is no model" in (await ask(laptop, "set_model", model="foo bar"))["error"]
-    assert "is no model" in (await ask(laptop, "apply_flag_settings", settings={"model": "opsu"}))["error"]
+    assert "is no model" in (await laptop.request("set_model", model="foo bar"))["error"]
+    assert "is no model" in (await laptop.request("apply_flag_settings", settings={"model": "opsu"}))["error"]
     applied = (await payload(laptop, "get_settings"))["applied"]
     assert "opus" in applied["model"] and applied["effort"] == "low"
     assert (await payload(laptop, "read_file", path="seen.txt"))["contents"] == "to be seen"
@@ -115,7 +107,7 @@ async def test_requests_that_few_programs_make_are_answered(host: WorkerHost, se
         ("mcp_set_servers", {}, "servers is missing"),
         ("no_such_request", {}, "Unsupported control request subtype: no_such_request"),
     ):
-        response = await ask(laptop, subtype, **fields)
+        response = await laptop.request(subtype, **fields)
         assert response["subtype"] == "error" and said in response["error"], response
 
 
@@ -317,7 +309,7 @@ async def test_a_session_that_is_to_work_as_an_unknown_agent_starts_no_turn_and_
 async def test_short_names_of_models_hold_for_the_next_client_of_the_session(host: WorkerHost, session: str) -> None:
     await host.drive(session, SessionOptions(model_aliases={"quick": "openai/gpt-5-mini"}))
     second = await host.drive(session, SessionOptions())
-    assert "is no model" in (await ask(second, "set_model", model="slow"))["error"]
+    assert "is no model" in (await second.request("set_model", model="slow"))["error"]
     await payload(second, "set_model", model="quick")
     assert (await second.sent("Look.", says("Seen.", "m1")))["model"] == "openai/gpt-5-mini"
 
@@ -367,7 +359,7 @@ async def test_programs_that_show_a_session_get_lists_reload_files_and_ask_besid
     assert "What are you doing?" in texts(aside) and "t1" not in texts(aside), "an open call is in no request"
     event = await laptop.next(Event, lambda each: (each.body.get("response") or {}).get("request_id") == asked)
     assert event.body["response"]["response"] == {"response": "I wait for a command.", "synthetic": False}
-    assert (await ask(laptop, "reload_plugins", refuse_if_busy=True))["error_code"] == "reload_plugins_busy"
+    assert (await laptop.request("reload_plugins", refuse_if_busy=True))["error_code"] == "reload_plugins_busy"
     await payload(laptop, "interrupt")
     result = await laptop.message("result")
     assert result["usage"]["cache_creation"].keys() == {"ephemeral_1h_input_tokens", "ephemeral_5m_input_tokens"}
@@ -382,7 +374,7 @@ async def test_programs_that_show_a_session_get_lists_reload_files_and_ask_besid
     assert "deploy" in [each["name"] for each in (await payload(laptop, "reload_plugins"))["commands"]]
     styles = (await payload(laptop, "reload_output_styles"))["available_output_styles"]
     assert {"default", "Explanatory", "Terse"} <= set(styles)
-    refused = await ask(laptop, "set_cwd", path="/tmp")
+    refused = await laptop.request("set_cwd", path="/tmp")
     assert refused["error_code"] == "unsupported_request" and "start another session" in refused["error"]
 
 

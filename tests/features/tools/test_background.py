@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
 from pathlib import Path
 from typing import Any
 
 from tests.remote.agent_kit import calls, content, says
 from tests.remote.worker_process import Laptop, WorkerHost, until
 
-from ccb.tunnel.wire.frames import Event, Hello, Input
+from ccb.tunnel.wire.frames import Event, Input
 from ccb.tunnel.wire.session_options import SessionOptions
 
 Json = dict[str, Any]
@@ -42,21 +40,10 @@ def news(laptop: Laptop, subtype: str) -> list[Json]:
     return [each.body for each in laptop.events if each.kind == "message" and each.body.get("subtype") == subtype]
 
 
-def journal(host: WorkerHost, session: str) -> list[Json]:
-    return [json.loads(line) for line in (host.state(session) / "journal.jsonl").read_bytes().splitlines()]
-
-
 def told(host: WorkerHost, session: str) -> list[str]:
     """The prompts in the journal that took a notice."""
-    items = [item for line in journal(host, session) if line["kind"] == "prompt" for item in line["body"]["items"]]
+    items = [item for line in host.journal(session) if line["kind"] == "prompt" for item in line["body"]["items"]]
     return [item["input"] for item in items if item["input"].startswith("task:")]
-
-
-async def kill(laptop: Laptop, hello: Hello) -> None:
-    os.kill(hello.pid, signal.SIGKILL)
-    while await laptop.read():
-        pass
-    await laptop.process.wait()
 
 
 async def test_the_end_of_a_task_starts_a_turn_of_the_idle_agent(host: WorkerHost, session: str) -> None:
@@ -108,17 +95,15 @@ async def test_a_notice_waits_while_the_person_is_asked(host: WorkerHost, sessio
 
 
 async def test_a_worker_that_is_killed_tells_once_that_its_task_is_gone(host: WorkerHost, session: str) -> None:
-    first = await host.connect(session)
-    hello = await first.attach(_ALLOWED)
+    first = await host.drive(session, _ALLOWED)
     await start_task(first)
-    await kill(first, hello)
-    second = await host.connect(session)
-    again = await second.attach(have=first.last_seq)
+    await first.kill()
+    second = await host.drive(session, have=first.last_seq)
     assert "<status>killed</status>" in await answer(second, says("a pity", "msg_3"))
     ended = news(second, "task_notification")
     assert [(each["status"], each["task_id"]) for each in ended] == [("stopped", "bash_1")]
     await second.message("result")
-    await kill(second, again)
+    await second.kill()
     third = await host.drive(session, have=second.last_seq)
     started = await start_task(third, number=2)
     assert started["task_id"] == "bash_2"  # an id is never used twice
@@ -187,8 +172,7 @@ def answers(laptop: Laptop) -> dict[str, Json]:
 
 
 async def test_a_prompt_is_taken_back_before_a_turn_takes_it(host: WorkerHost, session: str) -> None:
-    laptop = await host.connect(session)
-    hello = await laptop.attach(_ALLOWED)
+    laptop = await host.drive(session, _ALLOWED)
     await laptop.say("go")
     opened, _ = await laptop.call()
     await laptop.send(Input(laptop.epoch, "i2", prompt("never mind", "u-2")))
@@ -201,7 +185,7 @@ async def test_a_prompt_is_taken_back_before_a_turn_takes_it(host: WorkerHost, s
     await laptop.answer(opened, content(says("first")))
     opened, body = await laptop.call()
     assert "but this" in body.decode() and "never mind" not in body.decode()
-    await kill(laptop, hello)
+    await laptop.kill()
     second = await host.drive(session, have=laptop.last_seq)
     await second.say("and now?")
     opened, body = await second.call()
@@ -217,7 +201,7 @@ async def test_a_notice_waits_for_somebody_through_whom_the_model_can_be_called(
     await start_task(first)
     await first.drop()
     (host.project / "go").touch()
-    await until(lambda: any(line["kind"] == "queued" for line in journal(host, session)), "the task has ended")
+    await until(lambda: any(line["kind"] == "queued" for line in host.journal(session)), "the task has ended")
     assert told(host, session) == []
     second = await host.connect(session)
     assert (await second.attach(have=first.last_seq)).state == "idle"
