@@ -11,7 +11,7 @@ seems to decide something and cannot be read, what it is asked about is refused,
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import fields, replace
 from itertools import chain
 from typing import Any
@@ -127,9 +127,7 @@ def read_output(event: str, code: int, stdout: str, stderr: str, *, whole: bool 
     read, strict = read_printed(text), event in GATES and event not in _TEXT_EVENTS
     if code != 0:
         refuses = could_not_decide(code, beside) or names_refusal(f"{text}\n{beside}")
-        refuses = refuses or (strict and read.has_broken_json)
-        why = _of_exit(code, _text(stderr or stdout))
-        return failed(event, why) if refuses else HookOutcome(errors=(why,))
+        return _ended_badly(event, code, _text(stderr or stdout), refuses=refuses or (strict and read.has_broken_json))
     outcome = merged([read_answer(event, each) for each in read.answers])
     if outcome.errors or outcome.blocked:
         return outcome
@@ -138,9 +136,10 @@ def read_output(event: str, code: int, stdout: str, stderr: str, *, whole: bool 
     return merged([outcome, failed(event, why)]) if why else _with_text(event, outcome, read.rest)
 
 
-def _of_exit(code: int, said: str) -> str:
+def _ended_badly(event: str, code: int, said: str, *, refuses: bool) -> HookOutcome:
     first = said.partition("\n")[0]
-    return f"exit code {code}: {first}" if first else f"exit code {code}"
+    why = f"exit code {code}: {first}" if first else f"exit code {code}"
+    return failed(event, why) if refuses else HookOutcome(errors=(why,))
 
 
 def _unread(event: str, read: Printed, printed: tuple[str, str], outcome: HookOutcome) -> str:
@@ -218,11 +217,15 @@ def _misread(event: str, answer: Json, own: Json, words: Sequence[object]) -> st
     misplaced = own.get("decision") and not as_dict(own["decision"])
     if misplaced or answer.get("permissionDecision") or answer.get("behavior"):
         return "it names a decision in a place where that has no meaning"
-    odd = [{name: given[name] for name in given.keys() - known} for given, known in ((answer, ANSWERS), (own, _KNOWN))]
-    if event in GATES and not any(words) and names_refusal(json.dumps(odd)):
+    if event in GATES and not any(words) and names_refusal(json.dumps([_odd(answer, ANSWERS), _odd(own, _KNOWN)])):
         return "it says no in a field that has no meaning"
     wrong = [word for word in words if word not in (None, "", *_WORDS)]
     return f"it decided {str(wrong[0])[:_MAX_SHOWN]!r}, which is no decision" if wrong else ""
+
+
+def _odd(given: Json, known: Collection[str]) -> Json:
+    """Return the fields that have no meaning."""
+    return {name: value for name, value in given.items() if name not in known}
 
 
 _OF_DECIDING = ("reason", "updates", "interrupt")

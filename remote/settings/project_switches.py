@@ -91,11 +91,7 @@ def read_project(cwd: str, home: str, sources: frozenset[str]) -> Project:
     if not any(os.path.lexists(os.path.join(each, name)) for each in directories for name in (".claude", _MCP_FILE)):
         return Project(directories)
     problems: list[str] = []
-    layers = [
-        layer
-        for source, name in _FILES
-        if source in sources and (layer := _settings_layer(directories, source, name, home, problems)) is not None
-    ]
+    layers = list(_settings_layers(directories, sources, home, problems))
     texts: list[Switch] = []
     agents: dict[str, str] = {}
     if PROJECT in sources:
@@ -117,22 +113,26 @@ def _owned(switches: Sequence[Switch]) -> tuple[Switch, ...]:
     return tuple(replace(each, owner=owners[each.path]) for each in switches)
 
 
-def _settings_layer(directories: Sequence[str], source: str, name: str, home: str, problems: list[str]) -> Layer | None:
-    """Return what the nearest settings file of this name says, None without one."""
-    paths = [found for each in directories if os.path.lexists(found := os.path.join(each, name))]
-    path = next((each for each in paths if each == os.path.join(directories[0], name) or is_ours(each)), "")
-    file = read_settings_file(path) if path else None
-    if file is None:
-        return None
-    problems += file.notes
-    if file.values is None:
-        problems.append(f"{file.problem}; until that is corrected, every call is denied if the project is trusted")
-        return Layer(source, path, {}, True, broken=file.problem)
-    problems += checked(path, file.values, file.lines)
-    named = [*unknown_keys(file.values), *_not_a_projects(file.values, path, home)]
-    problems += [f"{at_line(path, file.lines, name)}: {why}" for name, why in named]
-    problems += _rules_without_tool(path, file.values, file.lines)
-    return Layer(source, path, file.values, True, file.lines)
+def _settings_layers(
+    directories: Sequence[str], sources: frozenset[str], home: str, problems: list[str]
+) -> Iterator[Layer]:
+    """Yield what the nearest settings file of each of these sources says."""
+    for source, name in [each for each in _FILES if each[0] in sources]:
+        paths = [found for each in directories if os.path.lexists(found := os.path.join(each, name))]
+        path = next((each for each in paths if each == os.path.join(directories[0], name) or is_ours(each)), "")
+        file = read_settings_file(path) if path else None
+        if file is None:
+            continue
+        problems += file.notes
+        if file.values is None:
+            problems.append(f"{file.problem}; until that is corrected, every call is denied if the project is trusted")
+            yield Layer(source, path, {}, True, broken=file.problem)
+        else:
+            problems += checked(path, file.values, file.lines)
+            named = [*unknown_keys(file.values), *_not_a_projects(file.values, path, home)]
+            problems += [f"{at_line(path, file.lines, name)}: {why}" for name, why in named]
+            problems += _rules_without_tool(path, file.values, file.lines)
+            yield Layer(source, path, file.values, True, file.lines)
 
 
 def _server_layers(directories: Sequence[str], problems: list[str]) -> Iterator[Layer]:
@@ -184,7 +184,7 @@ def _check_list(permissions: Json, key: str, wrong: Callable[..., None]) -> None
     if not isinstance(given, list):
         wrong(name, " is no list", "it counts as one entry" if refuses and given else _NO_EFFECT)
         permissions[key] = given = [given] if refuses and given else []
-    texts = [_no_rule(each) if key in _RULES or not isinstance(each, str) else "" for each in given]
+    texts = [_no_rule(each, key) for each in given]
     for at, why in enumerate(texts):
         if why:
             wrong(f"{name}.{at}", f": {why}", _ALL if refuses and given[at] else _NO_EFFECT)
@@ -192,10 +192,12 @@ def _check_list(permissions: Json, key: str, wrong: Callable[..., None]) -> None
         permissions[key] = [each for each, why in zip(given, texts) if not why]
 
 
-def _no_rule(given: object) -> str:
-    """Return why this is no permission rule, "" if it is one."""
+def _no_rule(given: object, key: str = _RULES[0]) -> str:
+    """Return why this cannot stand in the list `key` of permissions, "" if it can."""
     if not isinstance(given, str):
         return f"{str(given)[:_MAX_SHOWN]!r} is no text"
+    if key not in _RULES:
+        return ""
     try:
         rule_parts(given)
     except ValueError as error:
