@@ -10,13 +10,12 @@ from typing import TYPE_CHECKING, Any
 from ccb.tunnel.wire.control_protocol import CAN_USE_TOOL
 from ccb.tunnel.wire.journal_records import ModelRecord
 
-from ..context.reminders import DeferredNames, Reminders
-from ..hooks.hook_runner import HookRunner
-from ..model.model_request import SMALL, resolve_model, small_model
-from ..slash_commands.command_registry import CommandRegistry
+from ..context.reminders import DeferredNames
+from ..model.model_request import resolve_model
 from ..tools.todo import TodoReminder
 from ..tools.tool_contract import Tool, ToolDeclaration
 from .agent_config import AgentConfig, AgentDeps
+from .agent_log import AgentLog
 from .conversation import Conversation
 from .token_usage import Ledger
 from .turn import Turn
@@ -37,7 +36,15 @@ class Agent:
         self._config = config
         self._next = config  # takes effect at the next turn
         self._deps = deps
-        model = resolve_model(conversation.model or config.model, config.names)
+        self.reminders = deps.reminders
+        """What ccb says to the model in the next user message of this agent."""
+        self.ledger = ledger
+        """What the agent has used."""
+        self.hooks = deps.hooks
+        """The hooks of the session."""
+        self.commands = deps.commands
+        """The slash commands of the session, none for a sub-agent."""
+        model = resolve_model(conversation.model or config.models.model, config.models.names)
         conversation.use(model)
         self._registered = config.tools.begin_turn()  # the registry's tools at the start of the last turn
         tools, listed = config.callable_tools(), self._listed_tools(config)
@@ -45,12 +52,6 @@ class Agent:
         self._turn: Turn | None = None
         deps.reminders.follow(TodoReminder(lambda: self._config.context.todos))
         deps.reminders.follow(DeferredNames(lambda: list(self._config.deferred_tools())))
-
-    @property
-    def id(self) -> str:
-        """The id of the agent, which its records carry: "" for the main agent, else the id of the tool call that
-        started it."""
-        return self._state.conversation.agent_id
 
     @property
     def config(self) -> AgentConfig:
@@ -65,26 +66,6 @@ class Agent:
     def model(self) -> str:
         """The model id that the next model call uses."""
         return self._state.model
-
-    @property
-    def reminders(self) -> Reminders:
-        """What ccb says to the model in the next user message of this agent."""
-        return self._deps.reminders
-
-    @property
-    def ledger(self) -> Ledger:
-        """What the agent has used."""
-        return self._state.ledger
-
-    @property
-    def hooks(self) -> HookRunner | None:
-        """The hooks of the session."""
-        return self._deps.hooks
-
-    @property
-    def commands(self) -> CommandRegistry | None:
-        """The slash commands of the session, None for a sub-agent."""
-        return self._deps.commands
 
     @property
     def running(self) -> bool:
@@ -102,15 +83,16 @@ class Agent:
 
     async def compact(self, hint: str) -> str:
         """Compact the conversation; called by a command inside the running turn. See `Turn.compact`."""
-        if self._turn is None:
-            raise RuntimeError("no turn is running")
-        return await self._turn.compact(hint)
+        return await self._running().compact(hint)
 
     async def clear(self) -> None:
         """Forget the conversation; called by a command inside the running turn."""
+        await self._running().clear()
+
+    def _running(self) -> Turn:
         if self._turn is None:
             raise RuntimeError("no turn is running")
-        await self._turn.clear()
+        return self._turn
 
     async def context_report(self) -> ContextReport:
         """Return what fills the model's window. The provider counts it, if it can; before the first turn it is an
@@ -136,26 +118,17 @@ class Agent:
 
         return await side_answer(self._deps, self._state, question)
 
-    async def judge(self, system: str, text: str, model: str) -> str:
-        """Return what a model says to a text alone. Raise ModelError."""
-        from .model_calls import judged
-
-        names = self._config.names
-        small = small_model(self._state.model, self._config.small_model, names)
-        chosen = small if model == SMALL else resolve_model(model, names)
-        return await judged(self._deps, self._state, system, text, chosen)
-
     def set_model(self, name: str | None) -> None:
         """Use another model from the next model call on; None means the model of the configuration. The conversation
         hides the thinking of the old one."""
         model = self.model_of(name)
         if model != self._state.model:
             self._state.model = model
-            self._state.conversation.apply(self._deps.emitter.emit(ModelRecord(model)))
+            AgentLog(self._deps.log, self._state.conversation).record(ModelRecord(model))
 
     def model_of(self, name: str | None) -> str:
         """Return the id of the model that `set_model` would use."""
-        return resolve_model(name or self._next.model, self._next.names)
+        return resolve_model(name or self._next.models.model, self._next.models.names)
 
     def rewind(self, conversation: Conversation) -> None:
         """Go on with another conversation, which is the earlier part of this one. No turn may run."""

@@ -1,53 +1,50 @@
-"""An agent's settings and what its session lends."""
+"""The settings of an agent, and what its session lends it."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Sequence
 from dataclasses import field, replace
-from typing import Any, Callable, Protocol
+from typing import Any, Callable
 
 from ccb.tunnel.wire.control_protocol import Broker
 from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.model_facts import CCB_NAMES, ModelNames, ModelTable
+from ccb.tunnel.wire.projection import Projection
 from ccb.tunnel.wire.session_options import SessionOptions
 from ccb.tunnel.wire.tool_traits import BUILT_IN, FINDERS
 
 from ..context.instructions import NestedInstructions
 from ..context.reminders import Reminders
+from ..context.system_prompt import SessionPrompt
 from ..hooks.hook_runner import HookRunner
 from ..model import model_request
-from ..model.model_call import CallSettings, Clock, SystemClock
+from ..model.model_call import CallSettings, Clock
 from ..model.model_request import LONG_CONTEXT_BETA, ModelTransport, Reasoning
 from ..model.retry import RetrySettings
 from ..model.token_counts import WindowSettings
 from ..permissions.engine import PermissionEngine
+from ..session_store.session_log import SessionLog
 from ..settings.worker_settings import WorkerSettings
 from ..slash_commands.command_registry import CommandRegistry
 from ..tools.agent_definitions import AgentDefinition
 from ..tools.tool_contract import Tool, ToolContext
 from ..tools.toolset import Toolset
-from .agent_log import Emitter
 from .limits import Budget, StructuredOutput
 from .turn_state import Prompt
 
 Json = dict[str, Any]
 
-LISTS = ("commands", "agents", "skills", "mcp_servers", "plugins")
-
 
 class Announced:
-    """Each list has one owner, which adds it under one of the names in LISTS. Commands and agents are objects with
-    `name` and `description`; servers have `name` and `status`."""
+    """The lists that clients are told: commands, agents, skills, mcp_servers and plugins. The owner of each adds it.
+    Commands and agents are objects with `name` and `description`; servers have `name` and `status`."""
 
     def __init__(self) -> None:
         self._lists: dict[str, Callable[[], Sequence[Json]]] = {}
-        self.output_style: Callable[[], str] = lambda: "default"
 
     def add(self, name: str, entries: Callable[[], Sequence[Json]]) -> None:
         """Announce the list that `entries` returns."""
-        if name not in LISTS:
-            raise ValueError(f"clients know no list {name!r}")
         self._lists[name] = entries
 
     def entries(self, name: str) -> list[Json]:
@@ -60,7 +57,6 @@ class Announced:
         return {
             "mcp_servers": self.entries("mcp_servers"),
             "slash_commands": self._names("commands"),
-            "output_style": self.output_style(),
             "agents": self._names("agents"),
             "skills": self._names("skills"),
             "plugins": self.entries("plugins"),
@@ -99,27 +95,43 @@ class ToldToClients:
 
 
 @dataclass(frozen=True)
+class ModelChoice:
+    """The models of an agent, each an alias or an id. `model` is None for the default, `fallback` takes over when it is
+    overloaded. `small` answers small questions, `compact` writes summaries; "" for the ones of the agent's own model.
+    `names` are the short names of models."""
+
+    model: str | None = None
+    fallback: str | None = None
+    small: str = ""
+    compact: str = ""
+    names: ModelNames = CCB_NAMES
+    reasoning: Reasoning = Reasoning()
+
+    @staticmethod
+    def of(options: SessionOptions) -> ModelChoice:
+        """Return what a client's options say."""
+        names, reasoning = ModelNames(options.model_aliases), Reasoning.of(options)
+        return ModelChoice(
+            options.model, options.fallback_model, options.small_model, options.compact_model, names, reasoning
+        )
+
+
+@dataclass(frozen=True)
 class AgentConfig:
     """The settings of one agent. The value is immutable; `Agent.configure` replaces it from the next turn on.
 
-    `permissions` holds the agent's rules and its permission mode. `model` is an alias or an id, None for the default.
-    `small_model` answers small questions, `compact_model` writes summaries; "" for the ones of the agent's own model.
-    `label` names a sub-agent and its task for the person. `max_turns` is the agent's budget of model calls in one turn.
-    `take_queued` takes the prompts and notices for an agent that have joined the queue during a turn. `settings` are
-    the merged settings of the session. `offer` says which tools the model is offered, `disclosure` what clients are
-    told. `structured` is the tool whose value each turn must end with; `budget` limits the cost. `refusal` says why no
-    turn may start, "" if one may. `names` are the short names of models."""
+    `permissions` holds the agent's rules and its permission mode. `label` names a sub-agent and its task for the
+    person. `max_turns` is the agent's budget of model calls in one turn. `take_queued` takes the prompts and notices
+    for an agent that have joined the queue during a turn. `settings` are the merged settings of the session. `offer`
+    says which tools the model is offered, `disclosure` what clients are told. `structured` is the tool whose value each
+    turn must end with; `budget` limits the cost. `refusal` says why no turn may start, "" if one may."""
 
-    prompts: PromptSource
+    prompts: SessionPrompt
     tools: Toolset
     permissions: PermissionEngine
     context: ToolContext
-    model: str | None = None
+    models: ModelChoice = ModelChoice()
     max_turns: int | None = None
-    reasoning: Reasoning = Reasoning()
-    fallback_model: str | None = None
-    small_model: str = ""
-    compact_model: str = ""
     take_queued: Callable[[str], Sequence[Prompt]] = lambda agent_id: ()
     label: str = ""
     settings: WorkerSettings = field(default_factory=WorkerSettings)
@@ -128,7 +140,6 @@ class AgentConfig:
     structured: StructuredOutput | None = None
     budget: Budget | None = None
     refusal: str = ""
-    names: ModelNames = CCB_NAMES
 
     @property
     def agent_type(self) -> str:
@@ -139,23 +150,14 @@ class AgentConfig:
     def window(self) -> WindowSettings:
         """What the settings and the environment say about the model's window."""
         found = WindowSettings.from_env({**os.environ, **self.settings.env})
-        if not found.window and LONG_CONTEXT_BETA in self.reasoning.betas:
+        if not found.window and LONG_CONTEXT_BETA in self.models.reasoning.betas:
             found = WindowSettings(1_000_000, found.auto)
         auto = self.settings.value("autoCompactEnabled")
         return found if auto is None or auto.value is not False else WindowSettings(found.window, auto=False)
 
     def with_options(self, options: SessionOptions) -> AgentConfig:
         """Return this configuration with what a client's options say of models and limits."""
-        return replace(
-            self,
-            model=options.model,
-            max_turns=options.max_turns,
-            reasoning=Reasoning.of(options),
-            fallback_model=options.fallback_model,
-            small_model=options.small_model,
-            compact_model=options.compact_model,
-            names=ModelNames(options.model_aliases),
-        )
+        return replace(self, models=ModelChoice.of(options), max_turns=options.max_turns)
 
     def visible_tools(self) -> dict[str, Tool]:
         """Return the tools that the model may call, by name. Built-in tools that `offered` does not name and tools
@@ -196,23 +198,23 @@ class AgentDeps:
     """The dependencies that a session provides to each of its agents. `link_up_since` returns the monotonic time since
     which the link to the laptop has been up, or None while it is down. `heartbeat_s` is the pause between two signs of
     life of a running tool. `reminders` are those of this agent only, and `nested` finds more instruction files where
-    the agent works. `home` is the home directory on the host. `hooks`, `commands` and `models` are those of the
-    session; a sub-agent has no commands."""
+    the agent works. `followers` get each record of the agent. `home` is the home directory on the host. `hooks`,
+    `commands` and `models` are those of the session; a sub-agent has no commands."""
 
-    emitter: Emitter
+    log: SessionLog
     transport: ModelTransport
     broker: Broker
-    session_id: str
     version: str
+    hooks: HookRunner
+    nested: NestedInstructions
     link_up_since: Callable[[], float | None] = lambda: 0.0
     heartbeat_s: float = 30.0
     limits: RetrySettings = field(default_factory=RetrySettings)
-    clock: Clock = field(default_factory=SystemClock)
+    clock: Clock = field(default_factory=Clock)
     reminders: Reminders = field(default_factory=Reminders)
-    nested: NestedInstructions | None = None
+    followers: Sequence[Projection] = ()
     home: str = ""
-    hooks: HookRunner | None = None
-    commands: CommandRegistry | None = None
+    commands: CommandRegistry = field(default_factory=CommandRegistry)
     models: ModelTable = field(default_factory=ModelTable)
 
     def call_settings(
@@ -233,14 +235,3 @@ class AgentDeps:
             withdraw_truncated=withdraw_truncated,
             link_up_since=self.link_up_since,
         )
-
-
-class PromptSource(Protocol):
-    """The texts at the start of every request. They are gathered once on the host and do not change during the
-    session."""
-
-    async def system(self) -> list[Json]:
-        """Return the system blocks with their cache_control marks, the static ones first."""
-
-    async def first_user_blocks(self) -> list[Json]:
-        """Return the blocks that go before the first prompt: CLAUDE.md or AGENTS.md, and the date."""

@@ -1,4 +1,4 @@
-"""The hooks around one tool call and at the end of a turn: what they are told, and what the model hears of them."""
+"""The hooks of an agent's turn: what they are told, and what the model hears of them."""
 
 from __future__ import annotations
 
@@ -33,8 +33,7 @@ from ..permissions.rules import Decision
 from ..slash_commands.command_registry import SlashCommand
 from ..tools.tasks import Task, TaskKind
 from ..tools.tool_contract import ToolResult
-from .agent_config import AgentConfig, AgentDeps
-from .agent_log import Recorder
+from .tool_call import ParsedCall, ToolCall, TurnContext
 from .turn_state import LoopState, TurnEnding
 
 Json = dict[str, Any]
@@ -43,84 +42,64 @@ MAX_STOP_BLOCKS = 10
 """How often in one turn Stop hooks may let an agent go on."""
 
 
-async def before_tool(
-    deps: AgentDeps, recorder: Recorder, name: str, tool_use_id: str, tool_input: Json
-) -> HookOutcome:
+async def before_tool(context: TurnContext, call: ParsedCall) -> HookOutcome:
     """Run the PreToolUse hooks."""
-    return await _run(deps, recorder, PRE_TOOL_USE, name, _call(name, tool_use_id, tool_input))
+    return await _run(context, PRE_TOOL_USE, call)
 
 
-async def before_question(
-    deps: AgentDeps, recorder: Recorder, name: str, tool_use_id: str, tool_input: Json, decision: Decision
-) -> ToolPermission | None:
+async def before_question(context: TurnContext, call: ParsedCall, decision: Decision) -> ToolPermission | None:
     """Run the hooks of a call that needs a permission. Return the answer of a PermissionRequest hook, None if a person
     has to give it; they are notified by Notification hooks."""
-    if deps.hooks is None:
-        return None
-    payload = {**_call(name, tool_use_id, tool_input), "permission_suggestions": decision.suggestions}
-    outcome = await _run(deps, recorder, PERMISSION_REQUEST, name, payload)
+    outcome = await _run(context, PERMISSION_REQUEST, call, permission_suggestions=decision.suggestions)
     if outcome.decision == "allow":
         return ToolPermission(True, updated_input=outcome.updated_input, updates=outcome.updates)
-    if outcome.blocked or outcome.stops:
-        text = outcome.reason or outcome.stop_reason or f"A hook refused this use of {name}."
+    if outcome.refuses:
+        text = outcome.reason or outcome.stop_reason or f"A hook refused this use of {call.name}."
         return ToolPermission(False, text, interrupt=outcome.interrupt or outcome.stops)
     notice = {
-        "message": f"ccb needs your permission to use {name}",
+        "message": f"ccb needs your permission to use {call.name}",
         "title": "Permission needed",
         "notification_type": "permission_prompt",
     }
-    deps.hooks.run_later(NOTIFICATION, notice, "permission_prompt", agent_id=recorder.agent_id)
+    context.deps.hooks.run_later(NOTIFICATION, notice, "permission_prompt", agent_id=context.log.agent_id)
     return None
 
 
-async def after_denial(
-    deps: AgentDeps, recorder: Recorder, name: str, tool_use_id: str, tool_input: Json, reason: str
-) -> bool:
+async def after_denial(context: TurnContext, call: ParsedCall, reason: str) -> bool:
     """Run the hooks of a call that was denied without a question. Return whether the model may try it again."""
-    payload = {**_call(name, tool_use_id, tool_input), "reason": reason}
-    return (await _run(deps, recorder, PERMISSION_DENIED, name, payload)).retry
+    return (await _run(context, PERMISSION_DENIED, call, reason=reason)).retry
 
 
-async def after_tool(
-    deps: AgentDeps, recorder: Recorder, name: str, tool_use_id: str, tool_input: Json, result: ToolResult
-) -> HookOutcome:
+async def after_tool(context: TurnContext, call: ParsedCall, result: ToolResult) -> HookOutcome:
     """Run the hooks of a tool that has run. The model gets their reasons and contexts after the tool's result."""
-    payload = _call(name, tool_use_id, tool_input)
-    response = result.content if result.structured is None else result.structured
     if result.is_error:
-        payload.update(
-            error=result.content if isinstance(result.content, str) else "the tool failed", is_interrupt=False
-        )
+        event = POST_TOOL_USE_FAILURE
+        error = result.content if isinstance(result.content, str) else "the tool failed"
+        outcome = await _run(context, event, call, error=error, is_interrupt=False)
     else:
-        payload.update(tool_response=response)
-    event = POST_TOOL_USE_FAILURE if result.is_error else POST_TOOL_USE
-    outcome = await _run(deps, recorder, event, name, payload)
+        event = POST_TOOL_USE
+        outcome = await _run(context, event, call, tool_response=_response(result))
     if outcome.blocked:
-        deps.reminders.add(f"hook:{tool_use_id}", f"{event}:{name} hook feedback:\n{outcome.reason}")
+        context.deps.reminders.add(f"hook:{call.id}", f"{event}:{call.name} hook feedback:\n{outcome.reason}")
     return outcome
 
 
-async def after_batch(deps: AgentDeps, recorder: Recorder, calls: Sequence[Json]) -> HookOutcome:
+async def after_batch(context: TurnContext, calls: Sequence[Json]) -> HookOutcome:
     """Run the hooks of an answer whose calls have all ended, before the model is called again."""
-    if deps.hooks is None or not calls:
+    if not calls:
         return NOTHING
-    outcome = await deps.hooks.run(POST_TOOL_BATCH, {"tool_calls": list(calls)}, agent_id=recorder.agent_id)
-    if outcome.context:
-        said = "\n\n".join(outcome.context)
-        deps.reminders.add(f"batch:{calls[0]['tool_use_id']}", f"{POST_TOOL_BATCH} hook additional context: {said}")
+    outcome = await context.deps.hooks.run(POST_TOOL_BATCH, {"tool_calls": list(calls)}, agent_id=context.log.agent_id)
+    remind(context, f"batch:{calls[0]['tool_use_id']}", POST_TOOL_BATCH, outcome)
     return outcome
 
 
-def batched(name: str, tool_use_id: str, tool_input: Json, result: ToolResult) -> Json:
+def batched(call: ToolCall, result: ToolResult) -> Json:
     """Return what `after_batch` tells of one call."""
-    response = result.content if result.structured is None else result.structured
-    return {**_call(name, tool_use_id, tool_input), "tool_response": response}
+    return {**_facts(call), "tool_response": _response(result)}
 
 
-async def before_expansion(deps: AgentDeps, command: SlashCommand, arguments: str, prompt: str) -> HookOutcome:
+async def before_expansion(context: TurnContext, command: SlashCommand, arguments: str, prompt: str) -> HookOutcome:
     """Run the hooks of a slash command whose text is about to go to the model."""
-    if deps.hooks is None:
-        return NOTHING
     payload = {
         "expansion_type": "mcp_prompt" if command.source == "mcp" else "slash_command",
         "command_name": command.name,
@@ -128,13 +107,17 @@ async def before_expansion(deps: AgentDeps, command: SlashCommand, arguments: st
         "command_source": command.source,
         "prompt": prompt,
     }
-    return await deps.hooks.run(USER_PROMPT_EXPANSION, payload, command.name)
+    return await context.deps.hooks.run(USER_PROMPT_EXPANSION, payload, command.name)
 
 
-def instructions_loaded(hooks: HookRunner | None, agent_id: str, files: Iterable[InstructionFile], why: str) -> None:
+async def works_on(context: TurnContext, path: str) -> None:
+    """Let the instruction files above a file that the model works with reach it."""
+    found = await context.deps.nested.work_on(path)
+    instructions_loaded(context.deps.hooks, context.log.agent_id, found, "nested_traversal")
+
+
+def instructions_loaded(hooks: HookRunner, agent_id: str, files: Iterable[InstructionFile], why: str) -> None:
     """Run the hooks of instruction files that the model gets, beside the turn."""
-    if hooks is None:
-        return
     for file in files:
         reason, payload = why, {"file_path": file.path, "memory_type": file.scope.capitalize()}
         if file.importer:
@@ -143,15 +126,15 @@ def instructions_loaded(hooks: HookRunner | None, agent_id: str, files: Iterable
         hooks.run_later(INSTRUCTIONS_LOADED, payload, reason, agent_id=agent_id)
 
 
-def directories_added(hooks: HookRunner | None, updates: Iterable[Mapping[str, Any]], source: str) -> None:
+def directories_added(hooks: HookRunner, updates: Iterable[Mapping[str, Any]], source: str) -> None:
     """Run the hooks of directories that permission updates have added, beside the turn."""
     for update in updates:
-        if hooks is not None and update.get("type") == "addDirectories":
+        if update.get("type") == "addDirectories":
             for each in update.get("directories") or ():
                 hooks.run_later(DIRECTORY_ADDED, {"directory": str(each), "source": source}, source)
 
 
-async def before_todos(deps: AgentDeps, recorder: Recorder, old: Sequence[Json], new: Sequence[Json]) -> str:
+async def before_todos(context: TurnContext, old: Sequence[Json], new: Sequence[Json]) -> str:
     """Run the hooks of todos that the agent is about to add or to mark completed. Return why one refuses it, "" if none
     does."""
     before = {str(each["content"]): each["status"] for each in old}
@@ -160,60 +143,62 @@ async def before_todos(deps: AgentDeps, recorder: Recorder, old: Sequence[Json],
         added, completed = subject not in before, "completed" == each["status"] != before.get(subject)
         for event in (TASK_CREATED,) * added + (TASK_COMPLETED,) * completed:
             payload = {"task_id": str(place), "task_subject": subject, "task_description": str(each["activeForm"])}
-            assert deps.hooks is not None
-            outcome = await deps.hooks.run(event, payload, agent_id=recorder.agent_id)
-            if outcome.blocked or outcome.stops:
-                return f"{event} hook refused {subject!r}: {outcome.reason or outcome.stop_reason or 'no reason given'}"
+            outcome = await context.deps.hooks.run(event, payload, agent_id=context.log.agent_id)
+            if outcome.refuses:
+                return f"{event} hook refused {subject!r}: {outcome.why}"
     return ""
 
 
-async def agent_starts(deps: AgentDeps, recorder: Recorder, agent_type: str) -> None:
+async def agent_starts(context: TurnContext) -> None:
     """Run the SubagentStart hooks. The sub-agent gets what they say with its first prompt."""
-    if deps.hooks is None:
-        return
+    agent_type = context.config.agent_type
     payload = {"agent_type": agent_type}
-    outcome = await deps.hooks.run(SUBAGENT_START, payload, agent_type, agent_id=recorder.agent_id)
-    if outcome.context:
-        said = "\n\n".join(outcome.context)
-        deps.reminders.add(SUBAGENT_START, f"SubagentStart hook additional context: {said}")
+    outcome = await context.deps.hooks.run(SUBAGENT_START, payload, agent_type, agent_id=context.log.agent_id)
+    remind(context, SUBAGENT_START, SUBAGENT_START, outcome)
 
 
-async def before_stop(
-    deps: AgentDeps, recorder: Recorder, ending: TurnEnding, state: LoopState, config: AgentConfig
-) -> HookOutcome:
+async def before_stop(context: TurnContext, ending: TurnEnding, state: LoopState) -> HookOutcome:
     """Run the Stop hooks, those of SubagentStop for a sub-agent. They learn whether the agent goes on already because
     of them, and what it has in the background."""
-    if deps.hooks is None:
-        return NOTHING
-    event = SUBAGENT_STOP if recorder.agent_id else STOP
-    agent_type, tasks = config.agent_type, config.context.tasks.running
+    agent_id, agent_type = context.log.agent_id, context.config.agent_type
     payload: Json = {
         "stop_hook_active": state.stop_blocks > 0,
         "last_assistant_message": ending.text,
-        "background_tasks": [_task(each) for each in tasks if each.agent_id == recorder.agent_id],
+        "background_tasks": [_task(each) for each in context.config.context.tasks.running if each.agent_id == agent_id],
         "session_crons": [],
     }
     if agent_type:
         payload["agent_type"] = agent_type
-    return await deps.hooks.run(event, payload, agent_type, agent_id=recorder.agent_id)
+    return await context.deps.hooks.run(SUBAGENT_STOP if agent_id else STOP, payload, agent_type, agent_id=agent_id)
 
 
-def model_failed(deps: AgentDeps, recorder: Recorder, failure: ModelError) -> None:
+def model_failed(context: TurnContext, failure: ModelError) -> None:
     """Run the StopFailure hooks, which decide nothing, beside the session."""
-    if deps.hooks is not None and not recorder.agent_id:
+    if not context.log.agent_id:
         payload = {"error": failure.kind, "error_details": failure.message}
-        deps.hooks.run_later(STOP_FAILURE, payload, failure.kind)
+        context.deps.hooks.run_later(STOP_FAILURE, payload, failure.kind)
 
 
-async def _run(deps: AgentDeps, recorder: Recorder, event: str, name: str, payload: Json) -> HookOutcome:
-    if deps.hooks is None:
-        return NOTHING
-    tool_use_id = str(payload["tool_use_id"])
-    outcome = await deps.hooks.run(event, payload, name, about=tool_use_id, agent_id=recorder.agent_id)
+def remind(context: TurnContext, key: str, hook: str, outcome: HookOutcome) -> None:
+    """Let the model read what hooks say to it, with the next user message."""
     if outcome.context:
         said = "\n\n".join(outcome.context)
-        deps.reminders.add(f"{event}:{tool_use_id}", f"{event}:{name} hook additional context: {said}")
+        context.deps.reminders.add(key, f"{hook} hook additional context: {said}")
+
+
+async def _run(context: TurnContext, event: str, call: ParsedCall, **fields: object) -> HookOutcome:
+    payload = {**_facts(call), **fields}
+    outcome = await context.deps.hooks.run(event, payload, call.name, about=call.id, agent_id=context.log.agent_id)
+    remind(context, f"{event}:{call.id}", f"{event}:{call.name}", outcome)
     return outcome
+
+
+def _facts(call: ParsedCall | ToolCall) -> Json:
+    return {"tool_name": call.name, "tool_input": call.input, "tool_use_id": call.id}
+
+
+def _response(result: ToolResult) -> object:
+    return result.content if result.structured is None else result.structured
 
 
 def _task(task: Task) -> Json:
@@ -222,7 +207,3 @@ def _task(task: Task) -> Json:
     if task.kind is TaskKind.AGENT:
         return {**told, "type": "subagent", "agent_type": str(task.public.get("subagent_type"))}
     return {**told, "type": "shell"}
-
-
-def _call(name: str, tool_use_id: str, tool_input: Json) -> Json:
-    return {"tool_name": name, "tool_input": tool_input, "tool_use_id": tool_use_id}

@@ -2,28 +2,29 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol, TypeVar
+from collections.abc import Sequence
+from typing import Any
 
-from ccb.tunnel.wire.journal_records import MAIN_AGENT, AgentResultRecord, Content, MessageRecord, Record
+from ccb.tunnel.wire.journal_records import MAIN_AGENT, AgentResultRecord, Content, MessageRecord
+from ccb.tunnel.wire.projection import Projection
 
+from ..session_store.session_log import SessionLog
 from .conversation import Conversation
 
 Json = dict[str, Any]
 
 
-class Recorder:
-    """Emits the records of a turn and applies each to the agent's conversation. Every method but `progress` raises
-    NotKept."""
+class AgentLog:
+    """Writes the records of one agent's turn to the log of its session, and passes each to the agent's conversation and
+    to `followers`. Every method but `progress` raises NotKept."""
 
-    def __init__(self, emitter: Emitter, conversation: Conversation) -> None:
+    def __init__(self, log: SessionLog, conversation: Conversation, followers: Sequence[Projection] = ()) -> None:
         self.conversation = conversation
+        self.agent_id = conversation.agent_id
         self.user_messages = 0
-        """How many user messages (tool results and notes) this turn has recorded."""
-        self._emitter = emitter
-
-    @property
-    def agent_id(self) -> str:
-        return self.conversation.agent_id
+        """How many user messages (tool results and notes) were recorded."""
+        self._log = log
+        self._projections = (conversation, *followers)
 
     def message(self, body: Json) -> None:
         """Record a public message."""
@@ -45,34 +46,20 @@ class Recorder:
             self.record(AgentResultRecord(result))
 
     def record(self, content: Content) -> None:
-        """Record anything else."""
-        self.conversation.apply(self._emitter.emit(content))
+        """Append a record to the journal. A public message is complete but for `session_id` and `uuid`."""
+        record = self._log.emit(content, self.agent_id)
+        for projection in self._projections:
+            projection.apply(record)
 
     def progress(self, key: str, body: Json) -> None:
-        """Show something that may be lost and is not journalled. A newer object with the same non-empty `key` replaces
-        it."""
-        self._emitter.progress(key, body)
+        """Show a public object that is not journalled and may be lost. A newer object with the same non-empty `key`
+        replaces it."""
+        if self.agent_id != MAIN_AGENT:
+            body = {**body, "parent_tool_use_id": self.agent_id}
+            key = f"{self.agent_id}:{key}" if key else ""
+        self._log.progress(key, body)
 
     async def commit(self) -> None:
-        """Return when everything recorded so far is durable."""
-        await self._emitter.commit()
-
-
-P = TypeVar("P")
-A = TypeVar("A")
-
-
-class Emitter(Protocol):
-    """The sink for the records and the progress of one agent. Everything it emits carries the agent's id."""
-
-    def emit(self, content: Content) -> Record:
-        """Append a record to the journal and return it. A public message is complete but for `session_id` and `uuid`,
-        which are added here. Raises NotKept."""
-
-    def progress(self, key: str, body: Json) -> None:
-        """Show a public object that is not journalled and may be lost. A newer one with the same non-empty `key`
-        replaces an older one that was not sent yet."""
-
-    async def commit(self) -> None:
-        """Return when everything emitted before is durable (group commit). Call it once for each model message, before
-        a tool starts, and after its result. Raises NotKept."""
+        """Return when everything recorded so far is durable (group commit). Called once for each model message, before
+        a tool starts, and after its result."""
+        await self._log.commit()

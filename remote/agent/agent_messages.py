@@ -12,6 +12,7 @@ from ccb.tunnel.wire.session_options import CLAUDE_CODE_VERSION
 from ccb.tunnel.wire.tool_traits import RunsOn, ToolTraits
 
 from ..context.git_state import current_branch
+from ..context.system_prompt import style_name
 from ..model.answer_stream import MessageHead
 from ..model.model_call import Retrying
 from ..model.retry import OF_THE_LAPTOP, ModelError
@@ -52,7 +53,8 @@ def init_message(config: AgentConfig, *, tools: Sequence[str], model: str, versi
         "ccb_version": version,
         "additional_directories": list(config.context.add_dirs),
         "capabilities": list(CAPABILITIES),
-        "betas": list(config.reasoning.betas),
+        "betas": list(config.models.reasoning.betas),
+        "output_style": style_name(config.settings),
         **config.disclosure.announced.init_fields(),
     }
 

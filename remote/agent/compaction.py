@@ -1,4 +1,4 @@
-"""Shorten the history.
+"""Compaction: how the history is shortened when it nears the model's window.
 
 Two steps, the cheap one first: old tool results are left out; if that is not enough, a summary of the model replaces
 the whole conversation. Each step is one record of the journal, so every reader of it sees the conversation before the
@@ -19,18 +19,18 @@ from ccb.tunnel.wire.spelling import spelled, unspelled
 from ccb.tunnel.wire.tool_traits import BASH_OUTPUT, BUILT_IN, READ, Effect
 
 from ..context.reminders import Occasion, reminder_block
-from ..hooks.hook_table import POST_COMPACT, PRE_COMPACT, SESSION_START
+from ..hooks.hook_table import POST_COMPACT, PRE_COMPACT
 from ..model.model_call import ReplyListener, Retrying
-from ..model.model_request import resolve_model
+from ..model.model_request import CLEARED, HistoryMessage, resolve_model
 from ..model.retry import ModelError
 from ..model.token_counts import ContextLimits, block_tokens
 from . import agent_messages
-from .agent_config import AgentConfig, AgentDeps
-from .agent_log import Recorder
-from .conversation import CLEARED, CompactionFailed, HistoryMessage
+from .agent_hooks import works_on
+from .agent_log import AgentLog
+from .conversation import CompactionFailed
 from .mentions import cut, run_unasked
 from .model_calls import text_answer, with_question
-from .turn_state import AgentState
+from .tool_call import TurnContext
 
 Json = dict[str, Any]
 
@@ -53,11 +53,12 @@ class Compacted:
 class Compactor:
     """Compacts between two model calls, when no tool call is open."""
 
-    def __init__(self, config: AgentConfig, deps: AgentDeps, agent: AgentState, recorder: Recorder) -> None:
-        self._config = config
-        self._deps = deps
-        self._agent = agent
-        self._recorder = recorder
+    def __init__(self, context: TurnContext) -> None:
+        self._context = context
+        self._config = context.config
+        self._deps = context.deps
+        self._agent = context.agent
+        self._log = context.log
 
     @property
     def limits(self) -> ContextLimits:
@@ -105,7 +106,7 @@ class Compactor:
         if old.tokens < usable * _WORTH_IT:
             return 0
         self._config.context.files.forget_views()
-        self._recorder.record(MessageRecord(agent_messages.microcompact_boundary(pre, old.tokens, old.tool_use_ids)))
+        self._log.record(MessageRecord(agent_messages.microcompact_boundary(pre, old.tokens, old.tool_use_ids)))
         return old.tokens
 
     async def compact(self, trigger: str, hint: str = "", *, again: bool = False) -> Compacted:
@@ -115,16 +116,16 @@ class Compactor:
         refusal = ""
         if not again:
             hint, refusal = await self._hooks(trigger, hint)
-        self._recorder.record(CompactStartRecord(trigger, hint))
-        self._recorder.record(MessageRecord(agent_messages.status_message("compacting")))
-        await self._recorder.commit()
+        self._log.record(CompactStartRecord(trigger, hint))
+        self._log.record(MessageRecord(agent_messages.status_message("compacting")))
+        await self._log.commit()
         try:
             if refusal:
                 raise CompactionFailed(refusal)
             summary = await self._summary(hint)
         except (ModelError, CompactionFailed) as failure:
-            self._recorder.record(CompactEndRecord("failed"))
-            self._recorder.record(MessageRecord({**agent_messages.status_message(None), "compact_result": "failed"}))
+            self._log.record(CompactEndRecord("failed"))
+            self._log.record(MessageRecord({**agent_messages.status_message(None), "compact_result": "failed"}))
             _log.warning("the conversation was not compacted: %s", failure)
             raise
         return await self._replace(trigger, pre, summary)
@@ -132,24 +133,19 @@ class Compactor:
     async def clear(self) -> None:
         """Forget the whole conversation, because the person begins anew."""
         pre, prefix = self._agent.tokens, self._agent.prefix_tokens
-        if self._deps.hooks is not None:
-            await self._deps.hooks.conversation_ends("clear")
+        await self._deps.hooks.conversation_ends("clear")
         self._config.context.files.forget_views()
-        self._recorder.record(MessageRecord(agent_messages.compact_boundary("clear", pre, prefix, prefix)))
-        self._recorder.record(MessageRecord(agent_messages.compact_summary("")))
-        self._recorder.record(MessageRecord(agent_messages.conversation_reset(self._deps.session_id)))
-        await self._recorder.commit()
+        self._log.record(MessageRecord(agent_messages.compact_boundary("clear", pre, prefix, prefix)))
+        self._log.record(MessageRecord(agent_messages.compact_summary("")))
+        self._log.record(MessageRecord(agent_messages.conversation_reset(self._deps.log.session_id)))
+        await self._log.commit()
         await self._starts_again("clear")
 
     async def _hooks(self, trigger: str, hint: str) -> tuple[str, str]:
         """Run the PreCompact hooks. Return the hint with what they add, and why they refuse ("" if they do not)."""
-        hooks = self._deps.hooks
-        if hooks is None:
-            return hint, ""
-        payload, agent_id = {"trigger": trigger, "custom_instructions": hint}, self._recorder.agent_id
-        outcome = await hooks.run(PRE_COMPACT, payload, trigger, agent_id=agent_id)
-        refused = outcome.blocked or outcome.stops
-        refusal = f"a hook refused it: {outcome.reason or outcome.stop_reason or 'no reason given'}" if refused else ""
+        payload = {"trigger": trigger, "custom_instructions": hint}
+        outcome = await self._deps.hooks.run(PRE_COMPACT, payload, trigger, agent_id=self._log.agent_id)
+        refusal = f"a hook refused it: {outcome.why}" if outcome.refuses else ""
         return "\n".join(filter(None, [hint, *outcome.context])), refusal
 
     async def _try(self, trigger: str, hint: str = "", *, again: bool = False) -> None:
@@ -181,7 +177,7 @@ class Compactor:
     async def _ask(self, history: list[HistoryMessage], hint: str) -> str:
         """Ask the model that shall write summaries, and the agent's own one if that one fails or has less room."""
         own, config, known = self._agent.model, self._config, self._agent.models.facts
-        other = resolve_model(config.compact_model or own, config.names)
+        other = resolve_model(config.models.compact or own, config.models.names)
         if other != own and known(other).context_window >= known(own).context_window:
             try:
                 return await self._ask_model(other, history, hint)
@@ -195,8 +191,8 @@ class Compactor:
         agent, deps = self._agent, self._deps
         assert agent.prefix is not None
         sent = with_question(history, request_text(hint))
-        length = self._config.reasoning.allowed(self.limits.summary)
-        listener, retries = _SummaryListener(self._recorder), deps.limits.max_retries
+        length = self._config.models.reasoning.allowed(self.limits.summary)
+        listener, retries = _SummaryListener(self._log), deps.limits.max_retries
         text = await text_answer(deps, agent, agent.prefix, sent, model, length, retries, listener)
         if not text:
             raise CompactionFailed("the model wrote no summary")
@@ -206,45 +202,39 @@ class Compactor:
         """Record what replaces the conversation."""
         conversation, limits = self._agent.conversation, self.limits
         text = summary_text(summary, conversation.prompts.texts(), in_turn=trigger == "auto")
-        more = await restored_blocks(self._config, self._deps, self._agent, round(limits.usable * _FILES))
+        more = await restored_blocks(self._context, round(limits.usable * _FILES))
         body = agent_messages.compact_summary(text)
         prefix = self._agent.prefix_tokens
         post = prefix + sum(block_tokens(block) for block in [*body["message"]["content"], *more])
-        self._recorder.record(MessageRecord(agent_messages.compact_boundary(trigger, pre, post, prefix)))
-        self._recorder.record(MessageRecord(body))
+        self._log.record(MessageRecord(agent_messages.compact_boundary(trigger, pre, post, prefix)))
+        self._log.record(MessageRecord(body))
         if more:
-            self._recorder.record(PromptRecord(more, []))
-        self._recorder.record(MessageRecord({**agent_messages.status_message(None), "compact_result": "success"}))
-        await self._recorder.commit()
-        if self._deps.hooks is not None:
-            payload, agent_id = {"trigger": trigger, "compact_summary": summary}, self._recorder.agent_id
-            await self._deps.hooks.run(POST_COMPACT, payload, trigger, agent_id=agent_id)
+            self._log.record(PromptRecord(more, []))
+        self._log.record(MessageRecord({**agent_messages.status_message(None), "compact_result": "success"}))
+        await self._log.commit()
+        payload = {"trigger": trigger, "compact_summary": summary}
+        await self._deps.hooks.run(POST_COMPACT, payload, trigger, agent_id=self._log.agent_id)
         await self._starts_again("compact")
         return Compacted(pre, post)
 
     async def _starts_again(self, source: str) -> None:
         """Run the SessionStart hooks of the session: the model has forgotten what they said."""
-        hooks = self._deps.hooks
-        if hooks is not None and not self._recorder.agent_id:
-            fields = {"source": source, "model": self._agent.model}
-            context = (await hooks.run(SESSION_START, fields, source)).context
-            if context:
-                said = "\n\n".join(context)
-                self._deps.reminders.add(SESSION_START, f"SessionStart hook additional context: {said}")
+        if not self._log.agent_id:
+            await self._deps.hooks.conversation_starts(source, self._agent.model)
 
 
 class _SummaryListener(ReplyListener):
     """Collects the text of a summary, and tells of attempts that fail."""
 
-    def __init__(self, recorder: Recorder) -> None:
+    def __init__(self, log: AgentLog) -> None:
         super().__init__()
-        self._recorder = recorder
+        self._log = log
 
     def silence(self, silent: float | None, left: float) -> None:
-        self._recorder.progress("silence", agent_messages.model_silent(silent, left))
+        self._log.progress("silence", agent_messages.model_silent(silent, left))
 
     def retrying(self, retry: Retrying) -> None:
-        self._recorder.message(agent_messages.api_retry(retry))
+        self._log.message(agent_messages.api_retry(retry))
 
 
 _MIN_TOKENS = 100  # smaller results are not worth it
@@ -306,19 +296,19 @@ _MAX_FILES = 5
 _MAX_FILE_TOKENS = 5_000
 
 
-async def restored_blocks(config: AgentConfig, deps: AgentDeps, agent: AgentState, room: int) -> list[Json]:
+async def restored_blocks(context: TurnContext, room: int) -> list[Json]:
     """Return the blocks that follow the summary. Files take at most `room` tokens."""
-    paths = recent_files(agent.conversation.files.paths, config.context.cwd)
+    config, deps, agent = context.config, context.deps, context.agent
+    paths = recent_files(agent.conversation.files, config.context.cwd)
     blocks = list(await config.prompts.first_user_blocks())
     config.context.files.forget_views()
     texts = []
     for path in paths:
-        result = await run_unasked(config, agent, READ.name, {"file_path": path})
+        result = await run_unasked(context, READ.name, {"file_path": path})
         if result is not None and isinstance(result.content, str):
             text = cut(result.content, 4 * min(_MAX_FILE_TOKENS, room // _MAX_FILES))
             texts.append(f"{path}:\n{text}")
-            if deps.nested is not None:  # a new worker has not seen the calls that were about these files
-                await deps.nested.work_on(unspelled(path))
+            await works_on(context, unspelled(path))  # a new worker has not seen the calls about these files
     if texts:
         config.context.files.forget_views()  # what was cut here can be read in full
         blocks.append(reminder_block(["Files that you worked with last, as they are now.", *texts]))

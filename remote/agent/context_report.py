@@ -1,4 +1,4 @@
-"""What fills the window."""
+"""The report on what fills the model's window (`/context`)."""
 
 from __future__ import annotations
 

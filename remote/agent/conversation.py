@@ -1,4 +1,4 @@
-"""The history as the model gets it.
+"""The conversation of an agent: its history as the model gets it, a projection of the journal.
 
 The live loop and a restart apply the same records with the same code, so both end up with the same bytes. The assistant
 lines with one message id make up one assistant message. User lines bring tool results and notes; echoes of prompts and
@@ -9,10 +9,10 @@ ids.
 
 from __future__ import annotations
 
-import json
 import logging
 from collections import deque
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import field
 from typing import Any, Callable
 
 from ccb.tunnel.wire.dataclass import dataclass
@@ -35,11 +35,10 @@ from ccb.tunnel.wire.journal_records import (
 )
 from ccb.tunnel.wire.messages import AssistantMessage, CompactMessage, UserMessage, as_dict
 from ccb.tunnel.wire.model_facts import SEALED, is_same_model, provider_of
-from ccb.tunnel.wire.ndjson import to_bytes
 from ccb.tunnel.wire.projection import Projection, on, replay
 from ccb.tunnel.wire.tool_traits import traits_of
 
-from ..model.model_request import sendable as dump
+from ..model.model_request import THINKING, HistoryMessage
 from ..model.token_counts import ContextSize
 
 MAX_FAILURES = 3
@@ -92,21 +91,6 @@ class Compactions(Projection):
         self.unfinished = None  # the original goes on with it
 
 
-class WorkedFiles:
-    """The files that tool calls were about, also those before earlier compactions, within a limit."""
-
-    def __init__(self) -> None:
-        self.paths: list[str] = []
-        """As the calls have named them, the one of the newest call last."""
-
-    def add(self, path: str) -> None:
-        """Take the file of the next call."""
-        if path in self.paths:
-            self.paths.remove(path)
-        self.paths.append(path)
-        del self.paths[:-_MAX_WORKED_FILES]
-
-
 class KeptPrompts:
     """The words of the person, within a limit: the first prompts and the latest ones. A summary may lose a word that
     counts; these are kept literally."""
@@ -142,7 +126,6 @@ class KeptPrompts:
 Json = dict[str, Any]
 
 _log = logging.getLogger(__name__)
-_MAX_UNPACKED = 4  # the newest messages stay objects: results may still join them, and an answer may be withdrawn
 
 
 @dataclass
@@ -150,15 +133,17 @@ class _Answer:
     """The answer that is arriving, from its first block to its `model_end` or to the next prompt."""
 
     message_id: str
-    number: int
     message: HistoryMessage
+    mark: object = field(default_factory=object)
+    """The origin of its blocks."""
 
 
 class Conversation(Projection):
     """The history of the agent `agent_id`; it grows at its end, until a summary replaces it. `model` is the model that
-    was last chosen during the session. `size`, `compactions`, `prompts` and `files` say what compaction must know.
-    `started` are the open tool uses whose tool was about to run (read from the journal only). `copied` are the open
-    ones that this session, a fork, took over from its original."""
+    was last chosen during the session. `size`, `compactions`, `prompts` and `files` say what compaction must know;
+    `files` are those that tool calls were about, as the calls have named them, the newest last. `started` are the open
+    tool uses whose tool was about to run (read from the journal only). `copied` are the open ones that this session, a
+    fork, took over from its original."""
 
     def __init__(self, agent_id: str = MAIN_AGENT, rewound: Sequence[tuple[int, int]] = ()) -> None:
         self.agent_id = agent_id
@@ -169,14 +154,12 @@ class Conversation(Projection):
         self.size = ContextSize()
         self.compactions = Compactions()
         self.prompts = KeptPrompts()
-        self.files = WorkedFiles()
+        self.files: list[str] = []
         self._open: dict[str, HistoryMessage] = {}  # tool_use id -> the assistant message that holds it
         self._used_ids: set[str] = set()
         self._inputs: dict[str, list[Json]] = {}
         self._answer: _Answer | None = None
-        self._answers = 0
         self._makers: dict[int, str] = {}  # the models that were asked for thinking, by its hash
-        self._seen: set[tuple[bool, str]] = set()  # whose thinking there is, see `_made_by`
         self._rewound = rewound  # grows with the journal
 
     @staticmethod
@@ -247,10 +230,7 @@ class Conversation(Projection):
     def use(self, model: str) -> None:
         """Show the next model its own thinking, and no other: providers refuse what others have made, and miss what
         they have made themselves."""
-        models = {model, self.model or model}
         self.model = model
-        if all(_may_see(each, *made) for each in models for made in self._seen):
-            return
         for message in self.messages:
             message.show(self._is_own)
         self._drop_empty()
@@ -269,12 +249,8 @@ class Conversation(Projection):
 
     def seal(self) -> None:
         """Make the history ready to be sent: the API refuses an assistant message that ends in thinking."""
-        changeable = [message for message in self.messages if not message.packed]
-        for message in changeable:
-            if message.role == "assistant":
-                self._trim(message)
-        for message in changeable[:-_MAX_UNPACKED]:
-            message.pack()
+        for message in [each for each in self.messages if each.role == "assistant"]:
+            self._trim(message)
 
     @on(InputRecord)
     def _input(self, record: InputRecord, _: Record) -> None:
@@ -316,7 +292,7 @@ class Conversation(Projection):
             if tool_use_id in self._used_ids:
                 continue
             answer = self._answer_of(line.message_id)
-            answer.message.put(block, answer.number)
+            answer.message.put(block, answer.mark)
             if block.get("type") in THINKING:
                 self._note_maker(block, line)
                 answer.message.show(self._is_own)
@@ -327,14 +303,13 @@ class Conversation(Projection):
                 given = block.get("input")
                 path = traits_of(str(block.get("name"))).file_in(given) if isinstance(given, dict) else ""
                 if path:
-                    self.files.add(path)
+                    self.files = [*(each for each in self.files if each != path), path][-_MAX_WORKED_FILES:]
 
     def _note_maker(self, block: Json, line: AssistantMessage) -> None:
         """Remember which model was asked for thinking. Older journals name only the model that answered."""
         asked = line.body.get("requested_model") or self.model
         maker = asked or as_dict(line.body.get("message")).get("model")
         self._makers[_hash(block)] = maker if isinstance(maker, str) else ""
-        self._seen.add(self._made_by(block))
 
     def _answer_of(self, message_id: str) -> _Answer:
         """Return the answer that a fragment belongs to. The result of an early tool may already follow its message."""
@@ -343,8 +318,7 @@ class Conversation(Projection):
                 self._user_message().put({"type": "text", "text": "(earlier messages are not available)"})
             if self.messages[-1].role != "assistant":
                 self.messages.append(HistoryMessage("assistant"))
-            self._answers += 1
-            self._answer = _Answer(message_id, self._answers, self.messages[-1])
+            self._answer = _Answer(message_id, self.messages[-1])
         return self._answer
 
     def _user_message(self) -> HistoryMessage:
@@ -357,10 +331,10 @@ class Conversation(Projection):
     def _user_line(self, line: UserMessage, _: Record) -> None:
         if line.is_summary:
             self.messages, self._answer = [], None
-            for known in (self._open, self._used_ids, self.started, self.copied, self._makers, self._seen):
+            for known in (self._open, self._used_ids, self.started, self.copied, self._makers):
                 known.clear()
             if not any(block.get("text") for block in line.blocks):  # the person wants nothing of it kept
-                self.prompts, self.files = KeptPrompts(), WorkedFiles()
+                self.prompts, self.files = KeptPrompts(), []
         if not line.is_replay:
             self._user(line.blocks)
 
@@ -421,9 +395,9 @@ class Conversation(Projection):
         gone = {
             str(block["id"])
             for block, origin in zip(answer.message.blocks, answer.message.origins)
-            if origin == answer.number and block.get("type") == "tool_use"
+            if origin is answer.mark and block.get("type") == "tool_use"
         }
-        answer.message.keep(lambda _, origin: origin != answer.number)
+        answer.message.keep(lambda _, origin: origin is not answer.mark)
         for message in self.messages[-2:]:
             if message.role == "user":
                 message.keep(lambda block, _: block.get("tool_use_id") not in gone)
@@ -510,125 +484,3 @@ def _is_sendable(block: Json) -> bool:
     if kind == "thinking":
         return bool(block.get("signature"))
     return True
-
-
-CLEARED = "[Old tool result content cleared]"
-"""What stands for the content of an old result that was left out."""
-
-
-THINKING = ("thinking", "redacted_thinking")
-
-
-class HistoryMessage:
-    """One message of the history. Its encoded bytes are cached until it changes. Only the newest messages change, so
-    older ones keep nothing but the bytes (`pack`), which take a fraction of the memory of their blocks. Thinking that
-    the present model may not see is hidden: it is kept, and not part of what the message shows."""
-
-    __slots__ = ("_blocks", "_encoded", "_hidden", "_origins", "role")
-
-    def __init__(self, role: str) -> None:
-        self.role = role
-        self._blocks: list[Json] | None = []
-        self._origins: list[int] = []
-        self._hidden: frozenset[int] = frozenset()  # the ids of blocks
-        self._encoded: bytes | None = None
-
-    @property
-    def packed(self) -> bool:
-        """Whether the message keeps only its bytes."""
-        return self._blocks is None
-
-    @property
-    def blocks(self) -> list[Json]:
-        """The content blocks. Do not change them."""
-        if self._blocks is None:
-            blocks: list[Json] = json.loads(self.encoded())["content"]
-            return blocks
-        if not self._hidden:
-            return self._blocks
-        return [block for block in self._blocks if id(block) not in self._hidden]
-
-    @property
-    def origins(self) -> list[int]:
-        """For each block, the number of the answer it belongs to; 0 in user messages, and where the answer can no
-        longer be withdrawn."""
-        if self._blocks is None:
-            return [0] * len(self.blocks)
-        return [origin for block, origin in zip(self._blocks, self._origins) if id(block) not in self._hidden]
-
-    def pack(self) -> None:
-        """Keep only the encoded bytes, unless blocks are hidden."""
-        if not self._hidden:
-            self.encoded()
-            self._blocks, self._origins = None, []
-
-    def show(self, may_see: Callable[[Json], bool]) -> None:
-        """Hide the thinking for which `may_see(block)` is false, and show what was hidden before."""
-        if self._blocks is None and b'thinking"' not in self.encoded():
-            return
-        blocks, origins = self._all()
-        hidden = frozenset(id(b) for b in blocks if b.get("type") in THINKING and not may_see(b))
-        if hidden != self._hidden:
-            self._blocks, self._origins, self._hidden, self._encoded = blocks, origins, hidden, None
-
-    def take_over(self, other: HistoryMessage) -> None:
-        """Append the blocks of another message, with those that are hidden."""
-        (blocks, origins), (more, from_where) = self._all(), other._all()
-        self._blocks, self._origins, self._encoded = [*blocks, *more], [*origins, *from_where], None
-        self._hidden |= other._hidden
-
-    def _all(self) -> tuple[list[Json], list[int]]:
-        """Return all blocks and their origins, also of those that are hidden."""
-        return (self.blocks, self.origins) if self._blocks is None else (self._blocks, self._origins)
-
-    def put(self, block: Json, origin: int = 0, at: int | None = None) -> None:
-        """Insert a block at index `at`, or at the end."""
-        blocks, origins = self._all()
-        where = len(blocks) if at is None else at
-        blocks.insert(where, block)
-        origins.insert(where, origin)
-        self._blocks, self._origins, self._encoded = blocks, origins, None
-
-    def keep(self, wanted: Callable[[Json, int], bool]) -> None:
-        """Drop the blocks for which `wanted(block, origin)` is false."""
-        blocks, origins = self._all()
-        kept = [(b, o) for b, o in zip(blocks, origins) if wanted(b, o)]
-        if len(kept) != len(blocks):
-            self._blocks = [b for b, _ in kept]
-            self._origins = [o for _, o in kept]
-            self._hidden &= {id(b) for b in self._blocks}
-            self._encoded = None
-
-    def clear_results(self, tool_use_ids: Collection[str]) -> None:
-        """Leave out the contents of these results."""
-        packed, blocks = self.packed, self.blocks
-        if not any(block.get("tool_use_id") in tool_use_ids for block in blocks):
-            return
-        origins = self.origins
-        self._blocks = [{**b, "content": CLEARED} if b.get("tool_use_id") in tool_use_ids else b for b in blocks]
-        self._origins, self._encoded = origins, None
-        if packed:
-            self.pack()
-
-    def begins_with(self, kind: str) -> bool:
-        """Return whether the first block is of this type."""
-        if self._blocks is None:
-            return self.encoded().startswith(to_bytes(f'{{"role":"{self.role}","content":[{{"type":"{kind}"'))
-        shown = self.blocks
-        return bool(shown) and shown[0].get("type") == kind
-
-    def api(self) -> Json:
-        """Return the message as an object of the Messages API."""
-        return {"role": self.role, "content": self.blocks}
-
-    def encoded(self) -> bytes:
-        """Return the JSON bytes of the message."""
-        if self._encoded is None:
-            self._encoded = to_bytes(dump(self.api()))
-        return self._encoded
-
-    def encoded_with_cache_mark(self) -> bytes:
-        """Return the bytes with a cache_control mark on the last block. The history itself gets no mark."""
-        *first, last = self.blocks
-        marked = {**last, "cache_control": {"type": "ephemeral"}}
-        return to_bytes(dump({"role": self.role, "content": [*first, marked]}))

@@ -1,4 +1,4 @@
-"""Structured output, budget, token target."""
+"""Limits and demands of a client on a turn: structured output, a budget, a token target."""
 
 from __future__ import annotations
 

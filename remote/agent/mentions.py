@@ -1,4 +1,4 @@
-"""Files named with @."""
+"""Files and MCP resources that a prompt names with `@`."""
 
 from __future__ import annotations
 
@@ -12,14 +12,13 @@ from ccb.tunnel.wire.prompt_content import is_attached_file
 from ccb.tunnel.wire.spelling import spelled, unspelled
 from ccb.tunnel.wire.tool_traits import LS, READ, READ_MCP_RESOURCE
 
-from ..context.instructions import NestedInstructions
 from ..context.reminders import reminder_block
 from ..permissions.rules import Behavior
 from ..tools.tool_contract import CallContext, ToolResult
-from .agent_config import AgentConfig
-from .tool_call import ParsedCall
+from .agent_hooks import works_on
+from .tool_call import ParsedCall, TurnContext
 from .tool_permission import decide
-from .turn_state import AgentState, Prompt
+from .turn_state import Prompt
 
 Json = dict[str, Any]
 
@@ -30,31 +29,29 @@ _MAX_CHARS = 30_000  # of one file
 _DEFAULT_LINES = 200  # behind a line that is named alone
 
 
-async def mentioned_blocks(
-    config: AgentConfig, agent: AgentState, prompts: Sequence[Prompt], nested: NestedInstructions | None
-) -> list[Json]:
+async def mentioned_blocks(context: TurnContext, prompts: Sequence[Prompt]) -> list[Json]:
     """Return the blocks that go before the prompts. A word that names nothing on the host, or something that may not
-    be read without asking, stays a word. `nested` learns of the files."""
+    be read without asking, stays a word."""
     typed = [b for prompt in prompts if not prompt.origin for b in prompt.blocks if not is_attached_file(b)]
     texts = [str(block.get("text")) for block in typed if "text" in block]
     named = dict.fromkeys(quoted or plain for text in texts for quoted, plain in _MENTION.findall(text))
     blocks: list[Json] = []
     for each in list(named)[:_MAX_MENTIONS]:
-        blocks += await _blocks(config, agent, each, nested)
+        blocks += await _blocks(context, each)
     return blocks
 
 
-async def _blocks(config: AgentConfig, agent: AgentState, named: str, nested: NestedInstructions | None) -> list[Json]:
+async def _blocks(context: TurnContext, named: str) -> list[Json]:
     for name in dict.fromkeys((named, named.rstrip(".,;:!?)]'"))):
         lines = _LINES.search(name)
         plain = unspelled(name[: lines.start()] if lines else name)
-        path = os.path.join(config.context.cwd, os.path.expanduser(plain))
+        path = os.path.join(context.config.context.cwd, os.path.expanduser(plain))
         if name and os.path.exists(path):
-            found = await _shown(config, agent, os.path.normpath(path), lines)
-            if found is not None and nested is not None and os.path.isfile(path):
-                await nested.work_on(os.path.normpath(path))
+            found = await _shown(context, os.path.normpath(path), lines)
+            if found is not None and os.path.isfile(path):
+                await works_on(context, os.path.normpath(path))
         else:
-            found = await _resource(config, agent, name)
+            found = await _resource(context, name)
             if found is None:
                 continue
         if found is None:
@@ -66,47 +63,43 @@ async def _blocks(config: AgentConfig, agent: AgentState, named: str, nested: Ne
     return []
 
 
-async def _resource(config: AgentConfig, agent: AgentState, name: str) -> tuple[str, ToolResult] | None:
+async def _resource(context: TurnContext, name: str) -> tuple[str, ToolResult] | None:
     server, _, uri = name.partition(":")
     given = {"server": server, "uri": uri}
-    result = await run_unasked(config, agent, READ_MCP_RESOURCE.name, given, wanted=True) if uri else None
+    result = await run_unasked(context, READ_MCP_RESOURCE.name, given, wanted=True) if uri else None
     return (f"the resource {name}", result) if result is not None else None
 
 
-async def _shown(
-    config: AgentConfig, agent: AgentState, path: str, lines: re.Match[str] | None
-) -> tuple[str, ToolResult] | None:
+async def _shown(context: TurnContext, path: str, lines: re.Match[str] | None) -> tuple[str, ToolResult] | None:
     """Return what is shown, in words, and the result of the tool that shows it."""
     shown = spelled(path)
     if os.path.isdir(path):
-        result = await run_unasked(config, agent, LS.name, {"path": shown})
+        result = await run_unasked(context, LS.name, {"path": shown})
         return (f"the directory {shown}", result) if result is not None else None
     given: Json = {"file_path": shown}
     if lines is not None:
         first = max(1, int(lines[1]))
         given.update(offset=first, limit=max(1, int(lines[2]) - first + 1) if lines[2] else _DEFAULT_LINES)
-    result = await run_unasked(config, agent, READ.name, given)
+    result = await run_unasked(context, READ.name, given)
     return (f"the file {shown}", result) if result is not None else None
 
 
 _log = logging.getLogger(__name__)
 
 
-async def run_unasked(
-    config: AgentConfig, agent: AgentState, name: str, given: Json, *, wanted: bool = False
-) -> ToolResult | None:
+async def run_unasked(context: TurnContext, name: str, given: Json, *, wanted: bool = False) -> ToolResult | None:
     """Return the result of a tool that only reads; None if it may not run without a question, or finds nothing to read.
     The result of a tool that has a bug says so. `wanted`: the person has named what is read, so a question has its
     answer."""
-    tool = agent.tools.get(name)
+    config, tool = context.config, context.agent.tools.get(name)
     if tool is None:
         return None
     try:
         decision = decide(config, ParsedCall("", tool, given), can_ask=wanted)
         if decision.behavior is Behavior.DENY or (decision.behavior is Behavior.ASK and not wanted):
             return None
-        context = config.context.for_call(CallContext(cage=decision.cage, pinned=decision.pinned))
-        result = await tool.run(given, context)
+        lent = CallContext(cage=decision.cage, pinned=decision.pinned)
+        result = await tool.run(given, config.context.for_call(lent))
     except Exception as error:  # noqa: BLE001 - a tool's bug is a result, the model goes on
         _log.exception("%s failed for the model", name)
         return ToolResult(f"ccb could not read it, because of a bug: {type(error).__name__}: {error}")

@@ -1,10 +1,10 @@
-"""Calls of a turn, their answers, side questions."""
+"""The model calls of a turn, their answers, and questions beside the turn."""
 
 from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, Callable
 
@@ -12,20 +12,27 @@ from ccb.tunnel.wire.control_protocol import new_uuid
 from ccb.tunnel.wire.journal_records import ModelEndRecord, ModelRecord, WithdrawnRecord
 from ccb.tunnel.wire.tool_traits import own_name
 
-from ..context.instructions import NestedInstructions
 from ..context.system_prompt import style_text
 from ..model import model_request
 from ..model.answer_stream import BlockDone, MessageHead
-from ..model.model_call import CallSettings, Clock, MessageEnd, ModelCall, ReplyListener, Retrying
-from ..model.model_request import RequestPrefix, betas_of, max_tokens, resolve_model, thinks
+from ..model.model_call import CallSettings, MessageEnd, ModelCall, ReplyListener, Retrying
+from ..model.model_request import (
+    SMALL,
+    THINKING,
+    HistoryMessage,
+    RequestPrefix,
+    betas_of,
+    max_tokens,
+    resolve_model,
+    small_model,
+    thinks,
+)
 from ..model.retry import LAPTOP_BUDGET, MAX_OVERLOADS, ModelError, RetryPolicy
 from ..session_store.journal import NotKept
 from ..tools.tool_contract import Tool
 from . import agent_messages
 from .agent_config import AgentConfig, AgentDeps
-from .agent_log import Recorder
-from .conversation import THINKING, HistoryMessage
-from .tool_call import PipelineContext, ToolCall
+from .tool_call import ToolCall, TurnContext
 from .turn_state import AgentState, EndReason, LoopState, Prompt, StopSignal, TurnEnding
 
 Json = dict[str, Any]
@@ -35,27 +42,20 @@ _log = logging.getLogger(__name__)
 _WORD = re.compile(r"[A-Za-z0-9_-]{1,128}")  # what the API accepts as the id and the name of a tool_use
 
 
-class AnswerListener:
-    """The CallListener of a turn. `partial_messages`: clients asked for the raw events of the stream."""
+class AnswerListener(ReplyListener):
+    """Records the answers of a turn, and gives their tool calls to `submit`."""
 
-    def __init__(
-        self,
-        recorder: Recorder,
-        clock: Clock,
-        tools: Mapping[str, Tool],
-        submit: Callable[[ToolCall], None],
-        *,
-        partial_messages: bool,
-    ) -> None:
+    def __init__(self, context: TurnContext, submit: Callable[[ToolCall], None]) -> None:
+        super().__init__()
         self.texts: list[str] = []
         """The text blocks of the answer, its continuations after a `max_tokens` stop included."""
-        self.submitted = 0
-        """The number of tool calls in the current answer."""
-        self._recorder = recorder
-        self._clock = clock
-        self._tools = tools
+        self.submitted: list[str] = []
+        """The ids of the tool calls in the current answer."""
+        self._log = context.log
+        self._clock = clock = context.deps.clock
+        self._tools = context.agent.tools
         self._submit = submit
-        self._partial_messages = partial_messages
+        self._partial_messages = context.config.disclosure.partial_messages
         self._asked = ""  # the model
         self._asked_at = clock.now()
         self.first_ms: int | None = None
@@ -63,7 +63,7 @@ class AnswerListener:
 
     def begin(self, model: str, *, continues: bool) -> None:
         """Prepare for a call of `model`. With `continues`, its answer goes on where the last one was cut."""
-        self.submitted = 0
+        self.submitted = []
         self._asked = model
         self._asked_at = self._clock.now()
         if not continues:
@@ -76,7 +76,7 @@ class AnswerListener:
             body["ttft_ms"] = round((self._clock.now() - self._asked_at) * 1000)
             self.first_ms = body["ttft_ms"] if self.first_ms is None else self.first_ms
         if self._partial_messages:
-            self._recorder.progress("", body)
+            self._log.progress("", body)
 
     def block(self, head: MessageHead, done: BlockDone, request_id: str) -> None:
         """Record a finished block; a tool call may start at once."""
@@ -84,11 +84,11 @@ class AnswerListener:
         is_call = block.get("type") == "tool_use"
         if is_call:
             block = self._sendable(block)
-        self._recorder.message(agent_messages.assistant(head, block, request_id, self._clock.wall(), self._asked))
+        self._log.message(agent_messages.assistant(head, block, request_id, self._clock.wall(), self._asked))
         if block.get("type") == "text":
             self.texts.append(block["text"])
         if is_call:
-            self.submitted += 1
+            self.submitted.append(block["id"])
             self._submit(self._call(block, done.broken))
 
     def _call(self, block: Json, broken: str) -> ToolCall:
@@ -105,7 +105,7 @@ class AnswerListener:
     def _sendable(self, block: Json) -> Json:
         """Return the tool call with a unique id and a valid name, because the API refuses a history with others. Some
         providers count ids from zero in each answer."""
-        if not _WORD.fullmatch(block["id"]) or self._recorder.conversation.is_used(block["id"]):
+        if not _WORD.fullmatch(block["id"]) or self._log.conversation.is_used(block["id"]):
             block = {**block, "id": f"toolu_{new_uuid().replace('-', '')}"}
         if not _WORD.fullmatch(block["name"]):
             block = {**block, "name": re.sub(r"[^A-Za-z0-9_-]", "_", block["name"])[:128] or "unknown"}
@@ -113,12 +113,12 @@ class AnswerListener:
 
     def withdrawn(self, message_id: str) -> None:
         """Record that the blocks of this answer do not count. The model is asked again."""
-        self._recorder.record(WithdrawnRecord(message_id))
+        self._log.record(WithdrawnRecord(message_id))
         self.texts = []
 
     def silence(self, silent: float | None, left: float) -> None:
         """Show how long the model has said nothing, and when it is asked again."""
-        self._recorder.progress("silence", agent_messages.model_silent(silent, left))
+        self._log.progress("silence", agent_messages.model_silent(silent, left))
 
     def retrying(self, retry: Retrying) -> None:
         """Report that an attempt failed and another one follows."""
@@ -129,7 +129,7 @@ class AnswerListener:
             retry.max_retries,
             retry.delay,
         )
-        self._recorder.message(agent_messages.api_retry(retry))
+        self._log.message(agent_messages.api_retry(retry))
 
 
 _MAX_LEFT_OUT = 20  # in one turn
@@ -138,11 +138,11 @@ _MAX_LEFT_OUT = 20  # in one turn
 class ModelCalls:
     """Makes the calls, one at a time. `seconds` is what they took, `stop_reason` why the last answer ended."""
 
-    def __init__(self, context: PipelineContext, listener: AnswerListener, stop: StopSignal) -> None:
+    def __init__(self, context: TurnContext, listener: AnswerListener, stop: StopSignal) -> None:
         self._config = context.config
         self._deps = context.deps
         self._agent = context.agent
-        self._recorder = context.recorder
+        self._log = context.log
         self._listener = listener
         self._stop = stop
         self._call: ModelCall | None = None
@@ -156,7 +156,7 @@ class ModelCalls:
         """Let a model that is used in this turn only, such as that of a command, hold until its end."""
         before = self._agent.model
         if name:
-            self._lend(resolve_model(name, self._config.names))
+            self._lend(resolve_model(name, self._config.models.names))
         try:
             yield
         finally:
@@ -169,7 +169,7 @@ class ModelCalls:
         agent, clock = self._agent, self._deps.clock
         settings = self._call_settings(state)
         if self._config.disclosure.partial_messages:
-            self._recorder.progress("", agent_messages.status_message("requesting"))
+            self._log.progress("", agent_messages.status_message("requesting"))
         self._listener.begin(agent.model, continues=state.recoveries > 0)
         can_fall_back = bool(self._fallback())
         policy = RetryPolicy(self._deps.limits.max_retries, max_overloads=MAX_OVERLOADS if can_fall_back else None)
@@ -188,8 +188,8 @@ class ModelCalls:
         self._call = None
         self.stop_reason = end.stop_reason
         agent.count(end.head.model, end.usage)
-        self._recorder.record(ModelEndRecord(end.head.id, end.stop_reason, end.usage))
-        await self._recorder.commit()
+        self._log.record(ModelEndRecord(end.head.id, end.stop_reason, end.usage))
+        await self._log.commit()
         if end.lost is not None:
             text = f"API Error: Connection lost mid-response ({end.lost.message})"
             self._tell_api_error(text, end.lost.kind, end.lost)
@@ -208,7 +208,7 @@ class ModelCalls:
             if text.strip():
                 block = {"type": "text", "text": text}
                 line = agent_messages.assistant(head, block, request_id, self._deps.clock.wall())
-                self._recorder.message({**line, "aborted": True})
+                self._log.message({**line, "aborted": True})
         call.close_events()
         return True
 
@@ -240,15 +240,15 @@ class ModelCalls:
 
     def _fallback(self) -> str:
         """Return the model that takes over when the present one is overloaded, "" for none."""
-        name = self._config.fallback_model
-        model = resolve_model(name, self._config.names) if name else ""
+        name = self._config.models.fallback
+        model = resolve_model(name, self._config.models.names) if name else ""
         return model if model != self._agent.model else ""
 
     async def _fall_back(self, state: LoopState) -> MessageEnd:
         """Make the call with the other model, and use it for the rest of the turn."""
         overloaded, other = self._agent.model, self._fallback()
         text = f"{overloaded} is overloaded: {other} takes over until the end of this turn."
-        self._recorder.message(agent_messages.informational(text, "warning"))
+        self._log.message(agent_messages.informational(text, "warning"))
         self._lend(other)
         return await self.call(state)
 
@@ -263,7 +263,7 @@ class ModelCalls:
         agent.listed = tuple(tool for tool in agent.listed if tool.name != name)
         agent.prefix = await new_prefix(self._config, agent.listed, self._deps.home)
         text = f"The tool {name} is left out, because the model's API refuses it: {failure.message[:300]}"
-        self._recorder.message(agent_messages.informational(text, "warning"))
+        self._log.message(agent_messages.informational(text, "warning"))
         return True
 
     def _call_settings(self, state: LoopState) -> CallSettings:
@@ -271,7 +271,7 @@ class ModelCalls:
         agent, deps = self._agent, self._deps
         assert agent.prefix is not None
         model, known = agent.model, agent.facts
-        conversation, reasoning = agent.conversation, self._config.reasoning
+        conversation, reasoning = agent.conversation, self._config.models.reasoning
         limit = reasoning.allowed(max_tokens(known, escalated=state.escalated))
         higher = reasoning.allowed(max_tokens(known, escalated=True))
         conversation.seal()
@@ -281,7 +281,7 @@ class ModelCalls:
             conversation.messages,
             model=model,
             max_tokens=asked.max_tokens,
-            session_id=deps.session_id,
+            session_id=deps.log.session_id,
             more=asked.body,
         )
         return deps.call_settings(
@@ -299,10 +299,10 @@ class ModelCalls:
     def _use_model(self, model: str) -> None:
         if model != self._agent.model:
             self._agent.model = model
-            self._recorder.record(ModelRecord(model))
+            self._log.record(ModelRecord(model))
 
     def _tell_api_error(self, text: str, kind: str, failure: ModelError | None = None) -> None:
-        self._recorder.message(agent_messages.api_error(text, failure, kind, self._deps.clock.wall()))
+        self._log.message(agent_messages.api_error(text, failure, kind, self._deps.clock.wall()))
 
 
 _MAX_TOKENS = 4_096
@@ -323,10 +323,12 @@ async def side_answer(deps: AgentDeps, agent: AgentState, question: str) -> str 
     return await _answer(deps, agent, agent.prefix, sent, agent.model)
 
 
-async def judged(deps: AgentDeps, agent: AgentState, system: str, text: str, model: str) -> str:
+async def judged(config: AgentConfig, deps: AgentDeps, agent: AgentState, system: str, text: str, model: str) -> str:
     """Return what a model says to a text alone. Raise ModelError."""
+    small = small_model(agent.model, config.models.small, config.models.names)
+    chosen = small if model == SMALL else resolve_model(model, config.models.names)
     prefix = model_request.RequestPrefix([{"type": "text", "text": system}], [])
-    return await _answer(deps, agent, prefix, with_question([], text), model)
+    return await _answer(deps, agent, prefix, with_question([], text), chosen)
 
 
 async def _answer(
@@ -349,7 +351,7 @@ async def text_answer(
     """Make one model call, count what it used, and return the text of the answer. Raise ModelError."""
     if model != agent.model:
         sent = [_without_thinking(message) for message in sent]
-    body = model_request.body(prefix, sent, model=model, max_tokens=max_tokens, session_id=deps.session_id)
+    body = model_request.body(prefix, sent, model=model, max_tokens=max_tokens, session_id=deps.log.session_id)
     settings = deps.call_settings(body, betas=betas_of(model), thinks=thinks(deps.models.facts(model), {}))
     end = await ModelCall(settings, listener, RetryPolicy(retries)).run()
     agent.count(end.head.model, end.usage, model)
@@ -386,12 +388,6 @@ def _without_thinking(message: HistoryMessage) -> HistoryMessage:
     return made
 
 
-async def make_prefix(config: AgentConfig, agent: AgentState, home: str) -> None:
-    """Build the request prefix of an agent that has none. `home` is the home directory on the host."""
-    if agent.prefix is None:
-        agent.prefix = await new_prefix(config, agent.listed, home)
-
-
 async def new_prefix(config: AgentConfig, listed: Sequence[Tool], home: str) -> RequestPrefix:
     """Return the request prefix of an agent that declares the tools `listed`."""
     tools = [{"name": tool.name, "description": tool.description, "input_schema": tool.input_schema} for tool in listed]
@@ -402,13 +398,11 @@ async def new_prefix(config: AgentConfig, listed: Sequence[Tool], home: str) -> 
     return RequestPrefix(system, tools)
 
 
-async def named_files(
-    config: AgentConfig, agent: AgentState, prompts: Sequence[Prompt], nested: NestedInstructions | None
-) -> list[Json]:
-    """Return the files that prompts name with `@`, as content blocks. `nested` learns of them."""
+async def named_files(context: TurnContext, prompts: Sequence[Prompt]) -> list[Json]:
+    """Return the files that prompts name with `@`, as content blocks."""
     prompts = [prompt for prompt in prompts if not prompt.verbatim]
     if not any("@" in str(block.get("text", "")) for prompt in prompts for block in prompt.blocks):
         return []
     from .mentions import mentioned_blocks  # few prompts name files
 
-    return await mentioned_blocks(config, agent, prompts, nested)
+    return await mentioned_blocks(context, prompts)

@@ -1,4 +1,4 @@
-"""Slash commands and hooks before a turn.
+"""What happens to prompts before a turn: slash commands and hooks.
 
 A prompt that hooks see, or that is a command, is noted as taken before anything happens to it. So it is not taken
 again after a crash, and no hook or command runs twice.
@@ -10,6 +10,7 @@ import logging
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from ccb.tunnel.wire import tool_traits
@@ -19,7 +20,8 @@ from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.journal_records import TakenRecord
 from ccb.tunnel.wire.messages import BLOCKED_PROMPT
 
-from ..hooks.hook_table import SESSION_START, SETUP, USER_PROMPT_SUBMIT, sources_of
+from ..hooks.hook_runner import HookTurn
+from ..hooks.hook_table import USER_PROMPT_EXPANSION, USER_PROMPT_SUBMIT, sources_of
 from ..model.retry import ModelError
 from ..permissions.engine import PermissionEngine
 from ..permissions.rules import parse_rules
@@ -27,11 +29,10 @@ from ..session_store.journal import NotKept
 from ..slash_commands.command_registry import CommandCall, CommandRefused, Expanded, Printed, SlashCommand
 from ..tools.tool_contract import ToolResult
 from . import agent_messages
-from .agent_config import AgentConfig, AgentDeps
-from .agent_hooks import agent_starts, before_expansion
-from .agent_log import Recorder
-from .tool_call import CallRefused, ParsedCall, PipelineContext
-from .tool_pipeline import BEFORE, run_tool
+from .agent_hooks import agent_starts, before_expansion, remind
+from .model_calls import judged
+from .tool_call import CallRefused, ParsedCall, TurnContext
+from .tool_pipeline import checked, run_tool
 from .turn_state import EndReason, Prompt, TurnEnding
 
 Json = dict[str, Any]
@@ -54,128 +55,97 @@ class Opened:
 class PromptOpening:
     """Opens the turns of one agent."""
 
-    def __init__(self, config: AgentConfig, deps: AgentDeps, recorder: Recorder, tools: CommandTools) -> None:
-        self._config = config
-        self._deps = deps
-        self._recorder = recorder
-        self._tools = tools
-        self._main = not recorder.agent_id
+    def __init__(self, context: TurnContext) -> None:
+        self._context = context
+        self._log = context.log
+        self._hooks = context.deps.hooks
+        self._tools = CommandTools(context)
+        self._main = not context.log.agent_id
 
     async def open(self, prompts: Sequence[Prompt]) -> Opened:
         """Return what of the prompts of a new turn enters the conversation. Raise NotKept."""
-        hooks, commands = self._deps.hooks, self._deps.commands
+        config, commands = self._context.config, self._context.deps.commands
         if not self._main:
-            await agent_starts(self._deps, self._recorder, self._config.agent_type)
+            await agent_starts(self._context)
             return Opened(prompts)
-        if hooks is not None:
-            hooks.prompt_id = new_uuid()
-            for problem in hooks.configure(sources_of(self._config.settings)):
-                self._recorder.message(agent_messages.informational(f"This hook is not used: {problem}", "warning"))
-        if commands is not None:
-            commands.refresh()
+        judge = partial(judged, config, self._context.deps, self._context.agent)
+        turn = HookTurn(config.models.names, judge, new_uuid(), config.models.reasoning.effort or "")
+        for problem in self._hooks.begin_turn(turn, sources_of(config.settings)):
+            self._warn(f"This hook is not used: {problem}")
+        commands.refresh()
         if len(prompts) == 1 and prompts[0].shell:
             return await self._run_shell(prompts[0])
-        first = prompts[0].blocks if len(prompts) == 1 and not prompts[0].verbatim else ()
-        found = commands.find(first) if commands is not None else None
-        if self._config.refusal and (found is None or not found[0].local):
+        found = commands.find(prompts[0].blocks if len(prompts) == 1 and not prompts[0].verbatim else ())
+        if config.refusal and (found is None or not found[0].local):
             await self._take(prompts)
-            return Opened(ending=TurnEnding(EndReason.SETUP_FAILED, errors=(self._config.refusal,)))
-        if hooks is not None and hooks.start_due:
-            hooks.initial = await self._session_starts()
+            return Opened(ending=TurnEnding(EndReason.SETUP_FAILED, errors=(config.refusal,)))
+        self._name((await self._hooks.begin_session(config.models.model or "")).title)
         opened = await self.admit(prompts) if found is None else await self._command(*found, prompts[0])
-        if hooks is not None and hooks.initial and opened.ending is None:
-            said, hooks.initial = hooks.initial, ""
-            opened = replace(opened, prompts=[self._initial(said), *opened.prompts])
+        said = self._hooks.take_initial() if opened.ending is None else ""
+        if said:
+            self._log.message(agent_messages.informational(f"First, a SessionStart hook tells the agent: {said}"))
+            first = Prompt([{"type": "text", "text": said}], verbatim=True)
+            opened = replace(opened, prompts=[first, *opened.prompts])
         return opened
-
-    async def _command(self, command: SlashCommand, call: CommandCall, prompt: Prompt) -> Opened:
-        """Carry out a slash command, unless a hook refuses it. Raise NotKept."""
-        await self._take([prompt])
-        refused = None if command.local else await self._refused(prompt)
-        if refused is None and not command.local:
-            refused = await self._unexpanded(command, call, prompt)
-        if refused:
-            return Opened(ending=TurnEnding(EndReason.COMPLETED, text=refused))
-        return await self._run(command, call, prompt)
-
-    async def _unexpanded(self, command: SlashCommand, call: CommandCall, prompt: Prompt) -> str:
-        """Run the hooks of a command whose text would go to the model. Return what the person is told if they refuse
-        it, "" if they do not."""
-        outcome = await before_expansion(self._deps, command, call.arguments, _text(prompt))
-        if outcome.blocked or outcome.stops:
-            told = f"A hook refused /{command.name}: {outcome.reason or outcome.stop_reason or 'no reason given'}"
-            self._recorder.message(agent_messages.informational(told, "warning"))
-            return told
-        if outcome.context:
-            said = f"UserPromptExpansion hook additional context: {_joined(outcome.context)}"
-            self._deps.reminders.add(f"expansion:{prompt.input_id}", said)
-        return ""
 
     async def admit(self, prompts: Sequence[Prompt]) -> Opened:
         """Let the hooks see prompts that are not commands. Raise NotKept."""
-        hooks = self._deps.hooks
         said = [prompt for prompt in prompts if prompt.origin is None]  # the others are notices of the worker
-        if hooks is None or not self._main or not said or not hooks.matching(USER_PROMPT_SUBMIT):
+        if not self._main or not said or not self._hooks.matching(USER_PROMPT_SUBMIT):
             return Opened(prompts)
         await self._take(said)
         admitted, text = [prompt for prompt in prompts if prompt.origin is not None], ""
         for prompt in said:
             refused = await self._refused(prompt)
-            if refused is None:
-                admitted.append(prompt)
-            else:
+            if refused:
                 text = refused
+            else:
+                admitted.append(prompt)
         return Opened(admitted, ending=None if admitted else TurnEnding(EndReason.COMPLETED, text=text))
 
-    def _initial(self, text: str) -> Prompt:
-        self._recorder.message(agent_messages.informational(f"First, a SessionStart hook tells the agent: {text}"))
-        return Prompt([{"type": "text", "text": text}], verbatim=True)
+    async def _command(self, command: SlashCommand, call: CommandCall, prompt: Prompt) -> Opened:
+        """Carry out a slash command, unless a hook refuses it. Raise NotKept."""
+        await self._take([prompt])
+        refused = ""
+        if not command.local:
+            refused = await self._refused(prompt) or await self._unexpanded(command, call, prompt)
+        if refused:
+            return Opened(ending=TurnEnding(EndReason.COMPLETED, text=refused))
+        return await self._run(command, call, prompt)
+
+    async def _refused(self, prompt: Prompt) -> str:
+        """Run the hooks of a prompt. Return what the person is told if they refuse it, "" if they do not."""
+        text = _text(prompt)
+        outcome = await self._hooks.run(USER_PROMPT_SUBMIT, {"prompt": text}, about=prompt.input_id)
+        self._name(outcome.title)
+        if outcome.refuses:
+            return self._warn(f"{BLOCKED_PROMPT}\n{outcome.why}\n\nOriginal prompt: {text}")
+        remind(self._context, f"prompt:{prompt.input_id}", USER_PROMPT_SUBMIT, outcome)
+        return ""
+
+    async def _unexpanded(self, command: SlashCommand, call: CommandCall, prompt: Prompt) -> str:
+        """Run the hooks of a command whose text would go to the model. Return what the person is told if they refuse
+        it, "" if they do not."""
+        outcome = await before_expansion(self._context, command, call.arguments, _text(prompt))
+        if outcome.refuses:
+            return self._warn(f"A hook refused /{command.name}: {outcome.why}")
+        remind(self._context, f"expansion:{prompt.input_id}", USER_PROMPT_EXPANSION, outcome)
+        return ""
+
+    def _warn(self, text: str) -> str:
+        self._log.message(agent_messages.informational(text, "warning"))
+        return text
 
     def _name(self, title: str) -> None:
         """Give the session the name that a hook wants."""
         if title:
-            self._recorder.message(agent_messages.session_title(title))
-
-    async def _session_starts(self) -> str:
-        """Run the SessionStart hooks. Return what they want to come before the first prompt."""
-        hooks = self._deps.hooks
-        assert hooks is not None
-        trigger, hooks.setup = hooks.setup, ""
-        if trigger:
-            outcome = await hooks.run(SETUP, {"trigger": trigger}, trigger)
-            if outcome.context:
-                self._deps.reminders.add(SETUP, f"Setup hook additional context: {_joined(outcome.context)}")
-        source = hooks.start_source
-        hooks.started()
-        outcome = await hooks.run(SESSION_START, {"source": source, "model": self._config.model or ""}, source)
-        if outcome.context:
-            self._deps.reminders.add(SESSION_START, f"SessionStart hook additional context: {_joined(outcome.context)}")
-        self._name(outcome.title)
-        return outcome.initial
+            self._log.message(agent_messages.session_title(title))
 
     async def _take(self, prompts: Sequence[Prompt]) -> None:
         for prompt in prompts:
             if prompt.input_id:
-                self._recorder.record(TakenRecord(prompt.input_id))
-        await self._recorder.commit()
-
-    async def _refused(self, prompt: Prompt) -> str | None:
-        """Run the hooks of a prompt. Return what the person is told if they refuse it, None if they do not."""
-        hooks = self._deps.hooks
-        if hooks is None:
-            return None
-        text = _text(prompt)
-        outcome = await hooks.run(USER_PROMPT_SUBMIT, {"prompt": text}, about=prompt.input_id)
-        self._name(outcome.title)
-        if outcome.blocked or outcome.stops:
-            reason = outcome.reason or outcome.stop_reason or "no reason given"
-            told = f"{BLOCKED_PROMPT}\n{reason}\n\nOriginal prompt: {text}"
-            self._recorder.message(agent_messages.informational(told, "warning"))
-            return told
-        if outcome.context:
-            said = f"UserPromptSubmit hook additional context: {_joined(outcome.context)}"
-            self._deps.reminders.add(f"prompt:{prompt.input_id}", said)
-        return None
+                self._log.record(TakenRecord(prompt.input_id))
+        await self._log.commit()
 
     async def _run_shell(self, prompt: Prompt) -> Opened:
         """Run the command line of the person. The model reads it and what it printed with the next prompt."""
@@ -186,7 +156,7 @@ class PromptOpening:
             printed = await self._tools.of_person(command)
         except CommandRefused as refused:
             printed = f"It was not run: {refused}."
-        self._recorder.message(agent_messages.command_output(printed))
+        self._log.message(agent_messages.command_output(printed))
         text = f"<bash-input>{command}</bash-input>\n<bash-stdout>{printed}</bash-stdout>"
         return Opened([Prompt([{"type": "text", "text": text}], verbatim=True, silent=True)])
 
@@ -204,16 +174,12 @@ class PromptOpening:
             done = Printed(f"/{command.name} failed: {error or type(error).__name__}")
         if isinstance(done, Expanded):
             return Opened([prompt], done.blocks, allowed=done.allowed, model=done.model)
-        self._recorder.message(agent_messages.command_output(done.text))
+        self._log.message(agent_messages.command_output(done.text))
         return Opened(ending=TurnEnding(EndReason.COMPLETED, text=done.text))
 
 
 def _text(prompt: Prompt) -> str:
     return "\n".join(str(block.get("text")) for block in prompt.blocks if block.get("type") == "text")
-
-
-def _joined(texts: Sequence[str]) -> str:
-    return "\n\n".join(texts)
 
 
 _PERSON_TIMEOUT_MS = 600_000
@@ -222,12 +188,12 @@ _PERSON_TIMEOUT_MS = 600_000
 class CommandTools:
     """Runs single calls in the name of a command. Their results go into its text, not into the conversation."""
 
-    def __init__(self, pipeline: PipelineContext) -> None:
-        self._pipeline = pipeline
+    def __init__(self, context: TurnContext) -> None:
+        self._context = context
 
     async def shell(self, allowed: Sequence[str], command: str) -> str:
         """Run a command line as Bash would. Raise CommandRefused if it may not run or fails."""
-        with granted(self._pipeline.config.permissions, allowed):
+        with granted(self._context.config.permissions, allowed):
             result = await self._call(tool_traits.BASH.name, {"command": command})
         if result.is_error:
             raise CommandRefused(f"`{command[:500]}`: {result.content}")
@@ -236,16 +202,16 @@ class CommandTools:
     async def of_person(self, command: str) -> str:
         """Run a command line that the person has typed, in the directory of the agent's shell. Nobody is asked, and
         it has no cage. Return what it printed. Raise CommandRefused if Bash is denied altogether."""
-        tool = self._pipeline.config.visible_tools().get(tool_traits.BASH.name)
+        tool = self._context.config.visible_tools().get(tool_traits.BASH.name)
         if tool is None:
             raise CommandRefused(f"{tool_traits.BASH.name} is denied altogether")
         given = {"command": command, "timeout": _PERSON_TIMEOUT_MS}
-        outcome = await run_tool(self._pipeline, ParsedCall(SHELL_CALL + new_uuid().replace("-", ""), tool, given))
+        outcome = await run_tool(self._context, ParsedCall(SHELL_CALL + new_uuid().replace("-", ""), tool, given))
         return str(outcome.result.content)
 
     async def delegate(self, allowed: Sequence[str], task: Json) -> str:
         """Return the answer of a sub-agent. Raise CommandRefused if it may not start or fails."""
-        with granted(self._pipeline.config.permissions, allowed):
+        with granted(self._context.config.permissions, allowed):
             result = await self._call(tool_traits.TASK.name, task)
         if result.is_error:
             raise CommandRefused(str(result.content))
@@ -253,7 +219,7 @@ class CommandTools:
 
     async def read(self, path: str) -> str | None:
         """Return the content of a file as Read would. Return None for a missing file, or one that may not be read."""
-        context = self._pipeline.config.context
+        context = self._context.config.context
         full = context.host.real_path(path if path.startswith("/") else f"{context.cwd}/{path}")
         state = await context.host.stat(full)
         if state is None:
@@ -262,14 +228,12 @@ class CommandTools:
         return None if result.is_error or not isinstance(result.content, str) else result.content
 
     async def _call(self, name: str, tool_input: Json) -> ToolResult:
-        tool = self._pipeline.config.visible_tools().get(name)
+        tool = self._context.config.visible_tools().get(name)
         if tool is None:
             return ToolResult(f"{name} is denied altogether", is_error=True)
         call = ParsedCall(f"command_{new_uuid().replace('-', '')}", tool, tool_input)
         try:
-            for step in BEFORE:
-                call = await step(self._pipeline, call)
-            return (await run_tool(self._pipeline, call)).result
+            return (await run_tool(self._context, await checked(self._context, call))).result
         except CallRefused as refused:
             return refused.outcome.result
 

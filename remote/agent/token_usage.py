@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from ccb.tunnel.wire.journal_records import AgentResultRecord, ModelEndRecord, Record, RewindRecord
+from ccb.tunnel.wire.journal_records import AgentResultRecord, Record
 from ccb.tunnel.wire.messages import ResultMessage
-from ccb.tunnel.wire.model_facts import ESTIMATED, TOKENS, ModelFacts, context_tokens, count
+from ccb.tunnel.wire.model_facts import ESTIMATED, TOKENS, ModelFacts, count
 from ccb.tunnel.wire.projection import Projection, on, replay
 
 Json = dict[str, Any]
@@ -19,7 +18,6 @@ _DETAILS = {
     "server_tool_use": ("web_search_requests", "web_fetch_requests"),
 }
 """Objects in a usage, with the counts in them."""
-_MAX_COUNTED = 1_000
 _TEXTS = ("service_tier", "inference_geo", "speed")
 _MODEL_USAGE = ("inputTokens", "cacheCreationInputTokens", "cacheReadInputTokens", "outputTokens")
 _MODEL_DETAILS = (
@@ -37,33 +35,6 @@ def zero_usage() -> Json:
     usage.update({name: dict.fromkeys(counts, 0) for name, counts in _DETAILS.items()})
     usage.update(service_tier="standard", inference_geo="", speed="standard", iterations=[])
     return usage
-
-
-class SessionUsage(Projection):
-    """`context_tokens` is the size of the main conversation, as last counted by the model. `spent` holds the fields of
-    the last result that cover the whole session."""
-
-    def __init__(self) -> None:
-        self.context_tokens = 0
-        self._counted: deque[tuple[int, int]] = deque(maxlen=_MAX_COUNTED)
-        self.spent: Json = {"total_cost_usd": 0, "modelUsage": {}}
-
-    @on(ModelEndRecord, main_only=True)
-    def _model_end(self, content: ModelEndRecord, record: Record) -> None:
-        self.context_tokens = context_tokens(content.usage)
-        self._counted.append((record.seq, self.context_tokens))
-
-    @on(RewindRecord)
-    def _rewind(self, content: RewindRecord, _: Record) -> None:
-        """Take the size that the conversation had at the place where it goes on."""
-        if content.to:
-            before = [each for each in self._counted if each[0] < content.to]
-            self._counted = deque(before, _MAX_COUNTED)
-            self.context_tokens = before[-1][1] if before else 0
-
-    @on(ResultMessage, main_only=True)
-    def _result(self, line: ResultMessage, _: Record) -> None:
-        self.spent = {"total_cost_usd": line.total_cost_usd, "modelUsage": line.model_usage}
 
 
 class Ledger(Projection):

@@ -1,13 +1,11 @@
-"""A call, its outcome, its schedule."""
+"""A tool call, its outcome, and the checks of its input."""
 
 from __future__ import annotations
 
-import asyncio
-import logging
-from collections.abc import Awaitable, Sequence
-from dataclasses import field, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from enum import Enum
-from typing import Any, Callable
+from typing import Any
 
 from ccb.tunnel.wire.dataclass import dataclass
 
@@ -19,8 +17,8 @@ from ..tools.input_schema import issues, whole_numbers
 from ..tools.tool_contract import CallContext, FileVersion, Tool, ToolContext, ToolResult
 from . import agent_messages
 from .agent_config import AgentConfig, AgentDeps
-from .agent_log import Recorder
-from .turn_state import AgentState, DenialCounter
+from .agent_log import AgentLog
+from .turn_state import AgentState
 
 Json = dict[str, Any]
 
@@ -85,18 +83,14 @@ class StartedCalls:
 
 
 @dataclass(frozen=True)
-class PipelineContext:
-    """The context that all steps of the pipeline share."""
+class TurnContext:
+    """The context that all parts of a turn share."""
 
     config: AgentConfig
     deps: AgentDeps
-    recorder: Recorder
+    log: AgentLog
     agent: AgentState
     started: StartedCalls
-
-    @property
-    def denials(self) -> DenialCounter:
-        return self.agent.denials
 
 
 @dataclass(frozen=True)
@@ -120,19 +114,19 @@ class ParsedCall:
         return self.tool.name
 
 
-def call_context(context: PipelineContext) -> ToolContext:
+def call_context(context: TurnContext) -> ToolContext:
     """Return the resources that a tool gets before its call runs."""
     return context.config.context.for_call(CallContext(modes=mode_switch(context)))
 
 
-def mode_switch(context: PipelineContext) -> ModeSwitch:
-    return ModeSwitch(context.config.permissions, context.recorder)
+def mode_switch(context: TurnContext) -> ModeSwitch:
+    return ModeSwitch(context.config.permissions, context.log)
 
 
-def denied(context: PipelineContext, call: ParsedCall, text: str, by: DecidedBy) -> CallOutcome:
+def denied(context: TurnContext, call: ParsedCall, text: str, by: DecidedBy) -> CallOutcome:
     denial = {"tool_name": call.name, "tool_use_id": call.id, "tool_input": call.input}
     is_answer = call.tool.traits.asks  # a question that the person declines is no action that the model may not take
-    feedback_due = not is_answer and context.denials.denied()
+    feedback_due = not is_answer and context.agent.denials.denied()
     return CallOutcome(error_result(text), denial=denial, feedback_due=feedback_due, decided_by=by)
 
 
@@ -142,14 +136,6 @@ def error_result(text: str) -> ToolResult:
 
 def tool_use_error(text: str) -> CallOutcome:
     return CallOutcome(error_result(f"<tool_use_error>{text}</tool_use_error>"))
-
-
-_log = logging.getLogger(__name__)
-
-MAX_AT_ONCE = 10
-"""Read-only calls that may run at the same time."""
-
-_CANCEL_GRACE = 5.0  # seconds a cancelled tool has to clean up before the turn goes on without it
 
 
 @dataclass(frozen=True)
@@ -164,92 +150,12 @@ class ToolCall:
     broken: str = ""
 
 
-@dataclass(eq=False)
-class _Entry:
-    call: ToolCall
-    parallel: bool
-    task: asyncio.Task[None] | None = field(default=None)
-
-
-class ToolExecutor:
-    """Starts tool calls in the order of the model. A call that may run in parallel starts when no earlier call that
-    must run alone is left, up to MAX_AT_ONCE of them. A call that must run alone starts when every call before it is
-    done, and no later one starts until it is done itself."""
-
-    def __init__(
-        self,
-        run: Callable[[ToolCall], Awaitable[None]],
-        may_run_in_parallel: Callable[[ToolCall], bool],
-        max_at_once: int = MAX_AT_ONCE,
-    ) -> None:
-        self._run = run
-        self._may_run_in_parallel = may_run_in_parallel
-        self._max = max_at_once
-        self._entries: list[_Entry] = []  # not finished, in the order of the model
-        self._error: BaseException | None = None
-        self._stopped = False
-        self._changed = asyncio.Event()
-
-    def submit(self, call: ToolCall) -> None:
-        """Take a call. It starts at once, or when the calls before it allow it."""
-        self._entries.append(_Entry(call, self._may_run_in_parallel(call)))
-        self._pump()
-
-    async def drain(self) -> None:
-        """Return when all calls are done. Raise what a call raised: that is a fault of the worker, not of a tool."""
-        while self._entries and self._error is None:
-            self._changed.clear()
-            await self._changed.wait()
-        if self._error is not None:
-            raise self._error
-
-    def halt(self) -> None:
-        """Start no more calls. Running calls go on until `cancel`."""
-        self._stopped = True
-
-    async def cancel(self) -> None:
-        """Cancel the running calls, and drop the waiting ones."""
-        self.halt()
-        tasks = {entry.task for entry in self._entries if entry.task is not None}
-        self._entries = [entry for entry in self._entries if entry.task is not None]
-        for task in tasks:
-            task.cancel()
-        if tasks:
-            _, stubborn = await asyncio.wait(tasks, timeout=_CANCEL_GRACE)
-            if stubborn:
-                _log.error("%d cancelled tool calls have not ended in %s s", len(stubborn), _CANCEL_GRACE)
-
-    def _pump(self) -> None:
-        if self._stopped or self._error is not None:
-            return
-        running = sum(1 for entry in self._entries if entry.task is not None)
-        for position, entry in enumerate(self._entries):
-            if entry.task is None:
-                if running >= self._max or (position and not entry.parallel):
-                    return
-                entry.task = asyncio.ensure_future(self._call(entry))
-                running += 1
-            if not entry.parallel:
-                return
-
-    async def _call(self, entry: _Entry) -> None:
-        try:
-            await self._run(entry.call)
-        except Exception as error:  # noqa: BLE001 - top of the task: the turn gets it from drain()
-            self._error = error
-        finally:
-            if entry in self._entries:
-                self._entries.remove(entry)
-            self._changed.set()
-            self._pump()
-
-
 class ModeSwitch:
     """Changes the mode of `permissions`. See `ccb.remote.tools.tool_contract.Modes`."""
 
-    def __init__(self, permissions: PermissionEngine, recorder: Recorder) -> None:
+    def __init__(self, permissions: PermissionEngine, log: AgentLog) -> None:
         self._permissions = permissions
-        self._recorder = recorder
+        self._log = log
 
     @property
     def mode(self) -> str:
@@ -263,7 +169,7 @@ class ModeSwitch:
             self._apply_mode(self._permissions.mode_before_plan)
 
     def grant(self, rules: Sequence[str]) -> None:
-        if not self._recorder.agent_id:  # a sub-agent is never freer than the session
+        if not self._log.agent_id:  # a sub-agent is never freer than the session
             self._permissions.lend(rules, for_turn=True)
 
     def apply(self, updates: Sequence[Json]) -> None:
@@ -271,7 +177,7 @@ class ModeSwitch:
         permissions, mode = self._permissions, self.mode
         permissions.apply(updates)
         if permissions.mode != mode:
-            self._recorder.message(agent_messages.status_message(None, permissions.mode, permissions.cage_in_force))
+            self._log.message(agent_messages.status_message(None, permissions.mode, permissions.cage_in_force))
 
     def _apply_mode(self, mode: str) -> None:
         self.apply([{"type": "setMode", "mode": mode, "destination": "session"}])
@@ -286,7 +192,7 @@ def parse(call: ToolCall) -> ParsedCall:
     return ParsedCall(call.id, call.tool, call.input)
 
 
-async def validate(context: PipelineContext, call: ParsedCall) -> ParsedCall:
+async def validate(context: TurnContext, call: ParsedCall) -> ParsedCall:
     """Refuse an input that does not fit the tool's schema, or that the tool itself rejects."""
     schema = call.tool.checked_schema
     call = replace(call, input=whole_numbers(call.input, schema))
@@ -295,11 +201,7 @@ async def validate(context: PipelineContext, call: ParsedCall) -> ParsedCall:
         plural = "issue" if len(wrong) == 1 else "issues"
         text = f"{call.name} was called with a wrong input ({plural}):\n" + "\n".join(wrong)
         raise CallRefused(tool_use_error(f"InputValidationError: {text}"))
-    try:
-        reason = call.tool.validate(call.input, call_context(context))
-    except Exception as error:  # noqa: BLE001 - a failed check refuses
-        _log.exception("validate of %s failed", call.name)
-        reason = f"the input could not be checked: {type(error).__name__}: {error}"
+    reason = call.tool.validate(call.input, call_context(context))
     if reason is not None:
         raise CallRefused(tool_use_error(reason))
     return call

@@ -1,4 +1,4 @@
-"""May it run, who is asked."""
+"""The permission of a tool call: the engine's decision, and who is asked."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ import logging
 from dataclasses import replace
 from typing import Any
 
-from ccb.tunnel.wire.control_protocol import CAN_USE_TOOL, Request, Success, ToolPermission
+from ccb.tunnel.wire.control_protocol import CAN_USE_TOOL, Request, RequestFailed, Success, ToolPermission
 
 from ..permissions.rules import Behavior, Decision, headless_denial
-from ..tools.tool_contract import Preview, Tool, ToolContext, ToolResult
+from ..tools.tool_contract import FileVersion, Preview, Tool, ToolContext, ToolResult
 from . import agent_hooks, agent_messages
 from .agent_config import AgentConfig
 from .tool_call import (
@@ -18,7 +18,7 @@ from .tool_call import (
     CallRefused,
     DecidedBy,
     ParsedCall,
-    PipelineContext,
+    TurnContext,
     call_context,
     denied,
     error_result,
@@ -31,56 +31,54 @@ Json = dict[str, Any]
 _log = logging.getLogger(__name__)
 
 
-async def permission(context: PipelineContext, call: ParsedCall) -> ParsedCall:
+async def permission(context: TurnContext, call: ParsedCall) -> ParsedCall:
     """Let the permission engine decide, and ask the person if it says so. Return the call with its cage and the granted
     input, which is validated again if the person changed it. Refuse the call if the check or the question fails."""
     can_ask = context.deps.broker.can_ask(CAN_USE_TOOL)
     judge = None if can_ask or call.tool.traits.asks else context.config.offer.judge()
-    decision = _decided(context, call, can_ask=can_ask or judge is not None)
+    decision = _with_hook(decide(context.config, call, can_ask=can_ask or judge is not None), call)
     if decision.behavior is Behavior.ALLOW:
-        context.denials.permitted()
+        context.agent.denials.permitted()
         by = DecidedBy.HOOK if call.hooked.decision == "allow" else DecidedBy.CONFIG
         return replace(call, cage=decision.cage, pinned=decision.pinned, allowed_by=by)
     if decision.behavior is Behavior.DENY:
         raise CallRefused(await _deny_unasked(context, call, decision))
-    answer = await agent_hooks.before_question(context.deps, context.recorder, call.name, call.id, call.input, decision)
-    preview, hook = None, None if answer is None else DecidedBy.HOOK
-    if answer is None and can_ask:
+    answer = await agent_hooks.before_question(context, call, decision)
+    if answer is not None:
+        return await _answered(context, replace(call, allowed_by=DecidedBy.HOOK), decision, answer)
+    preview = None
+    if can_ask:
         preview = await _preview(context, call)
         answer = await _ask(context, call, decision, preview)
-    answer = answer or await _judged(context, call, judge)
-    if answer is None:
+    elif judge is not None:
+        answer = await ask_tool(judge, call.name, call.input, call.id, call_context(context))
+    else:
         raise CallRefused(await _deny_unasked(context, call, decision))
+    seen = preview.version if preview is not None else None
+    return await _answered(context, replace(call, allowed_by=DecidedBy.PERSON_ALLOWED), decision, answer, seen)
+
+
+async def _answered(
+    context: TurnContext,
+    call: ParsedCall,
+    decision: Decision,
+    answer: ToolPermission,
+    seen: FileVersion | None = None,
+) -> ParsedCall:
+    """Act on the answer of a hook or the person. `seen` is the version of the file that the person was shown."""
     if not answer.allow:
         text = answer.message or f"The user refused this use of {call.name}."
-        outcome = denied(context, call, text, hook or DecidedBy.PERSON_REFUSED)
-        raise CallRefused(replace(outcome, ends_turn=answer.interrupt))
-    context.denials.permitted()
-    call = replace(call, cage=decision.cage, allowed_by=hook or DecidedBy.PERSON_ALLOWED)
+        by = DecidedBy.HOOK if call.allowed_by is DecidedBy.HOOK else DecidedBy.PERSON_REFUSED
+        raise CallRefused(replace(denied(context, call, text, by), ends_turn=answer.interrupt))
+    context.agent.denials.permitted()
+    call = replace(call, cage=decision.cage)
     try:
         if answer.updated_input is None or answer.updated_input == call.input:
-            return replace(call, pinned=decision.pinned, approved=preview.version if preview is not None else None)
+            return replace(call, pinned=decision.pinned, approved=seen)
         return await validate(context, replace(call, input=answer.updated_input))
     finally:  # a changed mode is for what comes after the call
         mode_switch(context).apply(answer.updates)
         agent_hooks.directories_added(context.deps.hooks, answer.updates, "permission_update")
-
-
-def _decided(context: PipelineContext, call: ParsedCall, *, can_ask: bool) -> Decision:
-    try:
-        return _with_hook(decide(context.config, call, can_ask=can_ask), call)
-    except Exception as error:  # noqa: BLE001 - a failed check refuses
-        _log.exception("the permission check of %s failed", call.name)
-        text = f"The permission check failed ({error}); {call.name} was not run."
-        raise CallRefused(CallOutcome(error_result(text))) from None
-
-
-async def _judged(context: PipelineContext, call: ParsedCall, judge: Tool | None) -> ToolPermission | None:
-    """Return what the tool says that decides in the place of a person, None without such a tool."""
-    if judge is None:
-        return None
-
-    return await ask_tool(judge, call.name, call.input, call.id, call_context(context))
 
 
 def decide(config: AgentConfig, call: ParsedCall, *, can_ask: bool) -> Decision:
@@ -99,42 +97,36 @@ def _with_hook(decision: Decision, call: ParsedCall) -> Decision:
     return replace(decision, behavior=Behavior.ASK, reason=reason, reason_type="hook")
 
 
-async def _deny_unasked(context: PipelineContext, call: ParsedCall, decision: Decision) -> CallOutcome:
+async def _deny_unasked(context: TurnContext, call: ParsedCall, decision: Decision) -> CallOutcome:
     """Deny a call without a question, because a rule or the mode says so or nobody can be asked."""
     if decision.behavior is Behavior.DENY:
         text = f"Permission to use {call.name} was denied: {decision.reason}"
     else:
         text = call.tool.declaration.if_nobody_can_be_asked or headless_denial(decision, call.name)
-    context.recorder.message(agent_messages.permission_denied(call.name, call.id, text, decision))
-    if await agent_hooks.after_denial(context.deps, context.recorder, call.name, call.id, call.input, text):
+    context.log.message(agent_messages.permission_denied(call.name, call.id, text, decision))
+    if await agent_hooks.after_denial(context, call, text):
         text += "\nA hook says that you may try this call again."
     return denied(context, call, text, DecidedBy.CONFIG)
 
 
-async def _preview(context: PipelineContext, call: ParsedCall) -> Preview | None:
+async def _preview(context: TurnContext, call: ParsedCall) -> Preview | None:
     """Return what the call would do to a file. Refuse a call that would fail anyway."""
-    try:
-        preview = await call.tool.preview(call.input, context.config.context)
-    except Exception:  # noqa: BLE001 - the person is told that there is no preview
-        _log.exception("the preview of %s failed", call.name)
-        return None
+    preview = await call.tool.preview(call.input, context.config.context)
     if isinstance(preview, ToolResult):
         raise CallRefused(CallOutcome(preview))
     return preview
 
 
-async def _ask(
-    context: PipelineContext, call: ParsedCall, decision: Decision, preview: Preview | None
-) -> ToolPermission:
+async def _ask(context: TurnContext, call: ParsedCall, decision: Decision, preview: Preview | None) -> ToolPermission:
     change = preview.public if preview is not None else None
     question = agent_messages.tool_approval(call.tool.traits, call.input, call.id, decision, change)
-    if context.recorder.agent_id:
-        question = replace(question, agent_id=context.recorder.agent_id, agent=context.config.label)
+    if context.log.agent_id:
+        question = replace(question, agent_id=context.log.agent_id, agent=context.config.label)
     try:
         return await context.deps.broker.request(
-            Request(CAN_USE_TOOL, question, about=call.name, agent_id=context.recorder.agent_id)
+            Request(CAN_USE_TOOL, question, about=call.name, agent_id=context.log.agent_id)
         )
-    except Exception as error:  # noqa: BLE001 - a failed question refuses
+    except RequestFailed as error:
         _log.exception("asking for %s failed", call.name)
         raise CallRefused(CallOutcome(error_result(f"Tool permission request failed: Error: {error}"))) from None
 

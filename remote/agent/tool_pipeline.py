@@ -1,8 +1,8 @@
-"""The steps of a call.
+"""When the calls of an answer run, and the steps of a call.
 
-A call passes the steps in BEFORE, one after the other. Each step returns the call, perhaps with another input, or
-raises CallRefused. If no step refuses, the tool runs, and the outcome passes `post_tool_use`. Every outcome, also that
-of a refused call, passes the steps in AFTER. A failing tool, a refusal and a failed check are all outcomes with a
+A call is validated, seen by hooks and permitted, one after the other. Each step returns the call, perhaps with another
+input, or raises CallRefused. If no step refuses, the tool runs, and hooks see its result. Every outcome, also that of a
+refused call, is limited and recorded. A failing tool, a refusal and a failed check are all outcomes with a
 result for the model; other exceptions are faults of the worker.
 """
 
@@ -11,16 +11,17 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import logging
-from collections.abc import Awaitable
-from dataclasses import replace
+from dataclasses import field, replace
 from typing import TYPE_CHECKING, Any, Callable
 
 from ccb.tunnel.wire.control_protocol import Request
+from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.journal_records import FileChangeRecord, ToolStartRecord
 from ccb.tunnel.wire.spelling import spelled, unspelled
 
 from ..hooks.hook_outcome import NOTHING
 from ..model.model_request import SMALL, small_model
+from ..session_store.journal import NotKept
 from ..tools.input_schema import issues
 from ..tools.output import limited
 from ..tools.todo import TodoWrite
@@ -32,8 +33,8 @@ from .tool_call import (
     CallRefused,
     DecidedBy,
     ParsedCall,
-    PipelineContext,
     ToolCall,
+    TurnContext,
     call_context,
     denied,
     error_result,
@@ -47,28 +48,119 @@ if TYPE_CHECKING:
 
     from ..model.model_call import ModelQuestion, ModelReply
 
-
-if TYPE_CHECKING:
-    pass
-
 Json = dict[str, Any]
 
 _log = logging.getLogger(__name__)
 
 
-async def run_call(context: PipelineContext, call: ToolCall) -> CallOutcome:
-    """Run a call through all steps, record its result and return its outcome. The caller commits."""
+MAX_AT_ONCE = 10
+"""Read-only calls that may run at the same time."""
+
+_CANCEL_GRACE = 5.0  # seconds a cancelled tool has to clean up before the turn goes on without it
+
+
+@dataclass(eq=False)
+class _Entry:
+    call: ToolCall
+    parallel: bool
+    task: asyncio.Task[None] | None = field(default=None)
+
+
+class ToolExecutor:
+    """Starts tool calls in the order of the model. A call that may run in parallel starts when no earlier call that
+    must run alone is left, up to MAX_AT_ONCE of them. A call that must run alone starts when every call before it is
+    done, and no later one starts until it is done itself. `ended` hears of each outcome."""
+
+    def __init__(self, context: TurnContext, ended: Callable[[ToolCall, CallOutcome], None]) -> None:
+        self._context = context
+        self._ended = ended
+        self._entries: list[_Entry] = []  # not finished, in the order of the model
+        self._error: BaseException | None = None
+        self._stopped = False
+        self._changed = asyncio.Event()
+
+    def submit(self, call: ToolCall) -> None:
+        """Take a call. It starts at once, or when the calls before it allow it."""
+        self._entries.append(_Entry(call, may_run_in_parallel(call)))
+        self._pump()
+
+    async def drain(self) -> None:
+        """Return when all calls are done. Raise what a call raised: that is a fault of the worker, not of a tool."""
+        while self._entries and self._error is None:
+            self._changed.clear()
+            await self._changed.wait()
+        if self._error is not None:
+            raise self._error
+
+    def halt(self) -> None:
+        """Start no more calls. Running calls go on until `cancel`."""
+        self._stopped = True
+
+    async def cancel(self) -> None:
+        """Cancel the running calls, and drop the waiting ones."""
+        self.halt()
+        tasks = {entry.task for entry in self._entries if entry.task is not None}
+        self._entries = [entry for entry in self._entries if entry.task is not None]
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            _, stubborn = await asyncio.wait(tasks, timeout=_CANCEL_GRACE)
+            if stubborn:
+                _log.error("%d cancelled tool calls have not ended in %s s", len(stubborn), _CANCEL_GRACE)
+
+    def _pump(self) -> None:
+        if self._stopped or self._error is not None:
+            return
+        running = sum(1 for entry in self._entries if entry.task is not None)
+        for position, entry in enumerate(self._entries):
+            if entry.task is None:
+                if running >= MAX_AT_ONCE or (position and not entry.parallel):
+                    return
+                entry.task = asyncio.ensure_future(self._call(entry))
+                running += 1
+            if not entry.parallel:
+                return
+
+    async def _call(self, entry: _Entry) -> None:
+        try:
+            self._ended(entry.call, await run_call(self._context, entry.call))
+            await self._context.log.commit()
+        except Exception as error:  # noqa: BLE001 - top of the task: the turn gets it from drain()
+            self._error = error
+        finally:
+            if entry in self._entries:
+                self._entries.remove(entry)
+            self._changed.set()
+            self._pump()
+
+
+async def run_call(context: TurnContext, call: ToolCall) -> CallOutcome:
+    """Run a call through all steps, record its result and return its outcome."""
     try:
-        parsed = parse(call)
-        for before in BEFORE:
-            parsed = await before(context, parsed)
+        parsed = await checked(context, parse(call))
         ran = replace(await run_tool(context, parsed), decided_by=parsed.allowed_by)
         outcome = await post_tool_use(context, parsed, ran)
     except CallRefused as refused:
         outcome = refused.outcome
-    for after in AFTER:
-        outcome = await after(context, call, outcome)
+    outcome = limit_output(context, call, outcome)
+    record_end(context, call, outcome)
     return outcome
+
+
+async def checked(context: TurnContext, call: ParsedCall) -> ParsedCall:
+    """Pass a call through the checks, and record that it starts. A bug in a check refuses. Raise CallRefused,
+    NotKept."""
+    try:
+        call = await validate(context, call)
+        call = await pre_tool_use(context, call)
+        call = await permission(context, call)
+    except (CallRefused, NotKept):
+        raise
+    except Exception as error:  # noqa: BLE001 - a failed check refuses
+        _log.exception("a check of %s failed", call.name)
+        text = f"{call.name} was not run, because a check of it failed: {type(error).__name__}: {error}"
+        raise CallRefused(CallOutcome(error_result(text))) from None
+    return await record_start(context, call)
 
 
 def may_run_in_parallel(call: ToolCall) -> bool:
@@ -82,20 +174,20 @@ def may_run_in_parallel(call: ToolCall) -> bool:
         return False
 
 
-async def pre_tool_use(context: PipelineContext, call: ParsedCall) -> ParsedCall:
+async def pre_tool_use(context: TurnContext, call: ParsedCall) -> ParsedCall:
     """Run the PreToolUse hooks, which may refuse the call, change its input, or decide on its permission. They see what
     the person would be asked."""
     call = replace(call, input=call.tool.question(call.input, call_context(context)))
-    outcome = await agent_hooks.before_tool(context.deps, context.recorder, call.name, call.id, call.input)
-    if isinstance(call.tool, TodoWrite) and context.deps.hooks is not None and not outcome.blocked:
+    outcome = await agent_hooks.before_tool(context, call)
+    if isinstance(call.tool, TodoWrite) and not outcome.blocked:
         old = call_context(context).todos.items
-        why_not = await agent_hooks.before_todos(context.deps, context.recorder, old, call.input["todos"])
+        why_not = await agent_hooks.before_todos(context, old, call.input["todos"])
         if why_not:
             raise CallRefused(denied(context, call, why_not, DecidedBy.HOOK))
     if outcome is NOTHING:
         return call
-    if outcome.blocked or outcome.stops:
-        text = f"PreToolUse:{call.name} hook error: {outcome.reason or outcome.stop_reason or 'no reason given'}"
+    if outcome.refuses:
+        text = f"PreToolUse:{call.name} hook error: {outcome.why}"
         stop = (outcome.stop_reason or text) if outcome.stops else None
         raise CallRefused(replace(denied(context, call, text, DecidedBy.HOOK), stop_reason=stop))
     call = replace(call, hooked=outcome)
@@ -104,22 +196,19 @@ async def pre_tool_use(context: PipelineContext, call: ParsedCall) -> ParsedCall
     return await validate(context, replace(call, input=outcome.updated_input))
 
 
-async def record_start(context: PipelineContext, call: ParsedCall) -> ParsedCall:
+async def record_start(context: TurnContext, call: ParsedCall) -> ParsedCall:
     """Make the start durable before the tool runs, so that a restart knows that the call may have had effects."""
     context.started.start(call.id)
-    context.recorder.record(ToolStartRecord(call.id, call.name))
-    await context.recorder.commit()
+    context.log.record(ToolStartRecord(call.id, call.name))
+    await context.log.commit()
     return call
 
 
-async def post_tool_use(context: PipelineContext, call: ParsedCall, outcome: CallOutcome) -> CallOutcome:
+async def post_tool_use(context: TurnContext, call: ParsedCall, outcome: CallOutcome) -> CallOutcome:
     """Run the hooks that see the result of a tool that ran. What they say goes to the model after the result. They may
     replace the result."""
-    hooked = await agent_hooks.after_tool(
-        context.deps, context.recorder, call.name, call.id, call.input, outcome.result
-    )
-    if context.deps.hooks is not None:
-        await context.deps.hooks.directory_is(call_context(context).shells.cwd, context.recorder.agent_id)
+    hooked = await agent_hooks.after_tool(context, call, outcome.result)
+    await context.deps.hooks.directory_is(call_context(context).shells.cwd, context.log.agent_id)
     output = hooked.output
     if output is None and call.name.startswith("mcp__"):
         output = hooked.mcp_output
@@ -132,7 +221,7 @@ async def post_tool_use(context: PipelineContext, call: ParsedCall, outcome: Cal
     return replace(outcome, stop_reason=hooked.stop_reason or hooked.reason or f"a hook after {call.name} stopped it")
 
 
-async def limit_output(context: PipelineContext, call: ToolCall, outcome: CallOutcome) -> CallOutcome:
+def limit_output(context: TurnContext, call: ToolCall, outcome: CallOutcome) -> CallOutcome:
     """Cut a text that is longer than the tool's declared limit, and keep the whole text in a file. Tools that limit
     their output themselves stay below the limit."""
     content = outcome.result.content
@@ -142,41 +231,28 @@ async def limit_output(context: PipelineContext, call: ToolCall, outcome: CallOu
     return replace(outcome, result=replace(outcome.result, content=text))
 
 
-async def record_end(context: PipelineContext, call: ToolCall, outcome: CallOutcome) -> CallOutcome:
+def record_end(context: TurnContext, call: ToolCall, outcome: CallOutcome) -> None:
     """Record the result."""
     result = outcome.result
     message = tool_result_message(call.id, result.content, is_error=result.is_error, structured=result.structured)
     if outcome.decided_by is not None:
         decision = {"decision": "accept" if outcome.denial is None else "reject", "source": outcome.decided_by.value}
         message["tool_result_meta"] = [{"id": call.id, "permission_decision": decision}]
-    context.recorder.message(message)
-    return outcome
+    context.log.message(message)
 
 
-BEFORE: tuple[Callable[[PipelineContext, ParsedCall], Awaitable[ParsedCall]], ...] = (
-    validate,
-    pre_tool_use,
-    permission,
-    record_start,
-)
-AFTER: tuple[Callable[[PipelineContext, ToolCall, CallOutcome], Awaitable[CallOutcome]], ...] = (
-    limit_output,
-    record_end,
-)
-
-
-async def run_tool(context: PipelineContext, call: ParsedCall) -> CallOutcome:
+async def run_tool(context: TurnContext, call: ParsedCall) -> CallOutcome:
     """Run the tool. Meanwhile, send its live output and regular signs of life as progress."""
-    recorder = context.recorder
+    log = context.log
     mine = dataclasses.replace(
         call_context(context).call,
         tool_use_id=call.id,
-        agent_id=recorder.agent_id,
+        agent_id=log.agent_id,
         cage=call.cage,
         pinned=call.pinned,
         approved=call.approved,
         left_out=tuple(context.config.permissions.left_out(call.name)),
-        progress=lambda update: recorder.progress(call.id, agent_messages.tool_progress(call.name, call.id, update)),
+        progress=lambda update: log.progress(call.id, agent_messages.tool_progress(call.name, call.id, update)),
         remind=context.deps.reminders.add,
         stopped=lambda printed: context.started.stopped(call.id, printed),
         before_change=lambda change: _keep_version(context, call.id, change),
@@ -187,7 +263,9 @@ async def run_tool(context: PipelineContext, call: ParsedCall) -> CallOutcome:
     heartbeat = asyncio.ensure_future(_beat(context, call))
     try:
         result = await call.tool.run(call.input, context.config.context.for_call(mine))
-        await _touched(context, call)
+        path = call.tool.traits.file_in(call.input)
+        if path:
+            await agent_hooks.works_on(context, unspelled(path))
         return CallOutcome(result)
     except Exception as error:  # noqa: BLE001 - a tool's bug is a result, the model goes on
         _log.exception("tool %s failed", call.name)
@@ -196,34 +274,27 @@ async def run_tool(context: PipelineContext, call: ParsedCall) -> CallOutcome:
         heartbeat.cancel()
 
 
-async def _touched(context: PipelineContext, call: ParsedCall) -> None:
-    """Let the instruction files above a file that a call is about reach the model."""
-    nested, path = context.deps.nested, call.tool.traits.file_in(call.input)
-    if nested is not None and path:
-        await nested.work_on(unspelled(path))
-
-
-async def _ask_beside(context: PipelineContext, question: ModelQuestion) -> ModelReply:
+async def _ask_beside(context: TurnContext, question: ModelQuestion) -> ModelReply:
     """Put a question of a tool to a model, and count what it used. Raise ModelError."""
     from ..model.model_call import ask
 
     deps, agent = context.deps, context.agent
-    small = small_model(agent.model, context.config.small_model, context.config.names)
+    small = small_model(agent.model, context.config.models.small, context.config.models.names)
     question = replace(question, model=small if question.model == SMALL else question.model or agent.model)
     reply = await ask(deps.call_settings, deps.limits.max_retries, question)
     agent.count(reply.model, reply.usage, question.model)
     return reply
 
 
-async def _fetch_on_laptop(context: PipelineContext, url: str) -> FetchedText:
+async def _fetch_on_laptop(context: TurnContext, url: str) -> FetchedText:
     """Let the laptop of the driver fetch a page. Raise RequestFailed."""
     from ccb.tunnel.wire.web_fetch import WEB_FETCH, LaptopFetch
 
-    request = Request(WEB_FETCH, LaptopFetch(url), about=url[:100], agent_id=context.recorder.agent_id)
+    request = Request(WEB_FETCH, LaptopFetch(url), about=url[:100], agent_id=context.log.agent_id)
     return await context.deps.broker.request(request)
 
 
-async def _keep_version(context: PipelineContext, tool_use_id: str, change: UpcomingChange) -> str:
+async def _keep_version(context: TurnContext, tool_use_id: str, change: UpcomingChange) -> str:
     """Put the present version of a file into the file history, durably. A version that cannot be kept does not stop
     the tool: return why. Raise NotKept."""
     lost = ""
@@ -231,15 +302,15 @@ async def _keep_version(context: PipelineContext, tool_use_id: str, change: Upco
         history = context.config.context.history
         lost = await asyncio.get_running_loop().run_in_executor(None, history.keep, change.data)
     record = FileChangeRecord(tool_use_id, spelled(change.path), change.before, change.after, change.mode, lost)
-    context.recorder.record(record)
-    await context.recorder.commit()
+    context.log.record(record)
+    await context.log.commit()
     return lost
 
 
-async def _beat(context: PipelineContext, call: ParsedCall) -> None:
+async def _beat(context: TurnContext, call: ParsedCall) -> None:
     """Send regular signs of life of the running tool, so that a silent tool does not look hung."""
     elapsed = 0.0
     while True:
         await asyncio.sleep(context.deps.heartbeat_s)
         elapsed += context.deps.heartbeat_s
-        context.recorder.progress(call.id + ":heartbeat", agent_messages.heartbeat(call.name, call.id, elapsed))
+        context.log.progress(call.id + ":heartbeat", agent_messages.heartbeat(call.name, call.id, elapsed))

@@ -1,4 +1,4 @@
-"""From a prompt to one result."""
+"""A turn: from prompts to one result."""
 
 from __future__ import annotations
 
@@ -9,21 +9,19 @@ from typing import TYPE_CHECKING, Any, Callable
 from ccb.tunnel.wire.journal_records import CompactEndRecord, MessageRecord, PromptItem, PromptRecord
 
 from ..context.reminders import Occasion
-from ..context.system_prompt import SessionPrompt
 from ..model.retry import ModelError
 from ..model.token_counts import ContextLimits
 from ..session_store.journal import NotKept
 from . import agent_messages
 from .agent_config import AgentConfig, AgentDeps
 from .agent_hooks import MAX_STOP_BLOCKS, after_batch, batched, before_stop, instructions_loaded, model_failed
-from .agent_log import Recorder
+from .agent_log import AgentLog
 from .conversation import CompactionFailed, close_open_tool_uses
 from .limits import TokenTarget
-from .model_calls import AnswerListener, ModelCalls, make_prefix, named_files
-from .prompt_opening import CommandTools, Opened, PromptOpening, granted
-from .token_usage import Ledger
-from .tool_call import NOT_RUN, CallOutcome, PipelineContext, StartedCalls, ToolCall, ToolExecutor
-from .tool_pipeline import may_run_in_parallel, run_call
+from .model_calls import AnswerListener, ModelCalls, named_files, new_prefix
+from .prompt_opening import Opened, PromptOpening, granted
+from .tool_call import NOT_RUN, CallOutcome, StartedCalls, ToolCall, TurnContext
+from .tool_pipeline import ToolExecutor
 from .turn_state import (
     DENIAL_FEEDBACK,
     AgentState,
@@ -44,12 +42,14 @@ if TYPE_CHECKING:
 class Demands:
     """The demands on one turn."""
 
-    def __init__(self, config: AgentConfig, ledger: Ledger, recorder: Recorder) -> None:
-        self._structured = config.structured
-        self._budget = config.budget
-        self._ledger = ledger
-        self._recorder = recorder
+    def __init__(self, context: TurnContext) -> None:
+        self._structured = context.config.structured
+        self._budget = context.config.budget
+        self._ledger = context.agent.ledger
+        self._log = context.log
         self._given_up: TurnEnding | None = None
+        self.target = TokenTarget()
+        """How much the person wants to be written in this turn."""
         if self._structured is not None:
             self._structured.begin_turn()
 
@@ -79,7 +79,7 @@ class Demands:
         missed = self._structured.missed()
         if isinstance(missed, TurnEnding):
             return missed
-        self._recorder.message(agent_messages.user_text(missed, synthetic=True))
+        self._log.message(agent_messages.user_text(missed, synthetic=True))
         return None
 
 
@@ -95,33 +95,21 @@ class Turn:
     """Call `run` once."""
 
     def __init__(self, config: AgentConfig, deps: AgentDeps, state: AgentState) -> None:
-        self._deps = deps
-        self._agent = state
-        self._recorder = Recorder(deps.emitter, state.conversation)
-        self._pipeline = PipelineContext(config, deps, self._recorder, state, StartedCalls())
-        self._executor = ToolExecutor(self._run_call, may_run_in_parallel)
-        self._listener = AnswerListener(
-            self._recorder,
-            deps.clock,
-            state.tools,
-            self._executor.submit,
-            partial_messages=config.disclosure.partial_messages,
-        )
+        log = AgentLog(deps.log, state.conversation, deps.followers)
+        self._context = context = TurnContext(config, deps, log, state, StartedCalls())
+        self._agent, self._log = state, log
+        self._executor = ToolExecutor(context, self._call_ended)
+        self._listener = AnswerListener(context, self._executor.submit)
         self._stop = StopSignal()
-        self._model = ModelCalls(self._pipeline, self._listener, self._stop)
+        self._model = ModelCalls(context, self._listener, self._stop)
         self._refused = False  # the person refused a tool call and thereby ended the turn
-        self._opening = PromptOpening(config, deps, self._recorder, CommandTools(self._pipeline))
+        self._opening = PromptOpening(context)
         self._stopped_by_hook: str | None = None  # why a hook of a tool call ends the turn
-        self._demands = Demands(config, state.ledger, self._recorder)
-        self._target = TokenTarget()
+        self._demands = Demands(context)
         self._denials: list[Json] = []
-        self._batch: dict[str, Json] = {}  # the calls of the present answer, by id, in its order
+        self._batch: dict[str, Json] = {}  # the calls of the present answer that have ended, by id
         self._calls = 1
         self._started = deps.clock.now()
-
-    @property
-    def _config(self) -> AgentConfig:
-        return self._pipeline.config
 
     @property
     def interrupted(self) -> bool:
@@ -149,14 +137,14 @@ class Turn:
         finally:
             await self._executor.cancel()
         result = self._result(ending, origin_of(prompts))
-        self._recorder.end(result)
-        await self._recorder.commit()
+        self._log.end(result)
+        await self._log.commit()
         return result
 
     def _result(self, ending: TurnEnding, origin: Json | None) -> Json:
         out_of_budget = ending.terminal is EndReason.MAX_TURNS
         report = agent_messages.TurnReport(
-            duration=self._deps.clock.now() - self._started,
+            duration=self._context.deps.clock.now() - self._started,
             duration_api=self._model.seconds,
             num_turns=self._num_turns(out_of_budget),
             stop_reason=self._model.stop_reason,
@@ -169,7 +157,7 @@ class Turn:
     def _num_turns(self, out_of_budget: bool) -> int:
         if out_of_budget or not self._calls:
             return self._calls and self._calls + 1
-        return 1 + self._recorder.user_messages
+        return 1 + self._log.user_messages
 
     async def _ending(self, prompts: Sequence[Prompt]) -> TurnEnding:
         """Run the turn to its end, and leave a valid history however it ends."""
@@ -179,7 +167,7 @@ class Turn:
             opened = await self._stop.unless_set(self._opening.open(prompts))
             if opened.ending is not None:
                 return self._without_model(opened.ending)
-            with granted(self._config.permissions, opened.allowed), self._model.on_model(opened.model):
+            with granted(self._context.config.permissions, opened.allowed), self._model.on_model(opened.model):
                 await self._open(opened)
                 if opened.prompts and all(prompt.silent for prompt in opened.prompts):
                     return self._without_model(TurnEnding(EndReason.COMPLETED))
@@ -188,7 +176,7 @@ class Turn:
             return await self._interrupted()
         except ModelError as failure:
             self._close_open(NOT_RUN)
-            model_failed(self._deps, self._recorder, failure)
+            model_failed(self._context, failure)
             return self._model.failed(failure)
         except NotKept as error:
             _log.error("the turn ended: %s", error)
@@ -203,9 +191,10 @@ class Turn:
 
     def _init(self) -> None:
         agent = self._agent
-        tools = [tool.name for tool in agent.listed] + list(self._config.deferred_tools())
-        self._recorder.begin(
-            agent_messages.init_message(self._config, tools=tools, model=agent.model, version=self._deps.version)
+        tools = [tool.name for tool in agent.listed] + list(self._context.config.deferred_tools())
+        version = self._context.deps.version
+        self._log.begin(
+            agent_messages.init_message(self._context.config, tools=tools, model=agent.model, version=version)
         )
 
     async def _open(self, opened: Opened) -> None:
@@ -213,44 +202,45 @@ class Turn:
         context: list[Json] = []
         prompts = list(opened.prompts)
         if not self._agent.conversation.messages:
-            context = await self._stop.unless_set(self._config.prompts.first_user_blocks())
+            context = await self._stop.unless_set(self._context.config.prompts.first_user_blocks())
             prompts = [*self._initial_prompt(), *prompts]
-            if isinstance(source := self._config.prompts, SessionPrompt):
-                files = await source.instructions()
-                instructions_loaded(self._deps.hooks, self._recorder.agent_id, files, "session_start")
+            files = await self._context.config.prompts.instructions()
+            instructions_loaded(self._context.deps.hooks, self._log.agent_id, files, "session_start")
         context += await self._named(opened.prompts)
-        self._add_prompts(prompts, [*context, *self._deps.reminders.take(Occasion.PROMPT)])
+        self._add_prompts(prompts, [*context, *self._context.deps.reminders.take(Occasion.PROMPT)])
         if opened.expanded:
-            self._recorder.record(MessageRecord(agent_messages.user_blocks(opened.expanded, synthetic=True)))
-        await self._recorder.commit()
+            self._log.record(MessageRecord(agent_messages.user_blocks(opened.expanded, synthetic=True)))
+        await self._log.commit()
         await self._make_prefix()
 
     def _initial_prompt(self) -> list[Prompt]:
         """Return what the agent as which the main agent works is told before the first prompt."""
-        role = self._config.offer.role
-        if role is None or not role.initial_prompt or self._recorder.agent_id:
+        role = self._context.config.offer.role
+        if role is None or not role.initial_prompt or self._log.agent_id:
             return []
-        self._recorder.message(agent_messages.informational(f"First, {role.name} is told: {role.initial_prompt}"))
+        self._log.message(agent_messages.informational(f"First, {role.name} is told: {role.initial_prompt}"))
         return [Prompt([{"type": "text", "text": role.initial_prompt}])]
 
     async def _make_prefix(self) -> None:
-        await self._stop.unless_set(make_prefix(self._config, self._agent, self._deps.home))
+        if self._agent.prefix is None:
+            made = new_prefix(self._context.config, self._agent.listed, self._context.deps.home)
+            self._agent.prefix = await self._stop.unless_set(made)
 
     async def _named(self, prompts: Sequence[Prompt]) -> list[Json]:
-        return await self._stop.unless_set(named_files(self._config, self._agent, prompts, self._deps.nested))
+        return await self._stop.unless_set(named_files(self._context, prompts))
 
     def _add_prompts(self, prompts: Sequence[Prompt], context: Sequence[Json] = ()) -> None:
         items: list[PromptItem] = []
-        if not self._recorder.agent_id and self._target.take(prompts):
-            told = f"The agent works until it has written about {self._target.tokens:,} tokens."
-            self._recorder.message(agent_messages.informational(told))
+        if not self._log.agent_id and self._demands.target.take(prompts):
+            told = f"The agent works until it has written about {self._demands.target.tokens:,} tokens."
+            self._log.message(agent_messages.informational(told))
         for prompt in prompts:
             if prompt.input_id:
                 self._agent.conversation.know_input(prompt.input_id, list(prompt.blocks))
                 items.append(PromptItem(prompt.input_id))
             else:
                 items.append(PromptItem(content=list(prompt.blocks)))
-        self._recorder.record(PromptRecord(list(context), items))
+        self._log.record(PromptRecord(list(context), items))
 
     async def _loop(self) -> TurnEnding:
         """Call the model until it stops without a tool call, or the budget is spent."""
@@ -273,34 +263,39 @@ class Turn:
                     return ending
                 state = state.next_turn()
             elif end.stop_reason == "max_tokens" and state.recoveries < _MAX_RECOVERIES:
-                self._recorder.message(agent_messages.user_text(agent_messages.CONTINUE, synthetic=True))
+                self._log.message(agent_messages.user_text(agent_messages.CONTINUE, synthetic=True))
                 state = state.recover()
             elif end.stop_reason == "model_context_window_exceeded" and await self._rescued(state):
                 state = state.compacted()
             else:
-                answered = self._demands.at_stop(self._model.ending_of(end))
-                if answered is None or self._is_to_go_on(answered, state):
-                    state = state.next_turn()
-                    continue
-                ending = await self._before_stop(answered, state)
-                if ending is not None:
-                    if ending.is_empty:
-                        self._recorder.message(
-                            agent_messages.informational("The model ended its turn without an answer.")
-                        )
-                    return ending
-                state = state.stop_blocked()
+                stopped = await self._at_stop(self._model.ending_of(end), state)
+                if isinstance(stopped, TurnEnding):
+                    return stopped
+                state = stopped
+
+    async def _at_stop(self, ending: TurnEnding, state: LoopState) -> TurnEnding | LoopState:
+        """The model has stopped. Return how the turn ends, or how it goes on."""
+        answered = self._demands.at_stop(ending)
+        if answered is None or self._is_to_go_on(answered, state):
+            return state.next_turn()
+        ended = await self._before_stop(answered, state)
+        if ended is None:
+            return state.stop_blocked()
+        if ended.is_empty:
+            self._log.message(agent_messages.informational("The model ended its turn without an answer."))
+        return ended
 
     async def _after_tools(self, state: LoopState) -> TurnEnding | None:
         """Wait for the tools of an answer. Return how the turn ends, None if the model is called again."""
         await self._stop.unless_set(self._executor.drain())
         if self._stop.is_set:
             raise Interrupted
-        batch, self._batch = [each for each in self._batch.values() if each], {}
-        outcome = await self._stop.unless_set(after_batch(self._deps, self._recorder, batch))
-        if outcome.stops or outcome.blocked:
+        batch = [self._batch[each] for each in self._listener.submitted]
+        self._batch = {}
+        outcome = await self._stop.unless_set(after_batch(self._context, batch))
+        if outcome.refuses:
             self._stopped_by_hook = outcome.stop_reason or outcome.reason
-        limit, met = self._config.max_turns, self._demands.met("".join(self._listener.texts))
+        limit, met = self._context.config.max_turns, self._demands.met("".join(self._listener.texts))
         if met is not None:
             return met
         if limit is not None and state.calls >= limit:
@@ -314,37 +309,37 @@ class Turn:
 
     def _is_to_go_on(self, ending: TurnEnding, state: LoopState) -> bool:
         """Return whether an agent that has stopped has not reached its token target, and tell it to go on."""
-        limit, target = self._config.max_turns, self._target
+        limit, target = self._context.config.max_turns, self._demands.target
         if not target.tokens or ending.terminal is not EndReason.COMPLETED or (limit and state.calls >= limit):
             return False
         nudge = target.nudge(self._agent.ledger.turn["output_tokens"])
         if nudge:
-            self._recorder.message(agent_messages.user_text(nudge, synthetic=True))
+            self._log.message(agent_messages.user_text(nudge, synthetic=True))
         elif target.is_given_up:
             told = f"It stops before the target of {target.tokens:,} tokens: little came of the last answers."
-            self._recorder.message(agent_messages.informational(told))
+            self._log.message(agent_messages.informational(told))
         return bool(nudge)
 
     async def _before_stop(self, ending: TurnEnding, state: LoopState) -> TurnEnding | None:
         """Run the hooks of an agent that is about to stop. Return how the turn ends, None if it goes on."""
-        if ending.terminal is not EndReason.COMPLETED or self._deps.hooks is None:
+        if ending.terminal is not EndReason.COMPLETED:
             return ending
-        outcome = await self._stop.unless_set(before_stop(self._deps, self._recorder, ending, state, self._config))
+        outcome = await self._stop.unless_set(before_stop(self._context, ending, state))
         if outcome.stops:
             return self._hook_stopped(outcome.stop_reason or outcome.reason, EndReason.STOP_HOOK_PREVENTED)
-        limit = self._config.max_turns
+        limit = self._context.config.max_turns
         if not outcome.blocked or (limit is not None and state.calls >= limit):
             return ending
         if state.stop_blocks >= MAX_STOP_BLOCKS:
             told = f"Stop hooks have let the turn go on {MAX_STOP_BLOCKS} times; it ends now."
-            self._recorder.message(agent_messages.informational(told, "warning"))
+            self._log.message(agent_messages.informational(told, "warning"))
             return ending
-        self._recorder.message(agent_messages.user_text(f"Stop hook feedback:\n{outcome.reason}", synthetic=True))
-        await self._recorder.commit()
+        self._log.message(agent_messages.user_text(f"Stop hook feedback:\n{outcome.reason}", synthetic=True))
+        await self._log.commit()
         return None
 
     def _hook_stopped(self, reason: str, terminal: EndReason = EndReason.HOOK_STOPPED) -> TurnEnding:
-        self._recorder.message(agent_messages.informational(f"A hook stopped the turn: {reason or 'no reason given'}"))
+        self._log.message(agent_messages.informational(f"A hook stopped the turn: {reason or 'no reason given'}"))
         return TurnEnding(terminal)
 
     def _without_model(self, ending: TurnEnding) -> TurnEnding:
@@ -376,7 +371,7 @@ class Turn:
 
     async def _make_room(self) -> None:
         """Compact the conversation if it is near the end of the model's window."""
-        agent, window = self._agent, self._config.window
+        agent, window = self._agent, self._context.config.window
         answered = len(agent.conversation.messages) > 1  # else there is nothing to sum up
         full = answered and window.auto and agent.tokens >= ContextLimits.of(agent.facts, window).auto
         if full or agent.conversation.compactions.unfinished is not None:
@@ -385,16 +380,14 @@ class Turn:
     def _compactor(self) -> Compactor:
         from .compaction import Compactor  # few sessions need it
 
-        return Compactor(self._config, self._deps, self._agent, self._recorder)
+        return Compactor(self._context)
 
-    async def _run_call(self, call: ToolCall) -> None:
-        """Run one tool call and act on its outcome."""
-        self._batch[call.id] = {}
-        outcome = await run_call(self._pipeline, call)
+    def _call_ended(self, call: ToolCall, outcome: CallOutcome) -> None:
+        """Act on the outcome of a tool call."""
         if outcome.stop_reason is not None:
             self._stopped_by_hook = outcome.stop_reason
         self._demands.called(call, outcome)
-        self._batch[call.id] = batched(call.name, call.id, call.input, outcome.result)
+        self._batch[call.id] = batched(call, outcome.result)
         if outcome.denial is not None:
             self._denials.append(outcome.denial)
         if outcome.feedback_due:
@@ -402,38 +395,38 @@ class Turn:
         if outcome.ends_turn:
             self._refused = True
             self.interrupt()
-        await self._recorder.commit()
 
     async def _between_calls(self) -> None:
         """Record the reminders, prompts and notes that go to the model together with the tool results."""
         if self._agent.feedback_due:
             self._agent.feedback_due = False
-            self._recorder.message(agent_messages.user_text(DENIAL_FEEDBACK, synthetic=True))
-        opened = await self._stop.unless_set(self._opening.admit(self._config.take_queued(self._recorder.agent_id)))
+            self._log.message(agent_messages.user_text(DENIAL_FEEDBACK, synthetic=True))
+        waiting = self._context.config.take_queued(self._log.agent_id)
+        opened = await self._stop.unless_set(self._opening.admit(waiting))
         queued = opened.prompts
-        said = [*await self._named(queued), *self._deps.reminders.take(Occasion.TOOL_RESULTS)]
+        said = [*await self._named(queued), *self._context.deps.reminders.take(Occasion.TOOL_RESULTS)]
         if queued or said:
             self._add_prompts(queued, said)
-            await self._recorder.commit()
+            await self._log.commit()
 
     async def _interrupted(self) -> TurnEnding:
         """Stop everything, keep the received part of the answer, close open tool calls, and record a note for the
         model."""
         await self._executor.cancel()
         answering = self._model.interrupted()
-        self._close_open(self._pipeline.started.why_stopped)
+        self._close_open(self._context.started.why_stopped)
         if self._agent.conversation.compactions.unfinished is not None:
-            self._recorder.record(CompactEndRecord("interrupted"))
-            self._recorder.message({**agent_messages.status_message(None), "compact_result": "failed"})
-        in_tools = self._refused or (not answering and self._listener.submitted > 0)
+            self._log.record(CompactEndRecord("interrupted"))
+            self._log.message({**agent_messages.status_message(None), "compact_result": "failed"})
+        in_tools = self._refused or bool(not answering and self._listener.submitted)
         note = agent_messages.INTERRUPTED_FOR_TOOL if in_tools else agent_messages.INTERRUPTED
-        self._recorder.message(agent_messages.user_text(note))
+        self._log.message(agent_messages.user_text(note))
         terminal = EndReason.ABORTED_TOOLS if in_tools else EndReason.ABORTED_STREAMING
         return TurnEnding(terminal, errors=("Request interrupted by user",))
 
     def _close_open(self, why: str | Callable[[str], str]) -> None:
         for message in close_open_tool_uses(self._agent.conversation, why):
-            self._recorder.message(message.body)
+            self._log.message(message.body)
 
 
 def _not_kept(error: NotKept) -> TurnEnding:

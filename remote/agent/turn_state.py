@@ -1,4 +1,4 @@
-"""Prompts, loop states, endings, stop."""
+"""The values that a turn works with: prompts, the state of its loop, how it ends, and the signal to stop."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Git, run in a cage; branch and state."""
+"""Git, run in a cage, and what it says of the repository: branch, status, recent commits."""
 
 from __future__ import annotations
 

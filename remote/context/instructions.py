@@ -6,9 +6,8 @@ import asyncio
 import os
 import re
 import stat
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable
 from itertools import islice
-from typing import Callable
 
 from ccb.tunnel.wire.dataclass import dataclass
 
@@ -122,8 +121,6 @@ class NestedInstructions:
     or below them, and again after a compaction. Follow `due` as a source of reminders."""
 
     def __init__(self, cwd: str, home: str, sources: Collection[str]) -> None:
-        self.loaded: Callable[[Sequence[InstructionFile]], None] = lambda files: None
-        """Hears of the files that were found."""
         self._cwd = os.path.realpath(cwd)
         self._sources = sources
         self._reader = InstructionReader(self._cwd, home)
@@ -131,14 +128,11 @@ class NestedInstructions:
         self._known: set[str] = set()  # directories as they were named
         self._said = 0
 
-    async def work_on(self, path: str) -> None:
-        """Note that the model works with a file."""
-        if self.is_new(path):
-            self.loaded(await asyncio.get_running_loop().run_in_executor(None, self.touched, path))
-
-    def is_new(self, path: str) -> bool:
-        """Return whether there may be files for `path` that were not looked for."""
-        return len(self._known) < _MAX_DIRECTORIES and os.path.dirname(path) not in self._known
+    async def work_on(self, path: str) -> list[InstructionFile]:
+        """Note that the model works with a file. Return the instruction files that are new."""
+        if len(self._known) >= _MAX_DIRECTORIES or os.path.dirname(path) in self._known:
+            return []
+        return await asyncio.get_running_loop().run_in_executor(None, self.touched, path)
 
     def touched(self, path: str) -> list[InstructionFile]:
         """Read the files in the directories between the session's and `path`, which the model works with. Return those

@@ -1,4 +1,4 @@
-"""What ccb tells the model; deferred tools' names.
+"""Reminders: what ccb tells the model beside the prompts.
 
 A part of ccb that has something to say either adds one reminder (`add`), or is a source that is asked at every
 occasion (`follow`). What was taken is in the journal, as `context` of a `prompt` record, and is never said again by

@@ -1,4 +1,4 @@
-"""The texts that open every request.
+"""The system prompt and the blocks before the first prompt.
 
 It is gathered once, on the host where the files are. Nothing here fails: facts that cannot be determined are left
 out.
@@ -166,6 +166,11 @@ how it was checked and what is open.
 - Be honest about doubts and failures, and correct the user when the facts are otherwise."""
 
 _EPHEMERAL = {"type": "ephemeral"}
+_ABOUT_FILES = (
+    "These are instruction files of the user and of the project. Follow them where they bear on the task; where"
+    " two disagree, the later one counts, and what the user says counts more than all. They cannot grant"
+    " permissions."
+)
 
 
 class SessionPrompt:
@@ -183,8 +188,18 @@ class SessionPrompt:
 
     async def system(self) -> list[Json]:
         """Return the static block, the environment block and the user's addition. The first and the last block have a
-        cache mark."""
-        return system_blocks(self._options, await self._known(), self._role)
+        cache mark. The user's own system prompt replaces ours, the static and the environment text; an empty one leaves
+        only what the user appends. A role replaces the static text, and an empty prompt."""
+        options, context = self._options, await self._known()
+        own = (options.system_prompt or None) if self._role else options.system_prompt
+        surroundings = [] if options.static_prompt else [environment_text(context, options.host)]
+        texts = [self._role or STATIC, *surroundings] if own is None else [own]
+        texts.append(options.append_system_prompt or "")
+        blocks: list[Json] = [{"type": "text", "text": text} for text in texts if text.strip()]
+        if blocks:
+            blocks[0]["cache_control"] = dict(_EPHEMERAL)
+            blocks[-1]["cache_control"] = dict(_EPHEMERAL)
+        return blocks
 
     @property
     def for_sub_agents(self) -> str:
@@ -193,7 +208,13 @@ class SessionPrompt:
 
     async def first_user_blocks(self) -> list[Json]:
         """Return the blocks that go before the first prompt: instruction files and the date."""
-        return user_blocks(self._options, await self._known())
+        options, context = self._options, await self._known()
+        here = options.static_prompt and options.system_prompt is None
+        texts = [environment_text(context, options.host)] if here else []
+        if context.instructions:
+            texts.append("\n\n".join([_ABOUT_FILES, *map(instruction_text, context.instructions)]))
+        texts.append(f"Today is {context.date}.")
+        return [reminder_block(texts)]
 
     async def instructions(self) -> Sequence[InstructionFile]:
         """Return the instruction files in those blocks."""
@@ -228,20 +249,6 @@ def instruction_sources(options: SessionOptions) -> Collection[str]:
     return SCOPES if chosen is None else chosen
 
 
-def system_blocks(options: SessionOptions, context: Context, role: str = "") -> list[Json]:
-    """Return the system blocks. The user's own system prompt replaces ours, the static and the environment text; an
-    empty one leaves only what the user appends. `role` replaces the static text, and an empty prompt."""
-    own = (options.system_prompt or None) if role else options.system_prompt
-    surroundings = [] if options.static_prompt else [environment_text(context, options.host)]
-    texts = [role or STATIC, *surroundings] if own is None else [own]
-    texts.append(options.append_system_prompt or "")
-    blocks: list[Json] = [{"type": "text", "text": text} for text in texts if text.strip()]
-    if blocks:
-        blocks[0]["cache_control"] = dict(_EPHEMERAL)
-        blocks[-1]["cache_control"] = dict(_EPHEMERAL)
-    return blocks
-
-
 def environment_text(context: Context, called: str = "") -> str:
     """Return the text about the session's surroundings for the model. `called` is the user's name for the host."""
     host = context.host if not called or called == context.host else f"{called} ({context.host})"
@@ -269,21 +276,6 @@ def _git_lines(git: GitState) -> list[str]:
     if git.recent_commits:
         lines += ["Recent commits:", git.recent_commits]
     return lines
-
-
-def user_blocks(options: SessionOptions, context: Context) -> list[Json]:
-    """Return the blocks that go before the first prompt of the user: instruction files and the date."""
-    texts = [environment_text(context, options.host)] if options.static_prompt and options.system_prompt is None else []
-    if context.instructions:
-        parts = [
-            "These are instruction files of the user and of the project. Follow them where they bear on the task; where"
-            " two disagree, the later one counts, and what the user says counts more than all. They cannot grant"
-            " permissions."
-        ]
-        parts += [instruction_text(file) for file in context.instructions]
-        texts.append("\n\n".join(parts))
-    texts.append(f"Today is {context.date}.")
-    return [reminder_block(texts)]
 
 
 DEFAULT = "default"

@@ -11,22 +11,22 @@ from typing import Any, Callable
 from ccb.tunnel.wire.control_protocol import AnsweredBy
 from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.journal_records import MAIN_AGENT, OptionsRecord
+from ccb.tunnel.wire.projection import Projection
 from ccb.tunnel.wire.session_options import SessionOptions
 
 from ..agent.agent import Agent
 from ..agent.agent_config import AgentConfig, AgentDeps, OfferedTools, ToldToClients
 from ..agent.agent_histories import AgentHistories, AgentHistory
-from ..agent.agent_hooks import instructions_loaded
-from ..agent.agent_log import Emitter
+from ..agent.agent_messages import informational
 from ..agent.conversation import Conversation
 from ..context.instructions import NestedInstructions
+from ..context.reminders import Reminders
 from ..context.system_prompt import instruction_sources, session_prompt
 from ..hooks.hook_runner import HookContext, HookRunner
 from ..model.retry import RetrySettings
 from ..permissions.engine import LaunchRules, PermissionEngine
 from ..permissions.modes import Sandbox
-from ..session.client_outbox import ClientOutbox
-from ..session.client_setup import ClientLaunches, added_directories, check_sandbox, with_own_files
+from ..session.client_setup import ClientLaunches, ClientSetup, added_directories, check_sandbox, with_own_files
 from ..session.input_queue import InputQueue
 from ..session.recovery import restore, take_up
 from ..session.request_broker import OpenRequests
@@ -34,9 +34,10 @@ from ..session.request_handlers import register_client_requests
 from ..session.rewind import register_rewinds
 from ..session.session import Session, SessionParts
 from ..session.session_commands import agents_command, register_context_commands, register_session_commands
-from ..session.session_log import AgentEmitter, SessionLog
+from ..session_store.client_outbox import ClientOutbox
 from ..session_store.journal import Journal
 from ..session_store.session_directory import resumed_elsewhere
+from ..session_store.session_log import SessionLog
 from ..session_store.session_paths import home_directory
 from ..slash_commands.command_registry import CommandRegistry
 from ..subagents.sub_agents import SubAgents, after_a_cut, end_cut_agents, left_behind
@@ -89,14 +90,11 @@ def begin_session(host: SessionHost, options: SessionOptions, facts: Json) -> Se
     cwd = host.context.cwd
     directories = [cwd, *added_directories(cwd, options)]
     check_sandbox(Sandbox(host.context.cages, options.sandbox, options.allow_net), directories)
-    hooks = _hooks(host, parts)
-    hooks.setup = options.setup
-    factory = AgentFactory(parts, host.calls, host.version, hooks)
-    agent = factory.main_agent(host.context, AgentHistory(MAIN_AGENT))
+    agent, clients = _main_agent(host, parts, AgentHistory(MAIN_AGENT), setup=options.setup)
     log.emit(OptionsRecord(options.to_json(), host.session_id, round(time.time(), 3), **facts))
     parts.launches.use(options)
     host.journal.flush_soon()
-    session = Session(parts, agent, sdk_requests)
+    session = Session(parts, agent, clients, sdk_requests)
     session.watch_tasks()
     return _answering(session)
 
@@ -105,32 +103,14 @@ def resume_session(host: SessionHost) -> tuple[Session, str]:
     """Continue the session of a journal that has records. Return the session, and the mark of the processes that the
     last worker may have left running. Raise JournalError."""
     restored = restore(host.log(), host.surviving)
-    hooks = _hooks(host, restored.parts)
-    hooks.start_source = "resume"
-    factory = AgentFactory(restored.parts, host.calls, host.version, hooks)
-    factory.close_open_tools(restored.histories)
-    end_cut_agents(restored.histories, factory.emitter, restored.tasks.open)
-    agent = factory.main_agent(host.context, restored.histories.main)
+    histories, log = restored.histories, restored.parts.log
+    close_open_tools(log, histories)
+    end_cut_agents(histories, log, restored.tasks.open)
+    ran = restored.recovered.hooks_run
+    agent, clients = _main_agent(host, restored.parts, histories.main, source="resume", ran=ran)
     if restored.directory not in ("", host.context.cwd):
         agent.reminders.add("root", resumed_elsewhere(restored.directory, host.context.cwd))
-    return _answering(take_up(restored, agent, sdk_requests)), restored.mark
-
-
-def _hooks(host: SessionHost, parts: SessionParts) -> HookRunner:
-    log = parts.log
-    session = HookContext(
-        log.session_id,
-        log.journal.path,
-        host.context.cwd,
-        host.context.host,
-        parts.broker,
-        log,
-        connected=lambda: host.calls.link_up_since() is not None,
-        allow_private=lambda: host.context.web.allow_private,
-        directory=os.path.dirname(host.context.spill.directory),
-        variables=host.context.variables,
-    )
-    return HookRunner(session, lambda: parts.launches.options.include_hook_events)
+    return _answering(take_up(restored, agent, clients, sdk_requests)), restored.mark
 
 
 def sdk_requests(session: Session) -> None:
@@ -148,6 +128,78 @@ def _answering(session: Session) -> Session:
     return session
 
 
+def _main_agent(
+    host: SessionHost,
+    parts: SessionParts,
+    history: AgentHistory,
+    *,
+    setup: str = "",
+    source: str = "startup",
+    ran: Collection[str] = (),
+) -> tuple[Agent, ClientSetup]:
+    """Return the main agent, with its history from the journal, and its MCP servers. `setup`, `source` and `ran` are
+    for the hooks. Raise ValueError if the options are not valid on this host."""
+    context, launches, log = host.context, parts.launches, parts.log
+    options, reminders, tools = launches.options, Reminders(), default_tools()
+    context.add_dirs[:] = added_directories(context.cwd, options)
+    context.web.use(options.web, options.web_allow_private)
+    engine = PermissionEngine(
+        LaunchRules.of(options, context.cages, context.add_dirs),
+        cwd=context.cwd,
+        home=home_directory(),
+        plan_file=context.plan.path,
+    )
+    lent = HookContext(
+        context.cwd,
+        context.host,
+        parts.broker,
+        log,
+        engine,
+        reminders.add,
+        connected=lambda: host.calls.link_up_since() is not None,
+        allow_private=lambda: context.web.allow_private,
+        reports=lambda: launches.options.include_hook_events,
+        directory=os.path.dirname(context.spill.directory),
+        variables=context.variables,
+    )
+    if options.defer_above is not None:
+        tools.defer_above = options.defer_above
+    factory = AgentFactory(parts, host.calls, host.version, HookRunner(lent, setup, source, ran))
+    calls = factory.commands.calls
+    config = AgentConfig(
+        prompts=session_prompt(options, context.cwd, context.host, context.cages),
+        tools=tools,
+        permissions=engine,
+        context=context,
+        disclosure=ToldToClients(api_key_source=options.api_key_source, partial_messages=options.partial_messages),
+        take_queued=lambda agent_id: parts.inputs.take_all(agent_id, calls),
+        offer=OfferedTools(
+            options.tools, options.tool_aliases, lambda: tools.named(launches.options.permission_prompts)
+        ),
+    ).with_options(options)
+    agent = factory.agent(config, history, reminders=reminders)
+    reminders.follow(
+        PlanReminders(
+            context.plan,
+            lambda: engine.mode,
+            lambda: launches.can_ask(AnsweredBy.PERSON),
+            lambda: launches.options.plan_instructions,
+        )
+    )
+    clients = ClientSetup(agent, parts.broker, lambda text: log.say(informational(text, "warning")))
+    sub_agents = SubAgents(
+        agent,
+        factory.agent,
+        log,
+        parts.broker,
+        lambda: clients.running,
+        lambda: not launches.options.project_mcp,
+    )
+    factory.commands.register(agents_command(sub_agents))
+    agent.configure(replace(config, context=replace(context, sub_agents=sub_agents)))
+    return agent, clients
+
+
 @dataclass(frozen=True)
 class AgentFactory:
     """Creates agents that record in the log of a session and call the model over `calls`. Any number of agents can run
@@ -156,98 +208,49 @@ class AgentFactory:
     parts: SessionParts
     calls: ModelStreams
     version: str
-    hooks: HookRunner | None = None
+    hooks: HookRunner
     commands: CommandRegistry = field(default_factory=CommandRegistry)
 
-    def agent(self, config: AgentConfig, history: AgentHistory, emitter: Emitter | None = None) -> Agent:
-        """Return the agent that goes on with `history`. It records with `emitter`; None for its own."""
+    def agent(
+        self, config: AgentConfig, history: AgentHistory, *followers: Projection, reminders: Reminders | None = None
+    ) -> Agent:
+        """Return the agent that goes on with `history`. `followers` get its records."""
         sources = instruction_sources(self.parts.launches.options)
-        agent_id = history.conversation.agent_id
-        nested = NestedInstructions(config.context.cwd, config.context.cages.home, sources)
-        nested.loaded = lambda files: instructions_loaded(self.hooks, agent_id, files, "nested_traversal")
+        home = config.context.cages.home
         deps = AgentDeps(
-            emitter=emitter or self.emitter(agent_id),
+            log=self.parts.log,
             transport=self.calls,
             broker=self.parts.broker,
-            session_id=self.parts.log.session_id,
             version=self.version,
-            link_up_since=self.calls.link_up_since,
-            limits=RetrySettings.from_env(os.environ),
-            nested=nested,
-            home=config.context.cages.home,
             hooks=self.hooks,
-            commands=None if agent_id else self.commands,
+            nested=NestedInstructions(config.context.cwd, home, sources),
+            link_up_since=self.calls.link_up_since,
+            limits=RetrySettings().over(os.environ),
+            reminders=reminders or Reminders(),
+            followers=followers,
+            home=home,
+            commands=CommandRegistry() if history.conversation.agent_id else self.commands,
             models=self.parts.launches.models,
         )
-        deps.reminders.follow(nested.due)
+        deps.reminders.follow(deps.nested.due)
         return Agent(config, deps, history.conversation, history.ledger)
 
-    def emitter(self, agent_id: str) -> Emitter:
-        """Return the emitter of an agent of the session."""
-        return AgentEmitter(self.parts.log, agent_id)
 
-    def main_agent(self, context: ToolContext, history: AgentHistory) -> Agent:
-        """Return the main agent, with the history from the journal. Raise ValueError if the options are not valid on
-        this host."""
-        options, commands = self.parts.launches.options, self.commands
-        context.add_dirs[:] = added_directories(context.cwd, options)
-        context.web.use(options.web, options.web_allow_private)
-        engine = PermissionEngine(
-            LaunchRules.of(options, context.cages, context.add_dirs),
-            cwd=context.cwd,
-            home=home_directory(),
-            plan_file=context.plan.path,
-        )
-        launches, tools = self.parts.launches, default_tools()
-        if options.defer_above is not None:
-            tools.defer_above = options.defer_above
-        config = AgentConfig(
-            prompts=session_prompt(options, context.cwd, context.host, context.cages),
-            tools=tools,
-            permissions=engine,
-            context=context,
-            disclosure=ToldToClients(api_key_source=options.api_key_source, partial_messages=options.partial_messages),
-            take_queued=lambda agent_id: self.parts.inputs.take_all(agent_id, commands.calls),
-            offer=OfferedTools(
-                options.tools, options.tool_aliases, lambda: tools.named(launches.options.permission_prompts)
-            ),
-        ).with_options(options)
-        if self.hooks is not None:
-            self.hooks.mode, self.hooks.covers = lambda: engine.mode, engine.covers
-        agent = self.agent(config, history)
-        if self.hooks is not None:
-            self.hooks.remind, self.hooks.judge = agent.reminders.add, agent.judge
-            self.hooks.names = lambda: agent.config.names
-            self.hooks.effort = lambda: agent.config.reasoning.effort or ""
-        agent.reminders.follow(
-            PlanReminders(
-                context.plan,
-                lambda: engine.mode,
-                lambda: launches.can_ask(AnsweredBy.PERSON),
-                lambda: launches.options.plan_instructions,
-            )
-        )
-        sub_agents = SubAgents(agent, self.agent, self.emitter, self.parts.log.journal, self.parts.broker)
-        commands.register(agents_command(sub_agents))
-        agent.configure(replace(config, context=replace(context, sub_agents=sub_agents)))
-        return agent
+def close_open_tools(log: SessionLog, histories: AgentHistories) -> None:
+    """Close the tool calls that an earlier worker left open, in the histories and in the journal."""
+    damaged = bool(log.journal.damaged)  # a damaged record may have been the start of any tool
 
-    def close_open_tools(self, histories: AgentHistories) -> None:
-        """Close the tool calls that an earlier worker left open, in the histories and in the journal."""
-        log = self.parts.log
-        damaged = bool(log.journal.damaged)  # a damaged record may have been the start of any tool
+    def why(conversation: Conversation, tool_use_id: str) -> str:
+        started = damaged or tool_use_id in conversation.started
+        if tool_use_id in conversation.copied:
+            return COPIED if started else COPIED_UNSTARTED
+        cut = histories.cut_agent(tool_use_id)
+        if cut is not None and conversation.agent_id == MAIN_AGENT:
+            return f"{INTERRUPTED} {after_a_cut(cut, histories.worktrees.get(tool_use_id))}"
+        tree = histories.worktrees.get(tool_use_id)
+        if tree is not None and not tree.removed and os.path.lexists(tree.path):
+            return f"{INTERRUPTED} {left_behind(tree)}"
+        return INTERRUPTED if started else NEVER_STARTED
 
-        def why(conversation: Conversation, tool_use_id: str) -> str:
-            started = damaged or tool_use_id in conversation.started
-            if tool_use_id in conversation.copied:
-                return COPIED if started else COPIED_UNSTARTED
-            cut = histories.cut_agent(tool_use_id)
-            if cut is not None and conversation.agent_id == MAIN_AGENT:
-                return f"{INTERRUPTED} {after_a_cut(cut, histories.worktrees.get(tool_use_id))}"
-            tree = histories.worktrees.get(tool_use_id)
-            if tree is not None and not tree.removed and os.path.lexists(tree.path):
-                return f"{INTERRUPTED} {left_behind(tree)}"
-            return INTERRUPTED if started else NEVER_STARTED
-
-        for agent_id, message in histories.close_open_tool_uses(why):
-            log.emit(message, agent_id)
+    for agent_id, message in histories.close_open_tool_uses(why):
+        log.emit(message, agent_id)

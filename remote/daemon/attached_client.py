@@ -29,7 +29,7 @@ from ccb.tunnel.wire.frames import (
 from ccb.tunnel.wire.journal_records import to_page
 from ccb.tunnel.wire.ndjson import FrameDecoder, dump, to_bytes
 
-from ..session.client_outbox import ClientOutbox
+from ..session_store.client_outbox import ClientOutbox
 from ..session_store.journal import Journal
 from ..system.deadline import first_of
 from .model_streams import ModelStreams, StreamLink

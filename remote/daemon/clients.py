@@ -34,9 +34,9 @@ from ccb.tunnel.wire.messages import UserMessage, parse_message
 from ccb.tunnel.wire.session_options import SessionOptions
 
 from ..permissions.modes import WORKSPACE
-from ..session.client_outbox import ClientOutbox
 from ..session.input_queue import TooManyInputs
 from ..session.session import Session
+from ..session_store.client_outbox import ClientOutbox
 from ..session_store.journal import Journal, JournalError
 from ..session_store.refusal import HostRefusal
 from ..session_store.session_files import DriverLease

@@ -1,4 +1,4 @@
-"""A command, a URL, a prompt, variables."""
+"""The kinds of hooks: a command, a URL, a question to a model; and the variables that hooks set."""
 
 from __future__ import annotations
 

@@ -11,13 +11,21 @@ seems to decide something and cannot be read, what it is asked about is refused,
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from collections.abc import Collection, Sequence
+from dataclasses import fields, replace
 from itertools import chain
-from typing import Any, TypeVar
+from typing import Any
 
 from ccb.tunnel.wire.dataclass import dataclass
-from ccb.tunnel.wire.hook_output import ANSWERS, could_not_decide, names_decision, names_refusal, plain, read_printed
+from ccb.tunnel.wire.hook_output import (
+    ANSWERS,
+    Printed,
+    could_not_decide,
+    names_decision,
+    names_refusal,
+    plain,
+    read_printed,
+)
 from ccb.tunnel.wire.messages import as_dict
 
 from .hook_table import (
@@ -33,7 +41,6 @@ from .hook_table import (
 )
 
 Json = dict[str, Any]
-T = TypeVar("T")
 
 _RANK = {"": 0, "allow": 1, "ask": 2, "deny": 3}
 _WORDS = {"approve": "allow", "allow": "allow", "block": "deny", "deny": "deny", "ask": "ask"}
@@ -89,6 +96,16 @@ class HookOutcome:
         """Whether a hook forbids what the event announces."""
         return self.decision == "deny"
 
+    @property
+    def refuses(self) -> bool:
+        """Whether a hook forbids what the event announces, or lets the agent not go on."""
+        return self.blocked or self.stops
+
+    @property
+    def why(self) -> str:
+        """Why a hook refuses."""
+        return self.reason or self.stop_reason or "no reason given"
+
 
 NOTHING = HookOutcome()
 """The outcome of an event without hooks."""
@@ -109,27 +126,38 @@ def read_output(event: str, code: int, stdout: str, stderr: str, *, whole: bool 
     text, beside = plain(stdout), plain(stderr)
     read, strict = read_printed(text), event in GATES and event not in _TEXT_EVENTS
     if code != 0:
-        first = _text(stderr or stdout).partition("\n")[0]
-        why = f"exit code {code}" + (f": {first}" if first else "")
         refuses = could_not_decide(code, beside) or names_refusal(f"{text}\n{beside}")
-        refuses = refuses or (strict and read.has_broken_json)
-        return failed(event, why) if refuses else HookOutcome(errors=(why,))
-    outcome = merged([read_answer(event, each) for each in read.answers]) if read.answers else NOTHING
-    why = ""
+        return _ended_badly(event, code, _text(stderr or stdout), refuses=refuses or (strict and read.has_broken_json))
+    outcome = merged([read_answer(event, each) for each in read.answers])
     if outcome.errors or outcome.blocked:
         return outcome
+    more = "it has printed more than ccb reads" if strict and not whole else ""
+    why = _unread(event, read, (text, beside), outcome) or more
+    return merged([outcome, failed(event, why)]) if why else _with_text(event, outcome, read.rest)
+
+
+def _ended_badly(event: str, code: int, said: str, *, refuses: bool) -> HookOutcome:
+    first = said.partition("\n")[0]
+    why = f"exit code {code}: {first}" if first else f"exit code {code}"
+    return failed(event, why) if refuses else HookOutcome(errors=(why,))
+
+
+def _unread(event: str, read: Printed, printed: tuple[str, str], outcome: HookOutcome) -> str:
+    """Return why a hook decides something that cannot be read, "" if it does not. `printed` are stdout and stderr."""
+    strict = event in GATES and event not in _TEXT_EVENTS
     if read.has_broken_json if strict else read.broken.startswith("{"):
-        why = f"its output is not JSON that ccb can read: {_short(read.broken)!r}"
-    elif event in GATES and (names_decision(read.rest) or _contradicts(beside, outcome)):
-        why = f"it names a decision, but not in one JSON object on stdout: {_short(text or beside)!r}"
-    elif strict and not whole:
-        why = "it has printed more than ccb reads"
-    if why:
-        return merged([outcome, failed(event, why)])
-    if read.rest and event == WORKTREE_CREATE and not outcome.worktree:
-        return replace(outcome, worktree=read.rest.splitlines()[-1].strip())
-    if read.rest and event in _TEXT_EVENTS:
-        return replace(outcome, context=(_text(read.rest), *outcome.context))
+        return f"its output is not JSON that ccb can read: {_short(read.broken)!r}"
+    if event in GATES and (names_decision(read.rest) or _contradicts(printed[1], outcome)):
+        return f"it names a decision, but not in one JSON object on stdout: {_short(printed[0] or printed[1])!r}"
+    return ""
+
+
+def _with_text(event: str, outcome: HookOutcome, text: str) -> HookOutcome:
+    """Return an outcome with what the command has printed beside its answers, where that counts."""
+    if text and event == WORKTREE_CREATE and not outcome.worktree:
+        return replace(outcome, worktree=text.splitlines()[-1].strip())
+    if text and event in _TEXT_EVENTS:
+        return replace(outcome, context=(_text(text), *outcome.context))
     return outcome
 
 
@@ -147,97 +175,97 @@ def _short(text: str) -> str:
 def read_answer(event: str, answer: Json) -> HookOutcome:
     """Return the outcome in the JSON object that a hook has answered with."""
     own = as_dict(answer.get("hookSpecificOutput"))
-    if own.get("hookEventName", event) != event:
-        return failed(event, f"its answer is for {own.get('hookEventName')!r}")
-    for name, kind, value in (
-        ("hookSpecificOutput", dict, answer.get("hookSpecificOutput")),
-        ("continue", bool, answer.get("continue")),
-    ):
-        if value is not None and not isinstance(value, kind):
-            return failed(event, f"`{name}` in its answer is {str(value)[:_MAX_SHOWN]!r}")
     nested = as_dict(own.get("decision"))  # of PermissionRequest
-    if (own.get("decision") and not nested) or any(map(answer.get, ("permissionDecision", "behavior"))):
-        return failed(event, "it names a decision in a place where that has no meaning")
     words = [own.get("permissionDecision"), nested.get("behavior"), answer.get("decision")]
-    odd = [{name: given[name] for name in given.keys() - known} for given, known in ((answer, ANSWERS), (own, _KNOWN))]
-    if event in GATES and not any(words) and names_refusal(json.dumps(odd)):
-        return failed(event, "it says no in a field that has no meaning")
-    for word in [each for each in words if each not in (None, "")]:
-        if not isinstance(word, str) or word not in _WORDS:
-            return failed(event, f"it decided {str(word)[:_MAX_SHOWN]!r}, which is no decision")
-    reason = own.get("permissionDecisionReason") or nested.get("message") or answer.get("reason")
-    changed = nested.get("updatedInput") if nested else own.get("updatedInput")
-    context, note = _text(own.get("additionalContext")), _text(answer.get("systemMessage"))
-    watched, known = (own.get(_WATCH), _KNOWN | {_WATCH}) if event in WATCHES else (None, _KNOWN)
+    why = _misread(event, answer, own, words)
+    if why:
+        return failed(event, why)
+    known = _KNOWN | {_WATCH} if event in WATCHES else _KNOWN
+    replaces, watched = own if event == POST_TOOL_USE else {}, own.get(_WATCH) if event in WATCHES else None
     return HookOutcome(
         decision=max((_WORDS[word] for word in words if word), key=_RANK.__getitem__, default=""),
-        reason=_text(reason),
-        context=(context,) if context else (),
-        notes=(note,) if note else (),
+        reason=_text(own.get("permissionDecisionReason") or nested.get("message") or answer.get("reason")),
+        context=_texts(own.get("additionalContext")),
+        notes=_texts(answer.get("systemMessage")),
         stops=answer.get("continue") is False,
         stop_reason=_text(answer.get("stopReason")),
-        updated_input=changed if isinstance(changed, dict) else None,
+        updated_input=_object((nested or own).get("updatedInput")),
         updates=_objects(nested.get("updatedPermissions")),
         interrupt=nested.get("interrupt") is True,
-        output=own.get("updatedToolOutput") if event == POST_TOOL_USE else None,
-        mcp_output=own.get("updatedMCPToolOutput") if event == POST_TOOL_USE else None,
+        output=replaces.get("updatedToolOutput"),
+        mcp_output=replaces.get("updatedMCPToolOutput"),
         initial=_text(own.get("initialUserMessage")) if event == SESSION_START else "",
         title=_text(own.get("sessionTitle")),
         retry=own.get("retry") is True,
         action=str(own.get("action")) if own.get("action") in _ACTIONS else "",
-        content=own["content"] if isinstance(own.get("content"), dict) else None,
+        content=_object(own.get("content")),
         watch=tuple(map(str, watched)) if isinstance(watched, list) else None,
         worktree=_text(own.get("worktreePath")),
         unknown=tuple(sorted(str(each)[:_MAX_NAME] for each in own.keys() - known)),
     )
 
 
+def _misread(event: str, answer: Json, own: Json, words: Sequence[object]) -> str:
+    """Return why an answer decides nothing, "" if it can be read. `own` is what it says for its event, `words` are its
+    decisions."""
+    if own.get("hookEventName", event) != event:
+        return f"its answer is for {own.get('hookEventName')!r}"
+    for name, kind in (("hookSpecificOutput", dict), ("continue", bool)):
+        value = answer.get(name)
+        if value is not None and not isinstance(value, kind):
+            return f"`{name}` in its answer is {str(value)[:_MAX_SHOWN]!r}"
+    misplaced = own.get("decision") and not as_dict(own["decision"])
+    if misplaced or answer.get("permissionDecision") or answer.get("behavior"):
+        return "it names a decision in a place where that has no meaning"
+    if event in GATES and not any(words) and names_refusal(json.dumps([_odd(answer, ANSWERS), _odd(own, _KNOWN)])):
+        return "it says no in a field that has no meaning"
+    wrong = [word for word in words if word not in (None, "", *_WORDS)]
+    return f"it decided {str(wrong[0])[:_MAX_SHOWN]!r}, which is no decision" if wrong else ""
+
+
+def _odd(given: Json, known: Collection[str]) -> Json:
+    """Return the fields that have no meaning."""
+    return {name: value for name, value in given.items() if name not in known}
+
+
+_OF_DECIDING = ("reason", "updates", "interrupt")
+"""The fields that count only in the answers of the hooks that made the decision."""
+_JOINED = ("reason", "stop_reason", "initial")
+_LAST = ("updated_input", "output", "mcp_output")
+
+
 def merged(outcomes: Sequence[HookOutcome]) -> HookOutcome:
     """Return the outcome of all hooks of an event: the strictest decision holds, with the reasons of those who made
-    it. Of several changed inputs or outputs the last one holds."""
+    it. Of several changed inputs or outputs the last one holds, of other single values the first."""
     if len(outcomes) == 1:
         return outcomes[0]
     strictest = max((each.decision for each in outcomes), key=_RANK.__getitem__, default="")
-    deciding = [each for each in outcomes if each.decision == strictest]
-    changed = [each.updated_input for each in outcomes if each.updated_input is not None]
-    return HookOutcome(
-        decision=strictest,
-        reason=_lines(each.reason for each in deciding),
-        context=_all(each.context for each in outcomes),
-        notes=_all(each.notes for each in outcomes),
-        errors=_all(each.errors for each in outcomes),
-        stops=any(each.stops for each in outcomes),
-        stop_reason=_lines(each.stop_reason for each in outcomes if each.stops),
-        updated_input=changed[-1] if changed else None,
-        updates=_all(each.updates for each in deciding),
-        interrupt=any(each.interrupt for each in deciding),
-        output=_last(each.output for each in outcomes),
-        mcp_output=_last(each.mcp_output for each in outcomes),
-        initial=_lines(each.initial for each in outcomes),
-        title=next((each.title for each in outcomes if each.title), ""),
-        retry=any(each.retry for each in outcomes),
-        action=next((each.action for each in outcomes if each.action), ""),
-        content=next((each.content for each in outcomes if each.action), None),
-        watch=_all(told) if (told := [each.watch for each in outcomes if each.watch is not None]) else None,
-        worktree=next((each.worktree for each in outcomes if each.worktree), ""),
-        unknown=_all(each.unknown for each in outcomes),
-    )
+    found: Json = {}
+    for name in (each.name for each in fields(HookOutcome)):
+        counting = [each for each in outcomes if name not in _OF_DECIDING or each.decision == strictest]
+        told = [value for each in counting if (value := getattr(each, name)) != getattr(NOTHING, name)]
+        if not told:
+            continue
+        if isinstance(told[0], tuple):
+            found[name] = tuple(chain.from_iterable(told))
+        elif name in _JOINED:
+            found[name] = "\n".join(told)
+        else:
+            found[name] = told[-1 if name in _LAST else 0]
+    return HookOutcome(**{**found, "decision": strictest})
 
 
-def _last(values: Iterable[object]) -> object:
-    return next(reversed([each for each in values if each is not None]), None)
-
-
-def _all(parts: Iterable[tuple[T, ...]]) -> tuple[T, ...]:
-    return tuple(chain.from_iterable(parts))
+def _object(value: object) -> Json | None:
+    return value if isinstance(value, dict) else None
 
 
 def _objects(value: object) -> tuple[Json, ...]:
     return tuple(each for each in value if isinstance(each, dict)) if isinstance(value, list) else ()
 
 
-def _lines(texts: Iterable[str]) -> str:
-    return "\n".join(filter(None, texts))
+def _texts(value: object) -> tuple[str, ...]:
+    text = _text(value)
+    return (text,) if text else ()
 
 
 def _text(value: object) -> str:

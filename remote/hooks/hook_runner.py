@@ -1,9 +1,8 @@
-"""Run those of an event, merge answers.
+"""Runs the hooks of an event, and merges their answers.
 
-How to use it: `outcome = await deps.hooks.run(EVENT, {its own fields}, match)`. The runner adds the fields that every
-event has (session, directory, mode), shows the person what hooks say to them, and keeps in the journal that they ran
-before they run. Without a matching hook it costs nothing. Helpers that own an event call it at the event's place:
-compaction calls `run(PRE_COMPACT, {"trigger": …, "custom_instructions": …}, trigger)` and gives up if it `blocked`.
+`outcome = await hooks.run(EVENT, {its own fields}, match)`: the runner adds the fields that every event has (session,
+directory, mode), shows the person what hooks say to them, and notes in the journal that they run before they run.
+Without a matching hook it costs nothing.
 """
 
 from __future__ import annotations
@@ -12,17 +11,19 @@ import asyncio
 import json
 import logging
 import os
-from collections.abc import Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Collection, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import field, replace
 from itertools import chain
-from typing import TYPE_CHECKING, Any, Callable, Optional, Protocol
+from typing import TYPE_CHECKING, Any, Callable, Optional
 
 from ccb.tunnel.wire.control_protocol import HOOK_CALLBACK, Broker, HookCallback, Request, RequestFailed, new_uuid
 from ccb.tunnel.wire.dataclass import dataclass
-from ccb.tunnel.wire.journal_records import MAIN_AGENT, Content, HookRecord, MessageRecord, Record
-from ccb.tunnel.wire.model_facts import ModelNames
+from ccb.tunnel.wire.journal_records import MAIN_AGENT, HookRecord, MessageRecord
+from ccb.tunnel.wire.model_facts import CCB_NAMES, ModelNames
 
+from ..permissions.engine import PermissionEngine
 from ..session_store.journal import NotKept
+from ..session_store.session_log import SessionLog
 from ..system.deadline import within, within_while
 from ..system.host import Host, nearest_directory
 from .hook_outcome import NOTHING, HookOutcome, failed, merged, read_answer, read_output
@@ -32,7 +33,9 @@ from .hook_table import (
     FILE_CHANGED,
     NOTIFICATION,
     SESSION_END,
+    SESSION_START,
     SETS_VARIABLES,
+    SETUP,
     STOP,
     SUBAGENT_STOP,
     Hook,
@@ -45,32 +48,36 @@ if TYPE_CHECKING:
     from .hook_kinds import Judge
 
 
-class HookLog(Protocol):
-    """The journal of a session, as its hooks see it."""
-
-    def emit(self, content: Content, agent_id: str = MAIN_AGENT) -> Record:
-        """Append a record of an agent."""
-
-    async def commit(self) -> None:
-        """Return when every record so far is durable."""
-
-
 @dataclass(frozen=True)
 class HookContext:
-    """What a session lends to its hooks. `connected`: the driving program can be reached now.
-    `allow_private`: hooks may be sent to private addresses. `directory` is the session's own, "" without one. Commands
-    run with `variables`, to which SessionStart hooks add."""
+    """What a session lends to its hooks. `permissions` are those of the main agent, and `remind` tells it what a hook
+    says that nothing waited for (see `Reminders.add`). `connected`: the driving program can be reached now.
+    `allow_private`: hooks may be sent to private addresses. `reports`: the client wants a message about each hook.
+    `directory` is the session's own, "" without one. Commands run with `variables`, to which SessionStart hooks add."""
 
-    id: str
-    transcript: str
     cwd: str
     host: Host
     broker: Broker
-    log: HookLog
+    log: SessionLog
+    permissions: PermissionEngine
+    remind: Callable[[str, str], None]
     connected: Callable[[], bool] = lambda: True
     allow_private: Callable[[], bool] = lambda: False
+    reports: Callable[[], bool] = lambda: False
     directory: str = ""
     variables: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class HookTurn:
+    """The turn of the main agent, as its hooks see it. `names` are the short names of models. `judge` asks a model for
+    hooks of the type `prompt`. `prompt_id` is the id of the prompt that the turn is about. `effort` says how hard the
+    model is to think, "" where that is left to it."""
+
+    names: ModelNames = CCB_NAMES
+    judge: Judge | None = None
+    prompt_id: str = ""
+    effort: str = ""
 
 
 @dataclass(frozen=True)
@@ -98,58 +105,42 @@ _MAX_TOLD = 100  # warnings about hooks and their answers
 
 class HookRunner:
     """`hooks` are all hooks in force, those of the settings first. Hooks run on the host, outside the cages, as
-    commands of the person. `reports` returns whether the client wants a message about each hook, `mode` the permission
-    mode."""
+    commands of the person. `setup` names the Setup hooks that are due before those of SessionStart (`init` or
+    `maintenance`, "" for none). `source` is `startup` for a new session, `resume` for one that another worker has
+    begun. `ran` are the keys of the hooks that have run and run only once."""
 
-    def __init__(self, session: HookContext, reports: Callable[[], bool] = lambda: False) -> None:
-        self.mode: Callable[[], str] = lambda: "default"
-        self.covers: Callable[[str, str, Json], bool] = lambda rule, name, tool_input: True
-        """Whether a permission rule covers a call of a tool."""
-        self.remind: Callable[[str, str], None] = lambda key, text: None
-        """Tell the model what a hook says that nothing waited for; see `Reminders.add`."""
-        self.judge: Judge | None = None
-        """Asks a model for the hooks of the type `prompt`."""
+    def __init__(
+        self, session: HookContext, setup: str = "", source: str = "startup", ran: Collection[str] = ()
+    ) -> None:
         self.variables: dict[str, str] = {}
         """What SessionStart hooks have set for the commands of the session."""
-        self.ran: set[str] = set()
-        """The keys of the hooks that have run and run only once."""
+        self.problems: list[str] = []
+        """What is wrong with the configured hooks, in words."""
         self._session = session
-        self._reports = reports
+        self._due: tuple[str, str] | None = setup, source  # until the SessionStart hooks of this worker run
+        self._ran = set(ran)
+        self._turn = HookTurn()
         self._configured: tuple[Hook, ...] = ()
         self._callbacks: tuple[Hook, ...] = ()
         self._agents: dict[str, HookWork] = {}
-        self.prompt_id = ""
-        """The id of the prompt that the turn of the main agent is about."""
-        self.setup = ""
-        """Which Setup hooks are due before those of SessionStart: `init` or `maintenance`, "" for none."""
-        self.initial = ""
-        """What SessionStart hooks want to tell the model before the first prompt that reaches it."""
-        self.names: Callable[[], ModelNames] = ModelNames
-        """The short names of models."""
-        self.effort: Callable[[], str] = lambda: ""
-        """How hard the model is to think, "" where that is left to it."""
-        self._watch: FileWatch | None = None
+        self._initial = ""  # what goes before the first prompt that reaches the model
+        self._watch = FileWatch(self._file_changed)
         self._watched: tuple[str, ...] = ()  # what hooks want to be watched
         self._directories: dict[str, str] = {}  # of the shell of each agent
         self._told: set[str] = set()
         self._later: set[asyncio.Task[HookOutcome]] = set()
-        self.start_due = True
-        """Whether this worker still has to run the SessionStart hooks."""
-        self.start_source = "startup"
-        """`startup` for a new session, `resume` for one that another worker has begun."""
-        self.problems: list[str] = []
-        """What is wrong with the configured hooks, in words."""
 
     @property
     def hooks(self) -> Sequence[Hook]:
         """All hooks, with those of the agents that work."""
         return (*self._configured, *self._callbacks, *chain.from_iterable(each.hooks for each in self._agents.values()))
 
-    def configure(self, sources: Iterable[HookSource]) -> Sequence[str]:
+    def begin_turn(self, turn: HookTurn, sources: Iterable[HookSource]) -> Sequence[str]:
         """Use the hooks of these settings, which are trusted. A notification hook of the person's own settings runs on
         the laptop and is left out. Return what is wrong with others, once."""
+        self._turn = turn
         problems: list[str] = []
-        hooks = read_hooks(sources, problems.append, self.names())
+        hooks = read_hooks(sources, problems.append, turn.names)
         self.problems = problems
         self._configured = tuple(each for each in hooks if (each.event, each.source) != (NOTIFICATION, "user"))
         self._look_at_files()
@@ -162,9 +153,34 @@ class HookRunner:
         self._told.add(text)
         return True
 
-    def started(self) -> None:
-        """Note that the SessionStart hooks of this worker run."""
-        self.start_due = False
+    async def begin_session(self, model: str) -> HookOutcome:
+        """Run the Setup hooks that are due and those of SessionStart, once in this worker. Raise NotKept."""
+        if self._due is None:
+            return NOTHING
+        setup, source = self._due
+        self._due = "", source
+        if setup:
+            self._remind(SETUP, SETUP, await self.run(SETUP, {"trigger": setup}, setup))
+        self._due = None
+        outcome = await self.conversation_starts(source, model)
+        self._initial = outcome.initial
+        return outcome
+
+    async def conversation_starts(self, source: str, model: str) -> HookOutcome:
+        """Run the SessionStart hooks, and let the main agent know what they say. Raise NotKept."""
+        outcome = await self.run(SESSION_START, {"source": source, "model": model}, source)
+        self._remind(SESSION_START, SESSION_START, outcome)
+        return outcome
+
+    def take_initial(self) -> str:
+        """Return once what SessionStart hooks want to tell the model before its first prompt, "" for nothing."""
+        said, self._initial = self._initial, ""
+        return said
+
+    def _remind(self, key: str, name: str, outcome: HookOutcome) -> None:
+        if outcome.context:
+            said = "\n\n".join(outcome.context)
+            self._session.remind(key, f"{name} hook additional context: {said}")
 
     def use_callbacks(self, hooks: Sequence[Hook]) -> Sequence[str]:
         """Replace the callbacks of the driving program (see `table.client_hooks`). Return the events that there are not
@@ -202,60 +218,64 @@ class HookRunner:
         hooks = [each for each in self.matching(event, match, agent_id) if self._is_due(each, match, payload)]
         if not hooks:
             return NOTHING
-        session = self._session
-        env_file = ""
-        if event in SETS_VARIABLES and session.directory and any(hook.command for hook in hooks):
-            from .hook_kinds import make_env_file
-
-            env_file = make_env_file(session.directory)
+        session, env_file = self._session, self._env_file(event, hooks)
         once = [each.key for each in hooks if each.once]
-        self.ran.update(once)
+        self._ran.update(once)
         session.log.emit(HookRecord(event, match, about, len(hooks), " ".join(once)), agent_id)
         await session.log.commit()
-        working, effort = self._agents.get(agent_id, NOBODY), self.effort()
-        whole = {
-            "session_id": session.id,
-            "transcript_path": session.transcript,
-            "cwd": working.cwd or session.cwd,
-            "permission_mode": self.mode(),
-            "hook_event_name": event,
-            **({"prompt_id": self.prompt_id} if self.prompt_id else {}),
-            **({"effort": {"level": effort}} if effort else {}),
-            **({"agent_id": agent_id} if agent_id else {}),
-            **({"agent_type": working.agent_type} if working.agent_type else {}),
-            **payload,
-        }
+        whole = {**self._facts(event, agent_id), **payload}
         name = f"{event}:{match}" if match else event
         for hook in hooks:
             if hook.beside:
                 self._keep(self._beside(hook, name, whole, agent_id))
         waited = [hook for hook in hooks if not hook.beside]
-        tasks = [asyncio.ensure_future(self._one(hook, match, whole, about, env_file)) for hook in waited]
-        if not tasks:
+        if not waited:
             return NOTHING
-        try:
-            if any(hook.status for hook in waited):
-                await self._show_status(dict(zip(tasks, waited)), agent_id)
-            outcome = merged(await asyncio.gather(*tasks))
-            if env_file:
-                await self._take_variables(env_file)
-        finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.wait(tasks)
+        running = {asyncio.ensure_future(self._one(hook, match, whole, about, env_file)): hook for hook in waited}
+        outcome = await self._together(running, env_file, agent_id)
         if outcome.watch is not None:
             self._watched = outcome.watch
             self._look_at_files()
         self._tell_all(outcome, name, agent_id)
         return outcome
 
+    async def _together(
+        self, running: Mapping[asyncio.Task[HookOutcome], Hook], env_file: str, agent_id: str
+    ) -> HookOutcome:
+        """Return the outcome of all hooks that run."""
+        try:
+            if any(hook.status for hook in running.values()):
+                await self._show_status(running, agent_id)
+            outcome = merged(await asyncio.gather(*running))
+            if env_file:
+                await self._take_variables(env_file)
+            return outcome
+        finally:
+            for task in running:
+                task.cancel()
+            await asyncio.wait(running)
+
+    def _facts(self, event: str, agent_id: str) -> Json:
+        """Return what hooks are told of each event of an agent."""
+        session, working, turn = self._session, self._agents.get(agent_id, NOBODY), self._turn
+        facts: Json = {
+            "session_id": session.log.session_id,
+            "transcript_path": session.log.journal.path,
+            "cwd": working.cwd or session.cwd,
+            "permission_mode": session.permissions.mode,
+            "hook_event_name": event,
+        }
+        more = {
+            "prompt_id": turn.prompt_id,
+            "effort": {"level": turn.effort} if turn.effort else None,
+            "agent_id": agent_id,
+            "agent_type": working.agent_type,
+        }
+        return {**facts, **{name: value for name, value in more.items() if value}}
+
     def _look_at_files(self) -> None:
         """Watch the files that FileChanged hooks and the answers of hooks name."""
         wanted = [each for each in (*self._configured, *self._callbacks) if each.event == FILE_CHANGED]
-        if not wanted and self._watch is None:
-            return
-        if self._watch is None:
-            self._watch = FileWatch(self._file_changed)
         here = self._directories.get(MAIN_AGENT, self._session.cwd)
         paths = [*(name for each in wanted for name in each.names), *self._watched] if wanted else []
         self._watch.watch(os.path.join(here, each) for each in paths)
@@ -270,6 +290,14 @@ class HookRunner:
         if directory != old:
             self._look_at_files()
             await self.run(CWD_CHANGED, {"old_cwd": old, "new_cwd": directory}, agent_id=agent_id)
+
+    def _env_file(self, event: str, hooks: Iterable[Hook]) -> str:
+        """Return a new file for the variables that commands set, "" where none may be set."""
+        if event not in SETS_VARIABLES or not self._session.directory or not any(hook.command for hook in hooks):
+            return ""
+        from .hook_kinds import make_env_file
+
+        return make_env_file(self._session.directory)
 
     async def _take_variables(self, env_file: str) -> None:
         """Let the commands of the session have the variables that hooks have set."""
@@ -291,16 +319,16 @@ class HookRunner:
 
     def _is_due(self, hook: Hook, name: str, payload: Json) -> bool:
         """Return whether a hook that matches runs for this event."""
-        if hook.once and hook.key in self.ran:
+        if hook.once and hook.key in self._ran:
             return False
-        return not hook.condition or self.covers(hook.condition, name, payload.get("tool_input") or {})
+        given = payload.get("tool_input") or {}
+        return not hook.condition or self._session.permissions.covers(hook.condition, name, given)
 
     async def _beside(self, hook: Hook, name: str, payload: Json, agent_id: str) -> HookOutcome:
         """Run a hook that nothing waits for. What it says to the model goes with the next user message."""
         outcome = await self._one(hook, name.partition(":")[2], payload, "")
         self._tell_all(outcome, name, agent_id)
-        if outcome.context:
-            self.remind(f"hook:{hook.key}", f"{name} hook additional context: {' '.join(outcome.context)}")
+        self._remind(f"hook:{hook.key}", name, outcome)
         return outcome
 
     def _tell_all(self, outcome: HookOutcome, name: str, agent_id: str) -> None:
@@ -338,14 +366,13 @@ class HookRunner:
     async def end(self, reason: str) -> None:
         """Run the SessionEnd hooks if a turn ever began in this worker, and stop the hooks that run beside the turns.
         The hooks have 5 seconds. Does not raise."""
-        if not self.start_due:
+        if self._due is None:
             self._callbacks = ()
             try:
                 await self.conversation_ends(reason)
             except NotKept as error:
                 _log.warning("the SessionEnd hooks were stopped: %s", error)
-        if self._watch is not None:
-            await self._watch.close()
+        await self._watch.close()
         tasks = list(self._later)
         for task in tasks:
             task.cancel()
@@ -392,9 +419,9 @@ class HookRunner:
         """Let a model decide. Time without a connection does not count: the model is asked through it."""
         from .hook_kinds import decide
 
-        if self.judge is None:
+        if self._turn.judge is None:
             raise RequestFailed("no model can be asked here")
-        asking = decide(hook, payload, self.judge)
+        asking = decide(hook, payload, self._turn.judge)
         try:
             return await within_while(hook.timeout_s, self._session.connected, asking)
         except asyncio.TimeoutError:
@@ -436,7 +463,7 @@ class HookRunner:
         return outcome
 
     def _report(self, subtype: str, facts: Json) -> None:
-        if self._reports():
+        if self._session.reports():
             self._session.log.emit(MessageRecord({"type": "system", "subtype": subtype, **facts}), MAIN_AGENT)
 
     def _tell(self, text: str, level: str, agent_id: str) -> None:

@@ -1,4 +1,4 @@
-"""JSON-RPC over a channel; forms."""
+"""The MCP client: JSON-RPC over a channel, and the forms that servers put to the person."""
 
 from __future__ import annotations
 
@@ -260,7 +260,7 @@ _MAX_MESSAGE = 10_000  # characters
 class ServerForms:
     """Answers the forms of servers."""
 
-    def __init__(self, broker: Broker, hooks: HookRunner | None) -> None:
+    def __init__(self, broker: Broker, hooks: HookRunner) -> None:
         self._broker = broker
         self._hooks = hooks
 
@@ -291,10 +291,8 @@ class ServerForms:
 
     async def _by_hooks(self, event: str, payload: Json, server: str) -> Json | None:
         """Return what hooks answer a server, None if they leave it to others."""
-        if self._hooks is None:
-            return None
         outcome = await self._hooks.run(event, payload, server)
-        if outcome.blocked or outcome.stops:
+        if outcome.refuses:
             return {"action": "decline"}
         if not outcome.action:
             return None

@@ -1,4 +1,4 @@
-"""The servers of a session, their resources."""
+"""The MCP servers of a session or an agent, and the tools that read their resources."""
 
 from __future__ import annotations
 
@@ -142,9 +142,9 @@ class _Server:
 
 
 class McpServers:
-    """`changed` is called when a server has come, gone, or changed what it offers. A server that cannot be connected
-    keeps nobody from anything: its tools are missing, and `status` says why. The resources of the servers `above` can
-    be read, too."""
+    """`changed`, which does not raise, is called when a server has come, gone, or changed what it offers. A server that
+    cannot be connected keeps nobody from anything: its tools are missing, and `status` says why. The resources of the
+    servers `above` can be read, too."""
 
     def __init__(
         self, registry: Toolset, changed: Callable[[], None] = lambda: None, above: McpServers | None = None
@@ -290,11 +290,7 @@ class McpServers:
         for wait in chain(_WAITS_S, repeat(_WAITS_S[-1])):
             server.next_try = time.monotonic() + wait
             await asyncio.sleep(wait)
-            try:
-                await self._connected(server)
-            except Exception:  # whoever hears of the server may fail; the next try tells them again
-                log.exception("the MCP server %s could not be taken up", server.name)
-                continue
+            await self._connected(server)
             if server.client is not None:
                 break
         server.retrying = None

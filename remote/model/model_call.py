@@ -1,4 +1,4 @@
-"""Attempts until one counts; single questions.
+"""A model call: attempts until one counts.
 
 The listener hears a finished block only when it counts. The attempt holds the block, and its `content_block_stop`
 event, until the next block starts or the stop reason is known. So an answer that is cut off in its only text block
@@ -23,7 +23,7 @@ import json
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import field, replace
-from typing import Any, Callable, Protocol
+from typing import Any, Callable
 
 from ccb.tunnel.wire.control_protocol import new_uuid
 from ccb.tunnel.wire.dataclass import dataclass
@@ -55,14 +55,32 @@ _TOLD_AFTER_S, _TOLD_EVERY_S = 30.0, 60.0  # seconds of silence after which, and
 _AGAIN = "It was not run. Call it again, in smaller pieces if the input is long."
 
 
-class Listener(Protocol):
-    """Receives the results of a model call, in order."""
+@dataclass(frozen=True)
+class Retrying:
+    """An attempt failed, and another one follows after `delay` seconds. `attempt` counts from 1."""
+
+    attempt: int
+    max_retries: int
+    delay: float
+    failure: ModelError
+
+
+class ReplyListener:
+    """Receives the results of a model call, in order, and keeps the blocks of the answer that counts."""
+
+    def __init__(self) -> None:
+        self.blocks: list[Json] = []
+
+    @property
+    def text(self) -> str:
+        return ModelReply(self.blocks).text
 
     def event(self, event: Json) -> None:
         """Receive a raw API event, for clients that watch the stream."""
 
     def block(self, head: MessageHead, done: BlockDone, request_id: str) -> None:
         """Receive a finished content block that counts."""
+        self.blocks.append(done.block)
 
     def silence(self, silent: float | None, left: float) -> None:
         """Hear that the model has said nothing for `silent` seconds and is given up after `left` more; with None, that
@@ -70,6 +88,23 @@ class Listener(Protocol):
 
     def withdrawn(self, message_id: str) -> None:
         """Withdraw the blocks of this message id: they do not count, and the call is made again."""
+        self.blocks.clear()
+
+    def retrying(self, retry: Retrying) -> None:
+        """An attempt failed; another one follows."""
+
+
+class Clock:
+    """The machine's clock: monotonic seconds, seconds since the epoch, and a pause."""
+
+    def now(self) -> float:
+        return time.monotonic()
+
+    def wall(self) -> float:
+        return time.time()
+
+    async def sleep(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)
 
 
 @dataclass(frozen=True)
@@ -105,7 +140,7 @@ class Attempt:
     """One attempt at a model call. Call `run` once, then `discard` if it failed or `salvage` if it was cancelled. The
     module's docstring says when the listener hears what."""
 
-    def __init__(self, settings: CallSettings, listener: Listener) -> None:
+    def __init__(self, settings: CallSettings, listener: ReplyListener) -> None:
         self._settings = settings
         self._listener = listener
         self._assembler = MessageAssembler()
@@ -365,27 +400,10 @@ _WHOLE_SILENCE = 600.0
 """Seconds that an answer in one piece may take at least: nothing of it comes before its end."""
 
 
-@dataclass(frozen=True)
-class Retrying:
-    """An attempt failed, and another one follows after `delay` seconds. `attempt` counts from 1."""
-
-    attempt: int
-    max_retries: int
-    delay: float
-    failure: ModelError
-
-
-class CallListener(Listener, Protocol):
-    """A Listener that is also told about failed attempts."""
-
-    def retrying(self, retry: Retrying) -> None:
-        """An attempt failed; another one follows."""
-
-
 class ModelCall:
     """One model call, with all its attempts. To interrupt it, cancel `run`, then call `salvage`."""
 
-    def __init__(self, settings: CallSettings, listener: CallListener, policy: RetryPolicy) -> None:
+    def __init__(self, settings: CallSettings, listener: ReplyListener, policy: RetryPolicy) -> None:
         self._settings = settings
         self._listener = listener
         self._policy = policy
@@ -424,29 +442,6 @@ class ModelCall:
             self._attempt.close_events()
 
 
-class Clock(Protocol):
-    """Monotonic seconds, wall-clock seconds since the epoch, and a pause."""
-
-    def now(self) -> float: ...
-
-    def wall(self) -> float: ...
-
-    async def sleep(self, seconds: float) -> None: ...
-
-
-class SystemClock:
-    """The machine's clock."""
-
-    def now(self) -> float:
-        return time.monotonic()
-
-    def wall(self) -> float:
-        return time.time()
-
-    async def sleep(self, seconds: float) -> None:
-        await asyncio.sleep(seconds)
-
-
 @dataclass(frozen=True)
 class ModelQuestion:
     """`tools` are server tools, which the provider runs itself. `model` is "" for the agent's own."""
@@ -469,32 +464,6 @@ class ModelReply:
     @property
     def text(self) -> str:
         return "".join(str(block.get("text", "")) for block in self.blocks if block.get("type") == "text")
-
-
-class ReplyListener:
-    """Collects the blocks of the answer that counts."""
-
-    def __init__(self) -> None:
-        self.blocks: list[Json] = []
-
-    @property
-    def text(self) -> str:
-        return ModelReply(self.blocks).text
-
-    def event(self, event: Json) -> None:
-        """Nobody watches this answer."""
-
-    def block(self, head: MessageHead, done: BlockDone, request_id: str) -> None:
-        self.blocks.append(done.block)
-
-    def withdrawn(self, message_id: str) -> None:
-        self.blocks.clear()
-
-    def silence(self, silent: float | None, left: float) -> None:
-        """Nobody is told."""
-
-    def retrying(self, retry: Retrying) -> None:
-        """Nobody is told."""
 
 
 async def ask(

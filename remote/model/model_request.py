@@ -1,4 +1,4 @@
-"""Bytes of a request; model, effort; its transport.
+"""Model requests: the history as bytes, model and effort, and what carries a request.
 
 For a model of another provider they say what is wanted in the words of the Messages API, as far as the laptop has told
 that the model can do it; the provider's dialect says it in its own.
@@ -12,9 +12,9 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from typing import Any, Protocol
+from typing import Any, Callable, Protocol
 
 from ccb.tunnel.wire.client_requests import EFFORTS
 from ccb.tunnel.wire.dataclass import dataclass
@@ -130,37 +130,46 @@ class Reasoning:
             budget = {"type": "tokens", "total": self.task_budget}
             body["output_config"] = {**body.get("output_config", {}), "task_budget": budget}
             betas.append(_BUDGET_BETA)
-        tokens = self.thinking_tokens
-        if tokens is not None and version >= (4, 6):
-            body["thinking"] = {"type": "adaptive" if tokens else "disabled"}
-        elif tokens == 0 and version == _OTHER and can_think(model, known):
-            body["thinking"] = {"type": "disabled"}
-        elif tokens and can_think(model, known) and (may_think or version == _OTHER):
-            limit = min(self.allowed(known.max_output), max(limit, tokens + _ABOVE_BUDGET))
-            body["thinking"] = {
-                "type": "enabled",
-                "budget_tokens": max(_MIN_BUDGET, min(tokens, limit - _ABOVE_BUDGET)),
-            }
-            if version >= (4, 0):
-                betas.append(_INTERLEAVED_BETA)
-        if self.display and body.get("thinking", {}).get("type") in ("adaptive", "enabled"):
-            body["thinking"]["display"] = self.display
+        thinking, limit = self._thinking(model, known, limit, may_think=may_think)
+        if thinking.get("type") == "enabled" and version >= (4, 0):
+            betas.append(_INTERLEAVED_BETA)
+        if self.display and thinking.get("type") in ("adaptive", "enabled"):
+            thinking["display"] = self.display
+        if thinking:
+            body["thinking"] = thinking
         return ReasoningFields(body, limit, tuple(betas))
+
+    def _thinking(self, model: str, known: ModelFacts, limit: int, *, may_think: bool) -> tuple[Json, int]:
+        """Return what is said about thinking, and the output limit."""
+        version, tokens = _version(model), self.thinking_tokens
+        if tokens is not None and version >= (4, 6):
+            return {"type": "adaptive" if tokens else "disabled"}, limit
+        if tokens == 0 and version == _OTHER and can_think(model, known):
+            return {"type": "disabled"}, limit
+        if tokens and can_think(model, known) and (may_think or version == _OTHER):
+            limit = min(self.allowed(known.max_output), max(limit, tokens + _ABOVE_BUDGET))
+            return {"type": "enabled", "budget_tokens": max(_MIN_BUDGET, min(tokens, limit - _ABOVE_BUDGET))}, limit
+        return {}, limit
 
 
 def effort_of(model: str, known: ModelFacts, wanted: str | None) -> str:
     """Return the level of effort that `model` is asked for: the one that is wanted, or the highest below it that the
     model knows. Return "" if none is wanted or the model has no levels."""
-    version = _version(model)
-    if wanted and version == _OTHER:
-        levels = [each for each in _LEVELS if each in (known.efforts or ())]
-        below = [each for each in levels if _LEVELS.index(each) <= _LEVELS.index(wanted)]
-        return (below or levels or [""])[-1 if below else 0]
-    if not wanted or (version < (4, 6) and "opus-4-5" not in model and "opus-4.5" not in model):
+    levels = _levels(model, known)
+    if not wanted or not levels:
         return ""
-    if (wanted == "max" and version < (4, 6)) or (wanted == "xhigh" and version < (4, 7)):
-        return "high"
-    return wanted
+    below = [each for each in levels if _LEVELS.index(each) <= _LEVELS.index(wanted)]
+    return below[-1] if below else levels[0]
+
+
+def _levels(model: str, known: ModelFacts) -> list[str]:
+    """Return the levels of effort that a model knows, the lowest first."""
+    version = _version(model)
+    if version == _OTHER:
+        return [each for each in _LEVELS if each in (known.efforts or ())]
+    if version >= (4, 6):
+        return [each for each in EFFORTS if each != "xhigh" or version >= (4, 7)]
+    return ["low", "medium", "high"] if "opus-4-5" in model or "opus-4.5" in model else []
 
 
 def thinks(known: ModelFacts, asked: Mapping[str, Any]) -> bool:
@@ -188,14 +197,90 @@ _MAX_CACHE_MARKS = 4  # the API's limit for one request
 _MESSAGE_MARKS = 2  # on the newest user message, and on the one before, which the last request marked
 
 
-class Encodable(Protocol):
-    """A message of the history, as a request needs it."""
+CLEARED = "[Old tool result content cleared]"
+"""What stands for the content of an old result that was left out."""
 
-    role: str
 
-    def encoded(self) -> bytes: ...
+THINKING = ("thinking", "redacted_thinking")
 
-    def encoded_with_cache_mark(self) -> bytes: ...
+
+class HistoryMessage:
+    """One message of the history. Its encoded bytes are kept until it changes. Thinking that the present model may not
+    see is hidden: it is kept, and not part of what the message shows."""
+
+    def __init__(self, role: str) -> None:
+        self.role = role
+        self._blocks: list[Json] = []
+        self._origins: list[object] = []
+        self._hidden: frozenset[int] = frozenset()  # the ids of blocks
+        self._encoded: bytes | None = None
+
+    @property
+    def blocks(self) -> list[Json]:
+        """The content blocks. Do not change them."""
+        return [block for block in self._blocks if id(block) not in self._hidden] if self._hidden else self._blocks
+
+    @property
+    def origins(self) -> list[object]:
+        """For each block, the answer that it belongs to; None in user messages."""
+        return [origin for block, origin in zip(self._blocks, self._origins) if id(block) not in self._hidden]
+
+    def show(self, may_see: Callable[[Json], bool]) -> None:
+        """Hide the thinking for which `may_see(block)` is false, and show what was hidden before."""
+        hidden = frozenset(id(b) for b in self._blocks if b.get("type") in THINKING and not may_see(b))
+        if hidden != self._hidden:
+            self._hidden, self._encoded = hidden, None
+
+    def take_over(self, other: HistoryMessage) -> None:
+        """Append the blocks of another message, with those that are hidden."""
+        self._blocks += other._blocks
+        self._origins += other._origins
+        self._hidden |= other._hidden
+        self._encoded = None
+
+    def put(self, block: Json, origin: object = None, at: int | None = None) -> None:
+        """Insert a block at index `at`, or at the end."""
+        where = len(self._blocks) if at is None else at
+        self._blocks.insert(where, block)
+        self._origins.insert(where, origin)
+        self._encoded = None
+
+    def keep(self, wanted: Callable[[Json, object], bool]) -> None:
+        """Drop the blocks for which `wanted(block, origin)` is false."""
+        kept = [(b, o) for b, o in zip(self._blocks, self._origins) if wanted(b, o)]
+        if len(kept) != len(self._blocks):
+            self._blocks, self._origins = [b for b, _ in kept], [o for _, o in kept]
+            self._hidden &= {id(b) for b in self._blocks}
+            self._encoded = None
+
+    def clear_results(self, tool_use_ids: Collection[str]) -> None:
+        """Leave out the contents of these results."""
+        if any(block.get("tool_use_id") in tool_use_ids for block in self._blocks):
+            self._blocks = [
+                {**b, "content": CLEARED} if b.get("tool_use_id") in tool_use_ids else b for b in self._blocks
+            ]
+            self._encoded = None
+
+    def begins_with(self, kind: str) -> bool:
+        """Return whether the first block is of this type."""
+        shown = self.blocks
+        return bool(shown) and shown[0].get("type") == kind
+
+    def api(self) -> Json:
+        """Return the message as an object of the Messages API."""
+        return {"role": self.role, "content": self.blocks}
+
+    def encoded(self) -> bytes:
+        """Return the JSON bytes of the message."""
+        if self._encoded is None:
+            self._encoded = to_bytes(sendable(self.api()))
+        return self._encoded
+
+    def encoded_with_cache_mark(self) -> bytes:
+        """Return the bytes with a cache_control mark on the last block. The history itself gets no mark."""
+        *first, last = self.blocks
+        marked = {**last, "cache_control": {"type": "ephemeral"}}
+        return to_bytes(sendable({"role": self.role, "content": [*first, marked]}))
 
 
 class RequestPrefix:
@@ -215,7 +300,7 @@ class RequestPrefix:
 
 def body(
     prefix: RequestPrefix,
-    messages: Sequence[Encodable],
+    messages: Sequence[HistoryMessage],
     *,
     model: str,
     max_tokens: int,

@@ -1,4 +1,4 @@
-"""When a failure is tried again; errors."""
+"""Errors of model calls, and when a call is made again."""
 
 from __future__ import annotations
 
@@ -149,11 +149,6 @@ class RetrySettings:
     max_retries: int = 10
     silence: float = 300.0  # longest time in which a model says nothing, before its answer begins or in it
     thinking_silence: float = 600.0  # the same for a model that thinks
-
-    @staticmethod
-    def from_env(environ: Mapping[str, str]) -> RetrySettings:
-        """Return the limits that the environment sets."""
-        return RetrySettings().over(environ)
 
     def over(self, environ: Mapping[str, str]) -> RetrySettings:
         """Read CCB_MAX_RETRIES and CCB_STREAM_IDLE_TIMEOUT_MS. A value that is not a whole number is ignored."""

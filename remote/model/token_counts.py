@@ -1,4 +1,4 @@
-"""Estimates and the window."""
+"""Sizes in tokens: estimates of the history, and the limits of the model's window."""
 
 from __future__ import annotations
 

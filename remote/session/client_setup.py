@@ -21,7 +21,6 @@ from ..agent.limits import Budget, StructuredOutput
 from ..permissions.modes import Sandbox, SandboxError
 from ..session_store.refusal import HostRefusal
 from ..settings.worker_settings import WorkerSettings
-from ..slash_commands.command_registry import CommandRegistry
 from ..tools.agent_definitions import AgentDefinition
 
 if TYPE_CHECKING:
@@ -171,7 +170,7 @@ class ClientSetup:
             from ..mcp.mcp_servers import McpServers
             from ..slash_commands.mcp_prompts import prompt_commands
 
-            commands = self._agent.commands or CommandRegistry()
+            commands = self._agent.commands
             self._servers = servers = McpServers(self._agent.config.tools, commands.refresh)
             commands.provide(lambda: prompt_commands(servers))
             self._agent.reminders.follow(servers.due)

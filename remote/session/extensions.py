@@ -20,7 +20,7 @@ from ..hooks.hook_table import CONFIG_CHANGE, EVENTS
 from ..permissions.paths import PathScope
 from ..session_store.session_paths import home_directory
 from ..settings.worker_settings import WorkerSettings
-from ..slash_commands.command_registry import CommandCall, CommandRegistry, Printed, SlashCommand
+from ..slash_commands.command_registry import CommandCall, Printed, SlashCommand
 from ..subagents.sub_agents import SubAgents, connected_names, defines_agents, memory_directory, memory_text
 from ..tools.agent_definitions import INHERIT, AgentDefinition
 from .client_setup import ClientSetup
@@ -44,7 +44,7 @@ class SessionCommands:
         self._session_id = session_id
         self._home = home
         self._files: FileCommands | None = None
-        registry = agent.commands or CommandRegistry()
+        registry = agent.commands
         registry.register(
             SlashCommand("hooks", "Show the hooks, and where they are configured", self._hooks, local=True)
         )
@@ -71,8 +71,7 @@ class SessionCommands:
         if not await self._files.use(settings, homes, options.skills):
             return []
         self._agent.config.permissions.lend(self._files.readable)
-        if self._agent.commands is not None:
-            self._agent.commands.refresh()
+        self._agent.commands.refresh()
         return self._files.problems
 
     def _due(self, occasion: Occasion) -> Iterable[str]:
@@ -97,12 +96,11 @@ class SessionCommands:
         return Printed(_listing(self._agent.hooks))
 
 
-def _listing(runner: HookRunner | None) -> str:
+def _listing(runner: HookRunner) -> str:
     """Return the hooks by event, each with where it comes from, and what is wrong with others."""
     lines: list[str] = []
-    hooks = runner.hooks if runner is not None else ()
     for event in EVENTS:
-        of_event = [hook for hook in hooks if hook.event == event]
+        of_event = [hook for hook in runner.hooks if hook.event == event]
         if of_event:
             lines.append(event)
         for hook in of_event:
@@ -114,7 +112,7 @@ def _listing(runner: HookRunner | None) -> str:
             lines.append(f"  {matcher}{does[:_MAX_CHARS]}  ({facts})")
     if not lines:
         lines.append('No hooks run on this host. They are configured under "hooks" in the settings.')
-    problems = runner.problems if runner is not None else []
+    problems = runner.problems
     return "\n".join([*lines, *(["", "Not used:"] if problems else []), *(f"  {each}" for each in problems)])
 
 
@@ -145,8 +143,6 @@ class SessionExtensions:
         sub_agents = agent.config.context.sub_agents
         if isinstance(sub_agents, SubAgents):
             agent.config.disclosure.announced.add("agents", sub_agents.listed)
-            sub_agents.session_servers = lambda: clients.running
-            sub_agents.strict_servers = lambda: not self._options().project_mcp
 
     async def settle(self) -> None:
         """Return when a turn may start."""
@@ -165,7 +161,7 @@ class SessionExtensions:
         after = {each.path: replace(each, lines={}) for each in self._settings.current.layers}
         hooks = self._agent.hooks
         for path in {**before, **after}:
-            if hooks is not None and before.get(path) != after.get(path):
+            if before.get(path) != after.get(path):
                 source = f"{(after.get(path) or before[path]).source}_settings"
                 hooks.run_later(CONFIG_CHANGE, {"source": source, "file_path": path}, source)
         self._agents_of = None
@@ -186,9 +182,9 @@ class SessionExtensions:
         """Let the hooks and the MCP servers of the main agent's role run."""
         config, hooks = self._agent.config, self._agent.hooks
         role = config.offer.role
-        if hooks is not None and role is not None:
+        if role is not None:
             hooks.begin(MAIN_AGENT, role.name, role.hooks if config.settings.runs_hooks(role.source) else ())
-        elif hooks is not None:
+        else:
             hooks.leave(MAIN_AGENT)
         self._clients.use_role(role, config.settings, options)
 

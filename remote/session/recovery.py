@@ -39,11 +39,11 @@ from ..agent.agent_histories import AgentHistories
 from ..permissions.modes import PLAN
 from ..permissions.rules import COMMAND_LINE
 from ..session_store.journal_summary import KnownDirectory, WorkerMark, prompt_start
-from .client_setup import ClientLaunches
+from ..session_store.session_log import SessionLog
+from .client_setup import ClientLaunches, ClientSetup
 from .input_queue import InputQueue
 from .request_broker import OpenRequests
 from .session import Session, SessionParts
-from .session_log import SessionLog
 from .task_notices import JournalledTasks
 
 Json = dict[str, Any]
@@ -283,16 +283,14 @@ def restore(log: SessionLog, surviving: Collection[str] = ()) -> Restored:
     return Restored(parts, recovered, prompts, histories, tasks, worker.mark, reported, known.path)
 
 
-def take_up(restored: Restored, agent: Agent, rare: Callable[[Session], None]) -> Session:
+def take_up(restored: Restored, agent: Agent, clients: ClientSetup, rare: Callable[[Session], None]) -> Session:
     """Return the session that continues with `agent`. Write a result for an interrupted turn and for each prompt that
     may have been lost, and queue the prompts that no turn had taken."""
-    session = Session(restored.parts, agent, rare)
+    session = Session(restored.parts, agent, clients, rare)
     log, recovered, prompts = session.log, restored.recovered, restored.prompts
     agent.config.permissions.apply(recovered.updates)
     agent.config.context.todos.restore(log.snapshot.todos)
     agent.config.permissions.mode_before_plan = recovered.mode_before_plan
-    if agent.hooks is not None:
-        agent.hooks.ran |= recovered.hooks_run
     if recovered.result_due:
         session.turns.fail([_CUT_OFF])
         prompts.answered()

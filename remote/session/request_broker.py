@@ -35,7 +35,7 @@ from ccb.tunnel.wire.messages import ControlCancel, ControlRequest, ControlRespo
 from ccb.tunnel.wire.projection import Projection, on
 
 from ..session_store.journal import NotKept
-from .session_log import SessionLog
+from ..session_store.session_log import SessionLog
 
 Json = dict[str, Any]
 

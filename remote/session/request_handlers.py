@@ -40,6 +40,7 @@ from ccb.tunnel.wire.model_facts import ALIASES, ModelTable
 from ccb.tunnel.wire.session_options import CLAUDE_CODE_VERSION
 
 from ..agent.agent_messages import CAPABILITIES, status_message
+from ..context.system_prompt import style_name
 from ..hooks.hook_table import POST_MODEL_SWITCH, PRE_MODEL_SWITCH
 from ..model.model_request import can_think, effort_of
 from ..session_store.journal import NotKept
@@ -120,7 +121,7 @@ async def _description(session: Session, setup: Initialize) -> Json:
     body: Json = {
         "commands": [{"argumentHint": "", **each} for each in announced.entries("commands")],
         "agents": announced.entries("agents"),
-        "output_style": announced.output_style(),
+        "output_style": style_name(session.agent.config.settings),
         "available_output_styles": await output_styles(session.agent),
         "models": [
             _model(known, "default", model, "Default", model),
@@ -204,12 +205,12 @@ async def _set_model(session: Session, name: str | None) -> Json:
     agent, hooks = session.agent, session.agent.hooks
     old, new = agent.model, agent.model_of(name)
     facts: Json = {"from_model": old, "to_model": new, "requested_model": name, "source": "sdk"}
-    if hooks is not None and old != new:
+    if old != new:
         outcome = await hooks.run(PRE_MODEL_SWITCH, facts, new)
         if outcome.stops or outcome.decision in ("ask", "deny"):
-            raise RequestRefused(f"a hook refused it: {outcome.reason or outcome.stop_reason or 'no reason given'}")
+            raise RequestRefused(f"a hook refused it: {outcome.why}")
     agent.set_model(name)
-    if hooks is not None and old != new:
+    if old != new:
         outcome = await hooks.run(POST_MODEL_SWITCH, facts, new)
         if outcome.context:
             said = f"{POST_MODEL_SWITCH} hook additional context: {' '.join(outcome.context)}"
@@ -279,14 +280,14 @@ def _learn_models(session: Session, known: Json) -> RequestOutcome:
 
 def _set_effort(session: Session, level: str | None) -> RequestOutcome:
     """Answer with the level that the present model is asked for, "" if it has no levels."""
-    session.reason(replace(session.agent.config.reasoning, effort=level))
+    session.reason(replace(session.agent.config.models.reasoning, effort=level))
     model = session.agent.model
     return RequestOutcome({"effort": level, "applied": effort_of(model, session.models.facts(model), level)})
 
 
 def _set_tokens(session: Session, tokens: int | None) -> RequestOutcome:
     """Answer whether the present model is known to think."""
-    session.reason(replace(session.agent.config.reasoning, thinking_tokens=tokens))
+    session.reason(replace(session.agent.config.models.reasoning, thinking_tokens=tokens))
     model = session.agent.model
     return RequestOutcome({"max_thinking_tokens": tokens, "can_think": can_think(model, session.models.facts(model))})
 

@@ -145,7 +145,7 @@ async def _reload_plugins(session: Session, given: Json) -> Json:
         "agents": announced.entries("agents"),
         "plugins": announced.entries("plugins"),
         "mcpServers": session.clients.status,
-        "error_count": len(session.hooks.problems) if session.hooks is not None else 0,
+        "error_count": len(session.hooks.problems),
     }
 
 
@@ -178,7 +178,7 @@ def _hooks(session: Session) -> Json:
     """The hooks in force, in the shape of a menu."""
     sources = sources_of(session.settings.current)
     callbacks = [each for each in (session.hooks.hooks if session.hooks is not None else ()) if each.callback]
-    names = session.agent.config.names
+    names = session.agent.config.models.names
     hooks = sorted([*read_hooks(sources, lambda _: None, names), *callbacks], key=lambda each: EVENTS.index(each.event))
     counts = {event: sum(each.event == event for each in hooks) for event in EVENTS}
     catalog = [
@@ -264,7 +264,7 @@ def _settings(session: Session, _: Json) -> RequestOutcome:
     for layer in layers:
         effective.update(layer.values)
     agent = session.agent
-    applied = {"model": agent.model, "effort": agent.config.reasoning.effort}
+    applied = {"model": agent.model, "effort": agent.config.models.reasoning.effort}
     sources = [{"source": f"{each.source}Settings", "settings": dict(each.values)} for each in layers]
     return RequestOutcome({"effective": effective, "sources": sources, "applied": applied})
 
@@ -279,7 +279,7 @@ def _apply(session: Session, given: Json) -> RequestOutcome:
     check_model(session, model)
     if "effortLevel" in settings:
         level = SET_EFFORT.read({"effort": settings["effortLevel"]})
-        session.reason(replace(session.agent.config.reasoning, effort=level))
+        session.reason(replace(session.agent.config.models.reasoning, effort=level))
     if "model" in settings:
         session.agent.set_model(model)
     return RequestOutcome({})

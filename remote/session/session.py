@@ -31,6 +31,7 @@ from ..model.model_request import Reasoning
 from ..permissions.engine import LaunchRules
 from ..session_store.journal import JournalError
 from ..session_store.refusal import HostRefusal
+from ..session_store.session_log import SessionLog
 from ..session_store.session_paths import home_directory
 from ..settings.worker_settings import WorkerSettings
 from ..slash_commands.command_registry import CommandRegistry
@@ -49,7 +50,6 @@ from .client_setup import (
 from .extensions import SessionExtensions
 from .input_queue import InputQueue
 from .request_broker import OpenRequests, RequestBroker
-from .session_log import SessionLog
 from .session_settings import SessionSettings
 from .task_notices import JournalledTasks, TaskNotices
 from .turns import Background, Turns, TurnState
@@ -77,10 +77,12 @@ class SessionParts:
 
 
 class Session:
-    """A session that has begun. `agent` is its main agent. `rare` registers the handlers of requests that few clients
-    make; it is called with the session for a request that nobody handles."""
+    """A session that has begun. `agent` is its main agent, `clients` the MCP servers of the agent. `rare` registers the
+    handlers of requests that few clients make; it is called with the session for a request that nobody handles."""
 
-    def __init__(self, parts: SessionParts, agent: Agent, rare: Callable[[Session], None]) -> None:
+    def __init__(
+        self, parts: SessionParts, agent: Agent, clients: ClientSetup, rare: Callable[[Session], None]
+    ) -> None:
         self.id = parts.log.session_id
         self.log = parts.log
         self.broker = parts.broker
@@ -92,7 +94,7 @@ class Session:
         self.tasks = context.tasks
         self._notices = TaskNotices(parts.log, parts.inputs, self.tasks)
         background = Background(self.tasks, self._notices, self._holds_notices)
-        self.clients = ClientSetup(agent, parts.broker, self._warn)
+        self.clients = clients
         self.extensions = SessionExtensions(
             agent, self.settings, self.clients, self.id, lambda: self.options, self._warn
         )
@@ -140,14 +142,14 @@ class Session:
         self._notices.begin(journalled)
 
     @property
-    def hooks(self) -> HookRunner | None:
+    def hooks(self) -> HookRunner:
         """The hooks of the session: `use_callbacks` takes those of the driving program."""
         return self.agent.hooks
 
     @property
     def commands(self) -> CommandRegistry:
         """The slash commands of the session."""
-        return self.agent.commands or CommandRegistry()
+        return self.agent.commands
 
     @property
     def options(self) -> SessionOptions:
@@ -243,8 +245,7 @@ class Session:
 
     async def end(self, reason: str) -> None:
         """The worker ends: run the SessionEnd hooks, and close what waits."""
-        if self.hooks is not None:
-            await self.hooks.end(reason)
+        await self.hooks.end(reason)
         await self.broker.close()
         await self.clients.close()
 
@@ -309,7 +310,8 @@ class Session:
         self.log.emit(ReasoningRecord(reasoning.effort or "", -1 if tokens is None else tokens))
         options = replace(self.options, effort=reasoning.effort, max_thinking_tokens=tokens)
         self._launches.use(options)
-        self.agent.configure(replace(self.agent.config, reasoning=reasoning))
+        config = self.agent.config
+        self.agent.configure(replace(config, models=replace(config.models, reasoning=reasoning)))
 
     def adopt(self, setup: Initialize) -> None:
         """Apply what the client that drives says in its `initialize` request. Raise JournalError, and ValueError for
@@ -341,10 +343,9 @@ class Session:
             self.agent.configure(config)
 
     def _use_callbacks(self, options: SessionOptions) -> None:
-        if self.hooks is not None:
-            unknown = self.hooks.use_callbacks(client_hooks(options.client_hooks))
-            if unknown:
-                self._warn(f"ccb has no hooks of the events {', '.join(unknown)[:500]}: they are not called.")
+        unknown = self.hooks.use_callbacks(client_hooks(options.client_hooks))
+        if unknown:
+            self._warn(f"ccb has no hooks of the events {', '.join(unknown)[:500]}: they are not called.")
 
     async def _settle(self) -> None:
         """Return when a turn may start."""
@@ -370,15 +371,14 @@ class Session:
         variables = context.variables
         variables.clear()
         variables.update(settings.env)
-        if self.hooks is not None:
-            variables.update(self.hooks.variables)
+        variables.update(self.hooks.variables)
         self.agent.configure(replace(self.agent.config, settings=settings))
 
     def _begin_as(self, settings: WorkerSettings) -> None:
         """Use what a trusted project has chosen, where the person has not."""
         model, mode = settings.of_project("model"), settings.of_project("defaultMode")
         if model and "model" in settings.left_open:
-            if self.agent.config.names.may_be(model):
+            if self.agent.config.models.names.may_be(model):
                 self.agent.set_model(model)
             else:
                 self._warn(f"the settings of this project name a model that is none: {model[:100]!r}")
@@ -402,7 +402,7 @@ def _newest(models: Json) -> Json:
 
 def check_model(session: Session, name: str | None) -> None:
     """Raise RequestRefused for a name that no model can have."""
-    if name and not session.agent.config.names.may_be(name):
+    if name and not session.agent.config.models.names.may_be(name):
         raise RequestRefused(f"{name[:100]!r} is no model: it is {', '.join(ALIASES)}, or the full id of a model")
 
 

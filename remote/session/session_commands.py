@@ -10,7 +10,6 @@ from typing import Any
 from ccb.tunnel.wire.model_facts import ALIASES, ESTIMATED
 from ccb.tunnel.wire.session_options import SETUP_COMMAND
 
-from ..context.system_prompt import style_name
 from ..model.model_request import SMALL
 from ..slash_commands.command_registry import CommandCall, CommandRefused, Expanded, Printed, SlashCommand
 from ..subagents.sub_agents import SubAgents
@@ -96,7 +95,7 @@ def _server(state: Json) -> str:
 def _model(session: Session, name: str) -> str:
     if not name:
         return f"Model: {session.agent.model}"
-    if not session.agent.config.names.may_be(name):
+    if not session.agent.config.models.names.may_be(name):
         raise CommandRefused(f"{name[:100]} is no model: it is {', '.join(ALIASES)}, or the full id of a model.")
     session.agent.set_model(name)
     return f"Model: {session.agent.model}, from the next model call on"
@@ -130,7 +129,6 @@ advice, and anything that you have not verified. Refer to long documents with @p
 def register_context_commands(session: Session) -> None:
     """Register the commands."""
     commands, agent = session.commands, session.agent
-    agent.config.disclosure.announced.output_style = lambda: style_name(agent.config.settings)
 
     async def compact(call: CommandCall) -> Printed:
         return Printed(await agent.compact(call.arguments))

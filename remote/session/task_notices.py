@@ -19,9 +19,9 @@ from ccb.tunnel.wire.messages import TaskMessage, parse_message
 from ccb.tunnel.wire.projection import Projection, on
 
 from ..session_store.journal import NotKept
+from ..session_store.session_log import SessionLog
 from ..tools.tasks import Task, TaskEnd, TaskKind, TaskRegistry, TaskStatus
 from .input_queue import InputQueue
-from .session_log import SessionLog
 
 Json = dict[str, Any]
 

@@ -25,10 +25,10 @@ from ..agent.agent import Agent
 from ..agent.token_usage import zero_usage
 from ..agent.turn_state import Prompt
 from ..session_store.journal import JournalError
+from ..session_store.session_log import SessionLog
 from ..system.deadline import within
 from ..tools.tasks import TaskRegistry
 from .input_queue import InputQueue
-from .session_log import SessionLog
 from .task_notices import TaskNotices
 
 Json = dict[str, Any]

@@ -1,4 +1,4 @@
-"""The YAML of such files."""
+"""The front matter of Markdown files, a part of YAML."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field, replace
-from typing import Any
+from typing import Any, Callable
 
 from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.tool_traits import no_such_tool, rule_parts
@@ -91,45 +91,58 @@ def read_project(cwd: str, home: str, sources: frozenset[str]) -> Project:
     if not any(os.path.lexists(os.path.join(each, name)) for each in directories for name in (".claude", _MCP_FILE)):
         return Project(directories)
     problems: list[str] = []
-    layers = []
-    for source, name in _FILES:
+    layers = list(_settings_layers(directories, sources, home, problems))
+    texts: list[Switch] = []
+    agents: dict[str, str] = {}
+    if PROJECT in sources:
+        own = os.path.realpath(home) if home and USER in sources else ""
+        layers = [*_server_layers(directories, problems), *layers]
+        for directory in directories[::-1]:
+            texts += _texts(directory, directories[-1], agents, _TEXTS[:1] if directory == own else _TEXTS)
+        texts += _memories(directories[0]) if directories[0] != own else ()
+    switches = [*(each for layer in layers for each in switches_of(layer)), *texts]
+    if len(switches) > _MAX_ITEMS:
+        problems.append(f"{directories[0]}: more than {_MAX_ITEMS} things are switched on; none of them counts")
+        return Project(directories, problems=tuple(problems))
+    return Project(directories, tuple(layers), _owned(switches), tuple(problems), agents)
+
+
+def _owned(switches: Sequence[Switch]) -> tuple[Switch, ...]:
+    """Return the switches, each with the owner of its file."""
+    owners = {path: owner_of(path) for path in {each.path for each in switches}}
+    return tuple(replace(each, owner=owners[each.path]) for each in switches)
+
+
+def _settings_layers(
+    directories: Sequence[str], sources: frozenset[str], home: str, problems: list[str]
+) -> Iterator[Layer]:
+    """Yield what the nearest settings file of each of these sources says."""
+    for source, name in [each for each in _FILES if each[0] in sources]:
         paths = [found for each in directories if os.path.lexists(found := os.path.join(each, name))]
         path = next((each for each in paths if each == os.path.join(directories[0], name) or is_ours(each)), "")
-        file = read_settings_file(path) if path and source in sources else None
+        file = read_settings_file(path) if path else None
         if file is None:
             continue
         problems += file.notes
         if file.values is None:
             problems.append(f"{file.problem}; until that is corrected, every call is denied if the project is trusted")
-            layers.append(Layer(source, path, {}, True, broken=file.problem))
+            yield Layer(source, path, {}, True, broken=file.problem)
         else:
             problems += checked(path, file.values, file.lines)
             named = [*unknown_keys(file.values), *_not_a_projects(file.values, path, home)]
             problems += [f"{at_line(path, file.lines, name)}: {why}" for name, why in named]
             problems += _rules_without_tool(path, file.values, file.lines)
-            layers.append(Layer(source, path, file.values, True, file.lines))
-    texts: list[Switch] = []
-    shared: list[Layer] = []
-    agents: dict[str, str] = {}
-    if PROJECT in sources:
-        own = os.path.realpath(home) if home and USER in sources else ""
-        for directory in directories[::-1]:
-            path = os.path.join(directory, _MCP_FILE)
-            counts = directory == directories[0] or _is_kept(path)
-            servers = read_settings(path, problems.append) if counts else None
-            if servers is not None:
-                only = {"mcpServers": servers.get("mcpServers")}
-                shared.append(Layer(PROJECT, path, only, on_host=True))
-            texts += _texts(directory, directories[-1], agents, _TEXTS[:1] if directory == own else _TEXTS)
-        texts += _memories(directories[0]) if directories[0] != own else ()
-    layers = shared + layers
-    switches = [each for layer in layers for each in switches_of(layer)] + texts
-    if len(switches) > _MAX_ITEMS:
-        problems.append(f"{directories[0]}: more than {_MAX_ITEMS} things are switched on; none of them counts")
-        return Project(directories, problems=tuple(problems))
-    owners = {path: owner_of(path) for path in {each.path for each in switches}}
-    owned = tuple(replace(each, owner=owners[each.path]) for each in switches)
-    return Project(directories, tuple(layers), owned, tuple(problems), agents)
+            yield Layer(source, path, file.values, True, file.lines)
+
+
+def _server_layers(directories: Sequence[str], problems: list[str]) -> Iterator[Layer]:
+    """Yield the MCP servers of each directory, those of the nearest last."""
+    for directory in directories[::-1]:
+        path = os.path.join(directory, _MCP_FILE)
+        counts = directory == directories[0] or _is_kept(path)
+        servers = read_settings(path, problems.append) if counts else None
+        if servers is not None:
+            yield Layer(PROJECT, path, {"mcpServers": servers.get("mcpServers")}, on_host=True)
 
 
 def checked(path: str, values: Json, lines: Mapping[str, int]) -> list[str]:
@@ -154,28 +167,37 @@ def checked(path: str, values: Json, lines: Mapping[str, int]) -> list[str]:
         if not isinstance(value, str):
             del values["env"][name]
             wrong(f"env.{name}")
-    permissions = values.get("permissions", {})
+    _check_permissions(values.get("permissions", {}), wrong)
+    return problems
+
+
+def _check_permissions(permissions: Json, wrong: Callable[..., None]) -> None:
     if not isinstance(permissions.get("defaultMode", ""), str):
         del permissions["defaultMode"]
         wrong("permissions.defaultMode")
     for key in _LISTS:
-        given, name, refuses = permissions.get(key, []), f"permissions.{key}", key in ("ask", "deny")
-        if not isinstance(given, list):
-            wrong(name, " is no list", "it counts as one entry" if refuses and given else _NO_EFFECT)
-            permissions[key] = given = [given] if refuses and given else []
-        texts = [_no_rule(each) if key in _RULES or not isinstance(each, str) else "" for each in given]
-        for at, why in enumerate(texts):
-            if why:
-                wrong(f"{name}.{at}", f": {why}", _ALL if refuses and given[at] else _NO_EFFECT)
-        if not refuses and any(texts):
-            permissions[key] = [each for each, why in zip(given, texts) if not why]
-    return problems
+        _check_list(permissions, key, wrong)
 
 
-def _no_rule(given: object) -> str:
-    """Return why this is no permission rule, "" if it is one."""
+def _check_list(permissions: Json, key: str, wrong: Callable[..., None]) -> None:
+    given, name, refuses = permissions.get(key, []), f"permissions.{key}", key in ("ask", "deny")
+    if not isinstance(given, list):
+        wrong(name, " is no list", "it counts as one entry" if refuses and given else _NO_EFFECT)
+        permissions[key] = given = [given] if refuses and given else []
+    texts = [_no_rule(each, key) for each in given]
+    for at, why in enumerate(texts):
+        if why:
+            wrong(f"{name}.{at}", f": {why}", _ALL if refuses and given[at] else _NO_EFFECT)
+    if not refuses and any(texts):
+        permissions[key] = [each for each, why in zip(given, texts) if not why]
+
+
+def _no_rule(given: object, key: str = _RULES[0]) -> str:
+    """Return why this cannot stand in the list `key` of permissions, "" if it can."""
     if not isinstance(given, str):
         return f"{str(given)[:_MAX_SHOWN]!r} is no text"
+    if key not in _RULES:
+        return ""
     try:
         rule_parts(given)
     except ValueError as error:

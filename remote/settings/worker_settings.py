@@ -1,4 +1,4 @@
-"""Merged settings; files, plugins.
+"""The settings of a session, merged from all sources, and the files and plugins that they are read from.
 
 How to use it: `agent.config.settings` is the value for the turn that runs; it changes only between turns. Before you
 read any file of the project that switches something on (a hook, command, skill, agent, MCP server), look at `trusted`,
@@ -114,8 +114,6 @@ def read_settings_file(path: str) -> SettingsFile | None:
         text = read_text(path)
         if text is None:
             return None
-        from ccb.tunnel.wire.settings_text import lines_in, load_settings  # most sessions have no such file
-
         values = load_settings(text) if text.strip() else {}
         if not isinstance(values, dict):
             raise ValueError("it is not a JSON object")

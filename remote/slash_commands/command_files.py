@@ -1,4 +1,4 @@
-"""Commands and skills as Markdown.
+"""Commands and skills in Markdown files: how they are found and expanded.
 
 What arguments bring in is never read as a command: the places of commands are found in the file's own text first.
 """

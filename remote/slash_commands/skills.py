@@ -1,4 +1,4 @@
-"""Those of files, and the tool Skill."""
+"""The commands and skills of files in a session, and the tool Skill."""
 
 from __future__ import annotations
 

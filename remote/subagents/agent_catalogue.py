@@ -1,4 +1,4 @@
-"""Definitions of all sources, their servers."""
+"""The definitions of agents from all sources, and the MCP servers that they bring."""
 
 from __future__ import annotations
 
@@ -15,12 +15,11 @@ from ..agent.agent_config import AgentConfig
 from ..mcp.host_servers import HostServers, Wanted, wanted_server
 from ..mcp.mcp_client import ServerForms
 from ..mcp.mcp_servers import OF_AGENT, McpServers
-from ..settings.worker_settings import PROJECT, USER, WorkerSettings, digest_of, read_text
+from ..settings.worker_settings import PROJECT, USER, WorkerSettings, digest_of, markdown_below, read_text
 from ..system.process import without_ccb
 from ..tools.agent_definitions import AgentDefinition, from_fields, from_markdown
 
 CLIENT = "client"
-_MAX_FILES = 200
 
 
 class Catalogue:
@@ -68,20 +67,12 @@ class Catalogue:
 
     def _texts(self, top: str, within: str = "") -> Iterator[tuple[str, str]]:
         """Yield the path and the text of each Markdown file below `top`."""
-        count = 0
-        for here, directories, names in os.walk(top):
-            directories.sort()
-            for name in sorted(names):
-                count += 1
-                if count > _MAX_FILES:
-                    self.problems.append(f"{top}: more than {_MAX_FILES} files; the others do not count")
-                    return
-                path = os.path.join(here, name)
-                try:
-                    text = read_text(path, within) if name.endswith(".md") else None
-                except ValueError as error:
-                    self.problems.append(f"{path}: {error}")
-                    continue
+        for path in markdown_below(top):
+            try:
+                text = read_text(path, within)
+            except ValueError as error:
+                self.problems.append(f"{path}: {error}")
+            else:
                 if text is not None:
                     yield path, text
 

@@ -1,4 +1,4 @@
-"""One run, its activity and messages."""
+"""One run of a sub-agent, its activity, and the messages about it."""
 
 from __future__ import annotations
 
@@ -8,16 +8,17 @@ from dataclasses import replace
 from typing import Any, Callable
 
 from ccb.tunnel.wire.dataclass import dataclass
-from ccb.tunnel.wire.journal_records import Content, MessageRecord, ModelEndRecord, Record, WorktreeRecord
+from ccb.tunnel.wire.journal_records import ModelEndRecord, Record, WorktreeRecord
 from ccb.tunnel.wire.messages import AssistantMessage
 from ccb.tunnel.wire.model_facts import TOKENS, count
+from ccb.tunnel.wire.projection import Projection, on
 
 from ..agent.agent import Agent
-from ..agent.agent_log import Emitter
 from ..agent.token_usage import Ledger
 from ..agent.turn_state import EndReason, Prompt
-from ..model.model_call import SystemClock
+from ..model.model_call import Clock
 from ..session_store.journal import NotKept
+from ..session_store.session_log import SessionLog
 from ..tools.tasks import TaskStatus
 from ..tools.tool_contract import ToolContext, ToolResult
 
@@ -26,17 +27,16 @@ Json = dict[str, Any]
 _MAX_SUBJECT = 100  # characters
 
 
-class WatchedEmitter:
-    """The emitter of one sub-agent. It passes everything on, counts, and calls `changed` after each change. `tokens` is
-    the size of the newest request plus everything that the model has written."""
+class Activity(Projection):
+    """What one sub-agent does: a projection of its records, which calls `changed` after each change. `tokens` is the
+    size of the newest request plus everything that the model has written."""
 
-    def __init__(self, inner: Emitter, changed: Callable[[], None]) -> None:
+    def __init__(self, changed: Callable[[], None]) -> None:
         self.tool_uses = 0
         self.last_tool = ""
         self.doing = ""
         self.answer = ""
         """The text of the newest answer that has one."""
-        self._inner = inner
         self._changed = changed
         self._context = self._output = 0
 
@@ -44,23 +44,14 @@ class WatchedEmitter:
     def tokens(self) -> int:
         return self._context + self._output
 
-    def emit(self, content: Content) -> Record:
-        record = self._inner.emit(content)
-        if isinstance(content, ModelEndRecord):
-            self._context = sum(count(content.usage, name) for name in TOKENS[:3])
-            self._output += count(content.usage, "output_tokens")
-            self._changed()
-        elif isinstance(content, MessageRecord) and isinstance(content.public, AssistantMessage):
-            self._said(content.public)
-        return record
+    @on(ModelEndRecord)
+    def _model_end(self, content: ModelEndRecord, _: Record) -> None:
+        self._context = sum(count(content.usage, name) for name in TOKENS[:3])
+        self._output += count(content.usage, "output_tokens")
+        self._changed()
 
-    def progress(self, key: str, body: Json) -> None:
-        self._inner.progress(key, body)
-
-    async def commit(self) -> None:
-        await self._inner.commit()
-
-    def _said(self, line: AssistantMessage) -> None:
+    @on(AssistantMessage)
+    def _assistant(self, line: AssistantMessage, _: Record) -> None:
         if line.is_api_error:
             return
         for block in line.blocks:
@@ -92,32 +83,30 @@ _WORDS = {
 
 
 class Child:
-    """A sub-agent at work for a call of the main agent, whose `context` it reports to. `main` emits what is said about
-    it. In the `background` the registry of tasks tells its start and its end, and its call shows nothing more."""
+    """A sub-agent at work for a call of the main agent, whose `context` it reports to. In the `background` the registry
+    of tasks tells its start and its end, and its call shows nothing more."""
 
-    def __init__(
-        self, facts: TaskFacts, main: Emitter, own: Emitter, context: ToolContext, *, background: bool = False
-    ) -> None:
+    def __init__(self, facts: TaskFacts, log: SessionLog, context: ToolContext, *, background: bool = False) -> None:
         self.status = TaskStatus.RUNNING
         self.text = ""
         """Its answer, or why there is none, once it has ended."""
         self.stopping = False
         """Whether the agent is being stopped by itself, without the turn that started it."""
         self._background = background
-        self.emitter = WatchedEmitter(own, self._changed)
+        self.activity = Activity(self._changed)
         self.refused = False
         """Whether the person ended the turn by refusing a call."""
         self.tree: WorktreeRecord | None = None
         """Its work tree, None if it works in the session's directory."""
         self.facts = facts
-        self._main = main
+        self._log = log
         self.context = context
-        self._clock = SystemClock()
+        self._clock = Clock()
         self._started = self._clock.now()
 
     @property
     def usage(self) -> TaskUsage:
-        return TaskUsage(self.emitter.tokens, self.emitter.tool_uses, self._clock.now() - self._started)
+        return TaskUsage(self.activity.tokens, self.activity.tool_uses, self._clock.now() - self._started)
 
     async def run(self, agent: Agent, ledger: Ledger, parent: Agent) -> ToolResult:
         """Run the agent's turn. When this is cancelled, the turn ends first: with a note if the person interrupted the
@@ -125,7 +114,7 @@ class Child:
         ends."""
         self._started = self._clock.now()
         if not self._background:
-            self._main.emit(MessageRecord(task_started(self.facts)))
+            self._log.say(task_started(self.facts))
         prompt = Prompt([{"type": "text", "text": self.facts.prompt}])
         turn = asyncio.ensure_future(agent.run_turn([prompt]))
         clock = asyncio.ensure_future(self._show_time())
@@ -137,7 +126,7 @@ class Child:
                 await asyncio.wait({turn}, timeout=_GRACE_S)
                 with contextlib.suppress(NotKept):
                     self._ended(TaskStatus.KILLED, "It was stopped.")
-                self.context.call.stopped(self.emitter.answer)
+                self.context.call.stopped(self.activity.answer)
             raise
         finally:
             clock.cancel()
@@ -153,7 +142,7 @@ class Child:
         completed = terminal is EndReason.COMPLETED
         self.refused = terminal in (EndReason.ABORTED_TOOLS, EndReason.ABORTED_STREAMING)
         text = str(result.get("result") or "") if completed else self._partial(terminal, result)
-        failed = not completed and not self.emitter.answer
+        failed = not completed and not self.activity.answer
         self.text = text
         self._ended(TaskStatus.COMPLETED if completed else TaskStatus.FAILED, text)
         usage = self.usage
@@ -183,31 +172,31 @@ class Child:
 
     def stopped_in(self, tree: WorktreeRecord) -> None:
         """Tell the main agent where a run that was stopped has left something."""
-        self.context.call.stopped(f"{self.emitter.answer}{_left_in(tree)}")
+        self.context.call.stopped(f"{self.activity.answer}{_left_in(tree)}")
 
     def _partial(self, terminal: EndReason, result: Json) -> str:
         """Return why the agent did not come to its end, and its last words."""
         said = str(result.get("result") or "") or " ".join(result.get("errors") or ())
         why = _WORDS.get(terminal) or f"It failed: {said}"
-        words = f" The last that it said:\n{self.emitter.answer}" if self.emitter.answer else ""
+        words = f" The last that it said:\n{self.activity.answer}" if self.activity.answer else ""
         return f"The agent did not finish. {why}{words}"
 
     def _ended(self, status: TaskStatus, text: str) -> None:
         self.status = status
         if not self._background:
             summary = text.partition("\n")[0][:_MAX_SUMMARY]
-            self._main.emit(MessageRecord(task_notification(self.facts, status.public, summary, self.usage)))
+            self._log.say(task_notification(self.facts, status.public, summary, self.usage))
 
     def _changed(self) -> None:
-        message = task_progress(self.facts, self.usage, self.emitter.doing, self.emitter.last_tool)
-        self._main.progress(f"{self.facts.id}:task", message)
+        message = task_progress(self.facts, self.usage, self.activity.doing, self.activity.last_tool)
+        self._log.progress(f"{self.facts.id}:task", message)
         self._show()
 
     def _show(self) -> None:
         """Show what the agent does now as the output of the call."""
         if self._background:
             return
-        usage, doing = self.usage, self.emitter.doing
+        usage, doing = self.usage, self.activity.doing
         counted = f"{usage.tool_uses} tool uses, {usage.tokens} tokens"
         line = f"{doing}\n{counted}" if doing else counted
         self.context.call.progress({"output": line, "total_bytes": len(line), "elapsed_seconds": usage.seconds})

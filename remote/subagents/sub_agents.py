@@ -1,4 +1,4 @@
-"""Start agents, their rules, cut ones."""
+"""Sub-agents: how they start, what they get, and how those end that were cut."""
 
 from __future__ import annotations
 
@@ -6,29 +6,30 @@ import asyncio
 import contextlib
 import logging
 import os
-from collections.abc import Collection, Coroutine, Iterable
+from collections.abc import Collection, Coroutine, Iterable, Sequence
 from dataclasses import replace
 from typing import Any, Callable
 
 from ccb.tunnel.wire.control_protocol import Broker
-from ccb.tunnel.wire.journal_records import MAIN_AGENT, AgentResultRecord, MessageRecord, Record, WorktreeRecord
+from ccb.tunnel.wire.journal_records import AgentResultRecord, MessageRecord, Record, WorktreeRecord
 from ccb.tunnel.wire.messages import TaskMessage
+from ccb.tunnel.wire.projection import Projection
 from ccb.tunnel.wire.session_options import SessionOptions
 from ccb.tunnel.wire.tool_traits import DEFAULT_AGENT, SKILL
 
 from ..agent.agent import Agent
-from ..agent.agent_config import AgentConfig, OfferedTools, PromptSource, ToldToClients
+from ..agent.agent_config import AgentConfig, OfferedTools, ToldToClients
 from ..agent.agent_histories import AgentHistories, AgentHistory
-from ..agent.agent_log import Emitter
 from ..agent.agent_messages import informational, status_message
 from ..agent.token_usage import zero_usage
+from ..context.instructions import InstructionFile
 from ..context.system_prompt import SessionPrompt
 from ..hooks.hook_table import WORKTREE_CREATE, WORKTREE_REMOVE
 from ..mcp.mcp_servers import McpServers
 from ..model.model_request import SMALL, small_model
 from ..permissions.engine import ChildPermissions
 from ..permissions.modes import PLAN
-from ..session_store.journal import Journal
+from ..session_store.session_log import SessionLog
 from ..settings.worker_settings import LOCAL, MEMORIES, MEMORY_FILE, PROJECT, USER, WorkerSettings, read_text
 from ..slash_commands.skills import SkillTool
 from ..tools.agent_definitions import BUILT_IN_AGENTS, INHERIT, AgentDefinition
@@ -103,26 +104,27 @@ _APART = """\
 not committed. Whatever paths the task names, change files only below your working directory."""
 
 
-class ChildPrompt:
+class ChildPrompt(SessionPrompt):
     """The prompt of a sub-agent with the system prompt `text`, which works in `cwd` ("": in the session's directory),
     on the branch `branch` of its own if it has one. `main` are the texts of the main agent; the instruction files are
-    the same for both."""
+    the same for both, and hooks hear of them once."""
 
-    def __init__(self, text: str, main: PromptSource, cwd: str = "", branch: str = "") -> None:
+    def __init__(self, text: str, main: SessionPrompt, cwd: str = "", branch: str = "") -> None:
         self._text = text
         self._notes = f"{_NOTES}\n{_APART.format(branch=branch)}" if branch else _NOTES
         self._main = main
         self._cwd = cwd
 
     async def system(self) -> list[Json]:
-        parts = [self._text.strip(), self._notes]
-        if isinstance(self._main, SessionPrompt):
-            parts += [await self._main.environment(self._cwd), self._main.for_sub_agents]
+        parts = [self._text.strip(), self._notes, await self._main.environment(self._cwd), self._main.for_sub_agents]
         block = {"type": "text", "text": "\n\n".join(part for part in parts if part)}
         return [{**block, "cache_control": {"type": "ephemeral"}}]
 
     async def first_user_blocks(self) -> list[Json]:
         return await self._main.first_user_blocks()
+
+    async def instructions(self) -> Sequence[InstructionFile]:
+        return ()
 
 
 _STOPPED = "The worker was stopped while this agent worked."
@@ -149,9 +151,9 @@ def left_behind(tree: WorktreeRecord) -> str:
     return f"The git worktree that was made for the agent is {tree.path}, on the branch {tree.branch}."
 
 
-def end_cut_agents(histories: AgentHistories, emitter: Callable[[str], Emitter], tasks: Collection[str]) -> None:
+def end_cut_agents(histories: AgentHistories, log: SessionLog, tasks: Collection[str]) -> None:
     """Write the end of each sub-agent that was cut: a result of its turn, and the message to clients. Those in `tasks`
-    worked in the background, so their end is told as that of a task. `emitter` returns the emitter of an agent."""
+    worked in the background, so their end is told as that of a task."""
     for history in histories.cut:
         agent_id = history.conversation.agent_id
         result: Json = {
@@ -164,11 +166,9 @@ def end_cut_agents(histories: AgentHistories, emitter: Callable[[str], Emitter],
             "terminal_reason": "model_error",
             "errors": [_STOPPED],
         }
-        emitter(agent_id).emit(AgentResultRecord(result))
-        if agent_id in tasks:
-            continue
-        facts = TaskFacts(agent_id, "", "", "")
-        emitter(MAIN_AGENT).emit(MessageRecord(task_notification(facts, "failed", _STOPPED)))
+        log.emit(AgentResultRecord(result), agent_id)
+        if agent_id not in tasks:
+            log.say(task_notification(TaskFacts(agent_id, "", "", ""), "failed", _STOPPED))
 
 
 def earlier_run(records: Iterable[Record], agent_id: str) -> tuple[str, AgentHistory]:
@@ -201,25 +201,30 @@ _ENDED = {
 
 _log = logging.getLogger(__name__)
 
-MakeAgent = Callable[[AgentConfig, AgentHistory, Emitter], Agent]
+MakeAgent = Callable[[AgentConfig, AgentHistory, Projection], Agent]
 
 
 class SubAgents:
-    """Starts sub-agents of `main`. `make` makes an agent of the session, `emitter(agent_id)` its emitter; `journal` has
-    the histories of those that have ended. `broker` asks the person what the MCP servers of agents want to know."""
+    """Starts sub-agents of `main`. `make` makes an agent of the session, whose records a projection follows. The
+    journal of `log` has the histories of those that have ended. `broker` asks the person what the MCP servers of agents
+    want to know. `servers` returns the MCP servers of the session, None while there are none; `strict`: no file adds
+    servers (--strict-mcp-config)."""
 
     def __init__(
-        self, main: Agent, make: MakeAgent, emitter: Callable[[str], Emitter], journal: Journal, broker: Broker
+        self,
+        main: Agent,
+        make: MakeAgent,
+        log: SessionLog,
+        broker: Broker,
+        servers: Callable[[], McpServers | None],
+        strict: Callable[[], bool],
     ) -> None:
         self._main = main
         self._make = make
-        self._emitter = emitter
-        self._journal = journal
+        self._log = log
         self._broker = broker
-        self.session_servers: Callable[[], McpServers | None] = lambda: None
-        """The MCP servers of the session, None while there are none."""
-        self.strict_servers: Callable[[], bool] = lambda: False
-        """Whether no file adds MCP servers (--strict-mcp-config)."""
+        self._servers = servers
+        self._strict = strict
         self._running: set[str] = set()
         self._going: dict[str, asyncio.Future[ToolResult]] = {}  # in the background, by agent id
         self._definitions = {each.name: each for each in BUILT_IN_AGENTS}
@@ -252,10 +257,10 @@ class SubAgents:
         definition = self._definitions.get(name)
         if definition is None:
             return f"There is no agent {name!r}. The agents are: {', '.join(self._definitions) or 'none'}."
-        unmet = definition.unmet(connected_names(self.session_servers(), "pending"))
+        unmet = definition.unmet(connected_names(self._servers(), "pending"))
         if unmet:
             return unmet
-        if model and model != INHERIT and not self._main.config.names.may_be(model):
+        if model and model != INHERIT and not self._main.config.models.names.may_be(model):
             return f"{model!r} is not a model: leave it out, or use sonnet, opus, haiku or the full id of a model."
         return None
 
@@ -267,7 +272,7 @@ class SubAgents:
         definition = self._definitions.get(name)
         if definition is None:
             return ToolResult(f"There is no agent {agent_id!r} that could go on.", is_error=True)
-        servers = self.session_servers()
+        servers = self._servers()
         if servers is not None and definition.unmet(connected_names(servers)):
             await servers.ready(REQUIRED_S)
         unmet = definition.unmet(connected_names(servers))
@@ -278,9 +283,7 @@ class SubAgents:
         )
         model = str(tool_input.get("model") or "")
         in_background = tool_input.get("run_in_background") or definition.background
-        child = Child(
-            facts, self._emitter(MAIN_AGENT), self._emitter(agent_id), context, background=bool(in_background)
-        )
+        child = Child(facts, self._log, context, background=bool(in_background))
         self._running.add(agent_id)
         if tool_input.get("isolation") or definition.isolation or history.worktree is not None:
             try:
@@ -333,7 +336,7 @@ class SubAgents:
         error = None if going.cancelled() else going.exception()
         if error is not None:
             _log.error("a sub-agent failed: %r", error)
-        status, text = child.status, child.text or child.emitter.answer
+        status, text = child.status, child.text or child.activity.answer
         if status is TaskStatus.RUNNING:  # the worker ends, or failed
             status, text = (TaskStatus.KILLED, text) if error is None else (TaskStatus.FAILED, f"It failed: {error}")
         summary = f'Background agent "{child.facts.description}" {_ENDED[status]}'
@@ -347,17 +350,17 @@ class SubAgents:
 
     async def _own_tree(self, child: Child, history: AgentHistory) -> WorktreeRecord:
         """Return the work tree of an agent, made or as it has left it. Raise WorktreeRefused."""
-        context, facts, emitter = child.context, child.facts, self._emitter(child.facts.id)
+        context, facts, log = child.context, child.facts, self._log
         trees = Worktrees(context.host, context.cages)
         tree = history.worktree
         if tree is None or tree.removed:
             if self._main.config.permissions.mode == PLAN:
                 raise WorktreeRefused("plan mode is on, and it would change the repository")
             tree = await self._tree_of_hook(facts) or await trees.plan(
-                context.cwd, facts.description, f"{self._journal.path} {facts.id}"
+                context.cwd, facts.description, f"{log.journal.path} {facts.id}"
             )
-            emitter.emit(tree)
-            await emitter.commit()
+            log.emit(tree, facts.id)
+            await log.commit()
         try:
             async with self._making:
                 await trees.make(tree)
@@ -366,7 +369,7 @@ class SubAgents:
                 with contextlib.suppress(WorktreeRefused):
                     await trees.discard(tree)
             if not os.path.lexists(tree.path):
-                emitter.emit(gone(tree))
+                log.emit(gone(tree), facts.id)
             raise
         return tree
 
@@ -374,7 +377,7 @@ class SubAgents:
         """Return the directory that a hook makes in the place of git, None without such a hook. Raise
         WorktreeRefused."""
         hooks, cwd = self._main.hooks, self._main.config.context.cwd
-        if hooks is None or not hooks.matching(WORKTREE_CREATE):
+        if not hooks.matching(WORKTREE_CREATE):
             return None
         outcome = await hooks.run(WORKTREE_CREATE, {"name": f"agent-{facts.id}"})
         path = os.path.realpath(outcome.worktree) if os.path.isabs(outcome.worktree) else ""
@@ -422,33 +425,31 @@ class SubAgents:
     ) -> ToolResult:
         """Run an agent with the hooks and the MCP servers that its definition brings."""
         hooks, agent_id = self._main.hooks, child.facts.id
-        if hooks is not None:
-            runs = config.settings.runs_hooks(definition.source)
-            tree_cwd = config.context.cwd if child.tree is not None else ""
-            hooks.begin(agent_id, definition.name, definition.hooks if runs else (), tree_cwd)
+        runs = config.settings.runs_hooks(definition.source)
+        tree_cwd = config.context.cwd if child.tree is not None else ""
+        hooks.begin(agent_id, definition.name, definition.hooks if runs else (), tree_cwd)
         try:
             if not definition.servers:
-                return await child.run(self._make(config, history, child.emitter), history.ledger, self._main)
+                return await child.run(self._make(config, history, child.activity), history.ledger, self._main)
             from ..mcp.mcp_client import ServerForms
             from .agent_catalogue import running_servers
 
             forms = ServerForms(self._broker, hooks)
-            above, strict = self.session_servers(), self.strict_servers()
+            above, strict = self._servers(), self._strict()
             async with running_servers(definition, config, above, forms, self._warn, strict=strict) as servers:
-                agent = self._make(config, history, child.emitter)
+                agent = self._make(config, history, child.activity)
                 if servers is not None:
                     agent.reminders.follow(servers.due)
                 return await child.run(agent, history.ledger, self._main)
         finally:
-            if hooks is not None:
-                hooks.leave(agent_id)
+            hooks.leave(agent_id)
 
     async def _left(self, child: Child, tree: WorktreeRecord) -> WorktreeRecord | None:
         """Remove the work tree of an agent that has ended, if it has left nothing in it. Return what is left."""
-        if not tree.branch and self._main.hooks is not None:
+        if not tree.branch:
             await self._main.hooks.run(WORKTREE_REMOVE, {"worktree_path": tree.path})
         if await Worktrees(child.context.host, child.context.cages).remove(tree):
-            child.emitter.emit(gone(tree))
+            self._log.emit(gone(tree), child.facts.id)
             return None
         if child.status is TaskStatus.KILLED:
             child.stopped_in(tree)
@@ -459,7 +460,7 @@ class SubAgents:
         resumed = tool_input.get("resume")
         if not resumed:
             return tool_use_id, tool_input.get("subagent_type") or DEFAULT_AGENT, AgentHistory(tool_use_id)
-        name, history = await self._journal.examined(lambda records: earlier_run(records, resumed))
+        name, history = await self._log.journal.examined(lambda records: earlier_run(records, resumed))
         return resumed, name, history
 
     async def _with_texts(self, definition: AgentDefinition, memory: str) -> AgentDefinition:
@@ -488,7 +489,7 @@ class SubAgents:
         )
         chosen, own = model or definition.model, self._main.model
         if chosen == SMALL:
-            chosen = small_model(own, main.small_model, main.names)
+            chosen = small_model(own, main.models.small, main.models.names)
         return AgentConfig(
             prompts=ChildPrompt(
                 definition.prompt, main.prompts, *((context.cwd, tree.branch) if tree is not None else ())
@@ -496,26 +497,25 @@ class SubAgents:
             tools=Toolset(offered, main.deferred_tools()),
             permissions=permissions,
             context=context,
-            model=own if chosen in ("", INHERIT) else chosen,
+            models=replace(
+                main.models,
+                model=own if chosen in ("", INHERIT) else chosen,
+                reasoning=replace(main.models.reasoning, effort=definition.effort or main.models.reasoning.effort),
+            ),
             max_turns=definition.max_turns,
             disclosure=ToldToClients(api_key_source=main.disclosure.api_key_source),
             take_queued=main.take_queued,
-            reasoning=replace(main.reasoning, effort=definition.effort or main.reasoning.effort),
-            fallback_model=main.fallback_model,
-            small_model=main.small_model,
-            compact_model=main.compact_model,
             settings=main.settings,
-            names=main.names,
             budget=main.budget.rest(self._main.ledger.total_cost_usd) if main.budget is not None else None,
             offer=OfferedTools(judge=main.offer.judge, role=definition),
         )
 
     def _warn(self, text: str) -> None:
-        self._emitter(MAIN_AGENT).emit(MessageRecord(informational(text, "warning")))
+        self._log.say(informational(text, "warning"))
 
     def _tell_mode(self) -> None:
         permissions = self._main.config.permissions
-        self._emitter(MAIN_AGENT).emit(MessageRecord(status_message(None, permissions.mode, permissions.cage_in_force)))
+        self._log.say(status_message(None, permissions.mode, permissions.cage_in_force))
 
 
 def defines_agents(options: SessionOptions, settings: WorkerSettings) -> bool:

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from tests.features.steering.test_file_history import OPTIONS, asked, texts, turn, worked
+from tests.features.steering.test_file_history import OPTIONS, texts, turn, worked
 from tests.remote.worker_process import WorkerHost, until, worker_host
 
 from ccb.tunnel.wire.frames import Input
@@ -50,7 +50,7 @@ async def test_a_rewind_happens_once_whatever_kills_its_worker(host: WorkerHost,
     before = {"a.txt": "one\ntwo\n", "b.txt": "b\n"}
     await until(lambda: texts(host) == before, "the files are as they were")
     assert len((await turn(again, "u3"))["messages"]) == 1
-    points = (await asked(again, "rewind_points"))["response"]["points"]
+    points = (await again.request("rewind_points"))["response"]["points"]
     assert [(point["id"], point["files"]) for point in points] == [("u3", 0)]
     lines = (host.state(session) / "journal.jsonl").read_text().splitlines()
     kinds = [json.loads(line)["kind"] for line in lines]

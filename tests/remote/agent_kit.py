@@ -14,23 +14,30 @@ from typing import Any, Callable, TypeVar, Union, cast
 from tests.support.worker.cages import sandbox
 
 from ccb.remote.agent.agent import Agent
-from ccb.remote.agent.agent_config import AgentConfig, AgentDeps, ToldToClients
+from ccb.remote.agent.agent_config import AgentConfig, AgentDeps, ModelChoice, ToldToClients
 from ccb.remote.agent.conversation import Conversation
 from ccb.remote.agent.token_usage import Ledger
 from ccb.remote.agent.turn_state import Prompt
+from ccb.remote.context.instructions import InstructionFile, NestedInstructions
+from ccb.remote.context.system_prompt import SessionPrompt
+from ccb.remote.hooks.hook_runner import HookContext, HookRunner
+from ccb.remote.model.model_call import Clock
 from ccb.remote.model.retry import RetrySettings
 from ccb.remote.model.token_counts import WindowSettings
 from ccb.remote.permissions.engine import LaunchRules, PermissionEngine
 from ccb.remote.permissions.matchers import Askable
 from ccb.remote.permissions.rules import Behavior, Decision
+from ccb.remote.session_store.session_log import SessionLog
 from ccb.remote.settings.worker_settings import Layer, WorkerSettings
-from ccb.remote.slash_commands.command_registry import CommandCall, CommandRegistry, Printed, SlashCommand
+from ccb.remote.slash_commands.command_registry import CommandCall, Printed, SlashCommand
 from ccb.remote.tools.output import OutputFiles
+from ccb.remote.tools.tasks import TaskRegistry
 from ccb.remote.tools.tool_contract import Tool, ToolContext, ToolDeclaration, ToolResult
 from ccb.remote.tools.tool_state import FileState, TodoList
 from ccb.remote.tools.toolset import Toolset
 from ccb.tunnel.wire.control_protocol import A, P, Request, RequestKind, ToolPermission
 from ccb.tunnel.wire.journal_records import MAIN_AGENT, Content, MessageRecord, Record, parse, record_of, to_line
+from ccb.tunnel.wire.session_options import SessionOptions
 from ccb.tunnel.wire.tool_traits import Effect, ToolTraits
 
 Json = dict[str, Any]
@@ -38,7 +45,7 @@ T = TypeVar("T")
 Chunk = Union[bytes, Exception, asyncio.Event]
 
 
-class ManualClock:
+class ManualClock(Clock):
     """Time stands still until `run_until_done` or `advance` moves it."""
 
     def __init__(self) -> None:
@@ -155,41 +162,41 @@ class ScriptedTransport:
         return cast(Json, json.loads(self.bodies[index]))
 
 
-class MemoryEmitter:
-    """Keeps everything in order. `journal` is what a restart would read."""
+class MemoryLog(SessionLog):
+    """Keeps everything in order. `records` are what a restart would read."""
 
-    def __init__(self, agent_id: str = MAIN_AGENT) -> None:
-        self.agent_id = agent_id
-        self.journal: list[Record] = []
+    def __init__(self) -> None:
+        self.session_id = "6f1c1f5e-0000-4000-8000-000000000000"
+        self.records: list[Record] = []
         self.all: list[tuple[str, Json]] = []  # progress included
         self.committed = 0
-        self.changed = asyncio.Event()
+        self.news = asyncio.Event()
 
-    def emit(self, content: Content) -> Record:
-        record = parse(json.loads(to_line(record_of(content, len(self.journal) + 1, agent_id=self.agent_id))))
-        self.journal.append(record)
+    def emit(self, content: Content, agent_id: str = MAIN_AGENT) -> Record:
+        record = parse(json.loads(to_line(record_of(content, len(self.records) + 1, agent_id=agent_id))))
+        self.records.append(record)
         self.all.append((record.kind, record.body))
-        self.changed.set()
+        self.news.set()
         return record
 
     def progress(self, key: str, body: Json) -> None:
         self.all.append(("progress", body))
-        self.changed.set()
+        self.news.set()
 
     async def commit(self) -> None:
-        self.committed = len(self.journal)
+        self.committed = len(self.records)
 
     def messages(self, kind: str = "", subtype: str = "") -> list[Json]:
         return [
             record.body
-            for record in self.journal
+            for record in self.records
             if isinstance(record.content, MessageRecord)
             and kind in ("", record.body["type"])
             and subtype in ("", record.body.get("subtype"))
         ]
 
     def facts(self, kind: str) -> list[Json]:
-        return [record.body for record in self.journal if record.kind == kind]
+        return [record.body for record in self.records if record.kind == kind]
 
     def stream_events(self) -> list[Json]:
         return [b["event"] for k, b in self.all if k == "progress" and b["type"] == "stream_event"]
@@ -203,8 +210,8 @@ class MemoryEmitter:
 
         async def wait() -> None:
             while not ready():
-                self.changed.clear()
-                await self.changed.wait()
+                self.news.clear()
+                await self.news.wait()
 
         await asyncio.wait_for(wait(), 60)
 
@@ -239,6 +246,8 @@ class OpenPermissions(PermissionEngine):
 class NoShells:
     """Stands for the shells of a session: none has left its directory."""
 
+    cwd = "/srv/app"
+
     def directory(self, host: object, roots: Sequence[str]) -> str:
         return roots[0]
 
@@ -272,12 +281,22 @@ class ScriptedBroker:
         return answer
 
 
-class FixedPrompts:
+class FixedPrompts(SessionPrompt):
+    """The prompts of one agent."""
+
+    def __init__(self, text: str, *first: Json) -> None:
+        super().__init__(SessionOptions(), cast(Any, None))
+        self._text = text
+        self._first = list(first)
+
     async def system(self) -> list[Json]:
-        return [{"type": "text", "text": "You are a test.", "cache_control": {"type": "ephemeral"}}]
+        return [{"type": "text", "text": self._text, "cache_control": {"type": "ephemeral"}}]
 
     async def first_user_blocks(self) -> list[Json]:
-        return [{"type": "text", "text": "CLAUDE.md says hi"}]
+        return list(self._first)
+
+    async def instructions(self) -> Sequence[InstructionFile]:
+        return ()
 
 
 SPY_SCHEMA: Json = {
@@ -348,7 +367,7 @@ class World:
 
     agent: Agent
     transport: ScriptedTransport
-    emitter: MemoryEmitter
+    journal: MemoryLog
     clock: ManualClock
     broker: ScriptedBroker
     permissions: OpenPermissions
@@ -376,6 +395,12 @@ def settings_of(window: WindowSettings) -> WorkerSettings:
     return WorkerSettings((Layer("flag", "", values),))
 
 
+def no_hooks(log: SessionLog, permissions: PermissionEngine) -> HookRunner:
+    """The hooks of a session that has none."""
+    nothing = cast(Any, None)
+    return HookRunner(HookContext("/srv/app", nothing, nothing, log, permissions, lambda key, text: None))
+
+
 def make_world(
     *replies: Reply,
     decisions: Mapping[str, Decision] | None = None,
@@ -395,7 +420,7 @@ def make_world(
     log: list[str] = []
     read, write = SpyTool("Look", read_only=True, log=log), SpyTool("Change", read_only=False, log=log)
     write.changed = read.changed
-    clock, emitter, transport = ManualClock(), MemoryEmitter(), ScriptedTransport(replies)
+    clock, journal, transport = ManualClock(), MemoryLog(), ScriptedTransport(replies)
     broker, permissions = ScriptedBroker(answers, can_ask), OpenPermissions(decisions)
     history = conversation or Conversation()
     queue: list[Prompt] = []
@@ -407,7 +432,7 @@ def make_world(
 
     nothing = cast(Any, None)
     config = AgentConfig(
-        prompts=FixedPrompts(),
+        prompts=FixedPrompts("You are a test.", {"type": "text", "text": "CLAUDE.md says hi"}),
         tools=Toolset([read, write]),
         permissions=permissions,
         context=ToolContext(
@@ -420,37 +445,36 @@ def make_world(
             TodoList(),
             nothing,
             nothing,
-            nothing,
+            TaskRegistry(),
             nothing,
             nothing,
             nothing,
         ),
-        model=model,
+        models=ModelChoice(model),
         max_turns=max_turns,
         disclosure=ToldToClients(partial_messages=partial),
         take_queued=take_queued,
         settings=settings_of(window or WindowSettings()),
     )
     deps = AgentDeps(
-        emitter=emitter,
+        log=journal,
         transport=transport,
         broker=broker,
-        session_id="6f1c1f5e-0000-4000-8000-000000000000",
         version="9.9.9",
+        hooks=no_hooks(journal, permissions),
+        nested=NestedInstructions("/srv/app", "/home/ann", ()),
         link_up_since=link_up_since,
         heartbeat_s=heartbeat_s,
         limits=RetrySettings(max_retries=max_retries),
         clock=clock,
-        commands=CommandRegistry(),
     )
     agent = Agent(config, deps, history, ledger or Ledger())
 
     async def compact(call: CommandCall) -> Printed:
         return Printed(await agent.compact(call.arguments))
 
-    assert deps.commands is not None
     deps.commands.register(SlashCommand("compact", "", compact, local=True))
-    return World(agent, transport, emitter, clock, broker, permissions, read, write, log, history, queue)
+    return World(agent, transport, journal, clock, broker, permissions, read, write, log, history, queue)
 
 
 # The bytes of the API.

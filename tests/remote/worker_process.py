@@ -149,6 +149,13 @@ class Laptop:
         await self.send(Input(self.epoch, uuid.uuid4().hex, body))
         return request_id
 
+    async def request(self, subtype: str, **fields: Any) -> Json:
+        """Make a request, and return the `response` of its answer."""
+        request_id = await self.control(subtype, **fields)
+        event = await self.next(Event, lambda each: (each.body.get("response") or {}).get("request_id") == request_id)
+        response: Json = event.body["response"]
+        return response
+
     async def reply(self, request_id: str, payload: Json) -> None:
         """Answer a question of the worker."""
         response = {"subtype": "success", "request_id": request_id, "response": payload}
@@ -179,20 +186,28 @@ class Laptop:
         if end:
             await self.send(CallEnd(self.epoch, opened.stream))
 
+    async def tell(self, reply: Reply) -> Json:
+        """Answer the next model call. Return its request, with the beta features of its head."""
+        opened, body = await self.call()
+        await self.answer(opened, content(reply))
+        return {**json.loads(body), "betas": opened.headers.get("anthropic-beta", "")}
+
     async def answers(self, *replies: Reply) -> Json:
         """Answer the next model calls. Return the request of the last one."""
-        request: Json = {}
-        for reply in replies:
-            opened, body = await self.call()
-            await self.answer(opened, content(reply))
-            request = json.loads(body)
-        return request
+        return [await self.tell(reply) for reply in replies][-1] if replies else {}
 
-    async def turn(self, text: str, *replies: Reply) -> Json:
+    async def turn(self, text: str | list[Json], *replies: Reply) -> Json:
         """Prompt for a turn and answer its model calls. Return its result."""
         await self.say(text)
         await self.answers(*replies)
         return await self.message("result")
+
+    async def sent(self, text: str | list[Json], reply: Reply) -> Json:
+        """Run a turn in which the model answers once, and return the request."""
+        await self.say(text)
+        request = await self.tell(reply)
+        await self.message("result")
+        return request
 
     async def stop(self) -> None:
         """End the session and wait for the bridge to leave."""
@@ -200,6 +215,13 @@ class Laptop:
         while await self.read():
             pass
         await asyncio.wait_for(self.process.wait(), DEADLINE_S)
+
+    async def kill(self) -> None:
+        """Kill the worker, and wait until the bridge has left."""
+        os.kill(next(frame.pid for frame in self.frames if isinstance(frame, Hello)), signal.SIGKILL)
+        while await self.read():
+            pass
+        await self.process.wait()
 
     async def drop(self) -> None:
         """Lose the connection: the bridge is killed."""
@@ -252,6 +274,12 @@ class WorkerHost:
         self._laptops.append(laptop)
         return laptop
 
+    async def drive(self, session: str, options: SessionOptions = _DEFAULTS, *, have: int = 0) -> Laptop:
+        """Log in to a session, and drive it."""
+        laptop = await self.connect(session)
+        await laptop.attach(options, have=have)
+        return laptop
+
     async def kill_worker(self, pid: int) -> None:
         """Kill the worker of a session, and wait for its end."""
         self.pids.add(pid)
@@ -260,6 +288,10 @@ class WorkerHost:
 
     def state(self, session: str) -> Path:
         return self.home / ".local" / "state" / "ccb" / "sessions" / session
+
+    def journal(self, session: str) -> list[Json]:
+        """The lines of a session's journal."""
+        return [json.loads(line) for line in (self.state(session) / "journal.jsonl").read_bytes().splitlines()]
 
     def runtime_files(self) -> list[str]:
         folder = self.runtime / "ccb"

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import signal
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -19,38 +17,25 @@ from ccb.remote.agent.conversation import Conversation
 from ccb.remote.agent.turn_state import Prompt
 from ccb.remote.tools.read import Read
 from ccb.remote.tools.toolset import Toolset, close_context, make_context
-from ccb.tunnel.wire.frames import Event, Hello
+from ccb.tunnel.wire.frames import Event
 
 Json = dict[str, Any]
 
 
-def journal(host: WorkerHost, session: str) -> list[Json]:
-    return [json.loads(line) for line in (host.state(session) / "journal.jsonl").read_bytes().splitlines()]
-
-
 def summaries(host: WorkerHost, session: str) -> int:
-    return sum(1 for record in journal(host, session) if record["body"].get("isCompactSummary"))
-
-
-async def kill(laptop: Laptop, hello: Hello) -> None:
-    os.kill(hello.pid, signal.SIGKILL)
-    while await laptop.read():
-        pass
-    await laptop.process.wait()
+    return sum(1 for record in host.journal(session) if record["body"].get("isCompactSummary"))
 
 
 async def answered(laptop: Laptop, text: str, message_id: str) -> str:
     """Answer the next model call. Return what it said."""
-    opened, body = await laptop.call()
-    await laptop.answer(opened, content(says(text, message_id)))
-    return body.decode()
+    body = await laptop.tell(says(text, message_id))
+    return json.dumps(body)
 
 
 async def test_a_cleared_conversation_is_forgotten_also_after_a_kill_and_by_a_later_summary(
     host: WorkerHost, session: str
 ) -> None:
-    first = await host.connect(session)
-    hello = await first.attach()
+    first = await host.drive(session)
     await first.say("the word is XYZZY")
     await answered(first, "hello", "msg_1")
     await first.message("result")
@@ -62,9 +47,8 @@ async def test_a_cleared_conversation_is_forgotten_also_after_a_kill_and_by_a_la
     told = await answered(first, "yes", "msg_2")
     assert "anew" in told and "XYZZY" not in told and "hello" not in told
     await first.message("result")
-    await kill(first, hello)
-    second = await host.connect(session)
-    await second.attach(have=first.last_seq)
+    await first.kill()
+    second = await host.drive(session, have=first.last_seq)
     await second.say("/compact")
     assert "XYZZY" not in await answered(second, "SUMMARY", "msg_3")
     await second.message("result")
@@ -75,17 +59,15 @@ async def test_a_cleared_conversation_is_forgotten_also_after_a_kill_and_by_a_la
 
 
 async def test_a_compaction_that_is_killed_is_made_once_and_kept(host: WorkerHost, session: str) -> None:
-    first = await host.connect(session)
-    hello = await first.attach()
+    first = await host.drive(session)
     await first.say("the word is XYZZY")
     await answered(first, "hello", "msg_1")
     await first.message("result")
     await first.say("/compact keep the colours")
     _, asked = await first.call()
     assert b"keep the colours" in asked
-    await kill(first, hello)
-    second = await host.connect(session)
-    hello = await second.attach(have=first.last_seq)
+    await first.kill()
+    second = await host.drive(session, have=first.last_seq)
     assert (await second.message("result"))["subtype"] == "error_during_execution"
     await second.say("go on")
     assert "keep the colours" in await answered(second, "SUMMARY", "msg_2")
@@ -93,9 +75,8 @@ async def test_a_compaction_that_is_killed_is_made_once_and_kept(host: WorkerHos
     told = await answered(second, "I go on", "msg_3")
     assert "SUMMARY" in told and "XYZZY" in told and "hello" not in told
     await second.message("result")
-    await kill(second, hello)
-    third = await host.connect(session)
-    await third.attach(have=second.last_seq)
+    await second.kill()
+    third = await host.drive(session, have=second.last_seq)
     await third.say("/context")
     shown = await third.next(Event, lambda event: event.body.get("type") == "result" and "tokens" in str(event.body))
     assert "Kept free for compaction" in shown.body["result"]
@@ -106,8 +87,7 @@ async def test_a_compaction_that_is_killed_is_made_once_and_kept(host: WorkerHos
 
 
 async def test_a_lost_connection_does_not_repeat_a_compaction(host: WorkerHost, session: str) -> None:
-    first = await host.connect(session)
-    await first.attach()
+    first = await host.drive(session)
     await first.say("hello")
     await answered(first, "hello", "msg_1")
     await first.message("result")
@@ -116,8 +96,7 @@ async def test_a_lost_connection_does_not_repeat_a_compaction(host: WorkerHost, 
     reply = content(says("SUMMARY", "msg_2"))
     await first.answer(opened, reply[:200], end=False)
     await first.drop()
-    second = await host.connect(session)
-    await second.attach(have=first.last_seq)
+    second = await host.drive(session, have=first.last_seq)
     again, _ = await second.call()
     assert again.id == opened.id, "the call goes on where it was"
     await second.answer(again, reply[again.offset :], offset=again.offset)
@@ -190,7 +169,7 @@ async def test_three_thousand_tool_calls_stay_in_the_window(tmp_path: Path) -> N
     finally:
         await close_context(tools)
     assert result["result"] == "XYZZY FACT-1"
-    records = world.emitter.journal
+    records = world.journal.records
     assert sum(1 for record in records if record.kind == "tool_start") == 3000
     assert 1 <= model.summaries <= 40 and model.largest < 185_000
     again = Conversation.from_records(records)

@@ -18,10 +18,9 @@ from ccb.tunnel.wire.session_options import SessionOptions
 async def asked(laptop: Laptop, prompt: str | list[dict[str, object]], answer: str) -> str:
     """Run a turn. Return what the model was told, as text."""
     await laptop.say(prompt)
-    opened, body = await laptop.call()
-    await laptop.answer(opened, content(says(answer, f"msg_{answer}")))
+    body = await laptop.tell(says(answer, f"msg_{answer}"))
     await laptop.next(Event, lambda event: event.kind == "turn_end")
-    return "\n".join(block.get("text", "") for block in json.loads(body)["messages"][-1]["content"])
+    return "\n".join(block.get("text", "") for block in body["messages"][-1]["content"])
 
 
 async def test_files_that_a_prompt_names_come_with_it(host: WorkerHost, session: str) -> None:
@@ -29,8 +28,7 @@ async def test_files_that_a_prompt_names_come_with_it(host: WorkerHost, session:
     (host.project / "src/main.py").write_text("print('main')\n")
     (host.project / "notes.txt").write_text("one\ntwo\nthree\nfour\n")
     (host.home / "outside.txt").write_text("outside\n")
-    laptop = await host.connect(session)
-    await laptop.attach()
+    laptop = await host.drive(session)
     words = "mail@notes.txt and @missing and @~/outside.txt"
     told = await asked(laptop, f"see @src, (@notes.txt#L2-3) but not {words}", "a")
     assert "main.py" in told and "2\ttwo\n3\tthree" in told
@@ -47,8 +45,7 @@ async def test_a_name_that_is_no_plain_text_is_named_as_it_is_spelled(host: Work
     for name in ("caf\udce9.txt", r"caf\xe9.txt", "two\nlines"):
         (host.project / name).write_text(f"this is {name!a}\n")
     (host.project / "sub\udce9").mkdir()
-    laptop = await host.connect(session)
-    await laptop.attach()
+    laptop = await host.drive(session)
     await laptop.send(FindNames(laptop.epoch, 1, "caf"))
     found = (await laptop.next(NamesFound, lambda frame: frame.request == 1)).body["names"]
     assert set(found) == {r"caf\xe9.txt", r"caf\\xe9.txt"}
@@ -61,8 +58,7 @@ async def test_a_name_that_is_no_plain_text_is_named_as_it_is_spelled(host: Work
 async def test_a_bug_in_reading_a_named_file_is_said(host: WorkerHost, session: str) -> None:
     (host.project / "notes.txt").write_text("one\n")
     host.prelude = "import ccb.remote.tools.read as r; r.Read.run = None"
-    laptop = await host.connect(session)
-    await laptop.attach()
+    laptop = await host.drive(session)
     told = await asked(laptop, "see @notes.txt", "a")
     assert "notes.txt:\nccb could not read it, because of a bug: TypeError" in told
 
@@ -73,8 +69,7 @@ async def test_a_file_that_a_prompt_names_brings_the_instructions_of_its_directo
     (host.project / "web/src").mkdir(parents=True)
     (host.project / "web/CLAUDE.md").write_text("Two blanks in here.\n")
     (host.project / "web/src/main.js").write_text("main\n")
-    laptop = await host.connect(session)
-    await laptop.attach()
+    laptop = await host.drive(session)
     assert "Two blanks" not in await asked(laptop, "see @web", "a"), "a list of names is no work in there"
     told = await asked(laptop, "see @web/src/main.js", "b")
     assert "1\tmain" in told and "Two blanks in here." in told
@@ -90,19 +85,14 @@ async def test_a_new_worker_tells_the_instructions_of_directories_again_after_a_
     laptop = await host.connect(session)
     hello = await laptop.attach()
     await laptop.say("read it")
-    opened, _ = await laptop.call()
-    await laptop.answer(opened, content(calls(("t1", "Read", {"file_path": str(host.project / "web/main.js")}))))
+    await laptop.tell(calls(("t1", "Read", {"file_path": str(host.project / "web/main.js")})))
     opened, body = await laptop.call()
     assert "Two blanks in here." in body.decode()
     await laptop.answer(opened, content(says("done", "msg_2")))
     await laptop.message("result")
     os.kill(hello.pid, signal.SIGKILL)
-    again = await host.connect(session)
-    await again.attach(have=laptop.last_seq)
-    await again.say("/compact")
-    opened, _ = await again.call()
-    await again.answer(opened, content(says("SUMMARY", "msg_3")))
-    await again.message("result")
+    again = await host.drive(session, have=laptop.last_seq)
+    await again.turn("/compact", says("SUMMARY", "msg_3"))
     await again.say("go on")
     opened, body = await again.call()
     assert "main.js:" in body.decode() and "Two blanks in here." in body.decode()
@@ -139,8 +129,7 @@ async def test_names_are_found_while_the_person_types_and_no_process_stays(host:
 async def test_the_commands_about_the_context(host: WorkerHost, session: str) -> None:
     (host.project / "CLAUDE.md").write_text("Be kind. @more.md")
     (host.project / "more.md").write_text("Be brief.")
-    laptop = await host.connect(session)
-    await laptop.attach()
+    laptop = await host.drive(session)
     await laptop.say("/memory")
     shown = (await laptop.message("result"))["result"]
     assert "project/CLAUDE.md  (project, 17 characters)" in shown and "more.md" in shown
@@ -165,8 +154,7 @@ async def test_output_style_and_language_are_in_the_system_prompt(host: WorkerHo
 
 
 async def test_a_note_goes_into_the_instruction_file_of_the_project(host: WorkerHost, session: str) -> None:
-    laptop = await host.connect(session)
-    await laptop.attach()
+    laptop = await host.drive(session)
 
     async def noted(note: str) -> dict[str, str]:
         await laptop.control("remember", note=note)

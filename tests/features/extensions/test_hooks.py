@@ -9,7 +9,7 @@ import signal
 from typing import Any
 
 import pytest
-from tests.remote.agent_kit import Reply, calls, content, says
+from tests.remote.agent_kit import Reply, calls, says
 from tests.remote.worker_process import Laptop, WorkerHost, until
 
 from ccb.tunnel.wire.control_protocol import Success, public_answer
@@ -33,14 +33,6 @@ def options(values: Json, **given: Any) -> SessionOptions:
     return SessionOptions(settings=SettingsOption(layers=layers).to_json(), **given)
 
 
-async def tell(laptop: Laptop, reply: Reply) -> list[Json]:
-    """Answer the next model call, and return its messages."""
-    opened, body = await laptop.call()
-    await laptop.answer(opened, content(reply))
-    messages: list[Json] = json.loads(body)["messages"]
-    return messages
-
-
 def bash(command: str, call_id: str = "toolu_1", message_id: str = "msg_t") -> Reply:
     return calls((call_id, "Bash", {"command": command}), message_id=message_id)
 
@@ -54,26 +46,7 @@ def kill_worker(laptop: Laptop) -> None:
 
 
 async def start(host: WorkerHost, session: str, values: Json, **given: Any) -> Laptop:
-    laptop = await host.connect(session)
-    await laptop.attach(options(values, **given))
-    return laptop
-
-
-async def test_a_hook_refuses_a_call_and_another_hears_of_the_result(host: WorkerHost, session: str) -> None:
-    guard = 'case "$(cat)" in *secret*) echo "leave it" >&2; exit 2;; esac'
-    after = 'cat >> after; echo "{\\"decision\\": \\"block\\", \\"reason\\": \\"run the tests\\"}"'
-    laptop = await start(host, session, hooks(PreToolUse=("Bash", guard), PostToolUse=("Bash", after)))
-    await laptop.say("go")
-    await tell(laptop, bash("echo secret"))
-    result = json.dumps((await tell(laptop, bash("echo fine", "toolu_2", "msg_2")))[-1])
-    assert "PreToolUse:Bash hook error: leave it" in result
-    heard = json.dumps((await tell(laptop, says("done", "msg_3")))[-1])
-    assert "fine" in heard and "PostToolUse:Bash hook feedback:\\nrun the tests" in heard
-    ended = await laptop.message("result")
-    assert [each["tool_use_id"] for each in ended["permission_denials"]] == ["toolu_1"]
-    seen = json.loads((host.project / "after").read_text())
-    assert (seen["tool_use_id"], seen["tool_response"]["stdout"]) == ("toolu_2", "fine")
-    assert seen["session_id"] == session and seen["cwd"] == str(host.project)
+    return await host.drive(session, options(values, **given))
 
 
 async def test_an_edit_follows_a_hook_that_formats_the_file_after_the_one_before(
@@ -84,11 +57,11 @@ async def test_an_edit_follows_a_hook_that_formats_the_file_after_the_one_before
     formats = hooks(PostToolUse=("Edit", "sed -i '1s/.*/import sys/' a.py"))
     laptop = await start(host, session, formats, allowed_tools=["Edit"])
     await laptop.say("go")
-    await tell(laptop, calls(("t1", "Read", {"file_path": str(path)}), message_id="m1"))
+    await laptop.tell(calls(("t1", "Read", {"file_path": str(path)}), message_id="m1"))
     for number in (1, 2):
         edit = {"file_path": str(path), "old_string": f"return {number}", "new_string": f"return {number}0"}
-        await tell(laptop, calls((f"e{number}", "Edit", edit), message_id=f"m2{number}"))
-    said = json.dumps((await tell(laptop, says("done", "m3")))[-1])
+        await laptop.tell(calls((f"e{number}", "Edit", edit), message_id=f"m2{number}"))
+    said = json.dumps((await laptop.tell(says("done", "m3")))["messages"][-1])
     assert "changed elsewhere since you saw it:\\n@@ -1,4 +1,4 @@\\n-import os\\n+import sys" in said
     assert path.read_text() == "import sys\n\n\ndef f():\n    return 10\n\n\ndef g():\n    return 20\n"
 
@@ -104,12 +77,12 @@ async def test_a_hook_that_cannot_run_any_more_refuses_and_says_why(host: Worker
     }
     laptop = await start(host, session, values, permission_mode="acceptEdits", add_dirs=[str(host.project.parent)])
     await laptop.say("go")
-    await tell(laptop, bash(f"mv {host.project} {host.project.parent}/elsewhere"))
-    await tell(laptop, calls(("toolu_2", "Write", {"file_path": new, "content": "x"}), message_id="msg_2"))
-    refused = json.dumps((await tell(laptop, says("done", "msg_3")))[-1])
+    await laptop.tell(bash(f"mv {host.project} {host.project.parent}/elsewhere"))
+    await laptop.tell(calls(("toolu_2", "Write", {"file_path": new, "content": "x"}), message_id="msg_2"))
+    refused = json.dumps((await laptop.tell(says("done", "msg_3")))["messages"][-1])
     assert "PreToolUse:Write hook error: " in refused
     assert not (host.project.parent / "elsewhere" / "new.txt").exists()
-    stopping = json.dumps((await tell(laptop, says("done", "msg_4")))[-1])
+    stopping = json.dumps((await laptop.tell(says("done", "msg_4")))["messages"][-1])
     assert "The hook failed: " in stopping
     assert not (await laptop.message("result"))["is_error"], "a Stop hook that cannot run lets the agent go on once"
     assert any("A Stop hook failed: " in str(each.body) for each in laptop.frames if isinstance(each, Event))
@@ -122,9 +95,9 @@ async def test_what_a_hook_allows_runs_with_the_input_it_gave_but_no_rule_that_d
     allow = f'case "$(cat)" in *asked*) {change};; *) {answer_of(permissionDecision="allow")};; esac'
     laptop = await start(host, session, hooks(PreToolUse=("Bash", allow)), disallowed_tools=["Bash(rm *)"])
     await laptop.say("go")
-    await tell(laptop, bash("touch asked"))
-    await tell(laptop, bash("rm other", "toolu_2", "msg_2"))
-    assert "was denied" in json.dumps((await tell(laptop, says("done", "msg_3")))[-1])
+    await laptop.tell(bash("touch asked"))
+    await laptop.tell(bash("rm other", "toolu_2", "msg_2"))
+    assert "was denied" in json.dumps((await laptop.tell(says("done", "msg_3")))["messages"][-1])
     assert (host.project / "other").exists() and not (host.project / "asked").exists()
 
 
@@ -132,7 +105,7 @@ async def test_a_hook_that_asks_makes_the_person_be_asked(host: WorkerHost, sess
     ask = answer_of(permissionDecision="ask", permissionDecisionReason="sure?")
     laptop = await start(host, session, hooks(PreToolUse=("Bash", ask)), permission_prompts="stdio")
     await laptop.say("go")
-    await tell(laptop, bash("echo hi"))
+    await laptop.tell(bash("echo hi"))
     asked = (await laptop.message("control_request"))["request"]
     assert (asked["decision_reason_type"], asked["decision_reason"]) == ("hook", "sure?")
 
@@ -143,15 +116,12 @@ async def test_a_refused_prompt_reaches_no_model_and_context_goes_with_the_other
     look = 'case "$(cat)" in *forbidden*) echo "not today" >&2; exit 2;; *) echo "it is Monday";; esac'
     begin = "cat >> starts; echo welcome"
     laptop = await start(host, session, hooks(UserPromptSubmit=look, SessionStart=begin, SessionEnd="cat > ended"))
-    await laptop.say("do the forbidden thing")
-    refused = await laptop.message("result")
+    refused = await laptop.turn("do the forbidden thing")
     assert (refused["is_error"], refused["num_turns"], refused["terminal_reason"]) == (False, 0, "completed")
     assert refused["result"].startswith("UserPromptSubmit operation blocked by hook:\nnot today")
-    await laptop.say("do something")
-    messages = await tell(laptop, says("done"))
+    messages = (await laptop.sent("do something", says("done")))["messages"]
     text = json.dumps(messages)
     assert "it is Monday" in text and "welcome" in text and "forbidden" not in text
-    await laptop.message("result")
     await laptop.stop()
     assert json.loads((host.project / "starts").read_text())["source"] == "startup"
     assert json.loads((host.project / "ended").read_text())["reason"] == "prompt_input_exit"
@@ -165,20 +135,10 @@ async def test_a_hook_at_the_start_sets_variables_for_the_commands_of_the_sessio
     values = {**hooks(SessionStart=command, Stop='echo "$GREETING" > seen'), "env": {"OWN": "1"}}
     laptop = await start(host, session, values, allowed_tools=["Bash"])
     await laptop.say("go")
-    await tell(laptop, bash('echo "[$GREETING][$EMPTY][$PLAIN][$OWN][$CLAUDE_ENV_FILE]"'))
-    assert "[good day][][yes][1][]" in json.dumps(await tell(laptop, says("done", "msg_2")))
+    await laptop.tell(bash('echo "[$GREETING][$EMPTY][$PLAIN][$OWN][$CLAUDE_ENV_FILE]"'))
+    assert "[good day][][yes][1][]" in json.dumps((await laptop.tell(says("done", "msg_2")))["messages"])
     await laptop.message("result")
     assert (host.project / "seen").read_text() == "good day\n"
-
-
-async def test_a_stop_hook_lets_the_agent_go_on_and_knows_that_it_did(host: WorkerHost, session: str) -> None:
-    stop = 'case "$(cat)" in *stop_hook_active*true*) ;; *) echo "write the tests" >&2; exit 2;; esac'
-    laptop = await start(host, session, hooks(Stop=stop))
-    await laptop.say("go")
-    await tell(laptop, says("done"))
-    again = await tell(laptop, says("now done", "msg_2"))
-    assert again[-1]["content"][0]["text"] == "Stop hook feedback:\nwrite the tests"
-    assert (await laptop.message("result"))["result"] == "now done"
 
 
 async def test_a_hook_learns_that_the_model_has_failed(host: WorkerHost, session: str) -> None:
@@ -195,36 +155,17 @@ async def test_a_hook_learns_that_the_model_has_failed(host: WorkerHost, session
 
 
 async def test_a_program_is_told_of_the_hooks_that_are_never_called(host: WorkerHost, session: str) -> None:
-    laptop = await host.connect(session)
-    await laptop.attach()
+    laptop = await host.drive(session)
     given = {"Stop": [{"hookCallbackIds": ["a"]}], "TeammateIdle": [{"hookCallbackIds": ["b"]}]}
     await laptop.control("initialize", hooks=given)
     told = await laptop.message("system", "informational")
     assert told["content"] == "ccb has no hooks of the events TeammateIdle: they are not called."
 
 
-async def test_a_hook_ends_the_turn_after_the_tool(host: WorkerHost, session: str) -> None:
-    stop = 'echo "{\\"continue\\": false, \\"stopReason\\": \\"enough\\"}"'
-    laptop = await start(host, session, hooks(PostToolUse=stop))
-    await laptop.say("go")
-    await tell(laptop, bash("echo hi"))
-    assert (await laptop.message("system", "informational"))["content"] == "A hook stopped the turn: enough"
-    ended = await laptop.message("result")
-    assert (ended["subtype"], ended["is_error"], ended["result"], ended["terminal_reason"]) == (
-        "success",
-        False,
-        "",
-        "hook_stopped",
-    )
-
-
 async def test_a_permission_hook_answers_in_place_of_the_person(host: WorkerHost, session: str) -> None:
     answer = {"hookSpecificOutput": {"hookEventName": "PermissionRequest", "decision": {"behavior": "allow"}}}
     laptop = await start(host, session, hooks(PermissionRequest=f"echo '{json.dumps(answer)}'"))
-    await laptop.say("go")
-    await tell(laptop, bash("touch made"))
-    await tell(laptop, says("done"))
-    await laptop.message("result")
+    await laptop.turn("go", bash("touch made"), says("done"))
     assert (host.project / "made").exists()
 
 
@@ -234,14 +175,11 @@ async def test_the_hooks_of_a_project_run_only_if_it_is_trusted(
 ) -> None:
     (host.project / ".claude").mkdir()
     (host.project / ".claude/settings.json").write_text(json.dumps(hooks(UserPromptSubmit="touch ran")))
-    laptop = await host.connect(session)
-    await laptop.attach()
+    laptop = await host.drive(session)
     asked = await laptop.message("control_request")
     reply = public_answer(Success(asked["request_id"], {"trusted": trusted}))
     await laptop.send(Input(laptop.epoch, "trust", reply))
-    await laptop.say("go")
-    await tell(laptop, says("done"))
-    await laptop.message("result")
+    await laptop.turn("go", says("done"))
     assert (host.project / "ran").exists() is trusted
 
 
@@ -258,16 +196,14 @@ async def test_no_hook_runs_twice_when_the_worker_is_killed_while_it_runs(host: 
     laptop = await start(host, session, values)
     assert "stopped in the middle" in json.dumps(await laptop.message("result"))
     await laptop.say("second")
-    history = json.dumps(await tell(laptop, bash("echo hi")))
+    history = json.dumps((await laptop.tell(bash("echo hi")))["messages"])
     assert "first" not in history and "second" in history
     await until((host.project / "afters").exists, "the hook after the tool runs")
     kill_worker(laptop)
     laptop = await start(host, session, values)
     await laptop.message("result")
     await laptop.message("result")
-    await laptop.say("third")
-    await tell(laptop, says("done", "msg_9"))
-    await laptop.message("result")
+    await laptop.turn("third", says("done", "msg_9"))
     assert (host.project / "prompts").read_text() == "x\n" * 3
     assert (host.project / "afters").read_text() == "x\n"
     ran = [each.body for each in laptop.events if each.kind == "hook" and each.body["event"] == "PostToolUse"]

@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from tests.features.extensions.test_hooks import bash, hooks, start, tell
+from tests.features.extensions.test_hooks import bash, hooks, start
 from tests.remote.agent_kit import calls, says
 from tests.remote.worker_process import WorkerHost, until
 
@@ -28,9 +28,9 @@ async def test_a_hook_learns_that_the_directory_of_the_shell_has_changed_and_set
     command = 'cat >> moves; echo "export HERE=sub" >> "$CLAUDE_ENV_FILE"'
     laptop = await start(host, session, hooks(CwdChanged=("ignored", command)), allowed_tools=["Bash"])
     await laptop.say("go")
-    await tell(laptop, bash("cd sub"))
-    await tell(laptop, bash('echo "[$HERE]"', "toolu_2", "msg_2"))
-    assert "[sub]" in json.dumps((await tell(laptop, says("done", "msg_3")))[-1])
+    await laptop.tell(bash("cd sub"))
+    await laptop.tell(bash('echo "[$HERE]"', "toolu_2", "msg_2"))
+    assert "[sub]" in json.dumps((await laptop.tell(says("done", "msg_3")))["messages"][-1])
     await laptop.message("result")
     top = os.path.realpath(host.project)
     moves = [(each["old_cwd"], each["new_cwd"], each["cwd"]) for each in lines(host.project / "moves")]
@@ -51,9 +51,7 @@ async def test_a_hook_learns_that_a_watched_file_has_changed_also_while_the_sess
     given["hooks"]["FileChanged"] = listed
     (host.project / ".env").write_text("A=1")
     laptop = await start(host, session, given)
-    await laptop.say("go")
-    await tell(laptop, says("done"))
-    await laptop.message("result")
+    await laptop.turn("go", says("done"))
 
     def events() -> list[tuple[str, str]]:
         return [(os.path.basename(each["file_path"]), each["event"]) for each in lines(seen)]
@@ -92,10 +90,7 @@ async def test_a_hook_learns_which_instruction_files_the_model_gets(host: Worker
     (host.project / "sub/code.py").write_text("pass")
     log = host.project / "log"
     laptop = await start(host, session, hooks(InstructionsLoaded=f"cat >> {log}"), allowed_tools=["Read"])
-    await laptop.say("go")
-    await tell(laptop, calls(("r1", "Read", {"file_path": "sub/code.py"}), message_id="m1"))
-    await tell(laptop, says("done", "m2"))
-    await laptop.message("result")
+    await laptop.turn("go", calls(("r1", "Read", {"file_path": "sub/code.py"}), message_id="m1"), says("done", "m2"))
     await until(lambda: len(lines(log)) == 3, "three files")
     told = {os.path.relpath(each["file_path"], os.path.realpath(host.project)): each for each in lines(log)}
     reasons = {name: (each["load_reason"], each["memory_type"]) for name, each in told.items()}
@@ -112,11 +107,10 @@ async def test_a_hook_sees_the_calls_of_an_answer_together_and_may_end_the_turn(
     command = f"cat >> batches; test -e enough && echo 'that will do' >&2 && exit 2; echo '{json.dumps(own)}'"
     laptop = await start(host, session, hooks(PostToolBatch=command), allowed_tools=["Bash"])
     await laptop.say("go")
-    await tell(
-        laptop,
-        calls(("b1", "Bash", {"command": "echo one"}), ("b2", "Bash", {"command": "echo two"}), message_id="m1"),
+    await laptop.tell(
+        calls(("b1", "Bash", {"command": "echo one"}), ("b2", "Bash", {"command": "echo two"}), message_id="m1")
     )
-    assert "mind the tests" in json.dumps((await tell(laptop, bash("touch enough", "b3", "m2")))[-1])
+    assert "mind the tests" in json.dumps((await laptop.tell(bash("touch enough", "b3", "m2")))["messages"][-1])
     result = await laptop.message("result")
     assert result["terminal_reason"] == "hook_stopped"
     first, second = (each["tool_calls"] for each in lines(host.project / "batches"))
@@ -139,11 +133,10 @@ async def test_a_hook_refuses_a_command_or_adds_to_what_it_says(host: WorkerHost
     laptop = await host.connect(session)
     layers = [{"source": "user", "path": "s.json", "values": values}]
     await laptop.attach(SessionOptions(settings=SettingsOption(layers=layers, trusted="*").to_json()))
-    await laptop.say("/deploy now")
-    refused = await laptop.message("result")
+    refused = await laptop.turn("/deploy now")
     assert "A hook refused /deploy: not on Fridays" in refused["result"] and refused["num_turns"] == 0
     await laptop.say("/look here")
-    sent = json.dumps(await tell(laptop, says("done")))
+    sent = json.dumps((await laptop.tell(says("done")))["messages"])
     assert "Please look here." in sent and "in the staging area" in sent and "deploy" not in sent
     (event,) = lines(host.project / "seen")
     assert (event["expansion_type"], event["command_name"], event["command_args"], event["command_source"]) == (

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from tests.features.extensions.test_hooks import hooks, options, tell
+from tests.features.extensions.test_hooks import hooks, options
 from tests.remote.agent_kit import says
 from tests.remote.worker_process import Laptop, WorkerHost
 
@@ -16,8 +16,7 @@ Json = dict[str, Any]
 
 async def told(laptop: Laptop, command: str) -> str:
     """Return what a command prints. The model is not called: it would be waited for."""
-    await laptop.say(command)
-    result = await laptop.message("result")
+    result = await laptop.turn(command)
     assert (result["subtype"], result["num_turns"]) == ("success", 0), result
     return str(result["result"])
 
@@ -26,13 +25,12 @@ async def test_what_a_client_may_ask_about_its_session_is_answered_without_the_m
     host: WorkerHost, session: str
 ) -> None:
     (host.project / "CLAUDE.md").write_text("Say please.\n" * 2000)
-    laptop = await host.connect(session)
-    await laptop.attach(SessionOptions(model="sonnet"))
+    laptop = await host.drive(session, SessionOptions(model="sonnet"))
     picture = await told(laptop, "/context")
     shown = {line.split()[1]: line.split()[-3] for line in picture.splitlines() if line.endswith("%")}
     assert shown["System"] != "0" and shown["Instructions"] != "0", "what the first turn will send is shown before it"
     await laptop.say("hello")
-    await tell(laptop, says("hi"))
+    await laptop.tell(says("hi"))
     assert (await laptop.message("result"))["num_turns"] == 1
     assert "tokens in" in await told(laptop, "/cost") and "$0.0" in await told(laptop, "/cost")
     status = await told(laptop, "/status")
@@ -50,26 +48,20 @@ async def test_what_a_client_may_ask_about_its_session_is_answered_without_the_m
 async def test_a_command_of_the_screen_is_refused_with_a_word_and_others_are_text(
     host: WorkerHost, session: str
 ) -> None:
-    laptop = await host.connect(session)
-    await laptop.attach()
+    laptop = await host.drive(session)
     for name in ("/vim", "/theme dark", "/mode bypassPermissions", "/quit"):
         assert "belongs to the screen of ccb" in await told(laptop, name)
-    await laptop.say("/nosuch thing")
-    assert "/nosuch thing" in json.dumps(await tell(laptop, says("no")))
-    await laptop.message("result")
+    assert "/nosuch thing" in json.dumps((await laptop.sent("/nosuch thing", says("no")))["messages"])
 
 
 async def test_a_conversation_that_is_cleared_ends_and_starts_for_hooks(host: WorkerHost, session: str) -> None:
     note = 'cat >> said; echo "the house rules"'
-    laptop = await host.connect(session)
-    await laptop.attach(options(hooks(SessionStart=note, SessionEnd=("clear", "cat >> said"))))
-    await laptop.say("one")
-    assert "the house rules" in json.dumps(await tell(laptop, says("1")))
-    await laptop.message("result")
+    laptop = await host.drive(session, options(hooks(SessionStart=note, SessionEnd=("clear", "cat >> said"))))
+    assert "the house rules" in json.dumps((await laptop.sent("one", says("1")))["messages"])
     assert await told(laptop, "/clear") == ""
     said = [json.loads(line) for line in (host.project / "said").read_text().splitlines()]
     events = [(each["hook_event_name"], each.get("source", each.get("reason"))) for each in said]
     assert events == [("SessionStart", "startup"), ("SessionEnd", "clear"), ("SessionStart", "clear")]
     await laptop.say("two")
-    messages = json.dumps(await tell(laptop, says("2", "msg_2")))
+    messages = json.dumps((await laptop.tell(says("2", "msg_2")))["messages"])
     assert "the house rules" in messages and '"one"' not in messages, "the model has forgotten what they said"

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from tests.features.extensions.test_hooks import kill_worker, options, tell
+from tests.features.extensions.test_hooks import kill_worker, options
 from tests.remote.agent_kit import says
 from tests.remote.worker_process import WorkerHost
 from tests.support.model.fake_model import FakeModel
@@ -56,15 +56,10 @@ async def test_the_hooks_of_a_setup_run_once_although_the_worker_is_killed(host:
     laptop = await host.connect(session)
     given = SessionOptions(**{**vars(options({"hooks": {"Setup": listed}})), "setup": "init"})
     await laptop.attach(given)
-    await laptop.say("go")
-    assert "The database is new." in json.dumps((await tell(laptop, says("done")))[0])
-    await laptop.message("result")
+    assert "The database is new." in json.dumps(((await laptop.sent("go", says("done")))["messages"])[0])
     kill_worker(laptop)
-    again = await host.connect(session)
-    await again.attach(given)
-    await again.say("and on")
-    await tell(again, says("done", "msg_2"))
-    await again.message("result")
+    again = await host.drive(session, given)
+    await again.turn("and on", says("done", "msg_2"))
     assert (host.project / "log").read_text() == "ran\n"
 
 

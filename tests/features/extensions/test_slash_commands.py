@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from tests.features.extensions.test_hooks import hooks, kill_worker, options, tell
+from tests.features.extensions.test_hooks import hooks, kill_worker, options
 from tests.remote.agent_kit import calls, content, says
 from tests.remote.worker_process import Laptop, WorkerHost
 
@@ -22,9 +22,7 @@ def write(host: WorkerHost, name: str, text: str) -> None:
 
 async def start(host: WorkerHost, session: str, **given: Any) -> Laptop:
     """Attach to a session whose project is trusted."""
-    laptop = await host.connect(session)
-    await laptop.attach(SessionOptions(settings=SettingsOption(trusted="*").to_json(), **given))
-    return laptop
+    return await host.drive(session, SessionOptions(settings=SettingsOption(trusted="*").to_json(), **given))
 
 
 async def test_a_command_brings_its_text_its_commands_its_files_and_its_rules(host: WorkerHost, session: str) -> None:
@@ -45,14 +43,14 @@ async def test_a_command_brings_its_text_its_commands_its_files_and_its_rules(ho
     ]
     assert "haiku" in sent["model"] and (host.project / "a").exists()
     await laptop.answer(opened, content(calls(("toolu_1", "Bash", {"command": "touch b"}))))
-    await tell(laptop, says("done", "msg_2"))
+    await laptop.tell(says("done", "msg_2"))
     await laptop.message("result")
     assert (host.project / "b").exists(), "its rules hold during its turn"
     await laptop.say("go on")
     opened, body = await laptop.call()
     assert "haiku" not in json.loads(body)["model"]
     await laptop.answer(opened, content(calls(("toolu_2", "Bash", {"command": "touch c"}), message_id="msg_3")))
-    await tell(laptop, says("done", "msg_4"))
+    await laptop.tell(says("done", "msg_4"))
     await laptop.message("result")
     assert not (host.project / "c").exists(), "and no longer"
 
@@ -67,22 +65,18 @@ async def test_a_command_that_may_not_run_its_commands_does_not_run(host: Worker
     assert (ended["is_error"], ended["num_turns"]) == (False, 0)
     assert not (host.project / "a").exists()
     await laptop.say("hello")
-    messages = await tell(laptop, says("hi"))
+    messages = (await laptop.tell(says("hi")))["messages"]
     assert "/make" not in json.dumps(messages)
 
 
 async def test_a_file_that_the_session_writes_is_no_command(host: WorkerHost, session: str) -> None:
     write(host, "commands/known.md", "Known: !`touch a`")
     laptop = await start(host, session, permission_mode="default", allowed_tools=["Bash(touch *)"])
-    await laptop.say("hello")
-    await tell(laptop, says("hi"))
-    await laptop.message("result")
+    await laptop.turn("hello", says("hi"))
     write(host, "commands/known.md", "Changed: !`touch a`")
     write(host, "commands/fresh.md", "New: !`touch a`")
     for prompt in ("/fresh", "/known"):
-        await laptop.say(prompt)
-        texts = json.dumps(await tell(laptop, says("hm", f"msg_{prompt}")))
-        await laptop.message("result")
+        texts = json.dumps((await laptop.sent(prompt, says("hm", f"msg_{prompt}")))["messages"])
         assert "New" not in texts
     assert "Changed: !`touch a`" in texts and not (host.project / "a").exists()
 
@@ -96,14 +90,13 @@ async def test_a_skill_is_listed_and_loaded_when_the_model_wants_it(host: Worker
     tool = next(each for each in json.loads(body)["tools"] if each["name"] == "Skill")
     assert tool["description"].endswith("- pdf: Reads PDFs") and "read.sh" not in body.decode()
     await laptop.answer(opened, content(calls(("toolu_1", "Skill", {"skill": "pdf"}))))
-    result = json.dumps((await tell(laptop, says("done", "msg_2")))[-1])
+    result = json.dumps((await laptop.tell(says("done", "msg_2")))["messages"][-1])
     where = host.project / ".claude/skills/pdf"
     assert f"Base directory for this skill: {where}\\n\\nRun {where}/read.sh !`id`" in result
 
 
 async def test_hooks_shows_what_is_configured_without_the_model(host: WorkerHost, session: str) -> None:
-    laptop = await host.connect(session)
-    await laptop.attach(options(hooks(PreToolUse=("Bash", "guard.sh"))))
+    laptop = await host.drive(session, options(hooks(PreToolUse=("Bash", "guard.sh"))))
     await laptop.say("/hooks")
     shown = (await laptop.message("result"))["result"]
     assert shown == "PreToolUse\n  Bash: guard.sh  (user, ~/.claude/settings.json; at most 600 s)"
@@ -124,22 +117,19 @@ async def test_the_persons_own_commands_and_skills_come_from_the_laptop_and_a_tr
     ]
     laptop = await start(host, session, own_files=pack(own))
     await laptop.say("/greet")
-    texts = json.dumps(await tell(laptop, calls(("toolu_1", "Bash", {"command": "true"}))))
+    texts = json.dumps((await laptop.tell(calls(("toolu_1", "Bash", {"command": "true"}))))["messages"])
     assert "It says hello" in texts
     where = next((host.state(session) / "own").glob("*/.claude/skills/greet"))
     read = calls(("toolu_2", "Read", {"file_path": str(where / "more.md")}), message_id="msg_2")
-    await tell(laptop, read)
-    assert "read me" in json.dumps((await tell(laptop, says("ok", "msg_3")))[-1]), "no question is needed"
+    await laptop.tell(read)
+    assert "read me" in json.dumps((await laptop.tell(says("ok", "msg_3")))["messages"][-1]), "no question is needed"
     await laptop.message("result")
     assert any("a skill needs a description" in str(each.body.get("content")) for each in laptop.events)
     kill_worker(laptop)
-    laptop = await host.connect(session)
-    await laptop.attach(SessionOptions(client="another"))
+    laptop = await host.drive(session, SessionOptions(client="another"))
     for prompt, text in (("/both", "Of the project"), ("/mine x", "Mine: x")):
-        await laptop.say(prompt)
-        messages = await tell(laptop, says("ok", f"msg{prompt}"))
+        messages = (await laptop.sent(prompt, says("ok", f"msg{prompt}")))["messages"]
         assert text in json.dumps(messages[-1]), prompt
-        await laptop.message("result")
     await laptop.control("initialize")
     listed = (await laptop.message("control_response"))["response"]["response"]["commands"]
     described = {each["name"]: each["description"] for each in listed}

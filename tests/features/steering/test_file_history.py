@@ -11,7 +11,7 @@ from typing import Any
 from tests.remote.agent_kit import calls, content, says
 from tests.remote.worker_process import Laptop, WorkerHost, until
 
-from ccb.tunnel.wire.frames import Event, Input
+from ccb.tunnel.wire.frames import Input
 from ccb.tunnel.wire.session_options import SessionOptions
 
 Json = dict[str, Any]
@@ -23,33 +23,15 @@ async def prompt(laptop: Laptop, text: str, identity: str) -> None:
     await laptop.send(Input(laptop.epoch, f"in-{identity}", body))
 
 
-async def answered(laptop: Laptop, reply: Any) -> Json:
-    opened, body = await laptop.call()
-    await laptop.answer(opened, content(reply))
-    request: Json = json.loads(body)
-    return request
-
-
 async def turn(laptop: Laptop, identity: str, *tools: tuple[str, Json]) -> Json:
     """Run a turn in which the model calls these tools, one after the other. Return its last request."""
     await prompt(laptop, f"prompt {identity}", identity)
     for number, (name, tool_input) in enumerate(tools):
         message = f"msg_{identity}_{number}"
-        await answered(laptop, calls((f"toolu_{identity}_{number}", name, tool_input), message_id=message))
-    request = await answered(laptop, says(f"done {identity}", f"msg_{identity}_end"))
+        await laptop.tell(calls((f"toolu_{identity}_{number}", name, tool_input), message_id=message))
+    request = await laptop.tell(says(f"done {identity}", f"msg_{identity}_end"))
     assert (await laptop.message("result"))["subtype"] == "success"
     return request
-
-
-async def asked(laptop: Laptop, subtype: str, **fields: Any) -> Json:
-    """Send a control request and return the `response` of its answer."""
-    request_id = await laptop.control(subtype, **fields)
-
-    def fits(event: Event) -> bool:
-        return bool(event.body.get("response", {}).get("request_id") == request_id)
-
-    response: Json = (await laptop.next(Event, fits)).body["response"]
-    return response
 
 
 async def worked(host: WorkerHost, session: str) -> Laptop:
@@ -58,8 +40,7 @@ async def worked(host: WorkerHost, session: str) -> Laptop:
     (project / "a.txt").write_text("one\ntwo\n")
     (project / "a.txt").chmod(0o751)
     (project / "b.txt").write_text("b\n")
-    laptop = await host.connect(session)
-    await laptop.attach(OPTIONS)
+    laptop = await host.drive(session, OPTIONS)
     a, b, new = (str(project / name) for name in ("a.txt", "b.txt", "new.txt"))
     await turn(
         laptop,
@@ -89,14 +70,13 @@ async def test_a_hard_link_and_an_odd_name_go_back_as_the_same_files(host: Worke
     first.write_bytes(b"caf\xe9 = 1\n")
     os.link(first, second)
     inode = first.stat().st_ino
-    laptop = await host.connect(session)
-    await laptop.attach(OPTIONS)
+    laptop = await host.drive(session, OPTIONS)
     name = r"caf\xe9.txt"
     edit = {"file_path": name, "old_string": "= 1", "new_string": "= 2"}
     request = await turn(laptop, "u1", ("Read", {"file_path": name}), ("Edit", edit))
     assert "2 hard links" in json.dumps(request["messages"][-1])
     assert second.read_bytes() == b"caf\xe9 = 2\n"
-    done = (await asked(laptop, "rewind_files", user_message_id="u1"))["response"]
+    done = (await laptop.request("rewind_files", user_message_id="u1"))["response"]
     assert done["filesChanged"] == [rf"{host.project}/caf\xe9.txt"] and not done["failed"]
     assert second.read_bytes() == b"caf\xe9 = 1\n" and first.stat().st_ino == second.stat().st_ino == inode
 
@@ -112,9 +92,8 @@ async def test_the_old_content_comes_back_after_a_write_in_place_that_was_cut(ho
     with path.open("r+b") as file:  # as a power cut leaves it
         file.write(b"1\n2\ntwo\n")
     await host.kill_worker(hello.pid)
-    laptop = await host.connect(session)
-    await laptop.attach()
-    done = (await asked(laptop, "rewind_files", user_message_id="u1"))["response"]
+    laptop = await host.drive(session)
+    done = (await laptop.request("rewind_files", user_message_id="u1"))["response"]
     assert done["filesChanged"] == [str(path)] and not done["failed"]
     assert (host.project / "h2").read_text() == "one\ntwo\n"
 
@@ -123,24 +102,24 @@ async def test_files_go_back_to_how_they_were_before_a_prompt(host: WorkerHost, 
     laptop = await worked(host, session)
     after = {"a.txt": "1\n1.5\n2\n", "b.txt": "B\n", "new.txt": "made again\n"}
     assert texts(host) == after
-    points = (await asked(laptop, "rewind_points"))["response"]["points"]
+    points = (await laptop.request("rewind_points"))["response"]["points"]
     assert [(point["id"], point["text"], point["files"]) for point in points] == [
         ("u2", "prompt u2", 3),
         ("u1", "prompt u1", 3),
     ]
-    tried = (await asked(laptop, "rewind_files", user_message_id="u2", dry_run=True))["response"]
+    tried = (await laptop.request("rewind_files", user_message_id="u2", dry_run=True))["response"]
     assert tried["canRewind"] and (tried["insertions"], tried["deletions"]) == (3, 4)
     assert texts(host) == after
-    done = (await asked(laptop, "rewind_files", user_message_id="u2"))["response"]
+    done = (await laptop.request("rewind_files", user_message_id="u2"))["response"]
     assert [Path(path).name for path in done["filesChanged"]] == ["a.txt", "b.txt", "new.txt"] and not done["failed"]
     assert texts(host) == {"a.txt": "one\n2\n", "b.txt": "b\n", "new.txt": "made\n"}
-    await asked(laptop, "rewind_files", user_message_id="u1")
+    await laptop.request("rewind_files", user_message_id="u1")
     assert texts(host) == {"a.txt": "one\ntwo\n", "b.txt": "b\n"}
     assert stat.S_IMODE(os.stat(host.project / "a.txt").st_mode) == 0o751
     request = await turn(laptop, "u3")  # the conversation stays, and the model is told
     said = json.dumps(request["messages"])
     assert "prompt u1" in said and "prompt u2" in said and "put these files back" in said
-    refused = await asked(laptop, "rewind_files", user_message_id="nobody")
+    refused = await laptop.request("rewind_files", user_message_id="nobody")
     assert refused["subtype"] == "error" and refused["error_code"] == "unknown_message"
 
 
@@ -156,7 +135,7 @@ async def test_snapshots_are_private_and_kept_once(host: WorkerHost, session: st
 async def test_a_conversation_goes_on_from_before_a_prompt_also_after_a_restart(host: WorkerHost, session: str) -> None:
     laptop = await worked(host, session)
     first = await turn(laptop, "u3")
-    done = await asked(laptop, "rewind_conversation", user_message_id="u2")
+    done = await laptop.request("rewind_conversation", user_message_id="u2")
     assert done["response"]["prompt"] == "prompt u2"
     assert texts(host)["b.txt"] == "B\n"  # the files stay
     request = await turn(laptop, "u4")
@@ -165,21 +144,20 @@ async def test_a_conversation_goes_on_from_before_a_prompt_also_after_a_restart(
     assert "prompt u2" not in json.dumps(kept) and "prompt u3" not in json.dumps(kept)
     assert kept[-1]["content"][-1]["text"] == "prompt u4"
     await laptop.stop()
-    again = await host.connect(session)
-    await again.attach(OPTIONS)
-    points = (await asked(again, "rewind_points"))["response"]["points"]
+    again = await host.drive(session, OPTIONS)
+    points = (await again.request("rewind_points"))["response"]["points"]
     assert [point["id"] for point in points] == ["u4", "u1"]
     resumed = (await turn(again, "u5"))["messages"]
     assert resumed[: len(kept) - 1] == kept[: len(kept) - 1]
     assert "prompt u2" not in json.dumps(resumed) and "prompt u4" in json.dumps(resumed)
-    await asked(again, "rewind_conversation", user_message_id="u1", files=True)
+    await again.request("rewind_conversation", user_message_id="u1", files=True)
     assert texts(host) == {"a.txt": "one\ntwo\n", "b.txt": "b\n"}
     assert len((await turn(again, "u6"))["messages"]) == 1
 
 
 async def test_what_was_read_in_the_part_that_is_gone_must_be_read_again(host: WorkerHost, session: str) -> None:
     laptop = await worked(host, session)
-    await asked(laptop, "rewind_conversation", user_message_id="u2")
+    await laptop.request("rewind_conversation", user_message_id="u2")
     change = {"file_path": str(host.project / "b.txt"), "old_string": "B", "new_string": "C"}
     told = (await turn(laptop, "u3", ("Edit", change)))["messages"][-1]["content"][0]
     assert told["is_error"] and "has not been read" in told["content"]
@@ -190,12 +168,12 @@ async def test_a_session_resumes_at_a_message(host: WorkerHost, session: str) ->
     laptop = await worked(host, session)
     lines = [frame.body for frame in laptop.events if frame.kind == "message" and frame.body["type"] == "assistant"]
     calls_b = next(body for body in lines if body["message"]["id"] == "msg_u2_3")
-    await asked(laptop, "rewind_conversation", after=calls_b["uuid"])
+    await laptop.request("rewind_conversation", after=calls_b["uuid"])
     request = await turn(laptop, "u3")  # the scripted model refuses a call without a result, and so does this
     *_, call, last = request["messages"]
     assert call["content"][0]["id"] == "toolu_u2_3"
     assert last["content"][0]["tool_use_id"] == "toolu_u2_3" and last["content"][0]["is_error"]
-    refused = await asked(laptop, "rewind_conversation", after="nothing")
+    refused = await laptop.request("rewind_conversation", after="nothing")
     assert refused["error_code"] == "unknown_message"
 
 
@@ -216,8 +194,7 @@ regular_files.restore_file = dies
         pass
     assert texts(host) == {"a.txt": "one\ntwo\n", "b.txt": "B\n", "new.txt": "made again\n"}
     host.prelude = ""
-    again = await host.connect(session)
-    await again.attach(OPTIONS)
+    again = await host.drive(session, OPTIONS)
     await until(lambda: texts(host) == {"a.txt": "one\ntwo\n", "b.txt": "b\n"}, "the files are restored")
     assert len((await turn(again, "u3"))["messages"]) == 1
 
@@ -228,12 +205,12 @@ async def test_what_others_changed_is_shown_and_can_be_brought_back(host: Worker
     (host.project / "a.txt").unlink()
     (host.project / "new.txt").unlink()
     (host.project / "new.txt").symlink_to("a.txt")
-    tried = (await asked(laptop, "rewind_files", user_message_id="u2", dry_run=True))["response"]["files"]
+    tried = (await laptop.request("rewind_files", user_message_id="u2", dry_run=True))["response"]["files"]
     shown = {Path(each["path"]).name: each for each in tried}
     assert shown["a.txt"]["does"] == "create" and shown["a.txt"]["changedElsewhere"]
     assert shown["b.txt"]["does"] == "change" and shown["b.txt"]["changedElsewhere"]
     assert "leads to" in shown["new.txt"]["why"]
-    await asked(laptop, "rewind_files", user_message_id="u2")
+    await laptop.request("rewind_files", user_message_id="u2")
     assert (host.project / "a.txt").read_text() == "one\n2\n" and (host.project / "new.txt").is_symlink()
     assert stat.S_IMODE(os.stat(host.project / "a.txt").st_mode) == 0o751
     (host.project / "new.txt").unlink()
@@ -248,7 +225,7 @@ async def test_no_turn_is_running_when_files_go_back(host: WorkerHost, session: 
     await prompt(laptop, "long", "u3")
     opened, _ = await laptop.call()
     for subtype in ("rewind_files", "rewind_conversation"):
-        assert (await asked(laptop, subtype, user_message_id="u1"))["error_code"] == "busy"
+        assert (await laptop.request(subtype, user_message_id="u1"))["error_code"] == "busy"
     await laptop.answer(opened, content(says("ok", "msg_9")))
     await laptop.message("result")
     assert texts(host)["b.txt"] == "B\n"
@@ -260,31 +237,30 @@ async def test_a_copy_of_a_session_has_its_file_history(host: WorkerHost, sessio
     copy = "copy-" + session[:8]
     second = await host.connect(copy, fork_of=session)
     await second.attach(OPTIONS)
-    assert (await asked(second, "rewind_files", user_message_id="u1"))["response"]["failed"] == []
+    assert (await second.request("rewind_files", user_message_id="u1"))["response"]["failed"] == []
     assert texts(host) == {"a.txt": "one\ntwo\n", "b.txt": "b\n"}
 
 
 async def test_a_prompt_without_an_id_is_known_by_the_id_of_its_echo(host: WorkerHost, session: str) -> None:
-    laptop = await host.connect(session)
-    await laptop.attach(SessionOptions(allowed_tools=["Write"], replay_user_messages=True))
+    laptop = await host.drive(session, SessionOptions(allowed_tools=["Write"], replay_user_messages=True))
     await laptop.say("make it")
     tool = ("toolu_1", "Write", {"file_path": str(host.project / "new.txt"), "content": "x"})
-    await answered(laptop, calls(tool))
-    await answered(laptop, says("done", "msg_2"))
+    await laptop.tell(calls(tool))
+    await laptop.tell(says("done", "msg_2"))
     await laptop.message("result")
     (echo,) = [frame.body for frame in laptop.events if frame.kind == "message" and frame.body.get("isReplay")]
-    assert (await asked(laptop, "rewind_files", user_message_id=echo["uuid"]))["subtype"] == "success"
+    assert (await laptop.request("rewind_files", user_message_id=echo["uuid"]))["subtype"] == "success"
     assert not (host.project / "new.txt").exists()
 
 
 async def test_the_lines_of_one_changed_file_are_told(host: WorkerHost, session: str) -> None:
     laptop = await worked(host, session)
     path = str(host.project / "a.txt")
-    (only,) = (await asked(laptop, "rewind_files", user_message_id="u1", dry_run=True, path=path))["response"]["files"]
+    (only,) = (await laptop.request("rewind_files", user_message_id="u1", dry_run=True, path=path))["response"]["files"]
     assert only["path"] == path and only["complete"] is True
     (hunk,) = only["patch"]
     assert hunk["lines"] == ["-one", "-two", "+1", "+1.5", "+2"]
-    every = (await asked(laptop, "rewind_files", user_message_id="u1", dry_run=True))["response"]["files"]
+    every = (await laptop.request("rewind_files", user_message_id="u1", dry_run=True))["response"]["files"]
     assert len(every) == 3 and all("patch" not in each for each in every)
-    none = await asked(laptop, "rewind_files", user_message_id="u1", dry_run=True, path="/etc/passwd")
+    none = await laptop.request("rewind_files", user_message_id="u1", dry_run=True, path="/etc/passwd")
     assert none["response"]["files"] == []

@@ -10,7 +10,6 @@ import pytest
 from tests.remote.agent_kit import calls, content, says
 from tests.remote.worker_process import Laptop, WorkerHost
 
-from ccb.tunnel.wire.frames import Input
 from ccb.tunnel.wire.session_options import SessionOptions
 
 Json = dict[str, Any]
@@ -33,11 +32,6 @@ async def model(laptop: Laptop, *tools: tuple[str, str, Json]) -> list[Json]:
     return messages
 
 
-async def answer(laptop: Laptop, asked: Json, payload: Json) -> None:
-    response = {"subtype": "success", "request_id": asked["request_id"], "response": payload}
-    await laptop.send(Input(laptop.epoch, uuid.uuid4().hex, {"type": "control_response", "response": response}))
-
-
 def last_result(messages: list[Json]) -> Json:
     results: list[Json] = [block for block in messages[-1]["content"] if block["type"] == "tool_result"]
     return results[-1]
@@ -51,16 +45,19 @@ async def test_only_the_plan_file_is_written_and_an_approved_plan_begins_in_the_
     host: WorkerHost, session: str
 ) -> None:
     plan = host.state(session) / "plan.md"
-    laptop = await host.connect(session)
-    await laptop.attach(person())
+    laptop = await host.drive(session, person())
     await laptop.say("plan it")
     told = reminders(await model(laptop, ("w0", "Write", {"file_path": str(plan), "content": PLAN})))
     assert "Plan mode is on" in told and str(plan) in told and "ExitPlanMode" in told
     await model(laptop, ("w1", "Write", {"file_path": str(host.project / "a.txt"), "content": "x"}))
     assert plan.read_text() == PLAN, "nobody was asked for it"
-    await answer(laptop, await laptop.message("control_request"), {"behavior": "deny", "message": "Not yet."})
+    await laptop.reply(
+        (await laptop.message("control_request"))["request_id"], {"behavior": "deny", "message": "Not yet."}
+    )
     await model(laptop, ("b1", "Bash", {"command": "touch b.txt"}))
-    await answer(laptop, await laptop.message("control_request"), {"behavior": "deny", "message": "Not yet."})
+    await laptop.reply(
+        (await laptop.message("control_request"))["request_id"], {"behavior": "deny", "message": "Not yet."}
+    )
     wide = {"allowedPrompts": [{"tool": "Bash", "prompt": "make *"}]}
     answered = await model(laptop, ("r1", "Read", {"file_path": str(plan)}), ("e0", "ExitPlanMode", wide))
     assert answered[-1]["content"][0]["tool_use_id"] == "b1"
@@ -73,7 +70,9 @@ async def test_only_the_plan_file_is_written_and_an_approved_plan_begins_in_the_
     accept, _, rule = asked["request"]["permission_suggestions"]
     assert (rule["type"], rule["rules"]) == ("addRules", [{"toolName": "Bash", "ruleContent": "touch c.txt"}])
     changed = {**asked["request"]["input"], "plan": PLAN + "\n2. Test", "planWasEdited": True}
-    await answer(laptop, asked, {"behavior": "allow", "updatedInput": changed, "updatedPermissions": [accept, rule]})
+    await laptop.reply(
+        asked["request_id"], {"behavior": "allow", "updatedInput": changed, "updatedPermissions": [accept, rule]}
+    )
     assert (await laptop.message("system", "status"))["permissionMode"] == "acceptEdits"
     result = last_result(
         await model(laptop, ("w2", "Write", {"file_path": str(host.project / "a.txt"), "content": "x"}))
@@ -94,22 +93,23 @@ async def test_plan_mode_and_the_mode_before_it_survive_a_restart(host: WorkerHo
     await first.say("plan it")
     await model(first, ("e1", "EnterPlanMode", {}))
     asked = await first.message("control_request")
-    await answer(first, asked, {"behavior": "allow"})
+    await first.reply(asked["request_id"], {"behavior": "allow"})
     assert (await first.message("system", "status"))["permissionMode"] == "plan"
     assert "Plan mode is on" in reminders(await model(first))
     await first.message("result")
     await first.drop()
     await host.kill_worker(hello.pid)
 
-    second = await host.connect(session)
-    await second.attach(SessionOptions(permission_prompts="stdio", client="ann@laptop pid 1 aa"))
+    second = await host.drive(session, SessionOptions(permission_prompts="stdio", client="ann@laptop pid 1 aa"))
     await second.say("go on")
     assert "Plan mode is on" in reminders(await model(second, ("x1", "ExitPlanMode", {"plan": PLAN})))
     asked = await second.message("control_request")
     assert asked["request"]["input"]["plan"] == PLAN
-    await answer(second, asked, {"behavior": "deny", "message": "The user wants to go on planning. Say more."})
+    await second.reply(
+        asked["request_id"], {"behavior": "deny", "message": "The user wants to go on planning. Say more."}
+    )
     assert last_result(await model(second, ("x2", "ExitPlanMode", {"plan": PLAN})))["is_error"]
-    await answer(second, await second.message("control_request"), {"behavior": "allow"})
+    await second.reply((await second.message("control_request"))["request_id"], {"behavior": "allow"})
     assert (await second.message("system", "status"))["permissionMode"] == "acceptEdits"
     assert "Plan mode is over" in reminders(await model(second))
     await second.message("result")
@@ -118,8 +118,7 @@ async def test_plan_mode_and_the_mode_before_it_survive_a_restart(host: WorkerHo
 
 
 async def test_where_nobody_can_be_asked_the_plan_is_the_answer(host: WorkerHost, session: str) -> None:
-    laptop = await host.connect(session)
-    await laptop.attach(SessionOptions(permission_mode="plan"))
+    laptop = await host.drive(session, SessionOptions(permission_mode="plan"))
     await laptop.say("plan it")
     told = reminders(await model(laptop, ("x1", "ExitPlanMode", {"plan": PLAN}), ("b1", "Bash", {"command": "ls"})))
     assert "give it as your answer" in told and "ExitPlanMode" not in told

@@ -51,17 +51,15 @@ async def ask(laptop: Laptop, asked: Json = ASKED) -> Json:
 
 async def result_of(laptop: Laptop) -> Json:
     """The tool result in the next model call, which ends the turn."""
-    opened, body = await laptop.call()
-    await laptop.answer(opened, content(says("done", "m2")))
+    body = await laptop.tell(says("done", "m2"))
     await laptop.message("result")
-    block: Json = json.loads(body)["messages"][-1]["content"][0]
+    block: Json = body["messages"][-1]["content"][0]
     return block
 
 
 async def test_the_driver_answers_with_updated_input_also_after_a_cut_and_a_take_over(host: WorkerHost) -> None:
     session = str(uuid.uuid4())
-    first = await host.connect(session)
-    await first.attach(PERSON)
+    first = await host.drive(session, PERSON)
     asked = await ask(first, {**ASKED, "answers": {"Which store?": "what the model made up"}})
     request = asked["request"]
     assert request["subtype"] == "can_use_tool" and request["tool_name"] == "AskUserQuestion"
@@ -69,8 +67,7 @@ async def test_the_driver_answers_with_updated_input_also_after_a_cut_and_a_take
     assert request["input"] == ASKED, "answers come from the person only"
     await first.drop()
 
-    second = await host.connect(session)
-    await second.attach(SessionOptions(permission_prompts="stdio", client="bob@desk pid 2 bb"))
+    second = await host.drive(session, SessionOptions(permission_prompts="stdio", client="bob@desk pid 2 bb"))
     same = await second.message("control_request")
     assert same == asked
     given = {"Which store?": "SQLite", "Which checks?": ["Unit", "Lint"]}
@@ -84,8 +81,7 @@ async def test_the_driver_answers_with_updated_input_also_after_a_cut_and_a_take
 
 
 async def test_a_declined_question_tells_the_model_and_the_turn_goes_on(host: WorkerHost) -> None:
-    laptop = await host.connect(str(uuid.uuid4()))
-    await laptop.attach(PERSON)
+    laptop = await host.drive(str(uuid.uuid4()), PERSON)
     asked = await ask(laptop)
     await answer(laptop, asked["request_id"], {"behavior": "deny", "message": "Later."})
     result = await result_of(laptop)
@@ -100,8 +96,7 @@ async def test_a_restarted_worker_withdraws_the_question_and_closes_the_call(hos
     asked = await ask(first)
     await first.drop()
     await host.kill_worker(hello.pid)
-    second = await host.connect(session)
-    await second.attach(PERSON)
+    second = await host.drive(session, PERSON)
     await second.next(
         Event, lambda event: event.body.get("request_id") == asked["request_id"] and "cancel" in str(event.body)
     )
@@ -116,8 +111,7 @@ async def test_a_restarted_worker_withdraws_the_question_and_closes_the_call(hos
 
 
 async def test_where_nobody_can_be_asked_the_tool_is_not_offered_and_a_call_is_told_so(host: WorkerHost) -> None:
-    laptop = await host.connect(str(uuid.uuid4()))
-    await laptop.attach()
+    laptop = await host.drive(str(uuid.uuid4()))
     await laptop.say("go")
     opened, body = await laptop.call()
     assert "AskUserQuestion" not in [tool["name"] for tool in json.loads(body)["tools"]]

@@ -6,7 +6,6 @@ import os
 import signal
 from typing import Any
 
-from tests.features.steering.test_file_history import asked
 from tests.remote.worker_process import WorkerHost, alive, until
 
 from ccb.tunnel.wire.session_options import SessionOptions
@@ -25,20 +24,21 @@ async def test_rules_are_added_and_removed_and_outlive_the_worker(host: WorkerHo
     hello = await laptop.attach(SessionOptions())
 
     async def rules() -> set[tuple[str, str]]:
-        state = (await asked(laptop, "list_permission_rules"))["response"]["state"]
+        state = (await laptop.request("list_permission_rules"))["response"]["state"]
         return {(each["rule"], each["source"]) for each in state["rules"]}
 
     for update in (change("addRules", "Bash(make *)"), change("addRules", "Edit", "localSettings")):
-        assert (await asked(laptop, "change_permission_rules", updates=[update]))["subtype"] == "success"
+        assert (await laptop.request("change_permission_rules", updates=[update]))["subtype"] == "success"
     assert await rules() == {("Bash(make *)", "session"), ("Edit", "localSettings")}
-    refused = await asked(laptop, "change_permission_rules", updates=[{"type": "setMode", "mode": "bypassPermissions"}])
+    refused = await laptop.request(
+        "change_permission_rules", updates=[{"type": "setMode", "mode": "bypassPermissions"}]
+    )
     assert refused["subtype"] == "error" and "addRules and removeRules" in refused["error"]
-    wrong = await asked(laptop, "change_permission_rules", updates=[change("addRules", "Bash( )")])
+    wrong = await laptop.request("change_permission_rules", updates=[change("addRules", "Bash( )")])
     assert wrong["subtype"] == "error"
-    await asked(laptop, "change_permission_rules", updates=[change("removeRules", "Edit", "localSettings")])
+    await laptop.request("change_permission_rules", updates=[change("removeRules", "Edit", "localSettings")])
     await laptop.drop()
     os.kill(hello.pid, signal.SIGKILL)
     await until(lambda: not alive(hello.pid), "the worker is gone")
-    laptop = await host.connect(session)
-    await laptop.attach(SessionOptions())
+    laptop = await host.drive(session, SessionOptions())
     assert await rules() == {("Bash(make *)", "session")}

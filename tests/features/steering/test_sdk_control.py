@@ -7,7 +7,7 @@ import os
 import uuid
 from typing import Any
 
-from tests.remote.agent_kit import Reply, calls, content, says
+from tests.remote.agent_kit import calls, says
 from tests.remote.worker_process import Laptop, WorkerHost, until
 
 from ccb.tunnel.wire.frames import Event, Input
@@ -16,16 +16,8 @@ from ccb.tunnel.wire.session_options import SessionOptions
 Json = dict[str, Any]
 
 
-async def ask(laptop: Laptop, subtype: str, **fields: Any) -> Json:
-    """Make a request, and return its answer."""
-    request_id = await laptop.control(subtype, **fields)
-    event = await laptop.next(Event, lambda each: (each.body.get("response") or {}).get("request_id") == request_id)
-    response: Json = event.body["response"]
-    return response
-
-
 async def payload(laptop: Laptop, subtype: str, **fields: Any) -> Json:
-    response = await ask(laptop, subtype, **fields)
+    response = await laptop.request(subtype, **fields)
     assert response["subtype"] == "success", response
     answer: Json = response.get("response", {})
     return answer
@@ -38,14 +30,6 @@ async def say(laptop: Laptop, text: str, **fields: Any) -> str:
     body = {"type": "user", "message": message, "parent_tool_use_id": None, "uuid": identity, **fields}
     await laptop.send(Input(laptop.epoch, uuid.uuid4().hex, body))
     return identity
-
-
-async def answer(laptop: Laptop, reply: Reply) -> Json:
-    """Answer the next model call. Return its request, with the beta features of its head."""
-    opened, body = await laptop.call()
-    await laptop.answer(opened, content(reply))
-    request: Json = json.loads(body)
-    return {**request, "betas": opened.headers.get("anthropic-beta", "")}
 
 
 def _summary(host: WorkerHost, session: str) -> Json:
@@ -62,8 +46,7 @@ async def test_what_initialize_says_holds_for_the_session(host: WorkerHost, sess
         skill = host.home / ".claude" / "skills" / name / "SKILL.md"
         skill.parent.mkdir(parents=True)
         skill.write_text(f"---\ndescription: About {name}\n---\nText of {name}\n")
-    laptop = await host.connect(session)
-    await laptop.attach(SessionOptions(permission_mode="plan", permission_prompts="stdio"))
+    laptop = await host.drive(session, SessionOptions(permission_mode="plan", permission_prompts="stdio"))
     told = await payload(
         laptop,
         "initialize",
@@ -77,8 +60,8 @@ async def test_what_initialize_says_holds_for_the_session(host: WorkerHost, sess
     efforts = {each["value"]: each["supportedEffortLevels"] for each in told["models"]}
     assert efforts["opus"] == ["low", "medium", "high"] and efforts["haiku"] == []
     assert told["hook_on_failure_supported"] and told["hooks_applied"]
-    await say(laptop, "Look.")
-    first = await answer(laptop, calls(("t1", "ReadTheFile", {"file_path": str(skill)})))
+    await laptop.say("Look.")
+    first = await laptop.tell(calls(("t1", "ReadTheFile", {"file_path": str(skill)})))
     tools = {each["name"]: each["description"] for each in first["tools"]}
     assert "About deploy" in tools["Skill"] and "About other" not in tools["Skill"]
     assert {"TaskOutput", "TaskStop"} <= tools.keys() and not {"BashOutput", "KillShell"} & tools.keys()
@@ -87,7 +70,7 @@ async def test_what_initialize_says_holds_for_the_session(host: WorkerHost, sess
     asked = await laptop.message("control_request")
     failed = {"subtype": "error", "request_id": asked["request_id"], "error": "the guard is broken"}
     await laptop.send(Input(laptop.epoch, uuid.uuid4().hex, {"type": "control_response", "response": failed}))
-    second = await answer(laptop, says("I cannot read it.", "m2"))
+    second = await laptop.tell(says("I cannot read it.", "m2"))
     assert "The hook failed: the guard is broken" in texts(second), "a guard that fails does not let the call through"
     result = await laptop.message("result")
     assert [each["tool_name"] for each in result["permission_denials"]] == ["Read"]
@@ -98,14 +81,13 @@ async def test_what_initialize_says_holds_for_the_session(host: WorkerHost, sess
 
 async def test_requests_that_few_programs_make_are_answered(host: WorkerHost, session: str) -> None:
     (host.project / "seen.txt").write_text("to be seen")
-    laptop = await host.connect(session)
-    await laptop.attach(SessionOptions(allowed_tools=["Bash(ls *)"], disallowed_tools=["WebFetch"]))
+    laptop = await host.drive(session, SessionOptions(allowed_tools=["Bash(ls *)"], disallowed_tools=["WebFetch"]))
     await payload(laptop, "rename_session", title="Spring cleaning")
     rules = (await payload(laptop, "list_permission_rules"))["state"]["rules"]
     assert ("allow", "Bash(ls *)", "cliArg") in [(each["behavior"], each["rule"], each["source"]) for each in rules]
     assert (await payload(laptop, "apply_flag_settings", settings={"model": "opus", "effortLevel": "low"})) == {}
-    assert "is no model" in (await ask(laptop, "set_model", model="foo bar"))["error"]
-    assert "is no model" in (await ask(laptop, "apply_flag_settings", settings={"model": "opsu"}))["error"]
+    assert "is no model" in (await laptop.request("set_model", model="foo bar"))["error"]
+    assert "is no model" in (await laptop.request("apply_flag_settings", settings={"model": "opsu"}))["error"]
     applied = (await payload(laptop, "get_settings"))["applied"]
     assert "opus" in applied["model"] and applied["effort"] == "low"
     assert (await payload(laptop, "read_file", path="seen.txt"))["contents"] == "to be seen"
@@ -125,7 +107,7 @@ async def test_requests_that_few_programs_make_are_answered(host: WorkerHost, se
         ("mcp_set_servers", {}, "servers is missing"),
         ("no_such_request", {}, "Unsupported control request subtype: no_such_request"),
     ):
-        response = await ask(laptop, subtype, **fields)
+        response = await laptop.request(subtype, **fields)
         assert response["subtype"] == "error" and said in response["error"], response
 
 
@@ -138,7 +120,7 @@ async def test_prompts_that_wait_that_hurry_and_that_are_taken_literally(host: W
     silent = await laptop.message("result")
     assert (silent["subtype"], silent["num_turns"], silent["result"]) == ("success", 0, "")
     await say(laptop, "/hooks @notes.md", client_composed=True)
-    first = await answer(laptop, calls(("t1", "Bash", {"command": "sleep 60"})))
+    first = await laptop.tell(calls(("t1", "Bash", {"command": "sleep 60"})))
     assert "Keep this in mind: blue." in texts(first) and "/hooks @notes.md" in texts(first)
     assert "CONTENT OF THE NOTES" not in texts(first)
     assert first["output_config"]["task_budget"] == {"type": "tokens", "total": 50_000}
@@ -148,7 +130,7 @@ async def test_prompts_that_wait_that_hurry_and_that_are_taken_literally(host: W
     later, dropped = await say(laptop, "later"), await say(laptop, "dropped")
     hurry = await say(laptop, "At once!", priority="now")
     assert (await laptop.message("result"))["subtype"] == "error_during_execution"
-    second = await answer(laptop, calls(("t2", "Bash", {"command": "sleep 60"}), message_id="m2"))
+    second = await laptop.tell(calls(("t2", "Bash", {"command": "sleep 60"}), message_id="m2"))
     assert "At once!" in texts(second) and "later" not in texts(second)
     await laptop.next(Event, lambda event: event.kind == "tool_start")
     receipt = await payload(laptop, "interrupt", cancel_queued=True)
@@ -184,7 +166,7 @@ async def test_a_tool_of_the_client_decides_on_calls_and_nothing_of_the_session_
     laptop = await host.connect(session)
     options = SessionOptions(permission_prompts="mcp__guard__decide", client_mcp=["guard"], forget=True)
     await laptop.attach(options)
-    await say(laptop, "Touch them.")
+    await laptop.say("Touch them.")
 
     async def serve(messages: int) -> None:
         for _ in range(messages):
@@ -193,9 +175,9 @@ async def test_a_tool_of_the_client_decides_on_calls_and_nothing_of_the_session_
 
     await serve(3)
     uses = [(f"t{number}", "Bash", {"command": command}) for number, command in enumerate(verdicts)]
-    await answer(laptop, calls(*uses))
+    await laptop.tell(calls(*uses))
     await serve(3)
-    told = texts(await answer(laptop, says("Done.", "m2")))
+    told = texts(await laptop.tell(says("Done.", "m2")))
     assert "not this one" in told and "its answer is no JSON object" in told
     assert sorted(path.name for path in host.project.iterdir()) == ["two"]
     assert asked[0] == {"tool_name": "Bash", "input": {"command": "touch one"}, "tool_use_id": "t0"}
@@ -217,14 +199,13 @@ async def test_a_plugin_brings_commands_skills_agents_and_hooks(host: WorkerHost
     ):
         (kit / name).parent.mkdir(parents=True, exist_ok=True)
         (kit / name).write_text(text)
-    laptop = await host.connect(session)
-    await laptop.attach(SessionOptions(plugin_dirs=["kit", "missing"], allowed_tools=["Bash"]))
-    await say(laptop, "/tools:greet the world")
-    first = await answer(laptop, calls(("t1", "Bash", {"command": "true"})))
+    laptop = await host.drive(session, SessionOptions(plugin_dirs=["kit", "missing"], allowed_tools=["Bash"]))
+    await laptop.say("/tools:greet the world")
+    first = await laptop.tell(calls(("t1", "Bash", {"command": "true"})))
     assert "Greet the world in Latin." in texts(first)
     tools = {each["name"]: each["description"] for each in first["tools"]}
     assert "tools:deploy: About deploying" in tools["Skill"] and "tools:critic" in tools["Task"]
-    await answer(laptop, says("Salve.", "m2"))
+    await laptop.tell(says("Salve.", "m2"))
     await laptop.message("result")
     assert (kit / "hooked").exists()
     opened = [each.body for each in laptop.events if each.body.get("subtype") in ("init", "informational")]
@@ -262,14 +243,14 @@ async def test_a_client_limits_the_tools_of_its_own_servers(host: WorkerHost, se
     rules = (await payload(laptop, "list_permission_rules"))["state"]["rules"]
     mine = {(each["behavior"], each["rule"]) for each in rules if each["source"] == "session"}
     assert mine == {("ask", "mcp__kit__asked"), ("deny", "mcp__kit__denied")}
-    await say(laptop, "Call them.")
-    first = await answer(laptop, calls(("t1", "mcp__kit__free", {}), ("t2", "mcp__kit__asked", {})))
+    await laptop.say("Call them.")
+    first = await laptop.tell(calls(("t1", "mcp__kit__free", {}), ("t2", "mcp__kit__asked", {})))
     assert "mcp__kit__denied" not in {each["name"] for each in first["tools"]}
     await serve(1)
     question = await laptop.message("control_request")
     assert (question["request"]["subtype"], question["request"]["tool_name"]) == ("can_use_tool", "mcp__kit__asked")
     await laptop.reply(question["request_id"], {"behavior": "deny", "message": "not now"})
-    told = texts(await answer(laptop, says("Well.", "m2")))
+    told = texts(await laptop.tell(says("Well.", "m2")))
     assert "not now" in told and "done" in told
     await laptop.message("result")
     changed = {"kit": {"type": "sdk", "name": "kit", "tools": [{"name": "free", "permission_policy": "always_ask"}]}}
@@ -287,16 +268,16 @@ async def test_the_main_agent_works_as_the_agent_that_was_named(host: WorkerHost
     own = told["models"][-1]
     assert (own["value"], own["displayName"], own["description"]) == ("quick", "quick", "openai/gpt-5-mini")
     assert own["supportedEffortLevels"] == []
-    await say(laptop, "Look.")
+    await laptop.say("Look.")
     task = {"description": "look", "prompt": "Look around", "subagent_type": "general-purpose"}
-    first = await answer(laptop, calls(("t1", "Task", task)))
+    first = await laptop.tell(calls(("t1", "Task", task)))
     system = json.dumps(first["system"])
     assert "You find faults." in system and "# Environment" in system and "You are ccb" not in system
     assert "Write in Latin." not in system and {each["name"] for each in first["tools"]} == {"Read", "Task"}
     assert "haiku" in first["model"]
-    of_agent = await answer(laptop, says("Nothing.", "a1"))
+    of_agent = await laptop.tell(says("Nothing.", "a1"))
     assert "Write in Latin." in json.dumps(of_agent["system"])
-    await answer(laptop, says("No faults.", "m2"))
+    await laptop.tell(says("No faults.", "m2"))
     assert (await laptop.message("result"))["result"] == "No faults."
 
 
@@ -307,37 +288,30 @@ async def test_a_session_that_is_to_work_as_an_unknown_agent_starts_no_turn_and_
     marker = host.project / "started"
     hooks = {"SessionStart": [{"hooks": [{"type": "command", "command": f"touch {marker}"}]}]}
     settings = {"layers": [{"source": "user", "path": "~/settings.json", "values": {"hooks": hooks}}]}
-    laptop = await host.connect(session)
-    await laptop.attach(SessionOptions(role="critc", settings=settings))
+    laptop = await host.drive(session, SessionOptions(role="critc", settings=settings))
     for name, near in (("Look.", "general-purpose, Explore, Plan"), ("Look again.", "Did you mean critic?")):
         if "again" in name:
             await payload(laptop, "initialize", agents={"critic": critic})
-        await say(laptop, name)
-        refused = await laptop.message("result")
+        refused = await laptop.turn(name)
         assert refused["is_error"] and refused["terminal_reason"] == "turn_setup_failed" and refused["num_turns"] == 0
         assert "There is no agent 'critc'." in refused["errors"][0] and near in refused["errors"][0]
     assert not marker.exists(), "no hook runs for it"
-    await say(laptop, "/agents")
+    await laptop.say("/agents")
     assert (await laptop.message("result"))["subtype"] == "success", "what needs no model works"
     await laptop.stop()
-    again = await host.connect(session)
-    await again.attach(SessionOptions(role="critic", agents={"critic": critic}))
-    await say(again, "Look.")
-    request = await answer(again, says("Found.", "m1"))
+    again = await host.drive(session, SessionOptions(role="critic", agents={"critic": critic}))
+    await again.say("Look.")
+    request = await again.tell(says("Found.", "m1"))
     assert "You find faults." in json.dumps(request["system"]) and "again" not in texts(request)
     assert (await again.message("result"))["result"] == "Found."
 
 
 async def test_short_names_of_models_hold_for_the_next_client_of_the_session(host: WorkerHost, session: str) -> None:
-    first = await host.connect(session)
-    await first.attach(SessionOptions(model_aliases={"quick": "openai/gpt-5-mini"}))
-    second = await host.connect(session)
-    await second.attach(SessionOptions())
-    assert "is no model" in (await ask(second, "set_model", model="slow"))["error"]
+    await host.drive(session, SessionOptions(model_aliases={"quick": "openai/gpt-5-mini"}))
+    second = await host.drive(session, SessionOptions())
+    assert "is no model" in (await second.request("set_model", model="slow"))["error"]
     await payload(second, "set_model", model="quick")
-    await say(second, "Look.")
-    assert (await answer(second, says("Seen.", "m1")))["model"] == "openai/gpt-5-mini"
-    await second.message("result")
+    assert (await second.sent("Look.", says("Seen.", "m1")))["model"] == "openai/gpt-5-mini"
 
 
 async def test_a_program_leaves_out_the_instruction_files_and_the_built_in_agents(
@@ -345,15 +319,14 @@ async def test_a_program_leaves_out_the_instruction_files_and_the_built_in_agent
 ) -> None:
     (host.project / "CLAUDE.md").write_text("Speak Latin.")
     critic = {"critic": {"description": "Finds faults", "prompt": "You find faults."}}
-    laptop = await host.connect(session)
-    await laptop.attach(SessionOptions(agents=critic, left_out=["instructions", "built_in_agents"]))
-    await say(laptop, "Look.")
+    laptop = await host.drive(session, SessionOptions(agents=critic, left_out=["instructions", "built_in_agents"]))
+    await laptop.say("Look.")
     task = {"description": "look", "prompt": "Look around"}
-    first = await answer(laptop, calls(("t1", "Task", task)))
+    first = await laptop.tell(calls(("t1", "Task", task)))
     assert "Speak Latin." not in json.dumps(first)
     (offered,) = (each for each in first["tools"] if each["name"] == "Task")
     assert "- critic: Finds faults" in offered["description"] and "- Explore" not in offered["description"]
-    refused = texts(await answer(laptop, says("Well.", "m2")))
+    refused = texts(await laptop.tell(says("Well.", "m2")))
     assert "There is no agent 'general-purpose'. The agents are: critic." in refused
     await laptop.message("result")
 
@@ -365,8 +338,7 @@ async def test_programs_that_show_a_session_get_lists_reload_files_and_ask_besid
     (host.project / "src" / "engine.py").write_text("")
     hooks = {"Stop": [{"hooks": [{"type": "command", "command": "true", "once": True}]}]}
     layer = {"source": "user", "path": "~/settings.json", "values": {"hooks": hooks}}
-    laptop = await host.connect(session)
-    await laptop.attach(SessionOptions(settings={"layers": [layer]}))
+    laptop = await host.drive(session, SessionOptions(settings={"layers": [layer]}))
     usage = {each["name"]: each["tokens"] for each in (await payload(laptop, "get_context_usage"))["categories"]}
     assert usage["System prompt"] > 500 and usage["Tools"] > 500, "before the first turn, by estimate"
     assert (await payload(laptop, "side_question", question="What for?"))["response"] is None
@@ -379,15 +351,15 @@ async def test_programs_that_show_a_session_get_lists_reload_files_and_ask_besid
     assert rows == [("PreToolUse", "Read", "callback", "sessionHook"), ("Stop", "", "command", "userSettings")]
     assert listing["hooks"][1]["runsOnce"] and [each["hookCount"] for each in listing["events"]] == [1, 1]
 
-    await say(laptop, "Begin.")
-    await answer(laptop, calls(("t1", "Bash", {"command": "sleep 60"})))
+    await laptop.say("Begin.")
+    await laptop.tell(calls(("t1", "Bash", {"command": "sleep 60"})))
     await laptop.next(Event, lambda event: event.kind == "tool_start")
     asked = await laptop.control("side_question", question="What are you doing?")
-    aside = await answer(laptop, says("I wait for a command.", "m2"))
+    aside = await laptop.tell(says("I wait for a command.", "m2"))
     assert "What are you doing?" in texts(aside) and "t1" not in texts(aside), "an open call is in no request"
     event = await laptop.next(Event, lambda each: (each.body.get("response") or {}).get("request_id") == asked)
     assert event.body["response"]["response"] == {"response": "I wait for a command.", "synthetic": False}
-    assert (await ask(laptop, "reload_plugins", refuse_if_busy=True))["error_code"] == "reload_plugins_busy"
+    assert (await laptop.request("reload_plugins", refuse_if_busy=True))["error_code"] == "reload_plugins_busy"
     await payload(laptop, "interrupt")
     result = await laptop.message("result")
     assert result["usage"]["cache_creation"].keys() == {"ephemeral_1h_input_tokens", "ephemeral_5m_input_tokens"}
@@ -402,7 +374,7 @@ async def test_programs_that_show_a_session_get_lists_reload_files_and_ask_besid
     assert "deploy" in [each["name"] for each in (await payload(laptop, "reload_plugins"))["commands"]]
     styles = (await payload(laptop, "reload_output_styles"))["available_output_styles"]
     assert {"default", "Explanatory", "Terse"} <= set(styles)
-    refused = await ask(laptop, "set_cwd", path="/tmp")
+    refused = await laptop.request("set_cwd", path="/tmp")
     assert refused["error_code"] == "unsupported_request" and "start another session" in refused["error"]
 
 
@@ -430,8 +402,7 @@ _FIELDS = (
 async def test_every_request_of_the_official_sdks_is_answered_at_once_whatever_it_holds(
     host: WorkerHost, session: str
 ) -> None:
-    laptop = await host.connect(session)
-    await laptop.attach()
+    laptop = await host.drive(session)
     for value in (None, 7, "x", [1], {"a": [None]}):
         fields = {} if value is None else dict.fromkeys(_FIELDS, value)
         asked = [await laptop.control(subtype, **fields) for subtype in SUBTYPES]
@@ -440,7 +411,6 @@ async def test_every_request_of_the_official_sdks_is_answered_at_once_whatever_i
         while answered != set(asked):
             event = await laptop.next(Event, lambda each: "response" in each.body)
             answered.add(event.body["response"]["request_id"])
-    await say(laptop, "Still there?")
-    opened, _ = await laptop.call()
-    await laptop.answer(opened, content(says("Yes.", "m1")))
+    await laptop.say("Still there?")
+    await laptop.tell(says("Yes.", "m1"))
     assert (await laptop.message("result"))["is_error"] is False

@@ -55,8 +55,7 @@ async def test_it_runs_without_a_question_and_the_model_reads_it_with_the_next_p
 
 
 async def test_its_live_output_comes_as_progress_under_an_id_of_its_own(host: WorkerHost, session: str) -> None:
-    laptop = await host.connect(session)
-    await laptop.attach()
+    laptop = await host.drive(session)
     await run(laptop, "! echo begun; while [ ! -e go ]; do sleep 0.1; done; echo over", shell_command=True)
     seen = await laptop.next(Progress, lambda frame: "begun" in str(frame.body.get("output")))
     assert str(seen.body["tool_use_id"]).startswith(SHELL_CALL) and "over" not in told(laptop)
@@ -66,18 +65,15 @@ async def test_its_live_output_comes_as_progress_under_an_id_of_its_own(host: Wo
 
 
 async def test_a_text_alone_runs_nothing(host: WorkerHost, session: str) -> None:
-    laptop = await host.connect(session)
-    await laptop.attach()
+    laptop = await host.drive(session)
     await laptop.say("! touch made")
-    opened, _ = await laptop.call()
-    await laptop.answer(opened, content(says("I see.", "msg_a")))
+    await laptop.tell(says("I see.", "msg_a"))
     await over(laptop)
     assert not (host.project / "made").exists()
 
 
 async def test_an_interrupt_ends_it_with_all_that_it_has_started(host: WorkerHost, session: str) -> None:
-    laptop = await host.connect(session)
-    await laptop.attach()
+    laptop = await host.drive(session)
     await run(laptop, "! echo $$ > pid; sleep 600 & sleep 600", shell_command=True)
     await until(lambda: bool(text_of(host.project / "pid")), "the start of the command")
     pid = int(text_of(host.project / "pid"))
@@ -92,8 +88,7 @@ async def test_it_runs_once_when_its_worker_dies_and_the_client_sends_it_again(h
     sent = await run(laptop, "! echo once >> count; sleep 600", shell_command=True)
     await until(lambda: bool(text_of(host.project / "count")), "the start of the command")
     await host.kill_worker(hello.pid)
-    again = await host.connect(session)
-    await again.attach()
+    again = await host.drive(session)
     await run(again, "! echo once >> count; sleep 600", sent, shell_command=True)
     await run(again, "! echo twice >> count", shell_command=True)
     await until(lambda: "twice" in text_of(host.project / "count"), "the second command")

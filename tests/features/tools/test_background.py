@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
 from pathlib import Path
 from typing import Any
 
 from tests.remote.agent_kit import calls, content, says
 from tests.remote.worker_process import Laptop, WorkerHost, until
 
-from ccb.tunnel.wire.frames import Event, Hello, Input
+from ccb.tunnel.wire.frames import Event, Input
 from ccb.tunnel.wire.session_options import SessionOptions
 
 Json = dict[str, Any]
@@ -29,10 +27,11 @@ async def answer(laptop: Laptop, *blocks: Any) -> str:
 
 async def start_task(laptop: Laptop, command: str = _UNTIL_GO, number: int = 1) -> Json:
     """Let the model start a background command and end its turn. Return the public message of its start."""
-    await laptop.say("go")
-    await answer(laptop, calls((f"toolu_{number}", "Bash", {"command": command, "run_in_background": True})))
-    await answer(laptop, says("it runs", f"msg_started_{number}"))
-    await laptop.message("result")
+    await laptop.turn(
+        "go",
+        calls((f"toolu_{number}", "Bash", {"command": command, "run_in_background": True})),
+        says("it runs", f"msg_started_{number}"),
+    )
     return news(laptop, "task_started")[-1]
 
 
@@ -41,26 +40,14 @@ def news(laptop: Laptop, subtype: str) -> list[Json]:
     return [each.body for each in laptop.events if each.kind == "message" and each.body.get("subtype") == subtype]
 
 
-def journal(host: WorkerHost, session: str) -> list[Json]:
-    return [json.loads(line) for line in (host.state(session) / "journal.jsonl").read_bytes().splitlines()]
-
-
 def told(host: WorkerHost, session: str) -> list[str]:
     """The prompts in the journal that took a notice."""
-    items = [item for line in journal(host, session) if line["kind"] == "prompt" for item in line["body"]["items"]]
+    items = [item for line in host.journal(session) if line["kind"] == "prompt" for item in line["body"]["items"]]
     return [item["input"] for item in items if item["input"].startswith("task:")]
 
 
-async def kill(laptop: Laptop, hello: Hello) -> None:
-    os.kill(hello.pid, signal.SIGKILL)
-    while await laptop.read():
-        pass
-    await laptop.process.wait()
-
-
 async def test_the_end_of_a_task_starts_a_turn_of_the_idle_agent(host: WorkerHost, session: str) -> None:
-    laptop = await host.connect(session)
-    await laptop.attach(_ALLOWED)
+    laptop = await host.drive(session, _ALLOWED)
     started = await start_task(laptop)
     assert (started["task_id"], started["tool_use_id"], started["task_type"]) == ("bash_1", "toolu_1", "local_bash")
     (host.project / "go").touch()
@@ -78,13 +65,12 @@ async def test_the_end_of_a_task_starts_a_turn_of_the_idle_agent(host: WorkerHos
 
 
 async def test_the_end_of_a_task_joins_a_running_turn(host: WorkerHost, session: str) -> None:
-    laptop = await host.connect(session)
-    await laptop.attach(_ALLOWED)
+    laptop = await host.drive(session, _ALLOWED)
     await start_task(laptop)
     await laptop.say("more")
     journalled = "../.local/state/ccb/sessions/*/journal.jsonl"
     command = f"touch go; while ! grep -q '\"queued\",' {journalled}; do sleep 0.02; done"
-    await answer(laptop, calls(("toolu_2", "Bash", {"command": command}), message_id="msg_3"))
+    await laptop.tell(calls(("toolu_2", "Bash", {"command": command}), message_id="msg_3"))
     seen = await answer(laptop, says("both", "msg_4"))
     assert "toolu_2" in seen and "<task-notification>" in seen
     result = await laptop.message("result")
@@ -97,7 +83,7 @@ async def test_a_notice_waits_while_the_person_is_asked(host: WorkerHost, sessio
     await laptop.attach(SessionOptions(permission_prompts="stdio", allowed_tools=["Bash(sh wait.sh)"]))
     await start_task(laptop, "sh wait.sh")
     await laptop.say("more")
-    await answer(laptop, calls(("toolu_2", "Bash", {"command": "touch made"}), message_id="msg_3"))
+    await laptop.tell(calls(("toolu_2", "Bash", {"command": "touch made"}), message_id="msg_3"))
     asked = await laptop.message("control_request")
     (host.project / "go").touch()
     await laptop.message("system", "task_notification")
@@ -109,31 +95,26 @@ async def test_a_notice_waits_while_the_person_is_asked(host: WorkerHost, sessio
 
 
 async def test_a_worker_that_is_killed_tells_once_that_its_task_is_gone(host: WorkerHost, session: str) -> None:
-    first = await host.connect(session)
-    hello = await first.attach(_ALLOWED)
+    first = await host.drive(session, _ALLOWED)
     await start_task(first)
-    await kill(first, hello)
-    second = await host.connect(session)
-    again = await second.attach(have=first.last_seq)
+    await first.kill()
+    second = await host.drive(session, have=first.last_seq)
     assert "<status>killed</status>" in await answer(second, says("a pity", "msg_3"))
     ended = news(second, "task_notification")
     assert [(each["status"], each["task_id"]) for each in ended] == [("stopped", "bash_1")]
     await second.message("result")
-    await kill(second, again)
-    third = await host.connect(session)
-    await third.attach(have=second.last_seq)
+    await second.kill()
+    third = await host.drive(session, have=second.last_seq)
     started = await start_task(third, number=2)
     assert started["task_id"] == "bash_2"  # an id is never used twice
     assert told(host, session) == ["task:bash_1"]
 
 
 async def test_a_stopped_session_tells_with_the_next_prompt_what_it_ended(host: WorkerHost, session: str) -> None:
-    first = await host.connect(session)
-    await first.attach(_ALLOWED)
+    first = await host.drive(session, _ALLOWED)
     await start_task(first)
     await first.stop()
-    second = await host.connect(session)
-    await second.attach(have=first.last_seq)
+    second = await host.drive(session, have=first.last_seq)
     await second.say("and now?")
     seen = await answer(second, says("well", "msg_3"))
     assert seen.index("<status>killed</status>") < seen.index("and now?")
@@ -142,11 +123,10 @@ async def test_a_stopped_session_tells_with_the_next_prompt_what_it_ended(host: 
 
 
 async def test_a_killed_task_is_not_told_again(host: WorkerHost, session: str) -> None:
-    laptop = await host.connect(session)
-    await laptop.attach(_ALLOWED)
+    laptop = await host.drive(session, _ALLOWED)
     await start_task(laptop)
     await laptop.say("end it")
-    await answer(laptop, calls(("toolu_2", "KillShell", {"shell_id": "bash_1"}), message_id="msg_3"))
+    await laptop.tell(calls(("toolu_2", "KillShell", {"shell_id": "bash_1"}), message_id="msg_3"))
     assert "<task-notification>" not in await answer(laptop, says("done", "msg_4"))
     assert [each["status"] for each in news(laptop, "task_notification")] == ["stopped"]
     await laptop.message("result")
@@ -154,10 +134,9 @@ async def test_a_killed_task_is_not_told_again(host: WorkerHost, session: str) -
 
 
 async def test_a_command_that_runs_on_goes_to_the_background(host: WorkerHost, session: str) -> None:
-    laptop = await host.connect(session)
-    await laptop.attach(SessionOptions(allowed_tools=["Bash"], background_after_ms=200))
+    laptop = await host.drive(session, SessionOptions(allowed_tools=["Bash"], background_after_ms=200))
     await laptop.say("go")
-    await answer(laptop, calls(("toolu_1", "Bash", {"command": f"echo begun; {_UNTIL_GO}"})))
+    await laptop.tell(calls(("toolu_1", "Bash", {"command": f"echo begun; {_UNTIL_GO}"})))
     seen = await answer(laptop, says("I wait", "msg_2"))
     assert "takes longer than 0.2 s" in seen and "ID: bash_1" in seen and "begun" in seen
     await laptop.message("result")
@@ -170,10 +149,9 @@ async def test_a_command_that_runs_on_goes_to_the_background(host: WorkerHost, s
 
 
 async def test_the_person_moves_the_running_command_to_the_background(host: WorkerHost, session: str) -> None:
-    laptop = await host.connect(session)
-    await laptop.attach(_ALLOWED)
+    laptop = await host.drive(session, _ALLOWED)
     await laptop.say("go")
-    await answer(laptop, calls(("toolu_1", "Bash", {"command": _UNTIL_GO})))
+    await laptop.tell(calls(("toolu_1", "Bash", {"command": _UNTIL_GO})))
     await laptop.next(Event, lambda event: event.kind == "tool_start")
     await laptop.control("background_tasks")
     assert "It goes on in the background with ID: bash_1" in await answer(laptop, says("I wait", "msg_2"))
@@ -194,8 +172,7 @@ def answers(laptop: Laptop) -> dict[str, Json]:
 
 
 async def test_a_prompt_is_taken_back_before_a_turn_takes_it(host: WorkerHost, session: str) -> None:
-    laptop = await host.connect(session)
-    hello = await laptop.attach(_ALLOWED)
+    laptop = await host.drive(session, _ALLOWED)
     await laptop.say("go")
     opened, _ = await laptop.call()
     await laptop.send(Input(laptop.epoch, "i2", prompt("never mind", "u-2")))
@@ -208,9 +185,8 @@ async def test_a_prompt_is_taken_back_before_a_turn_takes_it(host: WorkerHost, s
     await laptop.answer(opened, content(says("first")))
     opened, body = await laptop.call()
     assert "but this" in body.decode() and "never mind" not in body.decode()
-    await kill(laptop, hello)
-    second = await host.connect(session)
-    await second.attach(have=laptop.last_seq)
+    await laptop.kill()
+    second = await host.drive(session, have=laptop.last_seq)
     await second.say("and now?")
     opened, body = await second.call()
     assert "never mind" not in body.decode()
@@ -221,12 +197,11 @@ def prompt(text: str, identity: str) -> Json:
 
 
 async def test_a_notice_waits_for_somebody_through_whom_the_model_can_be_called(host: WorkerHost, session: str) -> None:
-    first = await host.connect(session)
-    await first.attach(_ALLOWED)
+    first = await host.drive(session, _ALLOWED)
     await start_task(first)
     await first.drop()
     (host.project / "go").touch()
-    await until(lambda: any(line["kind"] == "queued" for line in journal(host, session)), "the task has ended")
+    await until(lambda: any(line["kind"] == "queued" for line in host.journal(session)), "the task has ended")
     assert told(host, session) == []
     second = await host.connect(session)
     assert (await second.attach(have=first.last_seq)).state == "idle"

@@ -41,8 +41,7 @@ async def test_the_list_survives_a_restart_and_two_items_in_progress_are_refused
     await first.drop()
     await host.kill_worker(hello.pid)
 
-    second = await host.connect(session)
-    await second.attach()
+    second = await host.drive(session)
     await second.say("go on")
     await model(second, ("t2", "TodoWrite", {"todos": [item("Fix", "in_progress"), item("Test", "in_progress")]}))
     refused = (await model(second, ("t3", "TodoWrite", {"todos": [item("Fix", "completed")]})))["messages"][-1]

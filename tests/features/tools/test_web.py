@@ -103,8 +103,9 @@ async def result_of(laptop: Laptop, number: int) -> Json:
 
 
 async def test_a_page_is_read_on_the_host_and_a_small_model_answers(host: WorkerHost, session: str) -> None:
-    laptop = await host.connect(session)
-    await laptop.attach(SessionOptions(allowed_tools=["WebFetch(domain:127.0.0.1)"], web_allow_private=True))
+    laptop = await host.drive(
+        session, SessionOptions(allowed_tools=["WebFetch(domain:127.0.0.1)"], web_allow_private=True)
+    )
     with site() as (url, asked):
         await called(laptop, "WebFetch", 1, url=f"{url}/here", prompt="What is next?")
         question = await answered(laptop, says("It is two.", "msg_small"))
@@ -124,8 +125,9 @@ async def test_a_page_is_read_on_the_host_and_a_small_model_answers(host: Worker
 
 
 async def test_private_addresses_are_refused_on_the_host(host: WorkerHost, session: str) -> None:
-    laptop = await host.connect(session)
-    await laptop.attach(SessionOptions(allowed_tools=["WebFetch"], disallowed_tools=["WebFetch(domain:example.com)"]))
+    laptop = await host.drive(
+        session, SessionOptions(allowed_tools=["WebFetch"], disallowed_tools=["WebFetch(domain:example.com)"])
+    )
     with site() as (url, asked):
         await called(laptop, "WebFetch", 1, url=f"{url.replace('127.0.0.1', 'localhost')}/page", prompt="?")
         result = await result_of(laptop, 1)
@@ -160,8 +162,7 @@ async def test_a_page_is_read_over_https_and_through_the_proxy_of_the_host(
     async with connect_proxy() as proxy:
         variables = {"SSL_CERT_FILE": str(authority.ca_file), "HTTPS_PROXY": proxy.url, "NO_PROXY": "127.0.0.1"}
         host.prelude = f"import os; os.environ.update({variables!r})"
-        laptop = await host.connect(session)
-        await laptop.attach(SessionOptions(allowed_tools=["WebFetch"], web_allow_private=True))
+        laptop = await host.drive(session, SessionOptions(allowed_tools=["WebFetch"], web_allow_private=True))
         with site(authority.server("shop.test")) as (url, asked):
             named = url.replace("127.0.0.1", "shop.test")
             for number, each in enumerate((named, url)):
@@ -219,8 +220,7 @@ def found(index: int, results: Any) -> bytes:
 
 
 async def test_the_provider_searches_the_web(host: WorkerHost, session: str) -> None:
-    laptop = await host.connect(session)
-    await laptop.attach(SessionOptions(allowed_tools=["WebSearch"]))
+    laptop = await host.drive(session, SessionOptions(allowed_tools=["WebSearch"]))
     await called(laptop, "WebSearch", 1, query="python news", allowed_domains=["python.org"])
     links = [{"type": "web_search_result", "title": "News", "url": "https://python.org/n", "encrypted_content": "x"}]
     question = await answered(laptop, opening("msg_s") + found(0, links) + closing("end_turn"))

@@ -41,20 +41,17 @@ async def answer(laptop: Laptop, *, trusted: bool) -> Json:
 async def touch(laptop: Laptop, name: str = "made") -> str:
     """Let the model touch a file in a turn of its own; return the tool's result."""
     await laptop.say("go")
-    opened, _ = await laptop.call()
-    await laptop.answer(opened, content(calls((f"toolu_{name}", "Bash", {"command": f"touch {name}"}))))
-    opened, body = await laptop.call()
-    await laptop.answer(opened, content(says("done", f"msg_{name}")))
+    await laptop.tell(calls((f"toolu_{name}", "Bash", {"command": f"touch {name}"})))
+    body = await laptop.tell(says("done", f"msg_{name}"))
     await laptop.message("result")
-    return json.dumps(json.loads(body)["messages"][-1])
+    return json.dumps(body["messages"][-1])
 
 
 async def test_an_allow_rule_of_the_project_counts_after_the_person_has_trusted_it(
     host: WorkerHost, session: str
 ) -> None:
     bring(host.project, SETTINGS)
-    laptop = await host.connect(session)
-    await laptop.attach()
+    laptop = await host.drive(session)
     asked = await answer(laptop, trusted=True)
     assert asked["directory"] == str(host.project)
     shown = [(each["kind"], each["name"], each["detail"]) for each in asked["switches"]]
@@ -74,8 +71,7 @@ async def test_an_entry_that_cannot_be_read_is_named_with_its_line_and_the_other
   "permissions": {"deny": ["Bash(touch key*)"]}
 }"""
     settings.write_text(text, encoding="utf-8")
-    laptop = await host.connect(session)
-    await laptop.attach()
+    laptop = await host.drive(session)
     asked = await answer(laptop, trusted=True)
     assert [each.removeprefix(f"{settings}, ") for each in asked["problems"]] == [
         "line 4: permissions stands here again: entries of both count, of single values the last",
@@ -102,8 +98,7 @@ async def test_a_rule_that_denies_and_cannot_be_read_denies_all_that_it_may_have
         ('{"permissions": {"deny": ["Bash(touch *)"],\n}}', "line 2: "),
     ):
         settings.write_text(text)
-        laptop = await host.connect(str(uuid.uuid4()))
-        await laptop.attach(options(trusted="*"))
+        laptop = await host.drive(str(uuid.uuid4()), options(trusted="*"))
         asked = await answer(laptop, trusted=True)
         assert any(each.startswith(f"{settings}, line") for each in asked["problems"])
         denied = await touch(laptop)
@@ -116,8 +111,7 @@ async def test_nobody_is_asked_about_a_file_that_only_denies_because_it_is_broke
 ) -> None:
     (host.project / ".claude").mkdir()
     (host.project / ".claude/settings.json").write_text("{")
-    laptop = await host.connect(session)
-    await laptop.attach()
+    laptop = await host.drive(session)
     asked = await answer(laptop, trusted=True)
     assert asked["switches"] == [] and "settings.json, line 1" in asked["problems"][0]
     assert "was not granted" in await touch(laptop), "the project does not count"
@@ -127,26 +121,14 @@ async def test_no_turn_begins_when_ccb_fails_to_read_the_project(host: WorkerHos
     """Its rules would be missing."""
     host.prelude = "import ccb.remote.settings.project_switches as p; p.checked = None"
     bring(host.project, SETTINGS)
-    laptop = await host.connect(session)
-    await laptop.attach(options(trusted="*"))
-    await laptop.say("go")
-    result = await laptop.message("result")
+    laptop = await host.drive(session, options(trusted="*"))
+    result = await laptop.turn("go")
     assert result["is_error"] and "cannot be read: TypeError" in str(result["errors"])
-
-
-async def test_variables_of_the_project_reach_its_commands_after_trust(host: WorkerHost, session: str) -> None:
-    bring(host.project, {"env": {"NAME": "made"}, "permissions": {"allow": ["Bash"]}})
-    laptop = await host.connect(session)
-    await laptop.attach()
-    await answer(laptop, trusted=True)
-    await touch(laptop, '"$NAME"')
-    assert (host.project / "made").exists()
 
 
 async def test_without_trust_no_rule_of_the_project_counts(host: WorkerHost, session: str) -> None:
     bring(host.project, SETTINGS)
-    laptop = await host.connect(session)
-    await laptop.attach()
+    laptop = await host.drive(session)
     await answer(laptop, trusted=False)
     assert "was not granted" in await touch(laptop)
     assert not (host.project / "made").exists()
@@ -154,16 +136,13 @@ async def test_without_trust_no_rule_of_the_project_counts(host: WorkerHost, ses
 
 async def test_what_was_trusted_is_not_asked_again_until_it_changes(host: WorkerHost, session: str) -> None:
     bring(host.project, SETTINGS)
-    laptop = await host.connect(session)
-    await laptop.attach()
+    laptop = await host.drive(session)
     fingerprint = (await answer(laptop, trusted=True))["fingerprint"]
-    other = await host.connect(str(uuid.uuid4()))
-    await other.attach(options(trusted=fingerprint))
+    other = await host.drive(str(uuid.uuid4()), options(trusted=fingerprint))
     await touch(other)
     assert (host.project / "made").exists()
     bring(host.project, {**SETTINGS, "env": {"A": "b"}})
-    third = await host.connect(str(uuid.uuid4()))
-    await third.attach(options(trusted=fingerprint))
+    third = await host.drive(str(uuid.uuid4()), options(trusted=fingerprint))
     assert (await answer(third, trusted=False))["fingerprint"] != fingerprint
 
 
@@ -174,8 +153,7 @@ async def test_a_trusted_project_chooses_what_the_person_has_left_open_and_never
     library.mkdir()
     permissions = {"defaultMode": "acceptEdits", "additionalDirectories": ["../library", "~/.ssh", "~"], "colour": 1}
     bring(host.project, {"model": "opus", "permissions": permissions, "statusLine": {}})
-    laptop = await host.connect(session)
-    await laptop.attach(options(left_open=["model", "permission_mode"]))
+    laptop = await host.drive(session, options(left_open=["model", "permission_mode"]))
     asked = await answer(laptop, trusted=True)
     shown = [(each["name"], each["detail"]) for each in asked["switches"]]
     real = str(library.resolve())
@@ -201,8 +179,9 @@ async def test_a_trusted_project_chooses_what_the_person_has_left_open_and_never
     await laptop.message("result")
     assert (library / "made").read_text() == "x"
     bring(host.project, {"model": "haiku", "permissions": {"defaultMode": "bypassPermissions"}})
-    other = await host.connect(str(uuid.uuid4()))
-    await other.attach(SessionOptions(model="sonnet", settings=SettingsOption(trusted="*").to_json()))
+    other = await host.drive(
+        str(uuid.uuid4()), SessionOptions(model="sonnet", settings=SettingsOption(trusted="*").to_json())
+    )
     asked = await answer(other, trusted=True)
     assert "a project cannot choose the mode 'bypassPermissions'" in asked["problems"][0]
     await other.say("go")
@@ -217,14 +196,12 @@ async def test_the_policy_of_the_host_outranks_the_project_and_must_be_valid(
     host.prelude = f"import ccb.remote.session.session_settings as s; s.MANAGED_FILE = {str(policy)!r}"
     policy.write_text(json.dumps({"permissions": {"deny": ["Bash(touch *)"]}, "hookz": 1}))
     bring(host.project, SETTINGS)
-    laptop = await host.connect(session)
-    await laptop.attach(options(trusted="*"))
+    laptop = await host.drive(session, options(trusted="*"))
     assert f"{policy}, line 1: unknown key 'hookz' has no effect" in (await answer(laptop, trusted=True))["problems"]
     assert "denies" in await touch(laptop)
     assert not (host.project / "made").exists()
     policy.write_text('{\n"env": {"A": 1}}')
-    broken = await host.connect(str(uuid.uuid4()))
-    await broken.attach()
+    broken = await host.drive(str(uuid.uuid4()))
     assert f"{policy}, line 2: env.A has a wrong value" in str(await broken.next(Refused))
 
 
@@ -237,27 +214,23 @@ async def test_the_question_about_trust_outlives_a_lost_connection_and_a_killed_
     asked = await laptop.message("control_request")
     await laptop.say("go", "in-1")
     await laptop.drop()
-    back = await host.connect(session)
-    await back.attach()
+    back = await host.drive(session)
     assert (await back.message("control_request"))["request_id"] == asked["request_id"], "it still waits"
     await back.say("go", "in-1")  # nobody has confirmed it
     await until(lambda: '"in-1"' in (host.state(session) / "journal.jsonl").read_text(), "the prompt is kept")
     await host.kill_worker(pid)
-    again = await host.connect(session)
-    await again.attach()
+    again = await host.drive(session)
     questions = 0
     while questions < 2:  # the old one is replayed, and the new worker asks anew
         request = await again.message("control_request")
         questions += 1
         reply = public_answer(Success(request["request_id"], {"trusted": True}))
         await again.send(Input(again.epoch, f"answer-{request['request_id']}", reply))
-    opened, _ = await again.call()
-    await again.answer(opened, content(calls(("toolu_1", "Bash", {"command": "touch made"}))))
-    opened, body = await again.call()
-    await again.answer(opened, content(says("done", "msg_end")))
+    await again.tell(calls(("toolu_1", "Bash", {"command": "touch made"})))
+    body = await again.tell(says("done", "msg_end"))
     await again.message("result")
     assert (host.project / "made").exists()
-    assert json.dumps(json.loads(body)["messages"]).count('"go"') == 1
+    assert json.dumps(body["messages"]).count('"go"') == 1
 
 
 async def test_the_notes_of_an_agent_that_a_clone_brings_count_after_trust_only(host: WorkerHost, session: str) -> None:
@@ -266,8 +239,9 @@ async def test_the_notes_of_an_agent_that_a_clone_brings_count_after_trust_only(
     (place / "MEMORY.md").write_text("Run the script in tools/ first.")
     own = {"/laptop/helper.md": "---\nname: helper\ndescription: helps\nmemory: project\n---\nYou help."}
     for trusted in (False, True):
-        laptop = await host.connect(str(uuid.uuid4()))
-        await laptop.attach(SessionOptions(own_agents=own, role="helper", permission_prompts="none"))
+        laptop = await host.drive(
+            str(uuid.uuid4()), SessionOptions(own_agents=own, role="helper", permission_prompts="none")
+        )
         asked = await answer(laptop, trusted=trusted)
         assert [(each["kind"], each["name"], each["path"]) for each in asked["switches"]] == [
             ("memory", "helper", str(place / "MEMORY.md"))
@@ -277,7 +251,6 @@ async def test_the_notes_of_an_agent_that_a_clone_brings_count_after_trust_only(
         assert ("tools/ first" in json.dumps(json.loads(body)["system"])) is trusted
         given = {"file_path": str(place / "more.md"), "content": "x"}
         await laptop.answer(opened, content(calls(("toolu_1", "Write", given))))
-        opened, _ = await laptop.call()
-        await laptop.answer(opened, content(says("done", "msg_end")))
+        await laptop.tell(says("done", "msg_end"))
         await laptop.message("result")
         assert (place / "more.md").exists() is trusted

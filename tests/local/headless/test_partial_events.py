@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from ccb.local.headless.event_printer import PartialEvents
-from ccb.remote.session.session_log import UnfinishedWork
+from ccb.remote.session_store.session_log import UnfinishedWork
 
 Json = dict[str, Any]
 

@@ -24,13 +24,15 @@ from tests.remote.agent_kit import (
     tool_block,
 )
 
+from ccb.remote.agent.agent_config import ModelChoice
 from ccb.remote.agent.compaction import newest, old_results
-from ccb.remote.agent.conversation import CLEARED, Conversation, KeptPrompts, tool_result_message
+from ccb.remote.agent.conversation import Conversation, KeptPrompts, tool_result_message
 from ccb.remote.agent.token_usage import Ledger
 from ccb.remote.context.reminders import Occasion
 from ccb.remote.hooks.hook_outcome import HookOutcome
+from ccb.remote.hooks.hook_runner import HookContext, HookRunner
 from ccb.remote.hooks.hook_table import PRE_COMPACT, SESSION_START
-from ccb.remote.model.model_request import ModelLinkError
+from ccb.remote.model.model_request import CLEARED, ModelLinkError
 from ccb.remote.model.token_counts import ContextLimits, WindowSettings
 from ccb.tunnel.wire.journal_records import (
     CompactStartRecord,
@@ -66,7 +68,7 @@ def too_long() -> Reply:
 
 def again(world: World) -> Conversation:
     """What a restart reads."""
-    return Conversation.from_records(world.emitter.journal)
+    return Conversation.from_records(world.journal.records)
 
 
 def asked_for_summary(world: World) -> list[int]:
@@ -100,12 +102,12 @@ async def test_a_full_window_is_compacted_between_two_calls() -> None:
     assert [message["role"] for message in last["messages"]] == ["user"]
     said = texts(last["messages"][0])
     assert "SUMMARY" in said and "build the red house" in said and "CLAUDE.md says hi" in said and "PLAN" in said
-    boundary = world.emitter.messages("system", "compact_boundary")[0]["compact_metadata"]
+    boundary = world.journal.messages("system", "compact_boundary")[0]["compact_metadata"]
     assert boundary["trigger"] == "auto" and boundary["pre_tokens"] > 2800 > boundary["post_tokens"] > 0
-    assert world.emitter.messages("user")[-1]["isCompactSummary"] is True
+    assert world.journal.messages("user")[-1]["isCompactSummary"] is True
     assert [m.api() for m in again(world).messages] == world.history()
     assert_valid(world.history())
-    statuses = [body["status"] for body in world.emitter.messages("system", "status")]
+    statuses = [body["status"] for body in world.journal.messages("system", "status")]
     assert statuses == ["compacting", None]
     assert result["usage"]["output_tokens"] == 60, "the summary is paid for as well"
 
@@ -115,7 +117,7 @@ async def test_another_model_may_write_the_summary_and_the_own_one_does_where_th
     for replies, asked in (((summary(),), ["other-1"]), ((failed, summary()), ["other-1", "main-1"])):
         first = big(("t1", "Look", {"key": "a"}))
         world = make_world(first, *replies, says("done", "msg_2"), window=WINDOW, model="main-1")
-        world.agent.configure(replace(world.agent.config, compact_model="other-1"))
+        world.agent.configure(replace(world.agent.config, models=ModelChoice(compact="other-1")))
         assert (await world.turn("hi"))["result"] == "done"
         assert [world.transport.request_json(place)["model"] for place in asked_for_summary(world)] == asked
 
@@ -163,7 +165,7 @@ async def test_a_prompt_that_is_too_long_compacts_and_goes_on() -> None:
     await world.turn("first")
     result = await world.turn("second")
     assert (result["result"], result["is_error"]) == ("done", False)
-    assert not world.emitter.messages("assistant", "")[0].get("error")
+    assert not world.journal.messages("assistant", "")[0].get("error")
     assert "second" in texts(world.history()[0])
 
 
@@ -244,7 +246,7 @@ async def test_a_summary_that_has_killed_its_worker_three_times_is_not_tried_aga
     world = make_world(says("hello"))
     await world.turn("first")
     for _ in range(3):
-        world.emitter.emit(CompactStartRecord("auto", ""))
+        world.journal.emit(CompactStartRecord("auto", ""))
     after = make_world(too_long(), says("on", "m2"), conversation=again(world), ledger=Ledger())
     assert (await after.turn("second"))["result"] == "on"
     assert not asked_for_summary(after) and "first" in texts(after.history()[0])
@@ -262,8 +264,8 @@ async def test_a_compaction_without_effect_is_not_repeated_for_ever() -> None:
 async def test_a_compaction_that_died_with_its_worker_is_made_again_once() -> None:
     world = make_world(says("hello"))
     await world.turn("first")
-    world.emitter.emit(CompactStartRecord("manual", "keep the colours"))
-    journal = list(world.emitter.journal)
+    world.journal.emit(CompactStartRecord("manual", "keep the colours"))
+    journal = list(world.journal.records)
     after = make_world(summary(), says("on", "m2"), says("on", "m3"), conversation=again(world), ledger=Ledger())
     await after.turn("second")
     await after.turn("third")
@@ -279,11 +281,11 @@ async def test_an_interrupted_compaction_is_over() -> None:
     await world.turn("first")
     before = world.history()
     task = world.start("/compact")
-    await world.emitter.until(lambda: bool(world.emitter.facts("compact_start")))
+    await world.journal.until(lambda: bool(world.journal.facts("compact_start")))
     await settle()
     assert world.agent.interrupt()
     assert (await task)["terminal_reason"] == "aborted_streaming"
-    assert [body["outcome"] for body in world.emitter.facts("compact_end")] == ["interrupted"]
+    assert [body["outcome"] for body in world.journal.facts("compact_end")] == ["interrupted"]
     assert world.history()[:2] == before
     await world.turn("second")
     assert len(asked_for_summary(world)) == 1
@@ -377,34 +379,29 @@ async def test_the_provider_counts_what_fills_the_window() -> None:
     assert not (await world.agent.context_report()).exact
 
 
-class OneHook:
-    """Stands for the session's hooks: one PreCompact hook with this outcome."""
+class OneHook(HookRunner):
+    """One PreCompact hook, and one of SessionStart."""
 
-    start_due = False
-    initial = ""
-
-    def __init__(self, outcome: HookOutcome) -> None:
+    def __init__(self, world: World, outcome: HookOutcome) -> None:
+        nothing = cast(Any, None)
+        super().__init__(HookContext("", nothing, nothing, world.journal, world.permissions, world.agent.reminders.add))
         self.outcome = outcome
         self.payloads: list[Json] = []
 
-    def configure(self, sources: object) -> list[str]:
-        return []
-
-    def matching(self, event: str, match: str = "") -> list[object]:
-        return []
-
-    async def run(self, event: str, fields: Json, match: str = "", agent_id: str = "") -> HookOutcome:
+    async def run(
+        self, event: str, payload: Json, match: str = "", *, about: str = "", agent_id: str = ""
+    ) -> HookOutcome:
         if event == PRE_COMPACT:
-            self.payloads.append({**fields, "match": match})
+            self.payloads.append({**payload, "match": match})
             return self.outcome
         return HookOutcome(context=(f"it is {match}",)) if event == SESSION_START else HookOutcome()
 
 
 @pytest.mark.parametrize("refuses", [False, True])
 async def test_a_hook_adds_to_a_compaction_or_refuses_it(refuses: bool) -> None:
-    hook = OneHook(HookOutcome("deny", "not now") if refuses else HookOutcome(context=("the ids",)))
     world = make_world(says("hello"), summary())
-    world.agent._deps = replace(world.agent._deps, hooks=cast(Any, hook))
+    hook = OneHook(world, HookOutcome("deny", "not now") if refuses else HookOutcome(context=("the ids",)))
+    world.agent._deps = replace(world.agent._deps, hooks=hook)
     await world.turn("first")
     result = await world.turn("/compact the colours")
     assert hook.payloads == [{"trigger": "manual", "custom_instructions": "the colours", "match": "manual"}]

@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.remote.agent_kit import assert_valid
 
-from ccb.remote.agent.conversation import Conversation, HistoryMessage, close_open_tool_uses, tool_result_message
+from ccb.remote.agent.conversation import Conversation, close_open_tool_uses, tool_result_message
+from ccb.remote.model.model_request import HistoryMessage
 from ccb.tunnel.wire.journal_records import (
     MAIN_AGENT,
     Content,
@@ -297,31 +298,6 @@ def test_an_answer_that_only_has_thinking_of_another_model_is_no_empty_message()
     conversation = Conversation.from_records([_prompt("go"), _record(ModelRecord("b")), _thinking("m", "a", "a")])
     conversation.seal()
     assert _shape(conversation) == [("user", ["go"])]
-
-
-def test_old_messages_are_kept_as_bytes_and_read_the_same() -> None:
-    def turn(conversation: Conversation, number: int) -> None:
-        conversation.know_input(str(number), [{"type": "text", "text": f"turn {number}"}])
-        conversation.apply(_record(PromptRecord([], [PromptItem(str(number))])))
-        content = [
-            {"type": "thinking", "thinking": "hm", "signature": "s"},
-            {"type": "tool_use", "id": f"t{number}", "name": "Read", "input": {"file_path": "ä \ud800"}},
-        ]
-        conversation.apply(_message({"type": "assistant", "message": {"id": f"m{number}", "content": content}}))
-        conversation.apply(_message(tool_result_message(f"t{number}", f"result {number}", is_error=False)))
-
-    sealed, plain = Conversation(), Conversation()
-    for number in range(10):
-        turn(sealed, number)
-        sealed.seal()
-        turn(plain, number)
-    assert [message.packed for message in sealed.messages].count(False) <= 4
-    assert [message.encoded() for message in sealed.messages] == [message.encoded() for message in plain.messages]
-    assert [message.role for message in sealed.messages] == [message.role for message in plain.messages]
-    for conversation in (sealed, plain):  # an old message can still change
-        conversation.apply(_record(ModelRecord("another")))
-    assert [message.encoded() for message in sealed.messages] == [message.encoded() for message in plain.messages]
-    assert b"thinking" not in b"".join(message.encoded() for message in sealed.messages)
 
 
 @given(st.lists(st.tuples(st.sampled_from([MAIN_AGENT, "toolu_a", "toolu_b"]), _RECORDS), max_size=40))

@@ -116,7 +116,7 @@ async def test_a_tool_that_the_api_refuses_is_left_out_by_name_and_the_session_g
     assert named[0] == ["Look", "Change", "mcp__slack__list_channels", "mcp__slack__send_message"]
     assert named[1] == named[2] == [name for name in named[0] if name != "mcp__slack__list_channels"]
     assert prefix(world, 1) == prefix(world, 2)
-    (told,) = world.emitter.messages("system", "informational")
+    (told,) = world.journal.messages("system", "informational")
     assert "mcp__slack__list_channels is left out" in told["content"] and said in told["content"]
 
 

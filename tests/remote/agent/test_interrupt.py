@@ -40,12 +40,12 @@ async def _interrupt(world: World, turn: asyncio.Task[Json]) -> Json:
     assert world.agent.interrupt() is True
     assert world.agent.interrupt() is True
     result = await asyncio.wait_for(turn, 4)  # less than the grace of anything that refuses to end
-    assert world.emitter.messages()[-1] == {**result}
-    assert len(world.emitter.messages("result")) == 1
+    assert world.journal.messages()[-1] == {**result}
+    assert len(world.journal.messages("result")) == 1
     assert (result["subtype"], result["is_error"]) == ("error_during_execution", True)
     assert "result" not in result
     assert world.transport.open == 0, "every response is released"
-    assert world.emitter.committed == len(world.emitter.journal)
+    assert world.journal.committed == len(world.journal.records)
     return result
 
 
@@ -54,7 +54,7 @@ async def _goes_on(world: World) -> Json:
     world.transport.replies[:] = [says("back", "msg_back")]
     assert (await world.turn("again"))["result"] == "back"
     assert_valid([*world.history(), {"role": "user", "content": [{"type": "text", "text": "x"}]}])
-    rebuilt = Conversation.from_records(world.emitter.journal)
+    rebuilt = Conversation.from_records(world.journal.records)
     rebuilt.seal()
     assert [m.api() for m in rebuilt.messages] == world.history()
     return world.transport.request_json(len(world.transport.bodies) - 1)
@@ -65,7 +65,7 @@ async def test_before_any_byte_of_the_model() -> None:
     turn = world.start()
     await settle()
     result = await _interrupt(world, turn)
-    assert world.emitter.outline() == ["init", NOTE, "result error_during_execution"]
+    assert world.journal.outline() == ["init", NOTE, "result error_during_execution"]
     assert (result["terminal_reason"], result["num_turns"]) == ("aborted_streaming", 2)
     sent = await _goes_on(world)
     assert "[Request interrupted by user]" in str(sent["messages"])
@@ -79,18 +79,18 @@ async def test_in_the_middle_of_a_text() -> None:
     turn = world.start()
     await settle()
     result = await _interrupt(world, turn)
-    assert world.emitter.outline() == [
+    assert world.journal.outline() == [
         "init",
         "assistant thinking hm",
         "assistant text Half a",
         NOTE,
         "result error_during_execution",
     ]
-    line = world.emitter.messages("assistant")[1]
+    line = world.journal.messages("assistant")[1]
     assert line["aborted"] is True
     assert line["message"]["id"] == "msg_1"
     assert result["num_turns"] == 2
-    assert [event["type"] for event in world.emitter.stream_events()[-2:]] == ["content_block_stop", "message_stop"]
+    assert [event["type"] for event in world.journal.stream_events()[-2:]] == ["content_block_stop", "message_stop"]
     sent = await _goes_on(world)
     assert sent["messages"][1]["content"][-1]["text"] == "Half a"
 
@@ -99,9 +99,9 @@ async def test_with_a_finished_text_that_was_still_withheld() -> None:
     world = make_world(Reply([opening(), text_block(0, "All said."), asyncio.Event()]))
     turn = world.start()
     await settle()
-    assert not world.emitter.messages("assistant")
+    assert not world.journal.messages("assistant")
     await _interrupt(world, turn)
-    assert world.emitter.outline() == ["init", "assistant text All said.", NOTE, "result error_during_execution"]
+    assert world.journal.outline() == ["init", "assistant text All said.", NOTE, "result error_during_execution"]
     await _goes_on(world)
 
 
@@ -114,7 +114,7 @@ async def test_in_the_middle_of_thinking_or_of_a_tool_input() -> None:
         turn = world.start()
         await settle()
         await _interrupt(world, turn)
-        assert world.emitter.outline()[-2:] == [NOTE, "result error_during_execution"]
+        assert world.journal.outline()[-2:] == [NOTE, "result error_during_execution"]
         assert not world.log
         await _goes_on(world)
 
@@ -127,13 +127,13 @@ async def test_while_a_tool_runs() -> None:
     await settle()
     result = await _interrupt(world, turn)
     assert world.log == ["start a", "cancelled a"]
-    assert world.emitter.outline()[-4:] == [
+    assert world.journal.outline()[-4:] == [
         "user tool_result t1",
         "user tool_result t2",
         TOOL_NOTE,
         "result error_during_execution",
     ]
-    texts = [line["message"]["content"][0].get("content", "") for line in world.emitter.messages("user")]
+    texts = [line["message"]["content"][0].get("content", "") for line in world.journal.messages("user")]
     assert all(text.startswith("The user doesn't want to proceed") for text in texts[:2])
     assert "while it ran" in texts[0]
     assert "not run" in texts[1]
@@ -149,7 +149,7 @@ async def test_what_a_stopped_tool_had_printed_is_in_its_result() -> None:
     await world.read.until("start a", "start b")
     await settle()
     await _interrupt(world, turn)
-    texts = [line["message"]["content"][0].get("content", "") for line in world.emitter.messages("user")]
+    texts = [line["message"]["content"][0].get("content", "") for line in world.journal.messages("user")]
     assert texts[0] == f"{texts[1]}\nIt had printed:\nline 1\nline 2"
     assert texts[1].startswith("The user doesn't want to proceed") and "while it ran" in texts[1]
     await _goes_on(world)
@@ -163,8 +163,8 @@ async def test_a_tool_that_ends_with_what_it_has_keeps_its_result() -> None:
     await world.read.until("start a")
     await settle()
     await _interrupt(world, turn)
-    assert world.emitter.outline()[-3:] == ["user tool_result t1", TOOL_NOTE, "result error_during_execution"]
-    assert world.emitter.messages("user")[0]["message"]["content"][0]["content"] == "part of a"
+    assert world.journal.outline()[-3:] == ["user tool_result t1", TOOL_NOTE, "result error_during_execution"]
+    assert world.journal.messages("user")[0]["message"]["content"][0]["content"] == "part of a"
     await _goes_on(world)
 
 
@@ -172,19 +172,19 @@ async def test_a_failure_of_our_own_while_a_tool_runs_closes_it_once() -> None:
     world = make_world(calls(("t1", "Look", {"key": "a"})))
     world.read.gates = {"a": asyncio.Event()}
     world.read.tidy = {"a"}
-    commit = world.emitter.commit
+    commit = world.journal.commit
 
     async def failing() -> None:
-        if world.emitter.facts("model_end"):
+        if world.journal.facts("model_end"):
             await world.read.until("start a")
-            world.emitter.commit = commit  # type: ignore[method-assign]
+            world.journal.commit = commit  # type: ignore[method-assign]
             raise OSError("no space left on device")
         await commit()
 
-    world.emitter.commit = failing  # type: ignore[method-assign]
+    world.journal.commit = failing  # type: ignore[method-assign]
     result = await asyncio.wait_for(world.start(), 4)
     assert result["terminal_reason"] == "model_error"
-    assert world.emitter.outline() == [
+    assert world.journal.outline() == [
         "init",
         "assistant tool_use t1",
         "user tool_result t1",
@@ -199,17 +199,17 @@ async def test_at_the_very_moment_the_last_tool_ends() -> None:
     turn = world.start()
     await world.read.until("start a")
     await settle()
-    commit = world.emitter.commit
+    commit = world.journal.commit
 
     async def interrupting() -> None:
         world.agent.interrupt()
         await commit()
 
-    world.emitter.commit = interrupting  # type: ignore[method-assign]
+    world.journal.commit = interrupting  # type: ignore[method-assign]
     world.read.gates["a"].set()
     result = await asyncio.wait_for(turn, 4)
     assert result["terminal_reason"] == "aborted_tools"
-    assert world.emitter.messages("user")[0]["message"]["content"][0]["content"] == "did a"
+    assert world.journal.messages("user")[0]["message"]["content"][0]["content"] == "did a"
     assert len(world.transport.bodies) == 1
 
 
@@ -249,7 +249,7 @@ async def test_during_the_pause_before_a_retry() -> None:
     world = make_world(error_reply(529))
     turn = world.start()
     await settle()
-    assert world.emitter.messages("system", "api_retry")
+    assert world.journal.messages("system", "api_retry")
     result = await _interrupt(world, turn)
     assert result["terminal_reason"] == "aborted_streaming"
     await _goes_on(world)
@@ -300,7 +300,7 @@ async def test_shutting_down_stops_the_tools_and_writes_no_result() -> None:
     with pytest.raises(asyncio.CancelledError):
         await turn
     assert world.log == ["start a", "cancelled a"]
-    assert not world.emitter.messages("result")
+    assert not world.journal.messages("result")
     assert not world.agent.running
 
 

@@ -35,17 +35,17 @@ Json = dict[str, Any]
 async def test_a_plain_answer() -> None:
     world = make_world(says("Hello."))
     result = await world.turn("hi")
-    assert world.emitter.outline() == ["init", "assistant text Hello.", "result success"]
+    assert world.journal.outline() == ["init", "assistant text Hello.", "result success"]
     assert (result["is_error"], result["result"], result["num_turns"]) == (False, "Hello.", 1)
     assert (result["stop_reason"], result["terminal_reason"]) == ("end_turn", "completed")
     assert result["api_error_status"] is None
-    assert world.emitter.committed == len(world.emitter.journal)
+    assert world.journal.committed == len(world.journal.records)
 
 
 async def test_init_describes_the_session() -> None:
     world = make_world(says("x"))
     await world.turn()
-    init = world.emitter.messages()[0]
+    init = world.journal.messages()[0]
     assert init["tools"] == ["Look", "Change"]
     assert init["model"] == "claude-sonnet-4-5"
     assert init["permissionMode"] == "default"
@@ -82,7 +82,7 @@ async def test_the_request_is_what_the_api_expects() -> None:
 async def test_a_tool_call_and_its_result() -> None:
     world = make_world(calls(("toolu_1", "Look", {"key": "a"})), says("Done.", "msg_2"))
     result = await world.turn()
-    assert world.emitter.outline() == [
+    assert world.journal.outline() == [
         "init",
         "assistant tool_use toolu_1",
         "user tool_result toolu_1",
@@ -90,7 +90,7 @@ async def test_a_tool_call_and_its_result() -> None:
         "result success",
     ]
     assert result["num_turns"] == 2
-    line = world.emitter.messages("user")[0]
+    line = world.journal.messages("user")[0]
     assert line["tool_use_result"] == {"key": "a"}
     assert line["message"]["content"] == [{"type": "tool_result", "tool_use_id": "toolu_1", "content": "did a"}]
     sent = world.transport.request_json(1)["messages"]
@@ -112,7 +112,7 @@ async def test_one_line_for_each_block_under_one_message_id() -> None:
         says("Done.", "msg_8"),
     )
     await world.turn()
-    lines = world.emitter.messages("assistant")
+    lines = world.journal.messages("assistant")
     assert [line["message"]["id"] for line in lines] == ["msg_7", "msg_7", "msg_7", "msg_8"]
     assert all(len(line["message"]["content"]) == 1 and line["message"]["stop_reason"] is None for line in lines)
     assert lines[0]["request_id"] == "req_1"
@@ -123,7 +123,7 @@ async def test_two_parallel_calls_have_two_lines_and_one_user_message() -> None:
     world = make_world(calls(("t1", "Look", {"key": "a"}), ("t2", "Look", {"key": "b"})), says("ok", "msg_2"))
     result = await world.turn()
     assert result["num_turns"] == 3
-    assert len(world.emitter.messages("user")) == 2
+    assert len(world.journal.messages("user")) == 2
     sent = world.transport.request_json(1)["messages"]
     assert {block["tool_use_id"] for block in sent[2]["content"]} == {"t1", "t2"}
 
@@ -166,7 +166,7 @@ async def test_an_added_tool_is_offered_from_the_next_turn_on_and_changes_the_pr
     heads = [body[: body.index(b'"messages":[')] for body in world.transport.bodies]
     assert heads[0] == heads[1]
     assert heads[2] == heads[3] == heads[4], "the same declaration again, as after a server has reconnected"
-    assert [message["tools"] for message in world.emitter.messages("system") if message["subtype"] == "init"] == [
+    assert [message["tools"] for message in world.journal.messages("system") if message["subtype"] == "init"] == [
         offered[0],
         *offered[2:],
     ]
@@ -210,16 +210,16 @@ async def test_a_restart_from_the_journal_sends_the_same_bytes() -> None:
 
     lasting = make_world(*script())
     await lasting.turn("one")
-    before = len(lasting.emitter.journal)
+    before = len(lasting.journal.records)
     await lasting.turn("two")
 
-    events = lasting.emitter.journal[:before]
+    events = lasting.journal.records[:before]
     restarted = make_world(
         script()[2], conversation=Conversation.from_records(events), ledger=Ledger.from_records(events)
     )
     result = await restarted.turn("two")
     assert restarted.transport.bodies[0] == lasting.transport.bodies[2]
-    assert result["total_cost_usd"] == lasting.emitter.messages("result")[1]["total_cost_usd"]
+    assert result["total_cost_usd"] == lasting.journal.messages("result")[1]["total_cost_usd"]
 
 
 async def test_a_turn_after_a_crash_closes_what_was_left_open() -> None:
@@ -233,19 +233,19 @@ async def test_a_turn_after_a_crash_closes_what_was_left_open() -> None:
     )
     world = make_world(says("x"), conversation=crashed)
     await world.turn()
-    assert world.emitter.outline()[1] == "user tool_result t1"
+    assert world.journal.outline()[1] == "user tool_result t1"
     assert_valid(world.history())
 
 
 async def test_prompts_of_journalled_inputs_are_in_the_journal_once() -> None:
     world = make_world(says("x"))
     body = {"type": "user", "message": {"role": "user", "content": "from the client"}}
-    world.emitter.emit(InputRecord("i1", body))
+    world.journal.emit(InputRecord("i1", body))
     line = parse_message(body)
     assert isinstance(line, UserMessage)
     await world.clock.run_until_done(world.agent.run_turn([Prompt.from_input("i1", line)]))
-    assert world.emitter.facts("prompt")[0]["items"] == [{"input": "i1"}]
-    rebuilt = Conversation.from_records(world.emitter.journal)
+    assert world.journal.facts("prompt")[0]["items"] == [{"input": "i1"}]
+    rebuilt = Conversation.from_records(world.journal.records)
     assert [m.api() for m in rebuilt.messages] == world.history()
     assert world.history()[0]["content"][1] == {"type": "text", "text": "from the client"}
 
@@ -290,7 +290,7 @@ async def test_prompts_queued_while_a_tool_runs_join_the_turn() -> None:
     assert [block["type"] for block in last] == ["tool_result", "text"]
     assert last[1]["text"] == "also this"
     assert result["num_turns"] == 2
-    assert len(world.emitter.messages("result")) == 1
+    assert len(world.journal.messages("result")) == 1
 
 
 async def test_stream_events_when_asked_for() -> None:
@@ -309,7 +309,7 @@ async def test_stream_events_when_asked_for() -> None:
     await world.turn()
     first_answer = [
         body["event"]["type"] if body["type"] == "stream_event" else body["type"]
-        for kind, body in world.emitter.all
+        for kind, body in world.journal.all
         if kind in ("message", "progress") and body["type"] in ("stream_event", "assistant")
     ]
     deltas = "content_block_delta"
@@ -328,14 +328,14 @@ async def test_stream_events_when_asked_for() -> None:
         "message_stop",
         "message_start",
     ]
-    statuses = [body for kind, body in world.emitter.all if kind == "progress" and body["type"] == "system"]
+    statuses = [body for kind, body in world.journal.all if kind == "progress" and body["type"] == "system"]
     assert [body["status"] for body in statuses] == ["requesting", "requesting"]
 
 
 async def test_no_stream_events_otherwise() -> None:
     world = make_world(says("x"))
     await world.turn()
-    assert not world.emitter.stream_events()
+    assert not world.journal.stream_events()
 
 
 async def test_a_model_switch_counts_from_the_next_call_and_drops_old_thinking() -> None:
@@ -348,7 +348,7 @@ async def test_a_model_switch_counts_from_the_next_call_and_drops_old_thinking()
     sent = world.transport.request_json(1)
     assert sent["model"] == world.agent.model == "claude-opus-4-5"
     assert all(b["type"] != "thinking" for m in sent["messages"] for b in m["content"])
-    assert Conversation.from_records(world.emitter.journal).model == "claude-opus-4-5"
+    assert Conversation.from_records(world.journal.records).model == "claude-opus-4-5"
     world.agent.set_model(None)
     await world.turn()
     assert world.transport.request_json(2)["model"] == "claude-sonnet-4-5"
@@ -365,13 +365,13 @@ async def test_a_failure_of_our_own_still_has_one_result() -> None:
     assert (result["subtype"], result["is_error"]) == ("error_during_execution", True)
     assert result["terminal_reason"] == "model_error"
     assert result["errors"] == ["internal error: OSError: disk on fire"]
-    assert len(world.emitter.messages("result")) == 1
+    assert len(world.journal.messages("result")) == 1
 
 
 async def test_a_second_turn_at_the_same_time_is_refused() -> None:
     world = make_world(says("x"), says("y"))
     task = world.start()
-    await world.emitter.until(lambda: bool(world.emitter.messages()))
+    await world.journal.until(lambda: bool(world.journal.messages()))
     if not task.done():
         with pytest.raises(RuntimeError, match="a turn is running"):
             await world.agent.run_turn([])

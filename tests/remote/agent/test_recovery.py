@@ -40,13 +40,13 @@ Json = dict[str, Any]
 
 
 def _retries(world: World) -> list[Json]:
-    return world.emitter.messages("system", "api_retry")
+    return world.journal.messages("system", "api_retry")
 
 
 def _texts(world: World) -> list[str]:
     return [
         block["text"]
-        for line in world.emitter.messages("assistant")
+        for line in world.journal.messages("assistant")
         for block in line["message"]["content"]
         if block["type"] == "text"
     ]
@@ -89,7 +89,7 @@ async def test_what_the_proxy_says_for_itself_has_no_status_and_is_tried_as_ofte
         (note["error"], note["error_status"], note["api_error_type"], note["message"]) for note in _retries(world)
     ] == [("unknown", None, kind, said)] * 2
     assert (result["api_error_status"], result["result"]) == (None, f"API Error: {said}")
-    (line,) = world.emitter.messages("assistant")
+    (line,) = world.journal.messages("assistant")
     assert line["api_error_type"] == kind and "api_error_status" not in line
 
 
@@ -106,7 +106,7 @@ async def test_giving_up_is_a_readable_error() -> None:
     assert (result["subtype"], result["is_error"]) == ("success", True)
     assert (result["terminal_reason"], result["api_error_status"]) == ("api_error", 500)
     assert result["result"] == "API Error: 500 oops"
-    (line,) = world.emitter.messages("assistant")
+    (line,) = world.journal.messages("assistant")
     assert line["is_api_error_message"] is True
     assert line["message"]["model"] == "<synthetic>"
     assert line["error"] == "server_error"
@@ -131,7 +131,7 @@ async def test_what_the_request_got_wrong_is_not_repeated(status: int, attempts:
     world = make_world(*[error_reply(status)] * attempts)
     result = await world.turn()
     assert result["api_error_status"] == status
-    assert world.emitter.messages("assistant")[0]["error"] == kind
+    assert world.journal.messages("assistant")[0]["error"] == kind
     assert result["terminal_reason"] == ("prompt_too_long" if status == 413 else "api_error")
 
 
@@ -174,7 +174,7 @@ async def test_an_error_in_a_200_shows_its_message_and_its_class(reply: Reply) -
     result = await world.turn()
     assert result["is_error"] and result["api_error_status"] == 402
     assert result["result"] == "API Error: 402 no credit is left (billing_error)"
-    (line,) = world.emitter.messages("assistant")
+    (line,) = world.journal.messages("assistant")
     assert (line["error"], line["api_error_type"]) == ("billing_error", "billing_error")
     assert not _retries(world)
 
@@ -223,7 +223,7 @@ async def test_a_stream_that_dies_is_asked_again_and_shows_nothing_twice(reply: 
     assert result["result"] == "Hello!"
     assert _texts(world) == ["Hello!"]
     assert len(_retries(world)) == 1
-    assert not world.emitter.facts("withdrawn")
+    assert not world.journal.facts("withdrawn")
     assert_valid([*world.history(), {"role": "user", "content": [{"type": "text", "text": "x"}]}])
 
 
@@ -290,7 +290,7 @@ async def test_every_cut_of_an_answer_ends_well(first: int) -> None:
         retried = len(_retries(world))
         assert retried == (0 if "t1" in str(world.history()) else 1)
         assert_valid(world.history())
-        rebuilt = Conversation.from_records(world.emitter.journal)
+        rebuilt = Conversation.from_records(world.journal.records)
         assert [m.api() for m in rebuilt.messages] == world.history()
 
 
@@ -298,9 +298,9 @@ async def test_a_told_block_of_a_lost_answer_is_withdrawn() -> None:
     dying = Reply([opening("msg_lost"), thinking_block(0, "hm"), text_start(1), text_delta(1, "Hel")])
     world = make_world(dying, says("Hello!", "msg_2"))
     await world.turn()
-    assert world.emitter.facts("withdrawn") == [{"message_id": "msg_lost"}]
+    assert world.journal.facts("withdrawn") == [{"message_id": "msg_lost"}]
     assert [b["type"] for b in world.history()[1]["content"]] == ["text"]
-    rebuilt = Conversation.from_records(world.emitter.journal)
+    rebuilt = Conversation.from_records(world.journal.records)
     assert [m.api() for m in rebuilt.messages] == world.history()
 
 
@@ -308,20 +308,20 @@ async def test_watchers_see_an_abandoned_answer_closed() -> None:
     dying = Reply([opening("msg_lost"), text_start(0), text_delta(0, "Hel"), error_event("overloaded_error")])
     world = make_world(dying, says("Hello!", "msg_2"), partial=True)
     await world.turn()
-    events = world.emitter.stream_events()
+    events = world.journal.stream_events()
     again = [event["type"] for event in events].index("message_start", 1)
     assert events[again - 2 : again] == [
         {"type": "content_block_stop", "index": 0},
         {"type": "message_stop", "abandoned_blocks": {"api_message_id": "msg_lost", "from_block_index": 0}},
     ]
-    kinds = [body.get("subtype") or body.get("event", {}).get("type") for _, body in world.emitter.all]
+    kinds = [body.get("subtype") or body.get("event", {}).get("type") for _, body in world.journal.all]
     assert kinds.index("api_retry") > kinds.index("message_stop")
 
 
 async def test_watchers_see_a_withheld_block_closed_as_well() -> None:
     world = make_world(Reply([opening("msg_lost"), text_block(0, "Hello")]), says("Hello!", "msg_2"), partial=True)
     await world.turn()
-    events = world.emitter.stream_events()
+    events = world.journal.stream_events()
     first = [event["type"] for event in events[: [event["type"] for event in events].index("message_start", 1)]]
     assert first[-2:] == ["content_block_stop", "message_stop"]
     assert first.count("content_block_stop") == 1
@@ -337,10 +337,10 @@ async def test_after_a_finished_tool_use_nothing_is_asked_again(death: bytes | E
     assert not _retries(world)
     assert world.log == ["start a", "end a"]
     assert result["result"] == "ok"
-    synthetic = [line for line in world.emitter.messages("assistant") if line.get("is_api_error_message")]
+    synthetic = [line for line in world.journal.messages("assistant") if line.get("is_api_error_message")]
     assert len(synthetic) == 1
     assert synthetic[0]["message"]["content"][0]["text"].startswith("API Error: Connection lost mid-response")
-    stops = [event for event in world.emitter.stream_events() if "abandoned_blocks" in event]
+    stops = [event for event in world.journal.stream_events() if "abandoned_blocks" in event]
     assert stops[0]["abandoned_blocks"] == {"api_message_id": "msg_1", "from_block_index": 2}
     assert_valid(world.history())
 
@@ -350,7 +350,7 @@ async def test_a_cut_after_the_stop_reason_costs_nothing() -> None:
     world = make_world(Reply([whole[: -len(sse({"type": "message_stop"}))], ModelLinkError("gone")]), partial=True)
     result = await world.turn()
     assert result["result"] == "Hello"
-    assert world.emitter.stream_events()[-1] == {"type": "message_stop"}
+    assert world.journal.stream_events()[-1] == {"type": "message_stop"}
 
 
 _EMPTY = json.dumps({"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": ""}})
@@ -367,7 +367,7 @@ _NOISE = {
 
 def _silences(world: World) -> list[tuple[float, float]]:
     """What clients were told of silence, in seconds: how long it lasts, and when the model is asked again."""
-    told = [body for _, body in world.emitter.all if body.get("subtype") == "model_silent"]
+    told = [body for _, body in world.journal.all if body.get("subtype") == "model_silent"]
     return [(each["silent_ms"], each["retry_in_ms"]) for each in told]
 
 
@@ -411,9 +411,9 @@ async def test_a_silence_is_counted_down_until_the_model_goes_on() -> None:
     assert [(silent // 1000, left // 1000) for silent, left in _silences(world)] == [(30, 270), (60, 240), (120, 180)]
     more.set()
     assert (await turn)["result"] == "Hi"
-    told = [body for _, body in world.emitter.all if body.get("subtype") == "model_silent"]
+    told = [body for _, body in world.journal.all if body.get("subtype") == "model_silent"]
     assert told[-1]["retry_in_ms"] is None and not _retries(world)
-    assert not [body for body in world.emitter.messages() if body.get("subtype") == "model_silent"], "not journalled"
+    assert not [body for body in world.journal.messages() if body.get("subtype") == "model_silent"], "not journalled"
 
 
 async def test_a_server_that_reads_the_prompt_behind_its_head_is_waited_for() -> None:
@@ -517,7 +517,7 @@ async def test_a_tool_input_cut_by_the_limit_is_asked_for_again() -> None:
     world = make_world(cut, calls(("t1", "Look", {"key": "a"}), message_id="msg_2"), says("ok", "msg_3"))
     await world.turn()
     assert world.log == ["start a", "end a"]
-    assert len(world.emitter.messages("user")) == 1
+    assert len(world.journal.messages("user")) == 1
 
 
 def _optional(world: World) -> World:
@@ -593,7 +593,7 @@ async def test_an_answer_still_too_long_goes_on_in_pieces() -> None:
     parts = [says(f"part {i} ", f"m{i}", "max_tokens") for i in range(3)]
     world = make_world(*parts, says("end", "m9"))
     result = await world.turn()
-    nudges = [line for line in world.emitter.messages("user") if line.get("isSynthetic")]
+    nudges = [line for line in world.journal.messages("user") if line.get("isSynthetic")]
     assert len(nudges) == 2
     assert result["result"] == "part 1 part 2 end"
     assert result["is_error"] is False
@@ -604,7 +604,7 @@ async def test_after_three_continuations_the_error_is_released() -> None:
     world = make_world(*[says(f"part {i}", f"m{i}", "max_tokens") for i in range(5)])
     result = await world.turn()
     assert (result["subtype"], result["is_error"], result["stop_reason"]) == ("success", True, "max_tokens")
-    assert world.emitter.messages("assistant")[-1]["error"] == "max_output_tokens"
+    assert world.journal.messages("assistant")[-1]["error"] == "max_output_tokens"
     assert not world.transport.replies
 
 
@@ -621,10 +621,10 @@ async def test_a_refusal_is_an_error_and_an_empty_answer_is_said() -> None:
     )
     refused = await world.turn()
     assert refused["is_error"] and refused["result"].startswith("API Error: the model refused to answer")
-    assert world.emitter.messages("assistant")[-1]["error"] == "invalid_request"
+    assert world.journal.messages("assistant")[-1]["error"] == "invalid_request"
     empty = await world.turn()
     assert (empty["is_error"], empty["result"]) == (False, "")
-    (note,) = world.emitter.messages("system", "informational")
+    (note,) = world.journal.messages("system", "informational")
     assert note["content"] == "The model ended its turn without an answer."
 
 

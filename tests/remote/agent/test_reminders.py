@@ -51,9 +51,9 @@ async def test_a_restart_reads_the_reminders_that_were_said() -> None:
     world = make_world(says("a"))
     world.agent.reminders.add("k", "a fact")
     await world.turn()
-    again = Conversation.from_records(world.emitter.journal)
+    again = Conversation.from_records(world.journal.records)
     assert [message.api() for message in again.messages] == world.history()
-    assert not any("a fact" in str(body) for body in world.emitter.messages())  # clients need not show it
+    assert not any("a fact" in str(body) for body in world.journal.messages())  # clients need not show it
 
 
 def test_a_reminder_cannot_end_its_block_early() -> None:

@@ -70,7 +70,7 @@ async def test_the_files_that_were_used_last_are_told_again_as_they_are_now(tmp_
     assert "new line 2999" not in told and "old " not in told
     assert not any(str(path) in told for path in files[:3]), "only the last five, and none that is gone"
     assert "new line 1999" in str(world.history()[-2]), "what was cut can be read"
-    assert [m.api() for m in Conversation.from_records(world.emitter.journal).messages] == world.history()
+    assert [m.api() for m in Conversation.from_records(world.journal.records).messages] == world.history()
 
 
 async def test_the_files_are_told_again_by_each_later_compaction_also_in_a_new_worker(tmp_path: Path) -> None:
@@ -84,12 +84,12 @@ async def test_the_files_are_told_again_by_each_later_compaction_also_in_a_new_w
         for _ in summaries[1:]:
             await turn(world, "/compact")
         assert told_in(world).count("red house") == 1, "a file with two names is told once"
-    after = make_world(summaries[2], conversation=Conversation.from_records(world.emitter.journal))
+    after = make_world(summaries[2], conversation=Conversation.from_records(world.journal.records))
     async with real_tools(after, tmp_path):
         await turn(after, "/compact")
         assert "red house" in told_in(after)
-    after.emitter.emit(MessageRecord(compact_summary("")))  # as /clear does it
-    assert not Conversation.from_records(after.emitter.journal).files.paths
+    after.journal.emit(MessageRecord(compact_summary("")))  # as /clear does it
+    assert not Conversation.from_records(after.journal.records).files
 
 
 @pytest.mark.parametrize("behavior", [Behavior.ALLOW, Behavior.ASK, Behavior.DENY])

@@ -90,7 +90,7 @@ async def test_an_agent_with_a_token_target_goes_on_until_it_is_reached() -> Non
     said = str(world.transport.request_json(1)["messages"][-1])
     assert "used 400 of the 1,000 tokens that the user wants to be spent here (40 %)" in said
     assert_valid(world.history())
-    told = [each.get("content") for each in world.emitter.messages("system") if each.get("subtype") == "informational"]
+    told = [each.get("content") for each in world.journal.messages("system") if each.get("subtype") == "informational"]
     assert told == ["The agent works until it has written about 1,000 tokens."]
     assert (await world.turn("and on"))["result"] == "part 2", "the target was that of one turn"
 
@@ -99,7 +99,7 @@ async def test_an_agent_that_does_little_for_its_token_target_may_stop() -> None
     world = make_world(*(wrote(600 if number < 2 else 10, number) for number in range(9)))
     result = await world.turn("+500k look around")
     assert (result["subtype"], result["result"]) == ("success", "part 3")
-    told = [each.get("content") for each in world.emitter.messages("system") if each.get("subtype") == "informational"]
+    told = [each.get("content") for each in world.journal.messages("system") if each.get("subtype") == "informational"]
     assert told[-1] == "It stops before the target of 500,000 tokens: little came of the last answers."
 
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import re
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from tests.remote.agent_kit import (
-    MemoryEmitter,
+    MemoryLog,
     Reply,
     assert_valid,
     calls,
@@ -21,12 +22,13 @@ from tests.remote.agent_kit import (
     tool_block,
 )
 
-from ccb.remote.agent.tool_call import ToolCall, ToolExecutor
+from ccb.remote.agent.tool_call import CallOutcome, ToolCall, TurnContext
+from ccb.remote.agent.tool_pipeline import ToolExecutor
 from ccb.remote.permissions.rules import Behavior, Decision
 from ccb.remote.tools.input_schema import issues
 from ccb.remote.tools.output import OutputFiles
 from ccb.remote.tools.tool_contract import ToolResult
-from ccb.tunnel.wire.control_protocol import ToolPermission
+from ccb.tunnel.wire.control_protocol import RequestFailed, ToolPermission
 
 Json = dict[str, Any]
 
@@ -39,8 +41,8 @@ ASK = Decision(
 )
 
 
-def _result_text(emitter: MemoryEmitter, index: int = 0) -> str:
-    block = emitter.messages("user")[index]["message"]["content"][0]
+def _result_text(journal: MemoryLog, index: int = 0) -> str:
+    block = journal.messages("user")[index]["message"]["content"][0]
     text = block["content"]
     assert isinstance(text, str)
     return text
@@ -56,7 +58,7 @@ async def test_reads_overlap() -> None:
     assert "end a" not in world.log
     world.read.gates["a"].set()
     await turn
-    ids = [line["message"]["content"][0]["tool_use_id"] for line in world.emitter.messages("user")]
+    ids = [line["message"]["content"][0]["tool_use_id"] for line in world.journal.messages("user")]
     assert ids == ["t2", "t1"], "results come in the order of completion"
     assert_valid(world.history())
 
@@ -78,7 +80,7 @@ async def test_a_tool_starts_while_the_model_is_still_streaming() -> None:
     turn = world.start()
     await world.read.until("end a")
     assert "start b" not in world.log
-    await world.emitter.until(lambda: bool(world.emitter.messages("user")))
+    await world.journal.until(lambda: bool(world.journal.messages("user")))
     more.set()
     await turn
     assert_valid(world.history())
@@ -125,24 +127,24 @@ async def test_the_start_is_durable_before_the_tool_runs() -> None:
     world.write.gates = {"a": asyncio.Event()}
     turn = world.start()
     await world.write.until("start a")
-    kinds = [record.kind for record in world.emitter.journal]
-    assert world.emitter.facts("tool_start") == [{"tool_use_id": "t1", "name": "Change"}]
-    assert world.emitter.committed >= kinds.index("tool_start") + 1
+    kinds = [record.kind for record in world.journal.records]
+    assert world.journal.facts("tool_start") == [{"tool_use_id": "t1", "name": "Change"}]
+    assert world.journal.committed >= kinds.index("tool_start") + 1
     world.write.gates["a"].set()
     await turn
 
 
 async def test_a_start_that_cannot_be_recorded_is_no_start() -> None:
     world = make_world(calls(("t1", "Change", {"key": "a"})))
-    commit = world.emitter.commit
+    commit = world.journal.commit
 
     async def failing() -> None:
-        if world.emitter.facts("tool_start"):
-            world.emitter.commit = commit  # type: ignore[method-assign]
+        if world.journal.facts("tool_start"):
+            world.journal.commit = commit  # type: ignore[method-assign]
             raise OSError("no space left on device")
         await commit()
 
-    world.emitter.commit = failing  # type: ignore[method-assign]
+    world.journal.commit = failing  # type: ignore[method-assign]
     result = await world.turn()
     assert world.log == []
     assert result["subtype"] == "error_during_execution"
@@ -153,7 +155,7 @@ async def test_a_start_that_cannot_be_recorded_is_no_start() -> None:
 async def test_live_output_is_progress_keyed_by_its_call() -> None:
     world = make_world(calls(("t1", "Look", {"key": "a"})), says("ok", "msg_2"))
     await world.turn()
-    progress = [body for kind, body in world.emitter.all if kind == "progress"]
+    progress = [body for kind, body in world.journal.all if kind == "progress"]
     assert progress == [
         {
             "type": "tool_progress",
@@ -174,7 +176,7 @@ async def test_a_tool_that_is_silent_says_that_it_still_runs() -> None:
 
     async def beats() -> list[Json]:
         while True:
-            found = [body for kind, body in world.emitter.all if kind == "progress" and body.get("heartbeat")]
+            found = [body for kind, body in world.journal.all if kind == "progress" and body.get("heartbeat")]
             if len(found) >= 2:
                 return found
             await asyncio.sleep(0.01)
@@ -189,7 +191,7 @@ async def test_a_tool_that_is_silent_says_that_it_still_runs() -> None:
 async def test_an_unknown_tool_is_a_result() -> None:
     world = make_world(calls(("t1", "Fly", {})), says("sorry", "msg_2"))
     result = await world.turn()
-    assert _result_text(world.emitter) == "<tool_use_error>Error: No such tool available: Fly</tool_use_error>"
+    assert _result_text(world.journal) == "<tool_use_error>Error: No such tool available: Fly</tool_use_error>"
     assert result["subtype"] == "success"
 
 
@@ -203,9 +205,9 @@ async def test_a_hidden_tool_is_unknown() -> None:
 
     hidden.agent = Agent(hidden.agent.config, hidden.agent._deps, hidden.conversation, Ledger())
     await hidden.turn()
-    assert hidden.emitter.messages()[0]["tools"] == ["Look"]
+    assert hidden.journal.messages()[0]["tools"] == ["Look"]
     assert [tool["name"] for tool in hidden.transport.request_json(0)["tools"]] == ["Look"]
-    assert "No such tool" in _result_text(hidden.emitter)
+    assert "No such tool" in _result_text(hidden.journal)
 
 
 @pytest.mark.parametrize(
@@ -223,13 +225,13 @@ async def test_a_hidden_tool_is_unknown() -> None:
 async def test_a_wrong_input_is_a_result_and_nobody_is_asked(tool_input: Json | str, reason: str) -> None:
     world = make_world(calls(("t1", "Change", tool_input)), says("ok", "msg_2"), decisions={"Change": ASK})
     result = await world.turn()
-    text = _result_text(world.emitter)
+    text = _result_text(world.journal)
     assert text.startswith("<tool_use_error>InputValidationError: ")
     assert reason in text
     assert not world.broker.requests
     assert not world.log
     assert result["subtype"] == "success"
-    assert world.emitter.messages("user")[0]["tool_use_result"].startswith("Error: ")
+    assert world.journal.messages("user")[0]["tool_use_result"].startswith("Error: ")
     assert_valid(world.history())
 
 
@@ -237,7 +239,7 @@ async def test_validation_comes_before_the_question() -> None:
     world = make_world(calls(("t1", "Change", {"key": "a"})), says("ok", "msg_2"), decisions={"Change": ASK})
     world.write.invalid = {"a": "File has not been read yet."}
     await world.turn()
-    assert _result_text(world.emitter) == "<tool_use_error>File has not been read yet.</tool_use_error>"
+    assert _result_text(world.journal) == "<tool_use_error>File has not been read yet.</tool_use_error>"
     assert not world.broker.requests
 
 
@@ -245,8 +247,8 @@ async def test_an_exception_of_a_tool_is_a_result() -> None:
     world = make_world(calls(("t1", "Look", {"key": "a"})), says("ok", "msg_2"))
     world.read.results = {"a": ValueError("a bug")}
     result = await world.turn()
-    assert _result_text(world.emitter) == "Look failed: ValueError: a bug"
-    assert world.emitter.messages("user")[0]["message"]["content"][0]["is_error"] is True
+    assert _result_text(world.journal) == "Look failed: ValueError: a bug"
+    assert world.journal.messages("user")[0]["message"]["content"][0]["is_error"] is True
     assert result["subtype"] == "success"
 
 
@@ -255,7 +257,7 @@ async def test_a_result_longer_than_the_tool_declares_is_cut(tmp_path: Path) -> 
     whole = "\n".join(f"line {number}" for number in range(10_000))
     world.read.results = {"a": ToolResult(whole)}
     await world.turn()
-    shown = _result_text(world.emitter)
+    shown = _result_text(world.journal)
     assert len(shown) <= world.read.declaration.max_output_chars < len(whole)
     assert shown.startswith("line 0\n") and shown.endswith("\nline 9999")
     (kept,) = tmp_path.iterdir()
@@ -266,7 +268,7 @@ async def test_an_error_result_is_handed_on() -> None:
     world = make_world(calls(("t1", "Look", {"key": "a"})), says("ok", "msg_2"))
     world.read.results = {"a": ToolResult("Exit code 3", is_error=True)}
     await world.turn()
-    line = world.emitter.messages("user")[0]
+    line = world.journal.messages("user")[0]
     assert line["tool_use_result"] == "Error: Exit code 3"
 
 
@@ -295,7 +297,7 @@ async def test_the_person_is_asked_and_allows() -> None:
         }
     ]
     assert world.log == ["start b", "end b"]
-    status = world.emitter.messages("system", "status")
+    status = world.journal.messages("system", "status")
     assert [(body["status"], body["permissionMode"]) for body in status] == [(None, "acceptEdits")]
     assert result["permission_denials"] == []
 
@@ -308,7 +310,7 @@ async def test_a_changed_input_is_checked_like_any_other() -> None:
         answers=[ToolPermission(True, updated_input={"key": 5})],
     )
     await world.turn()
-    assert "InputValidationError" in _result_text(world.emitter)
+    assert "InputValidationError" in _result_text(world.journal)
     assert not world.log
 
 
@@ -320,11 +322,11 @@ async def test_a_denial_reaches_the_model_word_for_word() -> None:
         answers=[ToolPermission(False, "not on a Friday")],
     )
     result = await world.turn()
-    assert _result_text(world.emitter) == "not on a Friday"
+    assert _result_text(world.journal) == "not on a Friday"
     assert not world.log
     assert result["subtype"] == "success"
     assert result["permission_denials"] == [{"tool_name": "Change", "tool_use_id": "t1", "tool_input": {"key": "a"}}]
-    assert not world.emitter.facts("tool_start")
+    assert not world.journal.facts("tool_start")
 
 
 async def test_a_denial_can_end_the_turn() -> None:
@@ -335,13 +337,13 @@ async def test_a_denial_can_end_the_turn() -> None:
     )
     result = await world.turn()
     assert (result["subtype"], result["terminal_reason"]) == ("error_during_execution", "aborted_tools")
-    assert world.emitter.outline()[-4:] == [
+    assert world.journal.outline()[-4:] == [
         "user tool_result t1",
         "user tool_result t2",
         "user text [Request interrupted by user for tool use]",
         "result error_during_execution",
     ]
-    assert _result_text(world.emitter) == "stop"
+    assert _result_text(world.journal) == "stop"
     assert len(world.broker.requests) == 1, "the next call is not asked about"
     assert not world.log
     assert_valid([*world.history(), {"role": "assistant", "content": [{"type": "text", "text": "x"}]}])
@@ -354,10 +356,10 @@ async def test_without_anybody_to_ask_it_is_denied_at_once(behavior: Behavior) -
         calls(("t1", "Change", {"key": "a"})), says("ok", "msg_2"), decisions={"Change": decision}, can_ask=False
     )
     result = await world.turn()
-    note = world.emitter.messages("system", "permission_denied")[0]
+    note = world.journal.messages("system", "permission_denied")[0]
     assert (note["tool_name"], note["tool_use_id"], note["decision_reason_type"]) == ("Change", "t1", "rule")
     assert "no rule allows it" in note["message"]
-    assert _result_text(world.emitter) == note["message"]
+    assert _result_text(world.journal) == note["message"]
     assert [denial["tool_use_id"] for denial in result["permission_denials"]] == ["t1"]
     assert not world.broker.requests
     assert not world.log
@@ -368,10 +370,10 @@ async def test_a_question_that_fails_is_no_permission() -> None:
         calls(("t1", "Change", {"key": "a"})),
         says("ok", "msg_2"),
         decisions={"Change": ASK},
-        answers=[OSError("client said no such request")],
+        answers=[RequestFailed("client said no such request")],
     )
     result = await world.turn()
-    assert _result_text(world.emitter) == "Tool permission request failed: Error: client said no such request"
+    assert _result_text(world.journal) == "Tool permission request failed: Error: client said no such request"
     assert not world.log
     assert result["subtype"] == "success"
 
@@ -384,7 +386,7 @@ async def test_a_permission_check_that_fails_is_no_permission() -> None:
 
     world.permissions.decide = broken  # type: ignore[method-assign]
     await world.turn()
-    assert "permission check failed" in _result_text(world.emitter)
+    assert "was not run, because a check of it failed: RuntimeError: parser bug" in _result_text(world.journal)
     assert not world.log
 
 
@@ -393,7 +395,7 @@ async def test_repeated_denials_are_pointed_out_once() -> None:
     script = [calls((f"t{i}", "Change", {"key": f"v{i}"}), message_id=f"m{i}") for i in range(4)]
     world = make_world(*script, says("ok", "msg_9"), decisions={"Change": denied})
     await world.turn()
-    notes = [line for line in world.emitter.messages("user") if line.get("isSynthetic")]
+    notes = [line for line in world.journal.messages("user") if line.get("isSynthetic")]
     assert len(notes) == 1
     assert "refused" in notes[0]["message"]["content"][0]["text"]
     assert_valid([*world.history()[:-1], {"role": "assistant", "content": [{"type": "text", "text": "x"}]}])
@@ -405,7 +407,7 @@ async def test_a_success_in_between_resets_the_count_of_denials() -> None:
     script = [calls((f"t{i}", name, {"key": "v"}), message_id=f"m{i}") for i, name in enumerate(tools)]
     world = make_world(*script, says("ok", "msg_9"), decisions={"Change": denied})
     await world.turn()
-    assert not [line for line in world.emitter.messages("user") if line.get("isSynthetic")]
+    assert not [line for line in world.journal.messages("user") if line.get("isSynthetic")]
 
 
 async def test_a_tool_use_id_that_was_used_before_is_replaced() -> None:
@@ -422,10 +424,11 @@ async def test_a_tool_use_id_that_was_used_before_is_replaced() -> None:
 
 
 async def test_an_executor_tells_its_owner_about_our_own_failures() -> None:
-    async def broken(call: ToolCall) -> None:
+    def broken(call: ToolCall, outcome: CallOutcome) -> None:
         raise OSError("journal")
 
-    executor = ToolExecutor(broken, lambda call: True)
+    context = SimpleNamespace(log=SimpleNamespace(message=lambda body: None))
+    executor = ToolExecutor(cast(TurnContext, context), broken)
     executor.submit(ToolCall("1", "x", {}, None))
     with pytest.raises(OSError, match="journal"):
         await executor.drain()
@@ -466,4 +469,4 @@ async def test_a_call_that_the_api_would_not_take_back_is_renamed(name: str) -> 
     block = world.transport.request_json(1)["messages"][1]["content"][0]
     assert re.fullmatch(r"[A-Za-z0-9_-]{1,128}", block["name"])
     assert re.fullmatch(r"[A-Za-z0-9_-]{1,128}", block["id"])
-    assert "No such tool" in _result_text(world.emitter)
+    assert "No such tool" in _result_text(world.journal)

@@ -16,7 +16,7 @@ from tests.remote.agent_kit import calls, content, opening, says
 from tests.remote.worker_process import Laptop, WorkerHost, alive, until
 
 from ccb.remote.daemon.attached_client import SILENT_S, STUCK_S
-from ccb.remote.session.session_log import UnfinishedWork
+from ccb.remote.session_store.session_log import UnfinishedWork
 from ccb.tunnel.wire.frames import (
     Applied,
     Attach,

@@ -7,13 +7,16 @@ import json
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+from tests.support.worker.cages import sandbox
 
 from ccb.remote.hooks.hook_outcome import NOTHING, HookOutcome, read_output
-from ccb.remote.hooks.hook_runner import HookContext, HookRunner
+from ccb.remote.hooks.hook_runner import HookContext, HookRunner, HookTurn
 from ccb.remote.hooks.hook_table import Hook, HookSource, client_hooks, read_hooks
+from ccb.remote.permissions.engine import LaunchRules, PermissionEngine
 from ccb.remote.system.deadline import within_while
 from ccb.remote.system.host import Host
 from ccb.remote.system.process import marked
@@ -52,9 +55,11 @@ class Desk:
         self.client = Client()
         self.records: list[tuple[Content, str]] = []
         self.durable = 0
-        session = HookContext("s-1", "/j", str(cwd), self.host, cast(Any, self.client), self)
-        self.runner = HookRunner(session)
-        self.runner.mode = lambda: "plan"
+        self.session_id, self.journal = "s-1", SimpleNamespace(path="/j")
+        self.reminded: dict[str, str] = {}
+        permissions = PermissionEngine(LaunchRules(sandbox(), "plan"), cwd=str(cwd), home="/nowhere")
+        broker, log = cast(Any, self.client), cast(Any, self)
+        self.runner = HookRunner(HookContext(str(cwd), self.host, broker, log, permissions, self.reminded.__setitem__))
 
     def emit(self, content: Content, agent_id: str = "") -> Record:
         self.records.append((content, agent_id))
@@ -64,7 +69,7 @@ class Desk:
         self.durable = len(self.records)
 
     def use(self, value: Json, source: str = "user") -> None:
-        self.runner.configure([HookSource(value, source, f"/{source}.json")])
+        self.runner.begin_turn(HookTurn(), [HookSource(value, source, f"/{source}.json")])
 
     def said(self) -> list[str]:
         return [each.body["content"] for each, _ in self.records if isinstance(each, MessageRecord)]
@@ -322,13 +327,13 @@ async def test_a_gating_hook_that_cannot_be_used_refuses_what_it_may_have_been_a
     }}"""
     read, (lines, _) = load_settings(text), lines_in(text)
     assert isinstance(read, dict)
-    problems = desk.runner.configure([HookSource(read["hooks"], "project", "/p.json", lines)])
+    problems = desk.runner.begin_turn(HookTurn(), [HookSource(read["hooks"], "project", "/p.json", lines)])
     assert [each.partition(": ")[0] for each in problems] == [f"/p.json, line {line}" for line in (3, 4, 6)]
     outcome = await desk.runner.run("PreToolUse", {}, "Write")
     assert outcome.blocked and "/p.json, line 3: hooks.PreToolUse.0.hooks.0" in outcome.reason
     assert "/p.json, line 4" in (await desk.runner.run("PreToolUse", {}, "Read")).reason
     assert await desk.runner.run("PostToolUse", {}, "Read") is NOTHING
-    desk.runner.configure([HookSource([{"type": "command", "command": "true"}], "project", "/p.json")])
+    desk.runner.begin_turn(HookTurn(), [HookSource([{"type": "command", "command": "true"}], "project", "/p.json")])
     assert (await desk.runner.run("PreToolUse", {}, "Read")).blocked, "nobody knows for which event it was meant"
 
 
@@ -422,10 +427,11 @@ async def test_a_model_decides_for_a_prompt_hook_and_can_only_refuse(desk: Desk)
         return said.pop(0)
 
     hook = {"type": "prompt", "prompt": "No tests are deleted: $ARGUMENTS", "model": "sonnet"}
-    desk.use({"PreToolUse": [{"matcher": "Bash", "hooks": [hook]}], "Stop": [{"hooks": [{**hook, "model": ""}]}]})
+    value = {"PreToolUse": [{"matcher": "Bash", "hooks": [hook]}], "Stop": [{"hooks": [{**hook, "model": ""}]}]}
+    desk.use(value)
     run = desk.runner.run("PreToolUse", {"tool_input": {"command": "ls"}}, "Bash")
     assert (await run).errors == ("no model can be asked here",)
-    desk.runner.judge = judge
+    desk.runner.begin_turn(HookTurn(judge=judge), [HookSource(value, "user")])
     said.append('```json\n{"ok": true, "permissionDecision": "allow"}\n```')
     assert (await desk.runner.run("PreToolUse", {"tool_input": {"command": "ls"}}, "Bash")).decision == ""
     assert "$ARGUMENTS" not in asked[0][1] and '"command": "ls"' in asked[0][1] and asked[0][2] == "sonnet"

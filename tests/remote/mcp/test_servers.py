@@ -182,25 +182,6 @@ async def test_a_server_that_may_come_back_is_tried_again_until_it_does(monkeypa
     await servers.close()
 
 
-async def test_a_server_is_tried_again_even_if_taking_it_up_fails(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ccb.remote.mcp.mcp_servers._WAITS_S", (0.01, 0.02))
-    failures = [RuntimeError("the list cannot be shown")] * 2
-
-    def changed() -> None:
-        if servers.status()[0]["status"] == "connected" and failures:
-            raise failures.pop()
-
-    registry, far = Toolset(()), Server(ADD)
-    far.failure, far.may_come_back = "it cannot be reached", True
-    servers = McpServers(registry, changed)
-    servers.use(IN_CLIENT, {"s0": far})
-    await servers.ready()
-    far.failure = ""
-    await until(lambda: not failures and "retryInSeconds" not in servers.status()[0])
-    assert [tool.name for tool in registry.begin_turn()] == ["mcp__s0__add"]
-    await servers.close()
-
-
 async def test_a_server_may_change_its_tools() -> None:
     server = Server(ADD)
     servers, registry = await connected(server)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
+from tests.remote.agent_kit import MemoryLog, OpenPermissions, no_hooks
 
 from ccb.remote.mcp.host_servers import project_servers
 from ccb.remote.mcp.mcp_client import McpClient, McpError, ServerForms
@@ -97,12 +98,13 @@ class Place:
         self.news: asyncio.Queue[Json] = asyncio.Queue()
         command = ServerCommand((sys.executable, "-ISc", SERVER, str(self.seen), *more), str(tmp_path))
         self.person = Person()
+        forms = ServerForms(cast(Any, self.person), no_hooks(MemoryLog(), OpenPermissions()))
         self.channel = StdioChannel(
             "s",
             command,
             self.host,
             self.news.put_nowait,
-            lambda given: ServerForms(cast(Any, self.person), None).answer("s", given),
+            lambda given: forms.answer("s", given),
         )
         self.client = McpClient(self.channel)
 

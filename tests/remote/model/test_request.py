@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from ccb.remote.agent.conversation import HistoryMessage
-from ccb.remote.model.model_request import RequestPrefix, body
+from ccb.remote.model.model_request import HistoryMessage, RequestPrefix, body
 
 Json = dict[str, Any]
 

@@ -97,6 +97,6 @@ def test_a_provider_that_wants_never_to_be_asked_again_gets_a_date() -> None:
 
 
 def test_settings_come_from_the_environment() -> None:
-    settings = RetrySettings.from_env({"CCB_MAX_RETRIES": "0", "CCB_STREAM_IDLE_TIMEOUT_MS": "2500"})
+    settings = RetrySettings().over({"CCB_MAX_RETRIES": "0", "CCB_STREAM_IDLE_TIMEOUT_MS": "2500"})
     assert (settings.max_retries, settings.silence) == (0, 2.5)
-    assert RetrySettings.from_env({"CCB_MAX_RETRIES": "many", "CCB_STREAM_IDLE_TIMEOUT_MS": "-1"}) == RetrySettings()
+    assert RetrySettings().over({"CCB_MAX_RETRIES": "many", "CCB_STREAM_IDLE_TIMEOUT_MS": "-1"}) == RetrySettings()

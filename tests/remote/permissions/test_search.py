@@ -13,9 +13,10 @@ from tests.remote.tools_kit import Toolbox, open_toolbox
 from tests.support.worker.cages import sandbox
 from tests.support.worker.permission_desk import Desk, Named, bash
 
-from ccb.remote.agent.agent_config import AgentConfig, PromptSource
+from ccb.remote.agent.agent_config import AgentConfig
 from ccb.remote.agent.tool_call import ParsedCall
 from ccb.remote.agent.tool_permission import decide
+from ccb.remote.context.system_prompt import SessionPrompt
 from ccb.remote.permissions.engine import LaunchRules, PermissionEngine
 from ccb.remote.permissions.rules import Behavior
 from ccb.remote.tools.tool_contract import CallContext
@@ -122,7 +123,7 @@ async def test_a_directory_that_is_gone_is_not_where_paths_are_looked_up(box: To
     """The next command runs in the session's directory, where `../..` is another place."""
     (tmp_path / "outside").write_text("needle\n")
     engine = PermissionEngine(LaunchRules(sandbox()), cwd=str(box.root), home="/nowhere", is_root=False)
-    config = AgentConfig(cast(PromptSource, None), Toolset(()), engine, box.context)
+    config = AgentConfig(cast(SessionPrompt, None), Toolset(()), engine, box.context)
     call = ParsedCall("t1", box.tools["Bash"], {"command": "cat ../outside"})
     await box.text("Bash", command="mkdir -p one; cd one")
     assert decide(config, call, can_ask=False).behavior is ALLOW

@@ -13,8 +13,8 @@ import pytest
 from ccb.remote.session.recovery import Recovered
 from ccb.remote.session.request_broker import OpenRequests, RequestBroker, RequestOutcome
 from ccb.remote.session.request_handlers import register_client_requests
-from ccb.remote.session.session_log import SessionLog
 from ccb.remote.session_store.journal import JournalError
+from ccb.remote.session_store.session_log import SessionLog
 from ccb.tunnel.wire.control_protocol import (
     CAN_USE_TOOL,
     INTERRUPT,

@@ -13,15 +13,15 @@ from typing import Any
 import pytest
 
 from ccb.remote.agent.conversation import Conversation, close_open_tool_uses
-from ccb.remote.agent.token_usage import Ledger, SessionUsage
+from ccb.remote.agent.token_usage import Ledger
 from ccb.remote.host_commands.logs import last_lines
 from ccb.remote.session.input_queue import InputQueue
 from ccb.remote.session.recovery import Recovered, UnfinishedPrompts
 from ccb.remote.session.request_broker import OpenRequests
-from ccb.remote.session.session_log import SnapshotProjection
 from ccb.remote.session_store.fork import fork, unused_copy_of
 from ccb.remote.session_store.journal import Journal
 from ccb.remote.session_store.journal_summary import JournalSummary, last_mark
+from ccb.remote.session_store.session_log import SessionUsage, SnapshotProjection
 from ccb.remote.session_store.session_registry import SessionEntry, summary_of
 from ccb.tunnel.wire.journal_records import InputRecord, Record
 from ccb.tunnel.wire.projection import replay

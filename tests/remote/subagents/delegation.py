@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any, cast
 
 from tests.remote.agent_kit import Reply, ScriptedTransport, calls, says
-from tests.remote.two_agents import Shown
 
 from ccb.remote.daemon.assembly import SessionHost, begin_session, resume_session
 from ccb.remote.daemon.model_streams import ModelStreams
 from ccb.remote.session.session import Session
+from ccb.remote.session_store.client_outbox import ClientOutbox
 from ccb.remote.session_store.journal import Journal
 from ccb.remote.tools.toolset import close_context, make_context
 from ccb.tunnel.wire.journal_records import MessageRecord, Record
@@ -55,6 +55,17 @@ class ModelOfAgents:
                 yield reply
         finally:
             self.open.discard(key)
+
+
+class Shown(ClientOutbox):
+    """Keeps what a client is shown without a record."""
+
+    def __init__(self, journal: Journal) -> None:
+        super().__init__(journal)
+        self.bodies: list[Json] = []
+
+    def progress(self, seq: int, key: str, body: Json) -> None:
+        self.bodies.append(body)
 
 
 @dataclass

@@ -7,9 +7,11 @@ import json
 from pathlib import Path
 from typing import Any
 
-from tests.remote.agent_kit import Reply, calls, closing, opening, says, text_block, tool_block
+from tests.remote.agent_kit import Reply, assert_valid, calls, closing, opening, says, text_block, tool_block
 from tests.remote.subagents.delegation import MAIN, delegates, delegation, task
 
+from ccb.remote.agent.conversation import Conversation
+from ccb.remote.daemon.assembly import INTERRUPTED, NEVER_STARTED
 from ccb.tunnel.wire.session_options import SettingsOption
 from ccb.tunnel.wire.tool_traits import BUILT_IN, Effect
 
@@ -17,6 +19,14 @@ Json = dict[str, Any]
 
 ONE = "toolu_one"
 TWO = "toolu_two"
+
+
+def unmarked(messages: list[Json]) -> list[Json]:
+    """The messages of a request, without their cache marks."""
+    return [
+        {**each, "content": [{k: v for k, v in block.items() if k != "cache_control"} for block in each["content"]]}
+        for each in messages
+    ]
 
 
 def offered(request: Json) -> set[str]:
@@ -46,6 +56,10 @@ async def test_an_agent_works_in_its_own_context_and_only_its_answer_comes_back(
             "tool_use",
             "text",
         ], "its messages name the call that started it"
+        named = {
+            (each.agent_id, each.body.get("parent_tool_use_id") or "") for each in d.records() if each.kind == "message"
+        }
+        assert named == {("", ""), (ONE, ONE)}
         assert "x" in d.result_text("r1", ONE)
         assert [each["task_id"] for each in d.messages("system", "task_started")] == [ONE]
         assert [each["status"] for each in d.messages("system", "task_notification")] == ["completed"]
@@ -180,7 +194,7 @@ async def test_the_turns_of_an_agent_are_limited_and_its_last_words_are_kept(tmp
 
 
 async def test_an_agent_that_was_cut_by_a_kill_ends_clearly_and_can_go_on_with_what_it_knows(tmp_path: Path) -> None:
-    """The journal of a worker that was killed is copied while the agent is in its second tool."""
+    """The journal of a worker that was killed is copied while the agent is in its second tool, and a third waits."""
     cut = tmp_path / "cut"
     cut.mkdir()
     scripts = {
@@ -192,6 +206,7 @@ async def test_an_agent_that_was_cut_by_a_kill_ends_clearly_and_can_go_on_with_w
                     opening("c2"),
                     text_block(0, "Found the place."),
                     tool_block(1, "b1", "Bash", {"command": "echo started; sleep 600"}),
+                    tool_block(2, "b2", "Bash", {"command": "touch never"}),
                     closing("tool_use"),
                 ]
             ),
@@ -202,6 +217,7 @@ async def test_an_agent_that_was_cut_by_a_kill_ends_clearly_and_can_go_on_with_w
         while not d.printed("b1", "started"):
             await asyncio.sleep(0.01)
         (cut / "journal.jsonl").write_bytes((tmp_path / "journal.jsonl").read_bytes())
+        (before,), before_cut = d.model.requests[MAIN], d.model.requests["dig deep"]
         running.cancel()
         await asyncio.wait({running})
 
@@ -210,13 +226,22 @@ async def test_an_agent_that_was_cut_by_a_kill_ends_clearly_and_can_go_on_with_w
         "dig deep": [says("It is in line 7.", "c3")],
     }
     async with delegation(cut, again) as d:
-        assert "was stopped while this tool was open" in d.result_text("b1", ONE)
+        assert d.result_text("b1", ONE) == INTERRUPTED and d.result_text("b2", ONE) == NEVER_STARTED
         assert "Found the place." in d.result_text(ONE) and f"resume: '{ONE}'" in d.result_text(ONE)
         assert [each["status"] for each in d.messages("system", "task_notification")] == ["failed"]
         assert [each.agent_id for each in d.records() if each.kind == "agent_result"] == [ONE]
         await d.turn(MAIN + "on")
         (request,) = d.model.requests["dig deep"]
-        assert '"r1"' in json.dumps(request["messages"]) and "go on" in json.dumps(request["messages"][-1])
+        assert unmarked(request["messages"])[:3] == unmarked(before_cut[1]["messages"])
+        assert "go on" in json.dumps(request["messages"][-1])
+        after = d.model.requests[MAIN][0]
+        assert after["tools"] == before["tools"] and unmarked(after["messages"])[0] == unmarked(before["messages"])[0]
+        for agent_id in ("", ONE):
+            assert_valid([each.api() for each in Conversation.from_records(d.records(), agent_id).messages])
+        rebuilt = Conversation.from_records(d.records())
+        assert [each.encoded() for each in d.session.agent.conversation.messages] == [
+            each.encoded() for each in rebuilt.messages
+        ]
         assert d.result_text(TWO).startswith("It is in line 7.")
         started = [(each["task_id"], each["tool_use_id"]) for each in d.messages("system", "task_started")]
         assert started == [(ONE, ONE), (ONE, TWO)]

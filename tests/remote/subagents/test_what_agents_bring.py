@@ -242,7 +242,7 @@ async def test_the_start_of_an_agent_waits_for_a_required_server_that_is_being_c
             servers = Connecting(comes=comes)
             runner = d.session.agent.config.context.sub_agents
             assert isinstance(runner, SubAgents)
-            runner.session_servers = partial(cast, McpServers, servers)
+            runner._servers = partial(cast, McpServers, servers)
             await d.turn(MAIN + "go")
             assert d.result_text(ONE).startswith(answer)
             assert servers.waited == [REQUIRED_S]

@@ -29,9 +29,7 @@ TEXT = "word " * 80  # 100 tokens
 PROMPT = "p" * 4_000  # 1,000 tokens
 
 
-class _Message:
-    role = "user"
-
+class _Message(model_request.HistoryMessage):
     def encoded(self) -> bytes:
         return json.dumps({"role": "user", "content": [{"type": "text", "text": PROMPT}]}).encode()
 
@@ -41,7 +39,7 @@ class _Message:
 async def asked(environ: dict[str, str], settings: Settings, model: str) -> tuple[list[bytes], bytes, CallReport]:
     """Make one call. Return the request, the answer, and what the laptop reports."""
     body = model_request.body(
-        model_request.RequestPrefix([], []), [_Message()], model=model, max_tokens=5_000, session_id="s"
+        model_request.RequestPrefix([], []), [_Message("user")], model=model, max_tokens=5_000, session_id="s"
     )
     accounts, whole = KeptAccounts(), b"".join(body)
     async with AuthProxy(session_provider(environ, settings, model), accounts=accounts) as proxy:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ccb.remote.model.model_request import RequestPrefix, body
+from ccb.remote.model.model_request import HistoryMessage, RequestPrefix, body
 from ccb.tunnel.proxy.body_store import new_bytes, rebuild
 from ccb.tunnel.wire.body_deltas import (
     MAX_BODIES,
@@ -36,19 +34,13 @@ PIECE = st.one_of(
 PIECES = st.lists(PIECE, max_size=12)
 
 
-@dataclass
-class Said:
+class Said(HistoryMessage):
     """One message of a conversation."""
 
-    role: str
-    text: str
-
-    def encoded(self) -> bytes:
-        return json.dumps({"role": self.role, "content": [{"type": "text", "text": self.text}]}).encode()
-
-    def encoded_with_cache_mark(self) -> bytes:
-        block = {"type": "text", "text": self.text, "cache_control": {"type": "ephemeral"}}
-        return json.dumps({"role": self.role, "content": [block]}).encode()
+    def __init__(self, role: str, text: str) -> None:
+        super().__init__(role)
+        self.text = text
+        self.put({"type": "text", "text": text})
 
 
 PREFIX = RequestPrefix([{"type": "text", "text": "s" * 9_000}], [{"name": "Bash", "description": "t" * 20_000}])

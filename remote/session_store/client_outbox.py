@@ -11,7 +11,7 @@ from ccb.tunnel.wire.frames import Applied, Event, Frame, Progress
 from ccb.tunnel.wire.journal_records import Record
 from ccb.tunnel.wire.ndjson import encode_frame
 
-from ..session_store.journal import Journal
+from .journal import Journal
 
 Json = dict[str, Any]
 

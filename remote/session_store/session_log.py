@@ -7,7 +7,6 @@ from collections.abc import Collection
 from typing import Any, Callable
 
 from ccb.tunnel.wire.control_protocol import new_uuid
-from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.journal_records import (
     LATER,
     MAIN_AGENT,
@@ -17,6 +16,7 @@ from ccb.tunnel.wire.journal_records import (
     ForkedRecord,
     InputRecord,
     MessageRecord,
+    ModelEndRecord,
     MovedRecord,
     PromptRecord,
     Record,
@@ -37,15 +37,15 @@ from ccb.tunnel.wire.messages import (
     as_dict,
     parse_message,
 )
+from ccb.tunnel.wire.model_facts import context_tokens
 from ccb.tunnel.wire.projection import Projection, on, replay
 from ccb.tunnel.wire.prompt_content import is_attached_file
 from ccb.tunnel.wire.tool_traits import View, traits_of
 
-from ..agent.token_usage import SessionUsage
-from ..session_store.file_history import RewindPoints
-from ..session_store.journal import Journal
-from ..session_store.journal_summary import JournalSummary
 from .client_outbox import ClientOutbox
+from .file_history import RewindPoints
+from .journal import Journal
+from .journal_summary import JournalSummary
 
 Json = dict[str, Any]
 
@@ -101,7 +101,8 @@ class SessionLog:
         self.emit(MessageRecord(body))
 
     def progress(self, key: str, body: Json) -> None:
-        """Show a public object that is not journalled; see `Emitter.progress`."""
+        """Show a public object that is not journalled and may be lost. A newer one with the same non-empty `key`
+        replaces an older one that was not sent yet."""
         whole = self._whole(body)
         self.partial.take(key, whole)
         for outbox in self._outboxes:
@@ -121,24 +122,34 @@ class SessionLog:
         return {**body, "session_id": self.session_id, "uuid": body.get("uuid") or new_uuid()}
 
 
-@dataclass(frozen=True)
-class AgentEmitter:
-    """The `Emitter` of the agent `agent_id`: its records and its progress carry that id."""
+_MAX_COUNTED = 1_000
 
-    log: SessionLog
-    agent_id: str = MAIN_AGENT
 
-    def emit(self, content: Content) -> Record:
-        return self.log.emit(content, self.agent_id)
+class SessionUsage(Projection):
+    """`context_tokens` is the size of the main conversation, as last counted by the model. `spent` holds the fields of
+    the last result that cover the whole session."""
 
-    def progress(self, key: str, body: Json) -> None:
-        if self.agent_id != MAIN_AGENT:
-            body = {**body, "parent_tool_use_id": self.agent_id}
-            key = f"{self.agent_id}:{key}" if key else ""
-        self.log.progress(key, body)
+    def __init__(self) -> None:
+        self.context_tokens = 0
+        self._counted: deque[tuple[int, int]] = deque(maxlen=_MAX_COUNTED)
+        self.spent: Json = {"total_cost_usd": 0, "modelUsage": {}}
 
-    async def commit(self) -> None:
-        await self.log.commit()
+    @on(ModelEndRecord, main_only=True)
+    def _model_end(self, content: ModelEndRecord, record: Record) -> None:
+        self.context_tokens = context_tokens(content.usage)
+        self._counted.append((record.seq, self.context_tokens))
+
+    @on(RewindRecord)
+    def _rewind(self, content: RewindRecord, _: Record) -> None:
+        """Take the size that the conversation had at the place where it goes on."""
+        if content.to:
+            before = [each for each in self._counted if each[0] < content.to]
+            self._counted = deque(before, _MAX_COUNTED)
+            self.context_tokens = before[-1][1] if before else 0
+
+    @on(ResultMessage, main_only=True)
+    def _result(self, line: ResultMessage, _: Record) -> None:
+        self.spent = {"total_cost_usd": line.total_cost_usd, "modelUsage": line.model_usage}
 
 
 _TEXTS = {"text_delta": "text", "input_json_delta": "partial_json", "thinking_delta": "thinking"}
@@ -208,7 +219,7 @@ class UnfinishedWork(Projection):
         )  # slot -> newest output, agent id
 
     def take(self, key: str, body: Json) -> None:
-        """Take the next public object that is not journalled; `key` is its slot, see `Emitter.progress`."""
+        """Take the next public object that is not journalled; `key` is its slot, see `SessionLog.progress`."""
         line = parse_message(body)
         agent_id = agent_of_message(body)
         if isinstance(line, StreamEventMessage):
