@@ -65,8 +65,10 @@ def read_options(argv: Sequence[str]) -> ReadOptions:
         option = BY_NAME[str(error.argument_name).partition("/")[0]]
         if str(error.message).startswith("ignored"):
             raise UsageError(f"error: option '{option.shown}' takes no value") from None
-        do = f"A value that starts with - is written {option.names[0]}=VALUE."
-        raise UsageError(f"error: option '{option.shown}' argument missing", do=do) from None
+        raise UsageError(
+            f"error: option '{option.shown}' argument missing",
+            do=f"A value that starts with - is written {option.names[0]}=VALUE.",
+        ) from None
     values: dict[Option, object] = {}
     variadic = ""
     for name, value in vars(found).items():
@@ -228,17 +230,18 @@ def _check_topic(words: Sequence[str]) -> None:
 def _place_own_words(arguments: Arguments, words: Sequence[str]) -> Arguments:
     """Check the words of a command that has no host but `config show HOST:/PATH`, and keep them."""
     command = next(each for each in SUBCOMMANDS if each.name == arguments.command)
-    do = f"See `ccb help {command.name}`."
     action = words[0] if words and command.words[0][0] else ""
     bounds = {name: (least, most) for name, least, most in command.words}
     if action not in bounds:
         given = f", not {shortened(action)!r}" if action else ""
-        raise UsageError(f"ccb {command.name} needs {', '.join(bounds)}{given}", do=do)
+        raise UsageError(f"ccb {command.name} needs {', '.join(bounds)}{given}", do=f"See `ccb help {command.name}`.")
     least, most = bounds[action]
     after = words[1:] if action else words
     if not least <= len(after) <= most:
         name = f"{command.name} {action}".strip()
-        raise UsageError(f"ccb {name} does not go with {len(after)} words after it", do=do)
+        raise UsageError(
+            f"ccb {name} does not go with {len(after)} words after it", do=f"See `ccb help {command.name}`."
+        )
     if command.name != "config" or not (after or not needs_host(arguments.connection)):
         refuse_ssh_options(arguments.connection, "ccb ssh HOST …")
     elif not arguments.connection.local:
