@@ -387,7 +387,7 @@ def test_a_copy_has_one_side_on_a_host(argv: list[str], host: str, upload: bool,
     assert arguments.copy == model.CopyChoice(upload, local, remote)
 
 
-def given(arguments: Arguments) -> dict[str, object]:
+def fields_of(arguments: Arguments) -> dict[str, object]:
     """The fields of all groups."""
     groups = (arguments, arguments.connection, arguments.session, arguments.agent, arguments.streams)
     return {name: value for group in (*groups, arguments.host_command) for name, value in vars(group).items()}
@@ -416,7 +416,7 @@ def given(arguments: Arguments) -> dict[str, object]:
     ],
 )
 def test_it_is_understood(argv: list[str], fields: dict[str, object]) -> None:
-    assert given(parse(*argv)).items() >= fields.items()
+    assert fields_of(parse(*argv)).items() >= fields.items()
 
 
 @pytest.mark.parametrize("command", ["ps", "attach", "logs", "stop", "gc", "clean"])
