@@ -469,7 +469,7 @@ def test_on_this_machine_the_path_comes_back() -> None:
 def test_who_only_watched_comes_back_to_watch() -> None:
     before = parse_arguments(["attach", "ann@h", "3f2a", "--view", "-P", "22", "-i", "a key"])
     words = shlex.split(resume_command(before, ID, directory="/srv/it's here"))
-    assert words == ["ccb", "attach", "ann@h", ID, "-P", "22", "-i", "a key", "--view"]
+    assert words == ["ccb", "attach", "ann@h", ID, "-i", "a key", "-P", "22", "--view"]
     assert parse_arguments(words[1:]).host_command.view
 
 
