@@ -33,8 +33,8 @@ def read_text(value: str, shown: str) -> str:
     return value
 
 
-def read_duration(unit: str) -> Callable[[str, str], float]:
-    """Return a parser of non-negative numbers of `unit` (seconds, days)."""
+def read_number(unit: str, *, positive: bool = False) -> ReadValue:
+    """Return a parser of numbers of `unit` (seconds, days, dollars): 0 and more, or with `positive` more than 0."""
 
     def read(value: str, shown: str) -> float:
         try:
@@ -43,14 +43,11 @@ def read_duration(unit: str) -> Callable[[str, str], float]:
             number = -1.0
         if not 0 <= number < 1e9:
             raise UsageError(f"error: option '{shown}' argument '{shortened(value)}' is not a number of {unit}")
+        if positive and not number:
+            raise UsageError(f"error: option '{shown}' argument '{shortened(value)}' must be more than 0")
         return number
 
     return read
-
-
-def read_days(value: str, shown: str) -> float:
-    """Parse a number of days that is more than 0."""
-    return _positive(read_duration("days"), value, shown)
 
 
 def read_count(value: str, shown: str) -> int:
@@ -126,18 +123,6 @@ def read_permission_tool(value: str, shown: str) -> str:
             "Allowed choices are stdio and mcp__SERVER__TOOL."
         )
     return value
-
-
-def read_dollars(value: str, shown: str) -> float:
-    """Parse a positive amount of dollars."""
-    return _positive(read_duration("dollars"), value, shown)
-
-
-def _positive(read: Callable[[str, str], float], value: str, shown: str) -> float:
-    number = read(value, shown)
-    if not number:
-        raise UsageError(f"error: option '{shown}' argument '{shortened(value)}' must be more than 0")
-    return number
 
 
 def read_json_object(value: str, shown: str) -> str:

@@ -1,4 +1,4 @@
-"""The transport; the command to come back."""
+"""Choose the transport, and write the command lines that lead back to a session."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ccb trust."""
+"""`ccb trust`: show, give or take back the trust in a project on a host."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Earlier prompts and drafts."""
+"""Prompts and drafts of earlier runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The settings, their sections, providers.
+"""The settings with their sections, and the providers in them.
 
 The limits of the values are for pydantic, which is loaded only if there is a file: loading it takes a quarter of the
 time to the worker's start. `settings_loading.py` reads and checks them.

@@ -1,4 +1,4 @@
-"""Read and check the file.
+"""Read and check settings files.
 
 The rules are those of sshd for authorized_keys: the file, and every directory in which one of its names or links is
 looked up, belongs to this user or to root, and neither group nor others may write to it. Directories above the home

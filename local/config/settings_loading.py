@@ -1,4 +1,4 @@
-"""Put the sources together.
+"""Merge the sources of settings.
 
 They are read before anything is shown, so nothing slow is loaded for them. What cannot be used has no effect here:
 `load_settings` reports it while the connection is made.

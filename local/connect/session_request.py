@@ -1,4 +1,4 @@
-"""Options and parameters."""
+"""Options and start parameters of a session, from the command line, the settings and the person's files."""
 
 from __future__ import annotations
 

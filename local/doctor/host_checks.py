@@ -1,4 +1,4 @@
-"""Shell, worker, measurements."""
+"""Checks of the host: login shell, worker, round trip, throughput, clock."""
 
 from __future__ import annotations
 

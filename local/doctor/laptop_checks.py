@@ -1,4 +1,4 @@
-"""Settings, provider, keyring."""
+"""Checks of this machine: programs, settings, keyring, model providers."""
 
 from __future__ import annotations
 

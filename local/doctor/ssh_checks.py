@@ -1,4 +1,4 @@
-"""Options, login, keys, shared connections."""
+"""Checks of SSH: options, keys, login, shared connections."""
 
 from __future__ import annotations
 
