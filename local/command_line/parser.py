@@ -117,20 +117,24 @@ def _attached(argv: Sequence[str], tolerant: bool) -> list[str]:
         if word in _COPY_RECURSIVE and words[:1] == ["cp"]:
             word = "--recursive"
         option = BY_NAME.get(word)
-        if option is not None and option.kind is OptionKind.OPTIONAL:
-            word = f"{option.names[0]}={left.popleft() if left and _fits(option, left[0], words, tolerant) else ''}"
-        elif option is not None and option.takes_one and left and left[0].partition("=")[0] not in BY_NAME:
+        if option is not None and _takes(option, left, words, tolerant):
             word = f"{option.names[0]}={left.popleft()}"
+        elif option is not None and option.kind is OptionKind.OPTIONAL:
+            word = f"{option.names[0]}="
         found += [word, _PRINTED] if word in _PRINT else [word]
     return found
 
 
-def _fits(option: Option, word: str, words: Sequence[str], tolerant: bool) -> bool:
-    """Return whether the word after --resume or --worktree is its value. It may also be a prompt, or the place where
-    the session works, which comes before the name of a worktree."""
+def _takes(option: Option, left: Sequence[str], words: Sequence[str], tolerant: bool) -> bool:
+    """Return whether the first word that is left is the single value of the option. Behind --resume and --worktree, it
+    may also be a prompt, or the place where the session works, which comes before the name of a worktree."""
+    if not left:
+        return False
     if option.field == "resume":
-        return is_session_id(word)
-    return is_worktree_name(word) and (tolerant or len(words) > (words[:1] == ["ssh"]))
+        return is_session_id(left[0])
+    if option.field == "worktree":
+        return is_worktree_name(left[0]) and (tolerant or len(words) > (words[:1] == ["ssh"]))
+    return option.takes_one and left[0].partition("=")[0] not in BY_NAME
 
 
 def _words(others: Sequence[str], pairs: set[tuple[str, str]], *, tolerant: bool) -> tuple[list[str], list[str]]:

@@ -296,12 +296,7 @@ async def provider_findings(
             warns = finding.state is State.BLOCK and not blocks
             yield replace(finding, state=State.WARN) if warns else finding
     if chosen is not None:
-        try:
-            said = await check_models([model], environ, settings, stored)
-        except UsageError as error:
-            yield error_finding(LAPTOP, "model", error)
-        else:
-            yield Finding(LAPTOP, "model", State.INFO, " ".join([one_line(settings.model or ""), *said]))
+        yield await _model(model, environ, settings, stored)
 
 
 async def _named_provider(
@@ -336,6 +331,14 @@ async def _named_provider(
         return Finding(LAPTOP, name, State.BLOCK, f"{title}: {provider.name}: {why}", fix)
     took = (time.monotonic() - started) * 1000
     return Finding(LAPTOP, name, State.OK, f"{title}: {provider.name}, {known}; {len(models)} models in {took:.0f} ms")
+
+
+async def _model(model: str, environ: Mapping[str, str], settings: Settings, stored: StoredCredentials) -> Finding:
+    try:
+        said = await check_models([model], environ, settings, stored)
+    except UsageError as error:
+        return error_finding(LAPTOP, "model", error)
+    return _finding("model", State.INFO, " ".join([one_line(settings.model or ""), *said]))
 
 
 async def keyring_finding(where: str) -> Finding:
