@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from ccb.tunnel.errors import UsageError
 from ccb.tunnel.wire.session_options import BUILT_IN_AGENTS, INSTRUCTIONS, OwnFile, SessionOptions, pack
 
-from ..command_line.arguments import Arguments, SdkOptions
+from ..command_line.arguments import Arguments, SdkOptions, SessionChoice
 from ..command_line.option_declaration import shortened
 from ..command_line.options import OPTIONS
 from ..command_line.transport_choice import TransportKind, host_label, transport_kind
@@ -158,15 +158,22 @@ async def session_parameters(
         parameters["grace_s"] = settings.graceHours * 3600
     if "idleMinutes" in settings.given:
         parameters["idle_s"] = settings.idleMinutes * 60
-    fork = {"session": session_id, "fresh": True} if session.fork_session else {}
+    return {**parameters, **await _which_session(session, session_id, choose)}
+
+
+async def _which_session(
+    session: SessionChoice, session_id: str, choose: Callable[[], Awaitable[str]]
+) -> dict[str, object]:
+    """Return the start parameters that say which session to open."""
+    new: dict[str, object] = {"session": session_id, "fresh": True}
     if session.continue_latest:
-        return {**parameters, "continue": True, **({"fork": True, **fork} if fork else {})}
+        return {"continue": True, **({"fork": True, **new} if session.fork_session else {})}
     if session.resume is not None:
         chosen = session.resume or await choose()
-        return {**parameters, "fork_of": chosen, **fork} if fork else {**parameters, "session": chosen, "create": False}
+        return {"fork_of": chosen, **new} if session.fork_session else {"session": chosen, "create": False}
     if session.worktree is not None:
-        parameters["worktree"] = session.worktree or f"session-{session_id[:8]}"
-    return {**parameters, "session": session_id, "create": True, "fresh": True}
+        new["worktree"] = session.worktree or f"session-{session_id[:8]}"
+    return {**new, "create": True}
 
 
 def counted_session(parameters: Mapping[str, object], said: str) -> str:
