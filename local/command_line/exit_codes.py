@@ -1,4 +1,4 @@
-"""Codes, and errors as text."""
+"""Exit codes, and errors as lines for people."""
 
 from __future__ import annotations
 

@@ -23,10 +23,6 @@ _BETA = re.compile(r"[a-z0-9-]{1,80}-\d{4}-\d{2}-\d{2}", re.ASCII)
 _SESSION_ID = re.compile(r"[0-9a-f]{4,8}|[0-9a-f]{8}-[0-9a-f-]{0,27}", re.IGNORECASE)
 
 
-def _wrong(shown: str, value: str, why: str) -> UsageError:
-    return UsageError(f"error: option '{shown}' argument '{shortened(value)}' {why}")
-
-
 def is_session_id(text: str) -> bool:
     """Return whether `text` looks like the ID of a session, or like at least the first four characters of one."""
     return _SESSION_ID.fullmatch(text) is not None
@@ -37,8 +33,8 @@ def read_text(value: str, shown: str) -> str:
     return value
 
 
-def read_duration(unit: str) -> Callable[[str, str], float]:
-    """Return a parser of non-negative numbers of `unit` (seconds, days)."""
+def read_number(unit: str, *, positive: bool = False) -> ReadValue:
+    """Return a parser of numbers of `unit` (seconds, days, dollars): 0 and more, or with `positive` more than 0."""
 
     def read(value: str, shown: str) -> float:
         try:
@@ -46,21 +42,18 @@ def read_duration(unit: str) -> Callable[[str, str], float]:
         except ValueError:
             number = -1.0
         if not 0 <= number < 1e9:
-            raise _wrong(shown, value, f"is not a number of {unit}")
+            raise UsageError(f"error: option '{shown}' argument '{shortened(value)}' is not a number of {unit}")
+        if positive and not number:
+            raise UsageError(f"error: option '{shown}' argument '{shortened(value)}' must be more than 0")
         return number
 
     return read
 
 
-def read_days(value: str, shown: str) -> float:
-    """Parse a number of days that is more than 0."""
-    return _positive(read_duration("days"), value, shown)
-
-
 def read_count(value: str, shown: str) -> int:
     """Parse a whole number from 1 to 999999."""
     if not value.isascii() or not value.isdigit() or not 0 < int(value[:80]) < 1_000_000:
-        raise _wrong(shown, value, "is not a number from 1 to 999999")
+        raise UsageError(f"error: option '{shown}' argument '{shortened(value)}' is not a number from 1 to 999999")
     return int(value)
 
 
@@ -125,20 +118,11 @@ def read_tokens(value: str, shown: str) -> int:
 def read_permission_tool(value: str, shown: str) -> str:
     """Parse who decides on permissions: `stdio`, or the name of a tool of an MCP server."""
     if value != "stdio" and not re.fullmatch(r"mcp__[\w-]+__[\w-]+", value, re.ASCII):
-        raise _wrong(shown, value, "is invalid. Allowed choices are stdio and mcp__SERVER__TOOL.")
+        raise UsageError(
+            f"error: option '{shown}' argument '{shortened(value)}' is invalid. "
+            "Allowed choices are stdio and mcp__SERVER__TOOL."
+        )
     return value
-
-
-def read_dollars(value: str, shown: str) -> float:
-    """Parse a positive amount of dollars."""
-    return _positive(read_duration("dollars"), value, shown)
-
-
-def _positive(read: Callable[[str, str], float], value: str, shown: str) -> float:
-    number = read(value, shown)
-    if not number:
-        raise _wrong(shown, value, "must be more than 0")
-    return number
 
 
 def read_json_object(value: str, shown: str) -> str:
@@ -150,7 +134,7 @@ def read_json_object(value: str, shown: str) -> str:
     except (ValueError, RecursionError):
         found = None
     if not isinstance(found, dict):
-        raise _wrong(shown, value, "is not a JSON object")
+        raise UsageError(f"error: option '{shown}' argument '{shortened(value)}' is not a JSON object")
     return value
 
 
@@ -159,7 +143,10 @@ def read_sources(value: str, shown: str) -> str:
     names = [name.strip() for name in value.split(",") if name.strip()]
     wrong = [name for name in names if name not in SETTING_SOURCES]
     if wrong:
-        raise _wrong(shown, wrong[0], f"is invalid. Allowed choices are {', '.join(SETTING_SOURCES)}.")
+        raise UsageError(
+            f"error: option '{shown}' argument '{shortened(wrong[0])}' is invalid. "
+            f"Allowed choices are {', '.join(SETTING_SOURCES)}."
+        )
     return ",".join(names)
 
 
@@ -271,7 +258,10 @@ class Option:
     def value(self, text: str) -> str | int | float | tuple[str, ...]:
         """Read a value of this option. Raise UsageError."""
         if self.choices and text not in self.choices:
-            raise _wrong(self.shown, text, f"is invalid. Allowed choices are {', '.join(self.choices)}.")
+            raise UsageError(
+                f"error: option '{self.shown}' argument '{shortened(text)}' is invalid. "
+                f"Allowed choices are {', '.join(self.choices)}."
+            )
         return self.read(text, self.shown)
 
 

@@ -1,4 +1,4 @@
-"""What can be combined; names of tools.
+"""Rules for combining options, and checks of tool names.
 
 Each rule is one row of a table, or one small function where it needs more than a condition.
 

@@ -18,11 +18,9 @@ from .option_declaration import (
     json_object,
     offered_tools,
     read_count,
-    read_days,
-    read_dollars,
-    read_duration,
     read_json_object,
     read_model,
+    read_number,
     read_permission_tool,
     read_port,
     read_rules,
@@ -63,7 +61,7 @@ OPTIONS = (
     ),
     Option(
         "--reconnect-timeout", Group.SESSION, "Give up reconnecting this long after the connection is lost (default: "
-        "24 h, headless 600 s; 0: at once).", "seconds", read=read_duration("seconds"),
+        "24 h, headless 600 s; 0: at once).", "seconds", read=read_number("seconds"),
     ),
     Option(
         "--model", Group.AGENT, "Use this model: an alias (opus, sonnet, haiku) or a full name.", "model",
@@ -186,7 +184,7 @@ OPTIONS = (
     Option("--dry-run", Group.HOST_COMMAND, "Only list what would be removed.", commands=("gc", "clean")),
     Option(
         "--older-than", Group.HOST_COMMAND, "Remove ended sessions that are older than this (default: 30).", "days",
-        read=read_duration("days"), commands=("gc",),
+        read=read_number("days"), commands=("gc",),
     ),
     Option(
         "--yes", Group.HOST_COMMAND, "Remove or trust everything without asking first.", commands=("clean", "trust"),
@@ -207,7 +205,10 @@ OPTIONS = (
         "--by", Group.HOST_COMMAND, "Print one line for each of these: host, model, day (default) or session.", "what",
         choices=("host", "model", "day", "session"), commands=("usage",),
     ),
-    Option("--days", Group.HOST_COMMAND, "Count only the last days.", "n", read=read_days, commands=("usage",)),
+    Option(
+        "--days", Group.HOST_COMMAND, "Count only the last days.", "n", read=read_number("days", positive=True),
+        commands=("usage",),
+    ),
     Option("--provider", Group.HOST_COMMAND, "List only the models of this provider.", "name", commands=("models",)),
     Option(
         "--origin", Group.HOST_COMMAND, "Print where each value comes from: source, file, line.", commands=("config",),
@@ -295,7 +296,7 @@ OPTIONS = (
     ),
     Option(
         "--max-budget-usd", Group.SDK, "End a turn once this run has spent so many dollars on the model.", "dollars",
-        read=read_dollars, wire="max_budget_usd",
+        read=read_number("dollars", positive=True), wire="max_budget_usd",
     ),
     Option(
         "--fallback-model", Group.SDK, "Use this model while the chosen one is overloaded.", "model", read=read_model,

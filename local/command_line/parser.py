@@ -65,8 +65,10 @@ def read_options(argv: Sequence[str]) -> ReadOptions:
         option = BY_NAME[str(error.argument_name).partition("/")[0]]
         if str(error.message).startswith("ignored"):
             raise UsageError(f"error: option '{option.shown}' takes no value") from None
-        do = f"A value that starts with - is written {option.names[0]}=VALUE."
-        raise UsageError(f"error: option '{option.shown}' argument missing", do=do) from None
+        raise UsageError(
+            f"error: option '{option.shown}' argument missing",
+            do=f"A value that starts with - is written {option.names[0]}=VALUE.",
+        ) from None
     values: dict[Option, object] = {}
     variadic = ""
     for name, value in vars(found).items():
@@ -115,20 +117,24 @@ def _attached(argv: Sequence[str], tolerant: bool) -> list[str]:
         if word in _COPY_RECURSIVE and words[:1] == ["cp"]:
             word = "--recursive"
         option = BY_NAME.get(word)
-        if option is not None and option.kind is OptionKind.OPTIONAL:
-            word = f"{option.names[0]}={left.popleft() if left and _fits(option, left[0], words, tolerant) else ''}"
-        elif option is not None and option.takes_one and left and left[0].partition("=")[0] not in BY_NAME:
+        if option is not None and _takes(option, left, words, tolerant):
             word = f"{option.names[0]}={left.popleft()}"
+        elif option is not None and option.kind is OptionKind.OPTIONAL:
+            word = f"{option.names[0]}="
         found += [word, _PRINTED] if word in _PRINT else [word]
     return found
 
 
-def _fits(option: Option, word: str, words: Sequence[str], tolerant: bool) -> bool:
-    """Return whether the word after --resume or --worktree is its value. It may also be a prompt, or the place where
-    the session works, which comes before the name of a worktree."""
+def _takes(option: Option, left: Sequence[str], words: Sequence[str], tolerant: bool) -> bool:
+    """Return whether the first word that is left is the single value of the option. Behind --resume and --worktree, it
+    may also be a prompt, or the place where the session works, which comes before the name of a worktree."""
+    if not left:
+        return False
     if option.field == "resume":
-        return is_session_id(word)
-    return is_worktree_name(word) and (tolerant or len(words) > (words[:1] == ["ssh"]))
+        return is_session_id(left[0])
+    if option.field == "worktree":
+        return is_worktree_name(left[0]) and (tolerant or len(words) > (words[:1] == ["ssh"]))
+    return option.takes_one and left[0].partition("=")[0] not in BY_NAME
 
 
 def _words(others: Sequence[str], pairs: set[tuple[str, str]], *, tolerant: bool) -> tuple[list[str], list[str]]:
@@ -228,17 +234,18 @@ def _check_topic(words: Sequence[str]) -> None:
 def _place_own_words(arguments: Arguments, words: Sequence[str]) -> Arguments:
     """Check the words of a command that has no host but `config show HOST:/PATH`, and keep them."""
     command = next(each for each in SUBCOMMANDS if each.name == arguments.command)
-    do = f"See `ccb help {command.name}`."
     action = words[0] if words and command.words[0][0] else ""
     bounds = {name: (least, most) for name, least, most in command.words}
     if action not in bounds:
         given = f", not {shortened(action)!r}" if action else ""
-        raise UsageError(f"ccb {command.name} needs {', '.join(bounds)}{given}", do=do)
+        raise UsageError(f"ccb {command.name} needs {', '.join(bounds)}{given}", do=f"See `ccb help {command.name}`.")
     least, most = bounds[action]
     after = words[1:] if action else words
     if not least <= len(after) <= most:
         name = f"{command.name} {action}".strip()
-        raise UsageError(f"ccb {name} does not go with {len(after)} words after it", do=do)
+        raise UsageError(
+            f"ccb {name} does not go with {len(after)} words after it", do=f"See `ccb help {command.name}`."
+        )
     if command.name != "config" or not (after or not needs_host(arguments.connection)):
         refuse_ssh_options(arguments.connection, "ccb ssh HOST …")
     elif not arguments.connection.local:

@@ -1,4 +1,4 @@
-"""The transport; the command to come back."""
+"""Choose the transport, and write the command lines that lead back to a session."""
 
 from __future__ import annotations
 
@@ -14,6 +14,8 @@ from ccb.tunnel.secret import without_secrets
 from ccb.tunnel.transports.pipe import NOTHING_SHARED, Sharing
 
 from .arguments import Arguments, ConnectionOptions
+from .option_declaration import Group
+from .options import OPTIONS
 from .target import Target
 
 if TYPE_CHECKING:
@@ -63,23 +65,15 @@ def _is_plain(directory: str) -> bool:
 
 def _options(connection: ConnectionOptions) -> list[str]:
     """Return the options that lead to the host."""
-    words = []
-    for name, value in (
-        ("--transport", connection.transport),
-        ("--ssh-command", connection.ssh_command),
-        ("--container", connection.container),
-    ):
-        words += [name, value] if value is not None else []
-    if connection.local:
-        words.append("--local")
-    if connection.plain_login:
-        words.append("--no-pipelined-login")
-    if connection.port is not None:
-        words += ["-P", str(connection.port)]
-    for identity in connection.identities:
-        words += ["-i", identity]
-    for option in connection.ssh_options:
-        words += ["-o", option]
+    words: list[str] = []
+    for option in OPTIONS:
+        value = getattr(connection, option.field) if option.group is Group.CONNECTION else None
+        name = min(option.names, key=len)
+        if value is True:
+            words.append(name)
+        elif value:
+            for each in value if isinstance(value, tuple) else (value,):
+                words += [name, str(each)]
     return words
 
 

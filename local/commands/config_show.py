@@ -8,7 +8,6 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from ccb.tunnel.plain_text import HostText
 from ccb.tunnel.wire.settings_text import line_of
 
 from ..command_line.arguments import Arguments
@@ -27,7 +26,9 @@ def run_config(arguments: Arguments, environ: Mapping[str, str] = os.environ) ->
     """Run `ccb config show` and return the exit code."""
     origin = arguments.host_command.origin
     settings = load_settings(environ, SettingsChoice(flag=arguments.sdk.settings))
-    projects = list(_kept(Projects(environ), origin=origin))
+    kept = Projects(environ)
+    suffix = f"  (kept: {kept.path})" if origin else ""
+    projects = [line + suffix for record in kept.all() for line in record.lines]
     connection = arguments.connection
     if connection.target is not None or connection.local or not needs_host(connection):
         projects += _of_host(arguments, environ, origin=origin)
@@ -84,13 +85,3 @@ def _of_host(arguments: Arguments, environ: Mapping[str, str], *, origin: bool) 
     counts = "" if trusted else ", not trusted, so it does not count"
     lines = [each.line + (f"  ({each.origin}{counts})" if origin else "") for each in found.switches]
     return lines + [each.line + (f"  ({each.origin})" if origin else "") for each in found.policy]
-
-
-def _kept(projects: Projects, *, origin: bool) -> Iterator[str]:
-    for each in projects.all():
-        where = f"{each.host.name}:{HostText(each.directory).path}"
-        suffix = f"  (kept: {projects.path})" if origin else ""
-        if each.trusted:
-            yield f"{where} is trusted{suffix}"
-        for kind, rules in each.permissions.items():
-            yield from (f"{where} permissions.{kind} = {json.dumps(rule)}{suffix}" for rule in rules)

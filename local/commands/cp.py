@@ -29,16 +29,11 @@ _EVERY_S = 0.2
 class _Line:
     """The line about the copy on the terminal. It is hidden while a login may ask for something there."""
 
-    def __init__(self) -> None:
-        self._hidden = False
+    hidden = False
 
-    @property
-    def hidden(self) -> bool:
-        return self._hidden
-
-    @hidden.setter
-    def hidden(self, hidden: bool) -> None:
-        self._hidden = hidden
+    def hide(self, hidden: bool) -> None:
+        """Hide the line, or let it be written again."""
+        self.hidden = hidden
         self.write("")
 
     def write(self, text: str) -> None:
@@ -59,10 +54,10 @@ async def copy_files(arguments: Arguments, environ: Mapping[str, str] = os.envir
         hosts = await stack.enter_async_context(AsyncExitStack())
 
         async def open_transport(again: bool) -> Transport:
-            line.hidden = True
+            line.hide(True)
             await hosts.aclose()
             transport, _ = await hosts.enter_async_context(connect_host(arguments, prompts, environ))
-            line.hidden = False
+            line.hide(False)
             return transport
 
         await stack.enter_async_context(_shown(line, order, progress))

@@ -1,4 +1,4 @@
-"""Ps, logs, stop, gc, clean, disconnect."""
+"""`ccb ps`, `logs`, `stop`, `gc`, `clean`, `disconnect`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sessions as a table; choose one."""
+"""The table of sessions, and the choice of one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ccb trust."""
+"""`ccb trust`: show, give or take back the trust in a project on a host."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ccb.tunnel.wire.dataclass import dataclass
 from ..command_line.arguments import Arguments
 from ..command_line.exit_codes import ExitCode
 from ..command_line.transport_choice import host_label
-from ..config.project_records import HostIdentity, ProjectRecord, Projects
+from ..config.project_records import HostIdentity, Projects
 from ..connect.connect_session import connect_host
 from ..connect.project_trust import host_identity
 from ..connect.session_rows import Count, HostWords, ReportRow, Text, reports, row_of
@@ -116,7 +116,7 @@ async def run_trust(arguments: Arguments, environ: Mapping[str, str] = os.enviro
         if arguments.host_command.revoke or arguments.host_command.yes:
             raise UsageError("ccb trust needs a host for this", do="Write `ccb trust HOST:/PATH …`.")
         records = await asyncio.to_thread(projects.all)
-        for line in [line for each in records for line in lines_of(each)] or ["No project is trusted."]:
+        for line in [line for each in records for line in each.lines] or ["No project is trusted."]:
             print_line(line)
         return ExitCode.OK
     if arguments.host_command.revoke:
@@ -135,15 +135,6 @@ async def run_trust(arguments: Arguments, environ: Mapping[str, str] = os.enviro
     if trusted == found.fingerprint:
         return ExitCode.OK
     return await _ask(arguments, projects, found, where)
-
-
-def lines_of(record: ProjectRecord) -> list[str]:
-    """Return what is kept of a project, as lines."""
-    where = f"{record.host.name}:{HostText(record.directory).path}"
-    lines = [f"{where} is trusted"] if record.trusted else []
-    for kind, rules in record.permissions.items():
-        lines += [f"{where} permissions.{kind} = {rule}" for rule in rules]
-    return lines
 
 
 async def _ask(arguments: Arguments, projects: Projects, found: HostProject, where: str) -> ExitCode:

@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 from ccb.tunnel.errors import NoSuchSession, UsageError
 from ccb.tunnel.plain_text import HostText, neutralise, one_line
@@ -136,6 +137,8 @@ def _revoke(environ: Mapping[str, str], session: str, *, everything: bool) -> No
 
 _DAY_S = 86400
 _MAX_NAME = 40
+_TOKENS = ("input_tokens", "cache_write_tokens", "cache_read_tokens", "output_tokens")
+_ADDED = ("calls", "failed", *_TOKENS, "usd", "estimated")
 _HEADINGS = ("CALLS", "FAILED", "INPUT", "CACHED", "OUTPUT", "COST", "LAST")
 
 
@@ -158,18 +161,8 @@ def run_usage(arguments: Arguments, environ: Mapping[str, str] = os.environ) -> 
 
 def usage_table(by: str, sums: Sequence[UsageSum], now: float) -> list[str]:
     """Return a heading, a line for each sum, and their total if there are several. `now` is the Unix time."""
-    total = UsageSum(
-        "total",
-        calls=sum(each.calls for each in sums),
-        failed=sum(each.failed for each in sums),
-        input_tokens=sum(each.input_tokens for each in sums),
-        cache_write_tokens=sum(each.cache_write_tokens for each in sums),
-        cache_read_tokens=sum(each.cache_read_tokens for each in sums),
-        output_tokens=sum(each.output_tokens for each in sums),
-        usd=sum(each.usd for each in sums),
-        last=max(each.last for each in sums),
-        estimated=sum(each.estimated for each in sums),
-    )
+    added: dict[str, Any] = {name: sum(getattr(each, name) for each in sums) for name in _ADDED}
+    total = UsageSum("total", **added, last=max(each.last for each in sums))
     rows = [(by.upper(), *_HEADINGS), *(_row(each, now) for each in (*sums, *([total] if len(sums) > 1 else [])))]
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     lines = []

@@ -1,4 +1,4 @@
-"""The log, redacted.
+"""The log file, without secrets.
 
 The first line creates the file: `$XDG_STATE_HOME/ccb/ccb-<pid>.log`, mode 0600.
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from ccb.tunnel.errors import ConfigError
+from ccb.tunnel.plain_text import HostText
 from ccb.tunnel.wire.dataclass import dataclass
 
 from .settings import config_dir
@@ -53,6 +54,14 @@ class ProjectRecord:
     def permissions(self) -> dict[str, list[str]]:
         """The rules and directories as in a settings file."""
         return {kind: list(getattr(self, kind)) for kind in _KINDS if getattr(self, kind)}
+
+    @property
+    def lines(self) -> list[str]:
+        """The decisions as lines of safe text."""
+        where = f"{self.host.name}:{HostText(self.directory).path}"
+        trusted = [f"{where} is trusted"] if self.trusted else []
+        rules = [(kind, rule) for kind, rules in self.permissions.items() for rule in rules]
+        return trusted + [f"{where} permissions.{kind} = {json.dumps(rule)}" for kind, rule in rules]
 
     def fits(self, host: HostIdentity, directory: str) -> bool:
         """Return whether this is the record of that project."""

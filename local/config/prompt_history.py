@@ -1,4 +1,4 @@
-"""Earlier prompts and drafts."""
+"""Prompts and drafts of earlier runs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import logging
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Protocol
 
 log = logging.getLogger(__name__)
 
@@ -89,16 +88,6 @@ def _text(line: str) -> str:
 _MAX_PROMPTS = 2_000
 
 
-class PromptKeeper(Protocol):
-    """Keeps prompts for later runs of ccb."""
-
-    def add(self, prompt: str) -> None:
-        """Keep a prompt that was sent."""
-
-    def keep_draft(self, text: str) -> None:
-        """Keep what the person has begun to write."""
-
-
 class PromptRecall:
     """Goes through `sent`, oldest first. After the newest prompt comes the draft."""
 
@@ -106,11 +95,11 @@ class PromptRecall:
         self.sent: list[str] = []
         self.before: tuple[str, ...] = ()
         """The waiting prompts that the one goes before which is edited now."""
-        self._keeper: PromptKeeper | None = None
+        self._keeper: PromptStore | None = None
         self._index = 0
         self._draft = ""
 
-    def continue_from(self, keeper: PromptKeeper, prompts: Sequence[str]) -> None:
+    def continue_from(self, keeper: PromptStore, prompts: Sequence[str]) -> None:
         """Put the prompts of earlier runs before those of this one, which `keeper` keeps from now on."""
         for prompt in self.sent:
             keeper.add(prompt)

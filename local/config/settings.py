@@ -1,4 +1,4 @@
-"""The settings, their sections, providers.
+"""The settings with their sections, and the providers in them.
 
 The limits of the values are for pydantic, which is loaded only if there is a file: loading it takes a quarter of the
 time to the worker's start. `settings_loading.py` reads and checks them.
@@ -7,14 +7,12 @@ time to the worker's start. `settings_loading.py` reads and checks them.
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Mapping
 from dataclasses import field, fields
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, ClassVar, Literal, TypeVar
 
-from ccb.tunnel.errors import ConfigError
 from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.settings_text import line_of, lines_in
 
@@ -41,8 +39,6 @@ Kind = Literal[
 Dialect = Literal["anthropic", "chat", "responses"]
 Effort = Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"]
 
-_NAME = re.compile(r"[a-z0-9][a-z0-9_.-]{0,39}")
-_SECRET = re.compile(r"api_?-?key$|token$|secret|password|^key$", re.IGNORECASE)
 _PLACE = r"^[a-z0-9][a-z0-9.:-]{0,62}$"
 _PROJECT = r"^[A-Za-z0-9][A-Za-z0-9._:-]{0,62}$"
 PYDANTIC = {"strict": True}
@@ -86,38 +82,6 @@ class ProviderSettings:
     project: str | None = field(default=None, metadata={"pattern": _PROJECT})
     profile: str | None = field(default=None, metadata={"min_length": 1})
     models: dict[str, ModelSettings] = field(default_factory=dict)
-
-
-def split_provider(path: str, text: str, name: str, given: object) -> tuple[object, list[str]]:
-    """Return the known part of the settings of a provider, and the other keys. Raise ConfigError for a name that no
-    model can have in front of it, and for a key that would hold a secret."""
-    where = f"{path}, line {line_of(text, ('providers', name))}: providers.{name}"
-    if not _NAME.fullmatch(name):
-        raise ConfigError(f"{where}: this cannot be the name of a provider", do="Use small letters and digits.")
-    if not isinstance(given, dict):
-        return given, []
-    known, others = _split(given, ProviderSettings, f"providers.{name}")
-    secret = next((each for each in given if _SECRET.search(each)), None)
-    if secret is not None:
-        raise ConfigError(
-            f"{where}.{secret}: settings must not hold a secret",
-            do="Name the variable that holds the key in keyVariable, or a command that prints it in keyHelper.",
-        )
-    models = known.get("models")
-    if isinstance(models, dict):
-        known["models"] = {}
-        for model, facts in models.items():
-            known["models"][model] = facts
-            if isinstance(facts, dict):
-                known["models"][model], more = _split(facts, ModelSettings, f"providers.{name}.models.{model}")
-                others += more
-    return known, others
-
-
-def _split(given: Mapping[str, Any], kind: type, place: str) -> tuple[dict[str, Any], list[str]]:
-    names = {each.name for each in fields(kind)}
-    others = [f"{place}.{each}" for each in given if each not in names]
-    return {each: value for each, value in given.items() if each in names}, others
 
 
 PermissionMode = Literal["default", "acceptEdits", "plan", "dontAsk", "bypassPermissions"]

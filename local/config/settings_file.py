@@ -1,4 +1,4 @@
-"""Read and check the file.
+"""Read and check settings files.
 
 The rules are those of sshd for authorized_keys: the file, and every directory in which one of its names or links is
 looked up, belongs to this user or to root, and neither group nor others may write to it. Directories above the home
@@ -47,39 +47,43 @@ def refuse_secrets(path: str, text: str, data: Mapping[str, Any]) -> None:
 
 def refuse_broken_rules(path: str, text: str, permissions: Mapping[str, Any]) -> None:
     """Raise ConfigError for a permission rule that no host could read."""
-    from ccb.tunnel.wire.tool_traits import rule_parts, split_rules
+    from ccb.tunnel.wire.tool_traits import rule_parts
 
-    for kind in ("allow", "deny", "ask"):
-        for at, given in enumerate(permissions.get(kind, ())):
-            try:
-                rules, still_open = split_rules(given) if kind != "ask" else ([given], 0)
-                for rule in rules or [given]:
-                    rule_parts(rule)
-                if still_open:
-                    raise ValueError(f"permission rule {given!r}: a parenthesis is not closed")
-            except ValueError as error:
-                line = line_of(text, ("permissions", kind, at))
-                raise ConfigError(
-                    f"{path}, line {line}: permissions.{kind}: {error}", do=f"Correct the rule in {path}, or remove it."
-                ) from None
+    for keys, given, rules, still_open in _rules(permissions):
+        try:
+            for rule in rules or [given]:
+                rule_parts(rule)
+            if still_open:
+                raise ValueError(f"permission rule {given!r}: a parenthesis is not closed")
+        except ValueError as error:
+            raise ConfigError(
+                f"{path}, line {line_of(text, keys)}: permissions.{keys[1]}: {error}",
+                do=f"Correct the rule in {path}, or remove it.",
+            ) from None
 
 
 def rules_without_tool(path: str, text: str, values: Mapping[str, Any]) -> list[str]:
     """Return a sentence for each permission rule about a tool that there is not."""
+    from ccb.tunnel.wire.tool_traits import rule_parts
+
     from ..command_line.option_rules import no_such_tool
 
-    found: list[str] = []
-    permissions = values.get("permissions") or {}
+    return [
+        f"{path}, line {line_of(text, keys)}: permissions.{keys[1]}: {wrong}"
+        for keys, _, rules, _ in _rules(values.get("permissions") or {})
+        for rule in rules
+        if (wrong := no_such_tool(rule_parts(rule)[0]))
+    ]
+
+
+def _rules(permissions: Mapping[str, Any]) -> Iterator[tuple[tuple[str, str, int], str, list[str], int]]:
+    """Yield each entry of rules: its keys, its text, the rules in it, and how many parentheses it leaves open. Of
+    `ask`, each entry is one rule."""
+    from ccb.tunnel.wire.tool_traits import split_rules
+
     for kind in ("allow", "deny", "ask"):
         for at, given in enumerate(permissions.get(kind, ())):
-            from ccb.tunnel.wire.tool_traits import rule_parts, split_rules
-
-            for rule in split_rules(given)[0] if kind != "ask" else [given]:
-                wrong = no_such_tool(rule_parts(rule)[0])
-                if wrong:
-                    line = line_of(text, ("permissions", kind, at))
-                    found.append(f"{path}, line {line}: permissions.{kind}: {wrong}")
-    return found
+            yield ("permissions", kind, at), given, *(split_rules(given) if kind != "ask" else ([given], 0))
 
 
 def refuse_wrong_models(path: str, text: str, known: Mapping[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""Put the sources together.
+"""Merge the sources of settings.
 
 They are read before anything is shown, so nothing slow is loaded for them. What cannot be used has no effect here:
 `load_settings` reports it while the connection is made.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import fields, replace
@@ -30,14 +31,15 @@ from .settings import (
     BudgetSettings,
     CredentialSettings,
     ModelCallSettings,
+    ModelSettings,
     NetworkSettings,
+    ProviderSettings,
     RuleSettings,
     Section,
     Settings,
     SettingsChoice,
     SettingsLayer,
     settings_path,
-    split_provider,
 )
 from .settings_file import (
     parse_settings,
@@ -98,6 +100,8 @@ _SECTIONS: Mapping[str, type[Section]] = {
     "credentials": CredentialSettings,
     "network": NetworkSettings,
 }
+_PROVIDER_NAME = re.compile(r"[a-z0-9][a-z0-9_.-]{0,39}")
+_SECRET_KEY = re.compile(r"api_?-?key$|token$|secret|password|^key$", re.IGNORECASE)
 _OLD_IMAGES = ("auto", "kitty", "iterm2", "sixel", "blocks")  # how images were drawn, which is no choice any more
 
 
@@ -170,17 +174,43 @@ def _layer(source: str, path: str, text: str | None) -> SettingsLayer:
         known["images"] = "on"
     for section, keys in _SECTIONS.items():
         if isinstance(values := known.get(section), dict):
-            known[section], others = _split(values, tuple(each.name for each in fields(keys)))
-            unknown += [f"{section}.{name}" for name in others]
+            known[section], others = _split_class(values, keys, f"{section}.")
+            unknown += others
     if isinstance(providers := known.get("providers"), dict):
         known["providers"] = {}
         for name, provider in providers.items():
-            known["providers"][name], others = split_provider(path, text, name, provider)
+            known["providers"][name], others = _split_provider(path, text, name, provider)
             unknown += others
     _validated(known, {path: text})
     refuse_broken_rules(path, text, known.get("permissions", {}))
     refuse_wrong_models(path, text, known)
     return SettingsLayer(source, path, text, known, tuple(unknown))
+
+
+def _split_provider(path: str, text: str, name: str, given: object) -> tuple[object, list[str]]:
+    """Return the known part of the settings of a provider, and the other keys. Raise ConfigError for a name that no
+    model can have in front of it, and for a key that would hold a secret."""
+    where = f"{path}, line {line_of(text, ('providers', name))}: providers.{name}"
+    if not _PROVIDER_NAME.fullmatch(name):
+        raise ConfigError(f"{where}: this cannot be the name of a provider", do="Use small letters and digits.")
+    if not isinstance(given, dict):
+        return given, []
+    known, others = _split_class(given, ProviderSettings, f"providers.{name}.")
+    secret = next((each for each in given if _SECRET_KEY.search(each)), None)
+    if secret is not None:
+        raise ConfigError(
+            f"{where}.{secret}: settings must not hold a secret",
+            do="Name the variable that holds the key in keyVariable, or a command that prints it in keyHelper.",
+        )
+    models = known.get("models")
+    if isinstance(models, dict):
+        known["models"] = {}
+        for model, facts in models.items():
+            known["models"][model] = facts
+            if isinstance(facts, dict):
+                known["models"][model], more = _split_class(facts, ModelSettings, f"providers.{name}.models.{model}.")
+                others += more
+    return known, others
 
 
 def _validated(known: Mapping[str, Any], texts: Mapping[str, str]) -> Settings:
@@ -216,6 +246,11 @@ def _merged(layers: Sequence[SettingsLayer]) -> dict[str, Any]:
     return merged
 
 
-def _split(data: Mapping[str, Any], names: tuple[str, ...]) -> tuple[dict[str, Any], list[str]]:
-    """Return the part of `data` with these names, and the other names."""
-    return {name: data[name] for name in data if name in names}, [name for name in data if name not in names]
+def _split(data: Mapping[str, Any], names: Sequence[str], place: str = "") -> tuple[dict[str, Any], list[str]]:
+    """Return the part of `data` with these names, and the other names behind `place`."""
+    known = {name: value for name, value in data.items() if name in names}
+    return known, [f"{place}{name}" for name in data if name not in names]
+
+
+def _split_class(data: Mapping[str, Any], kind: type, place: str) -> tuple[dict[str, Any], list[str]]:
+    return _split(data, [each.name for each in fields(kind)], place)

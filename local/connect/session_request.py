@@ -1,4 +1,4 @@
-"""Options and parameters."""
+"""Options and start parameters of a session, from the command line, the settings and the person's files."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from ccb.tunnel.errors import UsageError
 from ccb.tunnel.wire.session_options import BUILT_IN_AGENTS, INSTRUCTIONS, OwnFile, SessionOptions, pack
 
-from ..command_line.arguments import Arguments, SdkOptions
+from ..command_line.arguments import Arguments, SdkOptions, SessionChoice
 from ..command_line.option_declaration import shortened
 from ..command_line.options import OPTIONS
 from ..command_line.transport_choice import TransportKind, host_label, transport_kind
@@ -41,21 +41,17 @@ def own_agents(home: Path | None = None) -> dict[str, str]:
     found: dict[str, str] = {}
     size = 0
     for path in sorted(top.rglob("*.md")) if top.is_dir() else ():
-        why = why_kept(path, top / path.relative_to(top).parts[0])
-        if why:
-            log.warning("%s stays on the laptop: %s", path, why)
+        name = path.relative_to(top)
+        read = _read(path, name, top / name.parts[0])
+        if isinstance(read, str):
+            log.warning("%s stays on the laptop: %s", path, read)
             continue
-        try:
-            text = path.read_text(encoding="utf-8-sig") if path.is_file() else ""
-        except (OSError, UnicodeDecodeError) as error:
-            log.warning("%s: %s", path, error)
-            continue
-        size += len(json.dumps(text))
+        size += len(json.dumps(read.text))
         if len(found) >= _MAX_FILES or size > _MAX_BYTES:
             log.warning("%s: too many or too long; %s and later files are left out", top, path.name)
             break
-        if text:
-            found[str(path)] = text
+        if read.text:
+            found[str(path)] = read.text
     return found
 
 
@@ -77,7 +73,7 @@ def own_files(home: Path | None = None) -> tuple[str, list[str]]:
     left: list[str] = []
     size = 0
     for path in _paths(top):
-        read = _read(path, path.relative_to(top), top)
+        read = _read(path, path.relative_to(top), top.joinpath(*path.relative_to(top).parts[:2]))
         if isinstance(read, str):
             left.append(f"{path} stays on the laptop: {read}")
         elif len(found) >= _OWN_FILES_MAX_FILES or size + len(read.text) > _MAX_ALL:
@@ -106,9 +102,9 @@ def _paths(top: Path) -> Iterator[Path]:
                 yield from (Path(here, name) for name in sorted(names) if skills or name.endswith(".md"))
 
 
-def _read(path: Path, name: Path, top: Path) -> OwnFile | str:
-    """Return a file, or why it does not go to the host."""
-    why = why_kept(path, top.joinpath(*name.parts[:2]))
+def _read(path: Path, name: Path, entry: Path) -> OwnFile | str:
+    """Return a file, or why it does not go to the host. `entry` is as for `why_kept`."""
+    why = why_kept(path, entry)
     if why:
         return why
     try:
@@ -162,15 +158,22 @@ async def session_parameters(
         parameters["grace_s"] = settings.graceHours * 3600
     if "idleMinutes" in settings.given:
         parameters["idle_s"] = settings.idleMinutes * 60
-    fork = {"session": session_id, "fresh": True} if session.fork_session else {}
+    return {**parameters, **await _which_session(session, session_id, choose)}
+
+
+async def _which_session(
+    session: SessionChoice, session_id: str, choose: Callable[[], Awaitable[str]]
+) -> dict[str, object]:
+    """Return the start parameters that say which session to open."""
+    new: dict[str, object] = {"session": session_id, "fresh": True}
     if session.continue_latest:
-        return {**parameters, "continue": True, **({"fork": True, **fork} if fork else {})}
+        return {"continue": True, **({"fork": True, **new} if session.fork_session else {})}
     if session.resume is not None:
         chosen = session.resume or await choose()
-        return {**parameters, "fork_of": chosen, **fork} if fork else {**parameters, "session": chosen, "create": False}
+        return {"fork_of": chosen, **new} if session.fork_session else {"session": chosen, "create": False}
     if session.worktree is not None:
-        parameters["worktree"] = session.worktree or f"session-{session_id[:8]}"
-    return {**parameters, "session": session_id, "create": True, "fresh": True}
+        new["worktree"] = session.worktree or f"session-{session_id[:8]}"
+    return {**new, "create": True}
 
 
 def counted_session(parameters: Mapping[str, object], said: str) -> str:

@@ -1,4 +1,4 @@
-"""All checks, printed."""
+"""`ccb doctor`: run all checks and print what they find."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Shell, worker, measurements."""
+"""Checks of the host: login shell, worker, round trip, throughput, clock."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from ccb.tunnel.wire.ndjson import FrameDecoder, encode_frame
 
 from ..connect.session_rows import ReportRow, Text, row_of
 from .doctor_findings import HOST, Finding, State, error_finding, skew_text
-from .ssh_checks import rights_findings
+from .ssh_checks import sessions_finding
 
 _MAX_CHECKS = 1000
 _SHOWN_NOISE = 200
@@ -35,13 +35,6 @@ class CheckRow(ReportRow):
     state: Literal["ok", "warn", "block", "info"]
     found: Text = ""
     fix: Text = ""
-
-
-class ReadyRow(ReportRow):
-    """Says that the worker has made all checks, so measuring may begin. `socket` is the path of a socket it listens
-    on."""
-
-    socket: Text = ""
 
 
 async def host_findings(transport: Transport, bundle: Bundle) -> AsyncIterator[Finding]:
@@ -73,11 +66,9 @@ async def host_findings(transport: Transport, bundle: Bundle) -> AsyncIterator[F
             count += 1
             if count > _MAX_CHECKS:
                 raise ProtocolError(f"{transport.name} sends too many reports")
-        socket_path = row_of(ReadyRow, report.body, transport.name).socket
         for finding in await measured_findings(channel):
             yield finding
-        for finding in await rights_findings(transport, socket_path):
-            yield finding
+        yield await sessions_finding(transport)
     except CcbError as error:
         yield error_finding(HOST, "worker", error)
     finally:

@@ -1,4 +1,4 @@
-"""Settings, provider, keyring."""
+"""Checks of this machine: programs, settings, keyring, model providers."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import sys
 import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import ccb
@@ -80,7 +81,7 @@ def _not_needed(finding: Finding) -> Finding:
     if finding.name not in ("provider", "credential") or finding.state in (State.OK, State.INFO):
         return finding
     text = f"{finding.found}\nNot needed: new sessions use a model of another provider."
-    return Finding(finding.where, finding.name, State.INFO, text)
+    return replace(finding, state=State.INFO, found=text, fix="")
 
 
 def _finding(name: str, state: State, found: str, fix: str = "") -> Finding:
@@ -274,17 +275,7 @@ def _clock(provider: float) -> Finding:
     return _finding("clock", State.OK, text)
 
 
-_ASK_S = 10.0
-
-
 _MOST = 10
-
-
-def chosen_provider(environ: Mapping[str, str], settings: Settings) -> NamedProvider | None:
-    """Return the provider of the model of new sessions, None if that is Anthropic or a gateway. Raise ConfigError."""
-    model = settings.modelAliases.get(settings.model or "", settings.model or "")
-    found = provider_and_model(model, environ, settings) if "/" in model else None
-    return None if found is None else found[0]
 
 
 async def provider_findings(
@@ -292,28 +283,26 @@ async def provider_findings(
 ) -> AsyncIterator[Finding]:
     """Yield findings about the provider of the model of new sessions, and about those of the settings. What is wrong
     with the first one blocks; the others may not be needed."""
+    model = settings.modelAliases.get(settings.model or "", settings.model or "")
     try:
-        chosen = chosen_provider(environ, settings)
+        found = provider_and_model(model, environ, settings) if "/" in model else None
     except CcbError as error:
         yield error_finding(LAPTOP, "model", error)
         return
+    chosen = None if found is None else found[0]
     names = dict.fromkeys([*([chosen.name] if chosen is not None else []), *settings.providers])
     for name in list(names)[:_MOST]:
         blocks = chosen is not None and name == chosen.name
         named = chosen if blocks else named_provider(name, environ, settings)
         if named is not None:
-            yield _weighed(await _model_providers_provider(named, environ, settings, stored), blocks=blocks)
+            finding = await _named_provider(named, environ, settings, stored)
+            warns = finding.state is State.BLOCK and not blocks
+            yield replace(finding, state=State.WARN) if warns else finding
     if chosen is not None:
-        yield await _model(settings.model or "", environ, settings, stored)
+        yield await _model(model, environ, settings, stored)
 
 
-def _weighed(finding: Finding, *, blocks: bool) -> Finding:
-    if finding.state is State.BLOCK and not blocks:
-        return Finding(finding.where, finding.name, State.WARN, finding.found, finding.fix)
-    return finding
-
-
-async def _model_providers_provider(
+async def _named_provider(
     named: NamedProvider, environ: Mapping[str, str], settings: Settings, stored: StoredCredentials
 ) -> Finding:
     name, title = f"provider {named.name}", named.kind.title
@@ -335,10 +324,10 @@ async def _model_providers_provider(
     await source.load()
     started = time.monotonic()
     try:
-        async with asyncio.timeout(_ASK_S):
+        async with asyncio.timeout(_PROVIDER_S):
             models = await source.fetch()
     except (ProviderError, TimeoutError, CcbError) as error:
-        why = str(error) or f"no answer within {_ASK_S:g} s"
+        why = str(error) or f"no answer within {_PROVIDER_S:g} s"
         fix = f"Check {provider.what_to_check}, and its key."
         if named.lists_by_right:
             fix += " Who may call models need not have the right to list them: then this does no harm."
@@ -350,10 +339,10 @@ async def _model_providers_provider(
 
 async def _model(model: str, environ: Mapping[str, str], settings: Settings, stored: StoredCredentials) -> Finding:
     try:
-        said = await check_models([settings.modelAliases.get(model, model)], environ, settings, stored)
+        said = await check_models([model], environ, settings, stored)
     except UsageError as error:
         return error_finding(LAPTOP, "model", error)
-    return Finding(LAPTOP, "model", State.INFO, " ".join([one_line(model), *said]))
+    return _finding("model", State.INFO, " ".join([one_line(settings.model or ""), *said]))
 
 
 async def keyring_finding(where: str) -> Finding:

@@ -1,4 +1,4 @@
-"""Options, login, keys, shared connections."""
+"""Checks of SSH: options, keys, login, shared connections."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ import stat
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from ccb.tunnel.errors import AuthFailed, CcbError, HostKeyError
 from ccb.tunnel.openssh.kept_connections import KeptRoute, kept_directory, key_of, not_kept, read_record
@@ -28,10 +27,6 @@ from ccb.tunnel.transports.login_prompts import NobodyToAsk
 from ccb.tunnel.transports.pipe import DEFAULT_SHARING, Pipe, Sharing, Transport
 
 from .doctor_findings import CONNECTION, HOST, JUMP_HOST, Finding, State, error_finding
-
-if TYPE_CHECKING:
-    from ccb.tunnel.ssh.asyncssh_transport import SshTransport
-
 
 _MORE_SESSIONS = 2
 _COMMAND_S = 10.0
@@ -162,34 +157,19 @@ def login_findings(transport: Transport, seconds: float, *, key_known: bool, ver
     return found
 
 
-async def rights_findings(transport: Transport, socket_path: str) -> list[Finding]:
-    """Yield what the server allows in addition to the one channel that ccb needs.
-
-    `socket_path` is a socket on the host that accepts connections.
-    """
+async def sessions_finding(transport: Transport) -> Finding:
+    """Return how many commands the server runs at a time on one connection. ccb needs one; a copy inside a session
+    takes a second."""
     from ccb.tunnel.openssh.openssh_transport import OpenSshTransport
     from ccb.tunnel.ssh.asyncssh_transport import SshTransport
 
     if isinstance(transport, SshTransport):
-        return await _rights_of_asyncssh(transport, socket_path)
-    untried = "not tested with this transport, only with the built-in SSH; ccb needs neither"
-    found = [Finding(HOST, "forwarding", State.INFO, untried)]
+        from ccb.tunnel.ssh.server_facts import more_sessions
+
+        return _sessions(await more_sessions(transport, _MORE_SESSIONS))
     if isinstance(transport, OpenSshTransport):
-        return [*found, _sessions(await _more_commands(transport))]
-    return [*found, Finding(HOST, "MaxSessions", State.INFO, "not tested: there is no SSH connection to share")]
-
-
-async def _rights_of_asyncssh(transport: SshTransport, socket_path: str) -> list[Finding]:
-    from ccb.tunnel.ssh.server_facts import may_forward_ports, may_forward_sockets, more_sessions
-
-    words = {True: "allowed", False: "forbidden", None: "not known"}
-    ports = await may_forward_ports(transport)
-    sockets = await may_forward_sockets(transport, socket_path) if socket_path else None
-    text = f"TCP {words[ports]}, Unix sockets {words[sockets]}; ccb needs neither"
-    return [
-        Finding(HOST, "forwarding", State.INFO, text),
-        _sessions(await more_sessions(transport, _MORE_SESSIONS)),
-    ]
+        return _sessions(await _more_commands(transport))
+    return Finding(HOST, "MaxSessions", State.INFO, "not tested: there is no SSH connection to share")
 
 
 def _sessions(more: int) -> Finding:

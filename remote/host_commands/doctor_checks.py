@@ -1,26 +1,20 @@
 """All checks of the host; network and cage.
 
 The laptop writes frames on the channel. The host answers `ping` with a report `clock` of the same `n`, and `credit`
-with that many bytes of `bulk` reports. It reads `data` and drops it. The report `ready` names a `socket` that the
-laptop may connect to, "" when there is none. The measurements end at the end of input, at `stop`, or after SILENCE_S
-without a frame.
+with that many bytes of `bulk` reports. It reads `data` and drops it. The measurements begin with the report `ready`,
+and end at the end of input, at `stop`, or after SILENCE_S without a frame.
 """
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import select
-import socket
 import time
 from typing import Callable
 
 from ..sandbox.cage_server import CageMechanism, CageServer
-from ..session_store import session_paths
-from ..session_store.session_registry import runtime_directories
 from .reports import INFO, OK, WARN, HostFinding, Reports
-from .storage_checks import remove_made
 
 _Check = Callable[[], "list[HostFinding]"]
 
@@ -66,29 +60,7 @@ _MAX_LINE = 512 * 1024
 
 def serve(reports: Reports, fd: int = 0) -> None:
     """Answer the laptop's frames until it ends the measurements."""
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
-        path = directory = ""
-        existed = [each for each in runtime_directories() if os.path.isdir(each)]
-        try:
-            directory, _ = session_paths.runtime_directory("0" * 36)
-            listener.bind(os.path.join(directory, "doctor-%d.sock" % os.getpid()))
-            path = os.path.join(directory, "doctor-%d.sock" % os.getpid())
-            os.chmod(path, 0o600)
-            listener.listen(1)
-        except (OSError, session_paths.NoPlace):
-            pass  # the laptop gets no socket to try
-        try:
-            reports.report("ready", {"socket": path})
-            _serve(reports, fd)
-        finally:
-            if path:
-                with contextlib.suppress(OSError):
-                    os.unlink(path)
-            if directory and directory not in existed:
-                remove_made(directory)
-
-
-def _serve(reports: Reports, fd: int) -> None:
+    reports.report("ready", {})
     pending = b""
     while select.select([fd], [], [], SILENCE_S)[0]:
         try:

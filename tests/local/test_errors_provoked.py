@@ -113,7 +113,7 @@ async def test_a_dumb_terminal_gets_lines(laptop: Laptop) -> None:
     [
         (["clean", "--local"], 2, "removes every session there"),
         (["auth", "login"], 2, "There is no terminal to ask for the key."),
-        (["auth", "nonsense"], 2, "ccb auth: "),
+        (["auth", "nonsense"], 2, "ccb auth needs login"),
     ],
 )
 async def test_a_command_that_cannot_ask(laptop: Laptop, argv: list[str], code: int, says: str) -> None:

@@ -29,16 +29,27 @@ NEVER_START = (
 HEAVY = ("asyncssh", "textual", "anthropic", "openai", "aiohttp", "pydantic", "keyring")
 
 
-def ccb_run(home: Path, *argv: str, stdin: str = "", **env: str) -> subprocess.CompletedProcess[str]:
+def environ(home: Path | str, **more: str) -> dict[str, str]:
+    return {"PATH": os.environ["PATH"], "HOME": str(home), "PYTHONPATH": os.pathsep.join(sys.path), **more}
+
+
+def python(code: str, home: Path | str = "/nonexistent", **more: str) -> subprocess.CompletedProcess[str]:
+    """Run a program in a new interpreter."""
+    argv = [sys.executable, "-c", code]
+    return subprocess.run(argv, check=False, capture_output=True, text=True, timeout=60, env=environ(home, **more))
+
+
+def ccb_run(home: Path, *argv: str, **more: str) -> subprocess.CompletedProcess[str]:
+    argv = (sys.executable, "-m", "ccb", *argv)
     return subprocess.run(
-        [sys.executable, "-m", "ccb", *argv],
-        check=False,
-        input=stdin,
-        capture_output=True,
-        text=True,
-        timeout=30,
-        env={"PATH": os.environ["PATH"], "HOME": str(home), "PYTHONPATH": os.pathsep.join(sys.path), **env},
+        argv, check=False, input="", capture_output=True, text=True, timeout=30, env=environ(home, **more)
     )
+
+
+def ccb_shell(home: Path, line: str, **more: str) -> subprocess.CompletedProcess[str]:
+    """Run a line of bash in which `ccb` is this one; its stdout is where the line sends it."""
+    argv = ["bash", "-c", f'ccb() {{ "{sys.executable}" -m ccb "$@"; }}\n{line}']
+    return subprocess.run(argv, check=False, capture_output=True, text=True, timeout=60, env=environ(home, **more))
 
 
 @pytest.mark.parametrize("argv", [["--help"], ["help"], ["ssh", "h", "--nonsense"], ["--version"], ["ssh", "h", "-v"]])
@@ -48,16 +59,12 @@ def test_understanding_the_command_line_imports_nothing_heavy(argv: list[str], t
         f"sys.argv = ['ccb', *{argv!r}]\nmain()\n"
         f"sys.stderr.write(repr([name for name in {HEAVY!r} if name in sys.modules]))"
     )
-    env = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "PYTHONPATH": os.pathsep.join(sys.path)}
-    done = subprocess.run(
-        [sys.executable, "-c", code], check=False, capture_output=True, text=True, timeout=30, env=env
-    )
-    assert done.stderr.endswith("[]")
+    assert python(code, tmp_path).stderr.endswith("[]")
 
 
 def test_a_run_imports_nothing_heavy_before_it_begins_to_connect() -> None:
     code = f"import sys, ccb.local.headless.headless_run; print([name for name in {HEAVY!r} if name in sys.modules])"
-    assert subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout == "[]\n"
+    assert python(code).stdout == "[]\n"
 
 
 def test_the_memory_of_ccb_is_never_written_to_the_disk(tmp_path: Path) -> None:
@@ -67,9 +74,7 @@ def test_the_memory_of_ccb_is_never_written_to_the_disk(tmp_path: Path) -> None:
         "resource.setrlimit(resource.RLIMIT_CORE, (resource.getrlimit(resource.RLIMIT_CORE)[1],) * 2)\n"
         "run(['config', 'show'])\nprint(resource.getrlimit(resource.RLIMIT_CORE)[0])"
     )
-    env = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "PYTHONPATH": os.pathsep.join(sys.path)}
-    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True, timeout=30, env=env)
-    assert done.stdout.splitlines()[-1] == "0"
+    assert python(code, tmp_path).stdout.splitlines()[-1] == "0"
 
 
 def test_host_commands_load_nothing_of_the_way_to_the_model_and_no_pydantic_without_settings() -> None:
@@ -77,17 +82,17 @@ def test_host_commands_load_nothing_of_the_way_to_the_model_and_no_pydantic_with
         "import sys\nfrom ccb.local.connect.startup import load_startup\nload_startup({'HOME': '/nonexistent'})\n"
         "print([name for name in sys.modules if name.startswith(('aiohttp', 'pydantic', 'ccb.tunnel.proxy'))])"
     )
-    assert subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout == "[]\n"
+    assert python(code).stdout == "[]\n"
 
 
 def test_a_session_is_attached_before_what_sends_model_calls_is_loaded() -> None:
-    environ = {"HOME": "/nonexistent", "ANTHROPIC_API_KEY": "k"}
+    variables = {"HOME": "/nonexistent", "ANTHROPIC_API_KEY": "k"}
     code = (
         "import sys\nfrom ccb.local.connect.startup import load_dialing_startup, load_session_startup\n"
-        f"load_session_startup({environ!r}, load_dialing_startup({environ!r})).auth_proxy('host', None, None, print)\n"
+        f"load_session_startup({variables!r}, load_dialing_startup({variables!r})).auth_proxy('host', None, None, print)\n"
         f"print([name for name in {(*HEAVY, 'http.client')!r} if name in sys.modules])"
     )
-    assert subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout == "[]\n"
+    assert python(code).stdout == "[]\n"
 
 
 def test_the_worker_is_on_its_way_before_what_its_session_needs_is_loaded(tmp_path: Path) -> None:
@@ -100,19 +105,11 @@ def test_the_worker_is_on_its_way_before_what_its_session_needs_is_loaded(tmp_pa
         "sys.addaudithook(hook)\n"
         "sys.argv = ['ccb', '-p', 'go']\nmain()\n"
     )
-    env = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "ANTHROPIC_API_KEY": "k"}
-    argv = [sys.executable, "-c", code]
-    done = subprocess.run(argv, check=True, capture_output=True, text=True, timeout=60, env=env)
-    loaded = ast.literal_eval(done.stdout)
+    loaded = ast.literal_eval(python(code, tmp_path, ANTHROPIC_API_KEY="k").stdout)
     later = (
-        *(
-            "ccb.tunnel.proxy",
-            "ccb.tunnel.wire.journal_records",
-            "ccb.local.ledger",
-            "ccb.local.providers",
-            "ccb.local.mcp",
-        ),
-        *("ccb.local.credentials", "ccb.local.session.remote_session", "ccb.local.session.session_client"),
+        *("ccb.tunnel.proxy", "ccb.tunnel.wire.journal_records", "ccb.local.ledger", "ccb.local.providers"),
+        *("ccb.local.mcp", "ccb.local.credentials"),
+        *("ccb.local.session.remote_session", "ccb.local.session.session_client"),
         *("ccb.local.headless.event_printer", "ccb.local.connect.project_trust"),
     )
     assert "ccb.deploy.bootstrap" in loaded
@@ -129,12 +126,7 @@ def test_nothing_that_a_connection_can_wait_for_is_loaded_before_it_is_asked_for
         "sys.addaudithook(hook)\n"
         "sys.argv = ['ccb', 'ssh', '127.0.0.1:~', '-P', '1', '-o', 'ConnectionAttempts=1', '-p', 'go']\nmain()\n"
     )
-    env = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "PYTHONPATH": os.pathsep.join(sys.path)}
-    env["ANTHROPIC_API_KEY"] = "k"
-    done = subprocess.run(
-        [sys.executable, "-c", code], check=False, capture_output=True, text=True, timeout=60, env=env
-    )
-    loaded = ast.literal_eval(done.stdout.splitlines()[0])
+    loaded = ast.literal_eval(python(code, tmp_path, ANTHROPIC_API_KEY="k").stdout.splitlines()[0])
     later = ("ccb.tunnel.proxy", "ccb.deploy", "ccb.local.ledger", "ccb.local.providers", "ccb.local.credentials")
     also = (
         "ccb.local.files",
@@ -221,21 +213,8 @@ def test_an_unwritable_home_does_not_matter_for_what_needs_none(tmp_path: Path) 
     assert done.returncode == 2
 
 
-def ccb_shell(home: Path, line: str, **env: str) -> subprocess.CompletedProcess[str]:
-    """Run a line of bash in which `ccb` is this one; its stdout is where the line sends it."""
-    function = f'ccb() {{ "{sys.executable}" -m ccb "$@"; }}\n{line}'
-    base = {"PATH": os.environ["PATH"], "HOME": str(home), "PYTHONPATH": os.pathsep.join(sys.path)}
-    return subprocess.run(
-        ["bash", "-c", function], check=False, capture_output=True, text=True, timeout=60, env={**base, **env}
-    )
-
-
-def ccb_code(code: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, "-c", code], check=False, capture_output=True, text=True, timeout=30)
-
-
 def test_an_interrupt_during_the_imports_is_code_130_without_a_traceback() -> None:
-    done = ccb_code(
+    done = python(
         "import os, signal, sys\n"
         "class Interrupting:\n"
         "    def find_spec(self, name, *_):\n"
@@ -268,10 +247,7 @@ for error in (RuntimeError("x"), RecursionError(), MemoryError(), OSError(5, "no
 
 
 def test_every_exception_during_the_imports_is_a_message_with_code_70(tmp_path: Path) -> None:
-    env = {"PATH": os.environ["PATH"], "PYTHONPATH": os.pathsep.join(sys.path), "HOME": str(tmp_path)}
-    done = subprocess.run(
-        [sys.executable, "-c", EVERY_EXCEPTION], check=False, capture_output=True, text=True, timeout=30, env=env
-    )
+    done = python(EVERY_EXCEPTION, tmp_path)
     assert done.returncode == 0, done.stderr
     names = [line.split() for line in done.stdout.splitlines()]
     assert len(names) == 14 and all(code == "70" for _, code in names)
@@ -285,14 +261,13 @@ def test_every_exception_during_the_imports_is_a_message_with_code_70(tmp_path: 
 
 def test_without_a_place_for_a_log_a_bug_names_its_place_in_the_code(tmp_path: Path) -> None:
     code = EVERY_EXCEPTION.replace('RuntimeError("x"),', 'RuntimeError("a detail"),')
-    env = {"PATH": os.environ["PATH"], "PYTHONPATH": os.pathsep.join(sys.path), "XDG_STATE_HOME": "/dev/null/x"}
-    done = subprocess.run([sys.executable, "-c", code], check=False, capture_output=True, text=True, env=env)
+    done = python(code, XDG_STATE_HOME="/dev/null/x")
     assert "a bug in ccb: RuntimeError\n  a detail (<string>:8)\n" in done.stderr
     assert "Traceback" not in done.stderr
 
 
 def test_what_threads_and_finalizers_raise_does_not_reach_the_terminal(tmp_path: Path) -> None:
-    done = ccb_code(
+    done = python(
         "import logging, sys, threading\n"
         "from ccb.__main__ import main\n"
         f"sys.argv = ['ccb', '-p', 'hi']; sys.path.insert(0, {str(tmp_path)!r}); main()\n"
@@ -322,19 +297,14 @@ def test_a_stdout_that_lacks_a_character_gets_another_one(tmp_path: Path) -> Non
         input=b"\xff\xfe\x80",
         capture_output=True,
         timeout=30,
-        env={
-            "PATH": os.environ["PATH"],
-            "HOME": str(tmp_path),
-            "PYTHONPATH": os.pathsep.join(sys.path),
-            "PYTHON_KEYRING_BACKEND": "keyring.backends.null.Keyring",
-        },
+        env=environ(tmp_path, PYTHON_KEYRING_BACKEND="keyring.backends.null.Keyring"),
     )
     assert binary.returncode in (77, 78), binary.stderr
     assert b"Traceback" not in binary.stderr and b"a bug" not in binary.stderr
 
 
 def test_an_interrupt_while_the_interpreter_ends_is_quiet() -> None:
-    done = ccb_code(
+    done = python(
         "import atexit, os, signal, sys\n"
         "from ccb.__main__ import main\n"
         "atexit.register(lambda: os.kill(os.getpid(), signal.SIGINT))\n"
@@ -344,7 +314,7 @@ def test_an_interrupt_while_the_interpreter_ends_is_quiet() -> None:
 
 
 def test_an_interrupt_after_the_result_changes_nothing() -> None:
-    done = ccb_code(
+    done = python(
         "import asyncio, os, signal, sys\n"
         "from ccb.local.terminal.signals import Interrupts\n"
         "async def work():\n"

@@ -133,16 +133,18 @@ def _raised(tree: ast.Module, names: Sequence[str]) -> Iterator[tuple[str, str, 
 
 
 def _tabled(row: ast.Tuple, names: Sequence[str]) -> Iterator[tuple[str, str, str]]:
-    """A row of a table of errors: the class, what is seen and what to do, with `{name}` for what differs."""
+    """A row of a table of errors: the class, what is seen and what to do, with `{name}` for what differs. A row with
+    the condition of a rule in place of the class is a UsageError."""
     for place, cell in enumerate(row.elts):
         texts = [
             each.value
             for each in row.elts[place + 1 :]
             if isinstance(each, ast.Constant) and isinstance(each.value, str)
         ]
-        if isinstance(cell, ast.Name) and cell.id in names and texts:
-            what, do = (re.sub(r"\{\w+\}", GAP, text) for text in [*texts, ways_out()[cell.id]][:2])
-            yield cell.id, what, do
+        kind = cell.id if isinstance(cell, ast.Name) else "UsageError" if isinstance(cell, ast.Lambda) else ""
+        if kind in names and texts:
+            what, do = (re.sub(r"\{\w+\}", GAP, text) for text in [*texts, ways_out()[kind]][:2])
+            yield kind, what, do
 
 
 def _written(node: ast.expr, tree: ast.AST) -> list[ast.expr]:

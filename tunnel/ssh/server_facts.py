@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
 
 import asyncssh
-from asyncssh.constants import OPEN_ADMINISTRATIVELY_PROHIBITED, OPEN_CONNECT_FAILED
 
 from ..plain_text import neutralise
 from ..wire.dataclass import dataclass
@@ -52,33 +50,6 @@ def login_facts(transport: SshTransport) -> LoginFacts:
         tried=owner.tried() if isinstance(owner, LoginClient) else "",
         pipelined=neutralise(transport.pipelining.report()),
     )
-
-
-async def may_forward_ports(transport: SshTransport) -> bool | None:
-    """Return whether the server forwards to TCP ports, None if it does not say.
-
-    Tried with a port where nothing listens: "not allowed" and "cannot connect" are different answers.
-    """
-    return await _may(lambda: transport.connection.open_connection("127.0.0.1", 1), when_unconnected=True)
-
-
-async def may_forward_sockets(transport: SshTransport, path: str) -> bool | None:
-    """Return whether the server forwards to Unix sockets. Tried with the socket at `path`, where a process listens."""
-    return await _may(lambda: transport.connection.open_unix_connection(path), when_unconnected=False)
-
-
-async def _may(
-    attempt: Callable[[], Awaitable[tuple[object, asyncssh.SSHWriter[bytes]]]], *, when_unconnected: bool
-) -> bool | None:
-    try:
-        async with asyncio.timeout(_DEADLINE_S):
-            _, writer = await attempt()
-    except asyncssh.ChannelOpenError as error:
-        return {OPEN_ADMINISTRATIVELY_PROHIBITED: False, OPEN_CONNECT_FAILED: when_unconnected}.get(error.code)
-    except (asyncssh.Error, OSError, TimeoutError):
-        return None
-    writer.close()
-    return True
 
 
 async def more_sessions(transport: SshTransport, limit: int) -> int:

@@ -19,7 +19,7 @@ from textual.widgets.text_area import Selection
 
 from ccb.tunnel.plain_text import neutralise, one_line
 
-from ...config.prompt_history import PromptKeeper, PromptRecall
+from ...config.prompt_history import PromptRecall, PromptStore
 from ...terminal.clipboard import NoImage, clipboard_image
 from ...terminal.keymap import Keymap
 from ...terminal.stdio import in_thread
@@ -229,7 +229,7 @@ class Composer(TextArea):
             self.put("", at - len(placeholder), at)
         return bool(placeholder)
 
-    def remember(self, keeper: PromptKeeper, prompts: Sequence[str], draft: str) -> None:
+    def remember(self, keeper: PromptStore, prompts: Sequence[str], draft: str) -> None:
         """Go on with the prompts of earlier runs, and with what was begun then. `keeper` keeps those of this run."""
         self.recall.continue_from(keeper, [neutralise(each) for each in prompts])
         if draft and not self.text and not self.read_only:

@@ -18,7 +18,6 @@ from ccb.local.command_line.transport_choice import (
     resume_command,
     transport_kind,
 )
-from ccb.tunnel.errors import UsageError
 from ccb.tunnel.secret import SECRET_VARIABLES
 from ccb.tunnel.transports.login_prompts import NobodyToAsk
 
@@ -79,37 +78,6 @@ def test_host_commands_take_a_way_as_well() -> None:
     assert parse("attach", "--transport", DOCKER).session.resume == ""
     assert parse("clean", "--yes", "--transport", DOCKER).connection.target is None
     assert parse("ps", "h", "--container", "web").connection.container == "web"
-
-
-@pytest.mark.parametrize(
-    ("argv", "says"),
-    [
-        (["--transport", "ssh", "hi"], "belong to `ccb ssh`"),
-        (["--container", "web", "hi"], "belong to `ccb ssh`"),
-        (["ssh", "h", "--local", "--transport", "ssh"], "--local excludes"),
-        (["ps", "--local", "--ssh-command", "tsh ssh"], "--local excludes"),
-        (["ssh", "h", "--transport", DOCKER, "--ssh-command", "tsh ssh"], "--ssh-command goes with"),
-        (["ssh", "h", "--transport", "asyncssh", "--ssh-command", "tsh ssh"], "--ssh-command goes with"),
-        (["ssh", "h", "--transport", DOCKER, "-P", "22"], "-P is for ssh"),
-        (["ssh", "h", "--transport", DOCKER, "-i", "key"], "-i is for ssh"),
-        (["ssh", "ann@h", "--transport", DOCKER], "user@ is for ssh"),
-        (["ssh", "h", "--ssh-command", "tsh ssh", "-o", "A=b"], "-o is for ssh"),
-        (["ssh", "h", "--transport", "docker 'exec"], "--transport cannot be read"),
-        (["ssh", "h", "--transport", ""], "--transport names no command"),
-        (["ssh", "h", "--ssh-command", " "], "--ssh-command names no command"),
-        (["ssh", "h", "--container", "-it"], "is not a name of a container"),
-        (["ssh", "h", "--container=$(id)"], "is not a name of a container"),
-        (["ssh", "--transport", "ssh"], "ccb ssh needs a host"),
-        (["ps", "--transport", "ssh"], "needs a host"),
-        (["ps", "--ssh-command", "tsh ssh"], "needs a host"),
-        (["gc", "--container", "web"], "needs a host"),
-        (["stop", "--transport", DOCKER], "needs the ID of a session"),
-    ],
-)
-def test_what_does_not_go_together_is_said(argv: list[str], says: str) -> None:
-    with pytest.raises(UsageError) as caught:
-        parse(*argv)
-    assert says in str(caught.value)
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ async def test_what_is_kept_is_listed_and_nothing_else_is_done_without_a_host(
     projects.trust(host, "/srv/shop", "mark")
     projects.change_rules(host, "/srv/shop", "allow", ["Bash(make *)"], add=True)
     assert await run_trust(parse_arguments(["trust"]), environ) == 0
-    shown = ["devbox:/srv/shop is trusted", "devbox:/srv/shop permissions.allow = Bash(make *)"]
+    shown = ["devbox:/srv/shop is trusted", 'devbox:/srv/shop permissions.allow = "Bash(make *)"']
     assert capsys.readouterr().out.splitlines() == shown
     with pytest.raises(UsageError, match="needs a host for this"):
         await run_trust(parse_arguments(["trust", "--revoke"]), environ)

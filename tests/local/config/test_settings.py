@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import socket
 from dataclasses import asdict
 from pathlib import Path
@@ -13,7 +12,13 @@ from typing import Any
 import pytest
 
 from ccb.local.config.settings import SETTING_NAMES, Settings, SettingsChoice, settings_path
-from ccb.local.config.settings_loading import load_screen_settings, load_settings, load_sharing
+from ccb.local.config.settings_loading import (
+    DEFAULT_SCREEN,
+    keep_editor_mode,
+    load_screen_settings,
+    load_settings,
+    load_sharing,
+)
 from ccb.tunnel.errors import ConfigError, UsageError
 from ccb.tunnel.transports.pipe import Sharing
 
@@ -40,15 +45,6 @@ def test_a_file_as_an_editor_of_another_system_writes_it_is_read(environ: dict[s
     assert settings.permissions.deny == ["Read(a)", "Read(b)"]
     again = "permissions stands here again: entries of both count, of single values the last"
     assert settings.warnings == [f"{path}, line 2: {again}"]
-
-
-def test_the_line_of_the_very_entry_is_named(environ: dict[str, str]) -> None:
-    path = write(environ, '{"permissions": {"deny": [\n"Read(a)",\n"Read(b"]}}')
-    with pytest.raises(ConfigError, match=re.escape(f"{path}, line 3: permissions.deny")):
-        load_settings(environ)
-    write(environ, '{"permissions": {"deny": [\n"Read(a)",\n3]}}')
-    with pytest.raises(ConfigError, match=re.escape(f"{path}, line 3: permissions.deny.1")):
-        load_settings(environ)
 
 
 def test_all_known_keys_are_read(environ: dict[str, str]) -> None:
@@ -201,6 +197,41 @@ def test_a_wrong_file_is_an_error_that_names_file_and_key(environ: dict[str, str
     assert caught.value.do
 
 
+BROKEN_RULES = ("Bash(", "Bash()", "Bash(git", "1x", "Edit(!a)", "")
+RULES = '{\n"permissions": {\n"allow": ["Bash(git *)", "Read"],\n"deny": [\n"Read(/x)",\n"%s"\n]}}'
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ('{\n"model": "opus",\n"permissions": {\n"allow": [],\n"ask": "Bash"}}', "line 5: permissions.ask: "),
+        ('{\n"env": {},\n"model": "foo bar"}', "line 3: model: 'foo bar' is no model"),
+        ('{"model": "fast", "modelAliases": {\n"fast": "a b"}}', "line 2: modelAliases.fast: 'a b' is no model"),
+        ('{"permissions": {"deny": [\n"Read(a)",\n"Read(b"]}}', "line 3: permissions.deny"),
+        ('{"permissions": {"deny": [\n"Read(a)",\n3]}}', "line 3: permissions.deny.1"),
+        *(
+            (RULES % rule, "line 6: permissions.deny: ")
+            for rule in ("Bash(", "Bash()", "Bash(git", "1x", "Edit(!a)", "")
+        ),
+        (
+            '{"env": {\n"MAX_THINKING_TOKENS": "9",\n"NPM_TOKEN": "x"}}',
+            "line 3: env.NPM_TOKEN: settings must not hold a secret",
+        ),
+        (
+            '{"model": "opus", "keys": {"todos": "F2",\n"detials": "F3"}}',
+            "line 2: keys.detials: there is no key of this",
+        ),
+        ('{"model": "\udcff"}', "is not UTF-8 text"),
+    ],
+)
+def test_a_wrong_entry_is_named_with_file_and_line(environ: dict[str, str], content: str, said: str) -> None:
+    path = write(environ, "")
+    path.write_bytes(content.encode(errors="surrogateescape"))
+    with pytest.raises(ConfigError) as caught:
+        load_settings(environ)
+    assert caught.value.what.startswith(str(path)) and said in caught.value.what
+
+
 @pytest.mark.parametrize(
     "content",
     [
@@ -320,50 +351,6 @@ def test_a_file_of_many_gigabytes_is_refused_at_once(environ: dict[str, str]) ->
         load_settings(environ)
 
 
-def test_a_file_that_is_not_utf8_is_named(environ: dict[str, str]) -> None:
-    path = write(environ, "")
-    path.write_bytes(b'{"model": "\xff"}')
-    with pytest.raises(ConfigError, match="not UTF-8 text"):
-        load_settings(environ)
-
-
-def test_a_wrong_value_is_named_with_file_and_line(environ: dict[str, str]) -> None:
-    path = write(environ, '{\n  "model": "opus",\n  "permissions": {\n    "allow": [],\n    "ask": "Bash"\n  }\n}')
-    with pytest.raises(ConfigError, match=rf"{path}, line 5: permissions\.ask: "):
-        load_settings(environ)
-
-
-def test_a_model_that_is_none_is_named_with_file_and_line(environ: dict[str, str]) -> None:
-    path = write(environ, '{\n  "env": {},\n  "model": "foo bar"\n}')
-    with pytest.raises(ConfigError, match=rf"{path}, line 3: model: 'foo bar' is no model"):
-        load_settings(environ)
-    path = write(environ, '{\n  "model": "fast",\n  "modelAliases": {\n    "fast": "foo bar"\n  }\n}')
-    with pytest.raises(ConfigError, match=rf"{path}, line 4: modelAliases.fast: 'foo bar' is no model"):
-        load_settings(environ)
-
-
-@pytest.mark.parametrize("rule", ["Bash(", "Bash()", "Bash(git", "1x", "Edit(!a)", ""])
-def test_a_rule_that_cannot_be_read_is_named_with_file_and_line(environ: dict[str, str], rule: str) -> None:
-    lines = [
-        "{",
-        '"permissions": {',
-        '"allow": ["Bash(git *)", "Read"],',
-        '"deny": [',
-        '"Read(/x)",',
-        f'"{rule}"',
-        "]}}",
-    ]
-    path = write(environ, "\n".join(lines))
-    with pytest.raises(ConfigError, match=rf"{path}, line 6: permissions\.deny: .*rule"):
-        load_settings(environ)
-
-
-def test_a_secret_for_the_environment_of_tools_is_refused(environ: dict[str, str]) -> None:
-    write(environ, '{"env": {\n"MAX_THINKING_TOKENS": "9",\n"NPM_TOKEN": "x"}}')
-    with pytest.raises(ConfigError, match=r"line 3: env\.NPM_TOKEN: settings must not hold a secret"):
-        load_settings(environ)
-
-
 def test_options_outrank_the_file_and_a_policy_outranks_both(environ: dict[str, str], tmp_path: Path) -> None:
     write(environ, {"model": "opus", "sandbox": "off", "permissions": {"deny": ["Read(/a)"]}, "env": {"A": "1"}})
     policy = tmp_path / "policy.json"
@@ -386,3 +373,35 @@ def test_the_settings_of_an_option_may_be_in_a_file(environ: dict[str, str], tmp
         load_settings(environ, SettingsChoice(flag=str(tmp_path)))
     path.write_text('{"model": "opus"}')
     assert load_settings(environ, SettingsChoice(flag=str(path))).model == "opus"
+
+
+def test_the_first_frame_has_the_settings_of_file_and_option(
+    environ: dict[str, str],
+) -> None:
+    write(environ, {"editorMode": "vim", "mouse": False, "keys": {"details": "Ctrl+Y", "todos": "Ctrl+O"}})
+    found = load_screen_settings(environ, SettingsChoice(flag='{"mouse": true, "keys": {"todos": ["F2", "F3"]}}'))
+    assert (found.mouse, found.vim) == (True, True)
+    assert (found.keymap.names("details"), found.keymap.names("todos")) == ("Ctrl+Y", "F2, F3")
+
+
+@pytest.mark.parametrize("content", ["{", {"keys": {"details": "q"}}, {"keys": 1, "mouse": "no", "editorMode": 7}])
+def test_what_cannot_be_used_does_not_keep_the_first_frame_away(environ: dict[str, str], content: Any) -> None:
+    write(environ, content)
+    assert load_screen_settings(environ) == DEFAULT_SCREEN
+    with pytest.raises(ConfigError):
+        load_settings(environ)
+
+
+def test_a_key_that_two_sources_give_away_is_refused_where_it_was_given_last(environ: dict[str, str]) -> None:
+    write(environ, {"keys": {"details": "F2"}})
+    with pytest.raises(ConfigError) as error:
+        load_settings(environ, SettingsChoice(flag='{"keys": {"todos": "F2"}}'))
+    assert error.value.what.startswith("--settings, line 1: keys.todos: F2 is the key of 'details', too")
+
+
+def test_the_keys_of_the_input_are_kept_beside_all_other_settings(environ: dict[str, str]) -> None:
+    path = write(environ, {"model": "opus", "editorMode": "vim"})
+    keep_editor_mode(vim=False, environ=environ)
+    assert json.loads(path.read_text(encoding="utf-8")) == {"model": "opus", "editorMode": "normal"}
+    keep_editor_mode(vim=True, environ=environ)
+    assert load_settings(environ).editorMode == "vim"

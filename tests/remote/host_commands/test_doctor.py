@@ -28,7 +28,7 @@ async def test_checks_then_measurements_then_goodbye(host: WorkerHost) -> None:
     checks = []
     while (report := await laptop.next(Report)).kind == "check":
         checks.append(report.body)
-    assert report.kind == "ready" and os.path.exists(str(report.body["socket"]))
+    assert report.kind == "ready"
     assert all(check["state"] in ("ok", "warn", "info") and check["found"] for check in checks), checks
     assert all(check["fix"] for check in checks if check["state"] == "warn")
     assert not [check for check in checks if "this check failed" in check["found"]]
@@ -44,17 +44,15 @@ async def test_checks_then_measurements_then_goodbye(host: WorkerHost) -> None:
     assert (size, bulk.body["n"]) == (100_000, 8)
     await laptop.send(Stop(0))
     await laptop.next(Bye)
-    assert not os.path.exists(str(report.body["socket"]))
 
 
 async def test_a_laptop_that_has_gone_ends_it(host: WorkerHost) -> None:
     laptop = await host.connect("", command="doctor")
-    while (report := await laptop.next(Report)).kind == "check":
+    while (await laptop.next(Report)).kind == "check":
         pass
     assert laptop.process.stdin is not None
     laptop.process.stdin.close()
     await laptop.next(Bye)
-    assert not os.path.exists(str(report.body["socket"]))
 
 
 def test_the_limits_of_every_control_group_above_are_read(tmp_path: Path) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,15 +11,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ccb.local.command_line import arguments as model
-from ccb.local.command_line.arguments import Arguments
+from ccb.local.command_line.arguments import Arguments, ConnectionOptions
 from ccb.local.command_line.option_declaration import Group, read_rules
 from ccb.local.command_line.options import OPTIONS
 from ccb.local.command_line.parser import parse_arguments
 from ccb.local.command_line.target import Target
+from ccb.local.command_line.transport_choice import host_command, resume_command
 from ccb.tunnel.errors import UsageError
 from ccb.tunnel.wire.tool_traits import BUILT_IN
 
 UUID = "0a1b2c3d-1111-4222-8333-444455556666"
+ID = "3f2a9c1e-0000-4000-8000-000000000001"
+DOCKER = "docker exec -i web"
 
 
 def parse(*argv: str) -> Arguments:
@@ -146,29 +151,6 @@ def test_a_command_keeps_its_words_and_the_words_behind_the_dashes() -> None:
     assert shown.connection.target == Target("h", None, None, "/srv") and shown.directory == "/srv"
 
 
-@pytest.mark.parametrize(
-    ("argv", "says"),
-    [
-        (["auth"], "ccb auth needs login, status, logout"),
-        (["mcp", "fly"], "ccb mcp needs add, list, get, remove, test, login, logout, not 'fly'"),
-        (["mcp", "add", "x"], "ccb mcp add does not go with 1 words"),
-        (["usage", "all"], "ccb usage does not go with 1 words"),
-        (["audit"], "ccb audit does not go with 0 words"),
-        (["usage", "--by", "week"], "Allowed choices are host, model, day, session"),
-        (["usage", "--days", "0"], "must be more than 0"),
-        (["auth", "status", "--file"], "--file belongs to `ccb auth login`"),
-        (["auth", "login", "--api-key-stdin", "--oauth-stdin"], "cannot be used together"),
-        (["proxy", "list", "--all"], "--all belongs to"),
-        (["usage", "-i", "key"], "-i needs a host"),
-        (["models", "--colour"], "unknown option '--colour'"),
-    ],
-)
-def test_words_and_options_that_a_command_does_not_take_are_refused(argv: list[str], says: str) -> None:
-    with pytest.raises(UsageError) as refused:
-        parse(*argv)
-    assert says in refused.value.what
-
-
 def test_a_value_may_start_with_a_dash_and_short_options_may_stand_together() -> None:
     text = "---\nrole: tester\n---"
     given = parse("ssh", "h", "--system-prompt", text, "--append-system-prompt", "-platform", "-cp", "go")
@@ -182,7 +164,7 @@ def test_no_option_is_abbreviated() -> None:
 
 
 @pytest.mark.parametrize(
-    ("argv", "what"),
+    ("argv", "says"),
     [
         (["ssh"], "needs a host"),
         (["ssh", "--allowedTools", "Bash", "h:/x"], "--allowedTools"),
@@ -207,12 +189,76 @@ def test_no_option_is_abbreviated() -> None:
         (["ssh", "h", "-p", "x", "--replay-user-messages"], "requires both"),
         (["ssh", "h", "-p", "x", "--permission-prompt-tool", "stdio"], "requires --input-format=stream-json"),
         (["-i", "key"], "-i needs a host"),
+        (["auth"], "ccb auth needs login, status, logout"),
+        (["mcp", "fly"], "ccb mcp needs add, list, get, remove, test, login, logout, not 'fly'"),
+        (["mcp", "add", "x"], "ccb mcp add does not go with 1 words"),
+        (["usage", "all"], "ccb usage does not go with 1 words"),
+        (["audit"], "ccb audit does not go with 0 words"),
+        (["usage", "--by", "week"], "Allowed choices are host, model, day, session"),
+        (["usage", "--days", "0"], "must be more than 0"),
+        (["auth", "status", "--file"], "--file belongs to `ccb auth login`"),
+        (["auth", "login", "--api-key-stdin", "--oauth-stdin"], "cannot be used together"),
+        (["proxy", "list", "--all"], "--all belongs to"),
+        (["usage", "-i", "key"], "-i needs a host"),
+        (["models", "--colour"], "unknown option '--colour'"),
+        (["cp", "h:/a"], "a source and a target, not 1"),
+        (["cp", "h:/a", "b", "c"], "a source and a target, not 3"),
+        (["cp", "a", "b"], "neither on a host"),
+        (["cp", "h:a", "g:b"], "both on a host"),
+        (["cp", "h:a", ""], "is empty"),
+        (["cp", ":a", "b"], "neither on a host"),
+        (["cp", "h:a", "b", "-p"], "no headless mode"),
+        (["ps", "h", "--recursive"], "--recursive belongs to `ccb cp`"),
+        (["ssh", "h", "--continue", "--resume", ID], "cannot be used together"),
+        (["ssh", "h", "--fork-session"], "needs --continue or --resume"),
+        (["ssh", "h", "--session-id", ID, "--continue"], "--fork-session is also specified"),
+        (["ssh", "h", "--view"], "belongs to"),
+        (["ssh", "h", "--resume=nonsense"], "not a session ID"),
+        (["ssh", "h", "-p", "go", "--resume"], "needs the ID"),
+        (["ssh", "h", "--reconnect-timeout", "soon"], "not a number"),
+        (["ssh", "h", "--reconnect-timeout=-1"], "not a number"),
+        (["attach"], "needs a host"),
+        (["logs", "h"], "needs the ID"),
+        (["logs", "h", ID, "-n", "99999999999"], "not a number from 1 to 999999"),
+        (["stop", "h"], "or --all"),
+        (["stop", "h", ID, "--all"], "cannot be used together"),
+        (["ps", "h:/path"], "without a path"),
+        (["ps", "h", "what"], "does not take"),
+        (["gc", "h", "--yes"], "belongs to `ccb clean`"),
+        (["ps", "h", "-P", "1", "ssh://h:2"], "does not take"),
+        (["ps", "ssh://h:2", "-P", "1"], "port 2"),
+        (["ps", "-P", "1"], "-P needs a host"),
+        (["stop", "--local", "--all", "-i", "key"], "-i needs a host"),
+        (["pss"], "Did you mean `ccb ps`"),
+        (["attch", "devbox"], "Did you mean `ccb attach`"),
+        (["stpo", "devbox", ID], "Did you mean `ccb stop`"),
+        (["attach", "h", "--veiw"], "Did you mean --view"),
+        (["--transport", "ssh", "hi"], "belong to `ccb ssh`"),
+        (["--container", "web", "hi"], "belong to `ccb ssh`"),
+        (["ssh", "h", "--local", "--transport", "ssh"], "--local excludes"),
+        (["ps", "--local", "--ssh-command", "tsh ssh"], "--local excludes"),
+        (["ssh", "h", "--transport", DOCKER, "--ssh-command", "tsh ssh"], "--ssh-command goes with"),
+        (["ssh", "h", "--transport", "asyncssh", "--ssh-command", "tsh ssh"], "--ssh-command goes with"),
+        (["ssh", "h", "--transport", DOCKER, "-P", "22"], "-P is for ssh"),
+        (["ssh", "h", "--transport", DOCKER, "-i", "key"], "-i is for ssh"),
+        (["ssh", "ann@h", "--transport", DOCKER], "user@ is for ssh"),
+        (["ssh", "h", "--ssh-command", "tsh ssh", "-o", "A=b"], "-o is for ssh"),
+        (["ssh", "h", "--transport", "docker 'exec"], "--transport cannot be read"),
+        (["ssh", "h", "--transport", ""], "--transport names no command"),
+        (["ssh", "h", "--ssh-command", " "], "--ssh-command names no command"),
+        (["ssh", "h", "--container", "-it"], "is not a name of a container"),
+        (["ssh", "h", "--container=$(id)"], "is not a name of a container"),
+        (["ssh", "--transport", "ssh"], "ccb ssh needs a host"),
+        (["ps", "--transport", "ssh"], "needs a host"),
+        (["ps", "--ssh-command", "tsh ssh"], "needs a host"),
+        (["gc", "--container", "web"], "needs a host"),
+        (["stop", "--transport", DOCKER], "needs the ID of a session"),
     ],
 )
-def test_what_makes_no_sense_is_a_usage_error(argv: list[str], what: str) -> None:
-    with pytest.raises(UsageError) as caught:
+def test_what_makes_no_sense_is_refused(argv: list[str], says: str) -> None:
+    with pytest.raises(UsageError) as refused:
         parse(*argv)
-    assert what in caught.value.what and "\n" not in caught.value.what
+    assert says in str(refused.value) and "\n" not in refused.value.what
 
 
 def test_an_unknown_option_names_its_neighbours() -> None:
@@ -341,19 +387,111 @@ def test_a_copy_has_one_side_on_a_host(argv: list[str], host: str, upload: bool,
     assert arguments.copy == model.CopyChoice(upload, local, remote)
 
 
+def fields_of(arguments: Arguments) -> dict[str, object]:
+    """The fields of all groups."""
+    groups = (arguments, arguments.connection, arguments.session, arguments.agent, arguments.streams)
+    return {name: value for group in (*groups, arguments.host_command) for name, value in vars(group).items()}
+
+
 @pytest.mark.parametrize(
-    ("argv", "why"),
+    ("argv", "fields"),
     [
-        (["cp", "h:/a"], "a source and a target, not 1"),
-        (["cp", "h:/a", "b", "c"], "a source and a target, not 3"),
-        (["cp", "a", "b"], "neither on a host"),
-        (["cp", "h:a", "g:b"], "both on a host"),
-        (["cp", "h:a", ""], "is empty"),
-        (["cp", ":a", "b"], "neither on a host"),
-        (["cp", "h:a", "b", "-p"], "no headless mode"),
-        (["ps", "h", "--recursive"], "--recursive belongs to `ccb cp`"),
+        (["ssh", "h:/p", "--continue"], {"continue_latest": True}),
+        (["ssh", "h:/p", "-c", "-p", "go"], {"continue_latest": True, "prompt": "go", "print": True}),
+        (["ssh", "h", "--resume", ID], {"resume": ID, "prompt": None}),
+        (["ssh", "h", "-r", "3F2A", "go on"], {"resume": "3f2a", "prompt": "go on"}),
+        (["ssh", "h", "--resume", "fix it"], {"resume": "", "prompt": "fix it"}),
+        (["ssh", "h", "--resume"], {"resume": ""}),
+        (["ssh", "h", f"--resume={ID}", "--fork-session"], {"resume": ID, "fork_session": True}),
+        (["--resume", ID], {"command": "", "resume": ID, "target": None}),
+        (["ssh", "h", "--reconnect-timeout", "0.5"], {"reconnect_timeout": 0.5}),
+        (["ps"], {"command": "ps", "target": None}),
+        (["attach", "h"], {"command": "attach", "resume": ""}),
+        (["attach", "h", "3f2a", "--view"], {"resume": "3f2a", "view": True}),
+        (["logs", "h", "3f2a", "-n", "7"], {"resume": "3f2a", "lines": 7}),
+        (["stop", "h", "--all"], {"all": True, "resume": None}),
+        (["stop", "--local", ID], {"local": True, "resume": ID, "target": None}),
+        (["gc", "h", "--dry-run", "--older-than", "7"], {"dry_run": True, "older_than": 7.0}),
+        (["clean", "h", "--yes"], {"yes": True}),
     ],
 )
-def test_a_copy_that_makes_no_sense_is_refused(argv: list[str], why: str) -> None:
-    with pytest.raises(UsageError, match=why):
-        parse(*argv)
+def test_it_is_understood(argv: list[str], fields: dict[str, object]) -> None:
+    assert fields_of(parse(*argv)).items() >= fields.items()
+
+
+@pytest.mark.parametrize("command", ["ps", "attach", "logs", "stop", "gc", "clean"])
+def test_every_command_takes_the_connection_options(command: str) -> None:
+    more = {"stop": ["--all"], "logs": [ID]}.get(command, [])
+    connection = parse_arguments([command, "ssh://ann@h:2222", "-i", "key", "-o", "ProxyJump=j", *more]).connection
+    assert connection.target is not None
+    assert (connection.target.login, connection.port) == ("ann@h", 2222)
+    assert (connection.identities, connection.ssh_options) == (("key",), ("ProxyJump=j",))
+
+
+@pytest.mark.parametrize(
+    "argv", [["step", "through", "it"], ["clear the cache"], ["--", "clear", "it"], ["learn"], ["-p", "clear"]]
+)
+def test_a_prompt_that_resembles_a_command_is_a_prompt(argv: list[str]) -> None:
+    assert parse(*argv).prompt == " ".join(word for word in argv if not word.startswith("-"))
+
+
+def without_target(arguments: Arguments) -> ConnectionOptions:
+    return replace(arguments.connection, target=None)
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [
+        ["ssh", "ann@h:/srv/my app", "-P", "2222", "-i", "a key", "-o", "ProxyJump=j", "do it", "--model", "opus"],
+        ["ssh", "[::1]:~/it's", "--continue"],
+        ["ssh", "h"],
+        ["attach", "ann@h", "3f2a", "-P", "22"],
+        ["ssh", "h", "--local"],
+        ["ssh", "h", "--no-pipelined-login"],
+    ],
+)
+def test_the_command_that_comes_back_reaches_the_same_session_the_same_way(argv: list[str]) -> None:
+    before = parse(*argv)
+    words = shlex.split(resume_command(before, ID, directory="/srv/it's here"))
+    assert words[0] == "ccb"
+    after = parse_arguments(words[1:])
+    assert without_target(after) == without_target(before)
+    assert after.connection.target is not None and before.connection.target is not None
+    assert after.connection.target.login == before.connection.target.login
+    assert (after.directory, after.session.resume, after.prompt) == ("/srv/it's here", ID, None)
+
+
+def test_on_this_machine_the_path_comes_back() -> None:
+    words = shlex.split(resume_command(Arguments(directory="/tmp"), ID))
+    assert words == ["ccb", "/tmp", "--resume", ID]
+
+
+def test_who_only_watched_comes_back_to_watch() -> None:
+    before = parse_arguments(["attach", "ann@h", "3f2a", "--view", "-P", "22", "-i", "a key"])
+    words = shlex.split(resume_command(before, ID, directory="/srv/it's here"))
+    assert words == ["ccb", "attach", "ann@h", ID, "-i", "a key", "-P", "22", "--view"]
+    assert parse_arguments(words[1:]).host_command.view
+
+
+@pytest.mark.parametrize(
+    ("argv", "command"),
+    [
+        (
+            ["ssh", "ann@h:/srv/my app", "-P", "2222", "-o", "ProxyJump=j"],
+            ["ann@h", ID, "-P", "2222", "-o", "ProxyJump=j"],
+        ),
+        (["ssh", "[::1]:~/x"], ["[::1]", ID]),
+        (["ssh", "h", "--container", "web"], ["h", ID, "--container", "web"]),
+        (["ssh", "/x", "--transport", "docker exec -i web"], [ID, "--transport", "docker exec -i web"]),
+        (["ssh", "h:/x", "--local"], ["--local", ID]),
+        (["ssh", "h", "--local", "--container", "web"], ["--local", ID, "--container", "web"]),
+        (["/tmp"], ["--local", ID]),
+    ],
+)
+def test_the_command_for_the_host_of_a_session_reaches_it_the_same_way(argv: list[str], command: list[str]) -> None:
+    before = parse(*argv)
+    for name in ("logs", "stop"):
+        words = shlex.split(host_command(before, name, ID))
+        assert words == ["ccb", name, *command]
+        after = parse_arguments(words[1:])
+        assert (after.session.resume, after.connection.container) == (ID, before.connection.container)
