@@ -89,7 +89,8 @@ def test_a_session_is_attached_before_what_sends_model_calls_is_loaded() -> None
     variables = {"HOME": "/nonexistent", "ANTHROPIC_API_KEY": "k"}
     code = (
         "import sys\nfrom ccb.local.connect.startup import load_dialing_startup, load_session_startup\n"
-        f"load_session_startup({variables!r}, load_dialing_startup({variables!r})).auth_proxy('host', None, None, print)\n"
+        f"started = load_session_startup({variables!r}, load_dialing_startup({variables!r}))\n"
+        "started.auth_proxy('host', None, None, print)\n"
         f"print([name for name in {(*HEAVY, 'http.client')!r} if name in sys.modules])"
     )
     assert python(code).stdout == "[]\n"
