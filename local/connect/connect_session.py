@@ -162,7 +162,7 @@ async def connect_session(
         from ..session.own_hooks import NotificationHooks
         from ..session.remote_session import RemoteSession
         from .file_connection import FileConnection
-        from .laptop_services import laptop_permissions, laptop_servers, unlock_for
+        from .laptop_services import laptop_permissions, laptop_servers, open_servers, unlock_for
         from .project_trust import ProjectDesk
         from .session_request import own_files
 
@@ -185,19 +185,10 @@ async def connect_session(
         session.register(TRUST_PROJECT, partial(desk.answer, session))
         proxy_desk.tell(session)
         mcp: LaptopServers | None = None
-        has_program = arguments.streams.input_format == "stream-json"
-        if servers or has_program:
+        if servers or arguments.streams.input_format == "stream-json":
             permissions = laptop_permissions(arguments, startup.settings, options, desk, session, new=new)
-            if has_program:
-                from ..mcp.mcp_service import guard_client_servers
-
-                guard_client_servers(session, permissions)
-            if servers:
-                from ..mcp.mcp_service import LaptopServers
-                from ..session.own_hooks import FormHooks
-
-                forms, secrets = FormHooks(_own_hooks(startup.settings)), startup.stored.secrets
-                mcp = await stack.enter_async_context(LaptopServers(session, servers, permissions, secrets, forms))
+            hooks = _own_hooks(startup.settings)
+            mcp = await open_servers(arguments, session, servers, permissions, startup.stored.secrets, hooks, stack)
         if options.web == "laptop":  # else the kind is unknown here, and refused
             from ccb.tunnel.wire.web_fetch import WEB_FETCH
 
@@ -217,9 +208,9 @@ async def connect_session(
         warnings = (*startup.warnings, *lacks, *mcp_warnings, *left, *_other_directory(arguments, hello.cwd))
         notifications = NotificationHooks(_own_hooks(startup.settings), f"ccb {host}")
         try:
-            from .host_sessions import SessionsOverLink
+            from .host_sessions import HostSessions
 
-            sessions = SessionsOverLink(lambda: dialer.transport(ask=False), startup.bundle)
+            sessions = HostSessions(lambda: dialer.transport(ask=False), startup.bundle)
             carrier = FileConnection(lambda: session.state, lambda: dialer.current, dialer.separate)
             notify, open_with = startup.settings.notify, startup.settings.openWith
             yield OpenSession(
@@ -389,9 +380,9 @@ async def _choose(arguments: Arguments, dialer: Dialer, bundle: Bundle, choose: 
 
     `attach` offers only running sessions if there are any, and takes a single one without asking.
     """
-    from .host_sessions import SessionsOverLink
+    from .host_sessions import HostSessions
 
-    sessions = SessionsOverLink(lambda: dialer.transport(ask=True), bundle)
+    sessions = HostSessions(lambda: dialer.transport(ask=True), bundle)
     rows = await sessions.listed()
     if not rows:
         host = host_label(arguments.connection)

@@ -179,45 +179,38 @@ class RemoteSession:
 
     @property
     def hello(self) -> Greeting:
-        """See SessionClient."""
         hello = self._connected.hello
         assert hello is not None, "enter the session first"
         return hello
 
     @property
     def state(self) -> LinkState:
-        """See SessionClient."""
         return self._feed.standing.link
 
     @property
     def driving(self) -> bool:
-        """See SessionClient."""
         return self._feed.standing.driving
 
     @property
     def unsent(self) -> int:
-        """See SessionClient."""
         return len(self._outbox)
 
     @property
     def unanswered_s(self) -> float:
-        """See SessionClient."""
-        return self._connection.link.unanswered_s if self._connection is not None else 0.0
+        return self._connection.link.liveness.unanswered_s if self._connection is not None else 0.0
 
     @property
     def round_trip_s(self) -> float | None:
-        """See SessionClient."""
-        return self._connection.link.round_trip_s if self._connection is not None else None
+        return self._connection.link.liveness.round_trip_s if self._connection is not None else None
 
     @property
     def request_bytes(self) -> tuple[int, int]:
-        """See SessionClient."""
         return self._connection.request_bytes if self._connection is not None else (0, 0)
 
     # What comes from the host.
 
     async def events(self) -> AsyncIterator[Item]:
-        """See SessionClient. One reader at a time."""
+        """One reader at a time."""
         self._responder.begin()
         self._reader.answer_requests()
         async for item in self._feed.items():
@@ -275,7 +268,6 @@ class RemoteSession:
         self._feed.add(SessionEvent("progress", body, 0))
 
     async def earlier(self, before: int, most: int = 256 * 1024) -> list[SessionEvent]:
-        """See SessionClient."""
         connection = self._connection
         if connection is None:
             raise ConnectionLost("earlier events cannot be loaded without a connection", do="Wait for the reconnect.")
@@ -299,7 +291,6 @@ class RemoteSession:
         return None if input_id in self._reader.inputs else self._reader.skipped
 
     async def names(self, query: str) -> FoundNames | None:
-        """See SessionClient."""
         if NAMES not in self.hello.capabilities:
             return None
         number, answer = self._requests.names.open()
@@ -336,7 +327,6 @@ class RemoteSession:
     async def prompt(
         self, content: str | list[Json], *, uuid: str | None = None, how: PromptDelivery = AS_PROMPT
     ) -> str:
-        """See SessionClient."""
         identity = uuid or new_id()
         await self.send(
             {
@@ -351,7 +341,7 @@ class RemoteSession:
         return identity
 
     async def send(self, body: Json, *, input_id: str = "") -> str:
-        """See SessionClient. Waits while too much is unconfirmed."""
+        """Waits while too much is unconfirmed."""
         line = parse_message(body)
         if self._own.take(line):
             return ""
@@ -369,7 +359,7 @@ class RemoteSession:
         return input_id
 
     async def request(self, request: Request[P, A]) -> A:
-        """See SessionClient. While there is no connection the deadline does not run."""
+        """While there is no connection the deadline does not run."""
         deadline_s = request.kind.deadline_s or CLIENT_DEADLINE_S
         answer = self._requests.answer_to(request, deadline_s, lambda: self._connection is not None)
         waiting = asyncio.ensure_future(answer)
@@ -383,7 +373,6 @@ class RemoteSession:
             await asyncio.gather(waiting, return_exceptions=True)
 
     async def interrupt(self) -> None:
-        """See SessionClient."""
         await self.request(Request(INTERRUPT, None))
 
     def register(
@@ -392,11 +381,10 @@ class RemoteSession:
         service: Callable[[P], Awaitable[Json]] | None = None,
         runs_once: Callable[[P], bool] = lambda _: False,
     ) -> None:
-        """See SessionClient. `runs_once` tells which requests must not run twice."""
+        """`runs_once` tells which requests must not run twice."""
         self._responder.register(kind, service, runs_once)
 
     async def answer(self, request_id: str, response: Json) -> None:
-        """See SessionClient."""
         await self.send(public_answer(Success(request_id, response)))
 
     async def refuse(self, request_id: str, error: str) -> None:
@@ -406,7 +394,7 @@ class RemoteSession:
     # The connection.
 
     async def stop(self, *, finish: bool = False) -> None:
-        """See SessionClient. The request to stop survives a lost connection. `events` ends when the session has
+        """The request to stop survives a lost connection. `events` ends when the session has
         ended."""
         if not self._feed.ended:
             self._outbox.stop(finish=finish)
@@ -425,11 +413,9 @@ class RemoteSession:
         self._connected.resume = command
 
     def retry(self) -> None:
-        """See SessionClient."""
         self._schedule.retry()
 
     def take_back(self) -> None:
-        """See SessionClient."""
         if self.driving:
             return
         self._feed.shift(LinkChangeKind.TAKE_BACK)
@@ -442,12 +428,11 @@ class RemoteSession:
         changed)."""
         log.info("%s", reason)
         if self._connection is not None:
-            self._connection.link.probe()
+            self._connection.link.liveness.probe()
         elif self.state is LinkState.RECONNECTING:
             self._schedule.hurry()
 
     async def close(self, *, done: bool = False) -> None:
-        """See SessionClient."""
         self._feed.shift(LinkChangeKind.LEAVE)
         connection = self._connection
         if connection is not None and not self._feed.ended:

@@ -164,7 +164,7 @@ class Supervisor:
         try:
             while self._feed.standing.driving:
                 await link.send(await self._outbox.next(link.epoch))
-                link.expect_answer()
+                link.liveness.expect()
         except ConnectionLost as error:
             log.debug("sending ended: %s", error.what)
 

@@ -105,17 +105,14 @@ class SshPipe:
             raise lost(self._name, error) from error
 
     def hand_over(self, take: Callable[[bytes], None]) -> None:
-        """See HandsOver."""
         taker = _Taker(take)
         self._process.set_writer(taker, True, None)
         self._process.feed_recv_buf(None, taker)
 
     def hold(self) -> None:
-        """See HandsOver."""
         self._process.pause_feeding(None)
 
     def release(self) -> None:
-        """See HandsOver."""
         self._process.resume_feeding(None)
 
     async def write(self, data: bytes) -> None:

@@ -238,6 +238,5 @@ def _is_readable(usage: object) -> bool:
     objects = [usage, *(parts or ())]
     objects += [each.get(name) or {} for each in objects if isinstance(each, dict) for name in _OBJECTS]
     counts = (each.get(name) if isinstance(each, dict) else "" for each in objects for name in _COUNTS)
-    return all(each is None or _is_count(each) for each in counts) and all(
-        isinstance(usage.get(name), (str, type(None))) for name in _TEXTS
-    )
+    texts = all(isinstance(usage.get(name), (str, type(None))) for name in _TEXTS)
+    return texts and all(each is None or _is_count(each) for each in counts)

@@ -18,7 +18,7 @@ import pytest
 from ccb.local.command_line.parser import parse_arguments
 from ccb.local.headless.headless_run import with_boot_fields
 from ccb.local.headless.input_pump import AgentLines, OwnAnswers
-from ccb.local.headless.output_formats import MAX_LINE, TranscriptMirror, limited_line
+from ccb.local.headless.output_formats import MAX_LINE, HeadlessOutput, TranscriptMirror, limited_line
 from ccb.local.headless.stderr_reports import RetryReports
 from ccb.local.headless.stdin_input import BadInput, EarlyInput, is_piped, read_messages, read_prompt
 from ccb.local.headless.turn_results import TurnReports, state_flags
@@ -185,7 +185,7 @@ async def test_a_bad_line_ends_the_input_with_its_reason(line: bytes, part: str)
     assert part in caught.value.what and caught.value.exit_name == "AGENT_FAILED"
 
 
-class Shown:
+class Shown(HeadlessOutput):
     """Stands for the output."""
 
     def __init__(self) -> None:
@@ -322,7 +322,7 @@ async def test_the_first_request_may_bring_what_others_write_into_the_command_li
 INITIALIZE = {"type": "control_request", "request_id": "r1", "request": {"subtype": "initialize"}}
 
 
-class Printed:
+class Printed(HeadlessOutput):
     """Keeps what is printed."""
 
     def __init__(self) -> None:

@@ -136,13 +136,13 @@ async def test_a_doubted_connection_lives_when_something_is_heard_and_else_is_de
     monkeypatch.setattr(liveness, "PROBE_S", 0.3)
     async with attached(ping_after=0.1, dead_after=600) as (link, peer, _, _):
         reading = asyncio.create_task(collect(link))
-        link.probe()
+        link.liveness.probe()
         await peer.send(Pong(1, (await peer.next(Ping)).n))
         for _ in range(3):  # pings of silence, as it lives on
             await peer.send(Pong(1, (await peer.next(Ping)).n))
         assert not reading.done()
         await peer.next(Ping)  # asked after silence, so nothing is on its way
-        link.probe()
+        link.liveness.probe()
         with pytest.raises(ConnectionLost, match="has not answered"):
             await asyncio.wait_for(reading, 60)
 
@@ -152,17 +152,17 @@ async def test_a_link_that_does_not_answer_says_so_long_before_it_is_dead(monkey
     async with attached(ping_after=600, dead_after=1800) as (link, peer, _, _):
         reading = asyncio.create_task(collect(link))
         await asyncio.sleep(0)
-        link.expect_answer()  # the person has sent something
-        link.expect_answer()
+        link.liveness.expect()  # the person has sent something
+        link.liveness.expect()
         ping = await peer.next(Ping)
         async with asyncio.timeout(60):
-            while not link.unanswered_s:
+            while not link.liveness.unanswered_s:
                 await asyncio.sleep(0.01)
         await peer.send(Pong(1, ping.n))
         async with asyncio.timeout(60):
-            while link.unanswered_s:
+            while link.liveness.unanswered_s:
                 await asyncio.sleep(0.01)
-        link.expect_answer()
+        link.liveness.expect()
         assert (await peer.next(Ping)).n == ping.n + 1
         reading.cancel()
 
@@ -171,16 +171,16 @@ async def test_the_newest_ping_tells_how_long_the_way_to_the_host_and_back_takes
     async with attached(ping_after=600, dead_after=1800) as (link, peer, _, _):
         reading = asyncio.create_task(collect(link))
         await asyncio.sleep(0)
-        assert link.round_trip_s is None
-        link.expect_answer()
+        assert link.liveness.round_trip_s is None
+        link.liveness.expect()
         sent = time.monotonic()
         ping = await peer.next(Ping)
         await peer.send(Pong(1, ping.n - 1))  # of an older ping, which says nothing
         await peer.send(Pong(1, ping.n))
         async with asyncio.timeout(60):
-            while link.round_trip_s is None:
+            while link.liveness.round_trip_s is None:
                 await asyncio.sleep(0.01)
-        assert 0 < link.round_trip_s <= time.monotonic() - sent + 0.1
+        assert 0 < link.liveness.round_trip_s <= time.monotonic() - sent + 0.1
         reading.cancel()
 
 
