@@ -1,4 +1,4 @@
-"""MCP and web for the worker.
+"""The services of this laptop for the worker: MCP servers and web pages.
 
 The worker may be hostile: it gets GET requests of http and https to public addresses and no others, without cookies or
 credentials, and only their text.

@@ -1,4 +1,4 @@
-"""Text, json, stream-json, mirror.
+"""The output formats of headless runs: text, json, stream-json, and the mirrored transcript.
 
 A pipe or a file gets every character as it is. A terminal would obey some of them, so there text is neutralised as in
 the REPL, and JSON has them as escapes.

@@ -1,4 +1,4 @@
-"""One result per turn."""
+"""Match results with the prompts that wait for them, and print one result for each turn."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a connection is; when to retry.
+"""A connection to the worker, how a session is attached, and when to reconnect.
 
 Times are monotonic seconds of the laptop.
 """

@@ -1,4 +1,4 @@
-"""Frames routed; queue to the reader."""
+"""Route the frames of the host, and queue the events for their reader."""
 
 from __future__ import annotations
 

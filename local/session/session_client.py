@@ -1,4 +1,4 @@
-"""The session as its users see it."""
+"""What the users of a session see: its client protocol, its events, the state of its connection."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Frames over one pipe: hello, attach, order of events.
+"""Speak the frames of the link over one pipe: hello, attach, events in order.
 
 It checks the order of events and acknowledges them, detects a silent peer, and hands the frames of model calls to the
 auth proxy. A link lives as long as its pipe; the session and the calls in the auth proxy outlive it and belong to its

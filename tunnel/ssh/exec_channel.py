@@ -1,4 +1,4 @@
-"""One command on a connection.
+"""The pipe of one command on an SSH connection, and asyncssh's input buffer without its copies.
 
 asyncssh takes each packet off by slicing, twice. With bytes each slice copies all that is behind it, which is half of
 all copying in a large download. Here a slice up to the end only moves the beginning, and a large part is not copied.

@@ -1,4 +1,4 @@
-"""Keys of files and agent, in ssh's order.
+"""Load keys from files and the agent, and offer them in the order of ssh.
 
 A locked key is offered by its public half. Its passphrase is asked for only when the server would accept the key.
 """

@@ -30,12 +30,13 @@ from tests.support.person.ssh_asks import SshAsks, ssh_environment
 
 from ccb.tunnel.errors import AuthFailed, ConfigError, Dropped, HostKeyError, Unreachable, UsageError
 from ccb.tunnel.openssh import openssh_transport as openssh
-from ccb.tunnel.openssh.openssh_transport import OpenSshTransport, connect
+from ccb.tunnel.openssh.openssh_transport import connect
 from ccb.tunnel.ssh_config.ssh_target import SshTarget
 from ccb.tunnel.transports.askpass import AskingTransport, private_directory
 from ccb.tunnel.transports.command_transport import PipeCommand
 from ccb.tunnel.transports.login_failures import wrapper_failure
 from ccb.tunnel.transports.login_prompts import NobodyToAsk, Prompts
+from ccb.tunnel.transports.pipe import Transport
 
 
 @pytest.fixture
@@ -55,7 +56,7 @@ async def connected(
     env: dict[str, str],
     prompts: Prompts | None = None,
     words: Sequence[str] = ("ssh", "-F", "/dev/null"),
-) -> AsyncIterator[OpenSshTransport]:
+) -> AsyncIterator[Transport]:
     transport = await connect(where, prompts or NobodyToAsk(), env=env, words=words)
     try:
         yield transport
@@ -245,8 +246,7 @@ async def test_a_master_of_the_persons_own_is_used_and_left_alone(
     sshd: Sshd, host_user: HostUser, env: dict[str, str], tmp_path: Path
 ) -> None:
     config = tmp_path / "config"
-    own = Path(env["XDG_RUNTIME_DIR"]) / "own"
-    config.write_text(f"ControlPath {own}\n")
+    config.write_text(f"ControlPath {env['XDG_RUNTIME_DIR']}/%C\n")
     base = ["ssh", "-F", str(config), *ssh_options(target(sshd, host_user))]
     subprocess.run([*base, "-M", "-N", "-f", "127.0.0.1"], check=True, capture_output=True)
     try:
@@ -260,11 +260,10 @@ async def test_a_master_of_the_persons_own_is_used_and_left_alone(
 
 
 async def test_a_master_of_the_persons_own_that_has_lost_its_host_is_passed_over(
-    sshd: Sshd, host_user: HostUser, env: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    sshd: Sshd, host_user: HostUser, env: dict[str, str], tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(openssh, "_CHECK_S", 1.0)
-    own, config = Path(env["XDG_RUNTIME_DIR"]) / "own", tmp_path / "config"
-    config.write_text(f"ControlPath {own}\n")
+    config = tmp_path / "config"
+    config.write_text(f"ControlPath {env['XDG_RUNTIME_DIR']}/%C\n")
     async with relay(sshd.port) as between:
         base = ["ssh", "-F", str(config), *ssh_options(target(sshd, host_user, port=between.port))]
         await asyncio.to_thread(subprocess.run, [*base, "-M", "-N", "-f", "127.0.0.1"], check=True, capture_output=True)
