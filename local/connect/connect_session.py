@@ -203,8 +203,7 @@ async def connect_session(
         proxy_desk.serves(CallPlace(counted_session(parameters, hello.session), host, hello.cwd.raw))
         await stack.enter_async_context(proxy_desk.control(environ))
         log.info("attached to session %s on %s, worker pid %d", hello.session, host, hello.pid)
-        resume = resume_command(arguments, hello.session, directory=hello.cwd.raw)
-        session.come_back_with(resume)
+        resume = _resume(arguments, hello)
         warnings = (*startup.warnings, *lacks, *mcp_warnings, *left, *_other_directory(arguments, hello.cwd))
         notifications = NotificationHooks(_own_hooks(startup.settings), f"ccb {host}")
         try:
@@ -352,10 +351,15 @@ def _attach_options(
         tail=0 if new else HEADLESS_TAIL if arguments.headless else SCREEN_TAIL,
         later_tail=0 if arguments.headless else RECONNECT_TAIL,
         patience=reconnect_seconds(arguments, startup.settings),
-        resume=resume_command(arguments, str(parameters["session"])) if "session" in parameters else "",
+        resume=partial(_resume, arguments),
         can_ask=not arguments.headless,
         for_host=for_host,
     )
+
+
+def _resume(arguments: Arguments, hello: Greeting) -> str:
+    """Return the command that comes back to the session."""
+    return resume_command(arguments, hello.session, directory=hello.cwd.raw)
 
 
 def _other_directory(arguments: Arguments, cwd: HostText) -> tuple[str, ...]:

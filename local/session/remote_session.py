@@ -408,10 +408,6 @@ class RemoteSession:
         """Whether the session has ended on the host."""
         return self._feed.ended and self._feed.failure is None
 
-    def come_back_with(self, command: str) -> None:
-        """Set the command that returns to the session, for messages about a lost connection."""
-        self._connected.resume = command
-
     def retry(self) -> None:
         self._schedule.retry()
 

@@ -35,11 +35,7 @@ from ccb.tunnel.wire.frames import Hello
 from ccb.tunnel.wire.ndjson import FrameDecoder
 
 PYTHONS = sorted(Path("~/.pyenv/versions").expanduser().glob("3.*/bin/python3"))
-
-
 OLD = [path for path in PYTHONS if path.parts[-3].startswith(("3.6.", "3.7.", "3.8."))]
-
-
 RECENT = [path for path in PYTHONS if path not in OLD] or [Path(sys.executable)]
 
 

@@ -35,8 +35,6 @@ from ccb.tunnel.transports.pipe import Transport
 from ccb.tunnel.wire.spelling import spelled
 
 HELLO = 'import os,sys,json,time\nos.write(1, ("\\n%s {}\\n" % sys.argv[1]).encode())\n'
-
-
 SAY = 'def say(d):\n d = json.dumps(d).encode(); os.write(1, b"m" + len(d).to_bytes(4, "big") + d)\n'
 
 

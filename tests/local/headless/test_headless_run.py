@@ -34,11 +34,7 @@ from ccb.tunnel.wire.frames import Applied, Bye, Event, Fetch, Frame, Input, Pas
 from ccb.tunnel.wire.session_options import SessionOptions
 
 STREAMS = ["--input-format", "stream-json", "--output-format", "stream-json", "--verbose"]
-
-
 RESUME = "ccb ssh devbox:/srv/app --resume 1111"
-
-
 RESULT: Json = {"type": "result", "subtype": "success", "is_error": False, "result": "Done.", "session_id": "1111"}
 
 
@@ -207,8 +203,6 @@ async def test_what_a_model_says_cannot_drive_the_terminal_and_a_pipe_gets_it_as
 
 
 EARLIER: Json = {**RESULT, "result": "What the killed run had asked."}
-
-
 SNAPSHOT: Json = {"result": None, "todos": None, "asks": []}
 
 

@@ -34,8 +34,6 @@ from ccb.tunnel.wire.frames import Event, Input, Snapshot
 from ccb.tunnel.wire.mcp_messages import LAPTOP_MCP_MESSAGE, MCP_MESSAGE, McpMessage
 
 Json = dict[str, Any]
-
-
 ADD = "mcp__notes__add"
 
 

@@ -248,11 +248,9 @@ async def test_a_message_over_the_limit_is_a_usage_error() -> None:
 
 Json = dict[str, Any]
 
-
 DEPLOY: RequestKind[Json, Json] = RequestKind(
     "deploy", AnsweredBy.LAPTOP, payload_of, write=dict, read=dict, durability=Durability.RESTART
 )
-
 
 BEEP: RequestKind[Json, Json] = RequestKind(
     "beep", AnsweredBy.LAPTOP, payload_of, write=dict, read=dict, durability=Durability.MEMORY, deadline_s=60

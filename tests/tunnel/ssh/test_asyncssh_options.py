@@ -20,8 +20,6 @@ from ccb.tunnel.ssh_config.ssh_target import SshTarget, of_consequence, only_ope
 from ccb.tunnel.transports.login_prompts import NobodyToAsk
 
 UNKNOWN = "sntrup761x25519-sha512@openssh.com"
-
-
 """ssh has it, asyncssh does not (without liboqs)."""
 
 

@@ -62,8 +62,6 @@ async def test_a_lost_connection_is_an_end(sshd: Sshd, host_user: HostUser) -> N
 
 
 _PLACES = st.integers(-24, 24)  # a server that names a length too small makes asyncssh count from the end
-
-
 _STEPS = st.lists(st.tuples(st.sampled_from("adc"), st.binary(max_size=20), _PLACES, _PLACES))
 
 

@@ -64,16 +64,9 @@ async def test_an_asyncssh_that_is_different_is_not_used(
 
 
 log = logging.getLogger(__name__)
-
-
 SECONDS = float(os.environ.get("CCB_FLOOD_S", "3"))
-
-
 LIMIT_MB = 150
-
-
 SOMEBODY = HostUser("somebody", Path("/nowhere"), "/bin/sh")
-
 
 CLIENT = """
 import asyncio, json, os, re, socket, sys, time
@@ -143,7 +136,6 @@ def tell(alive, got):
 
 asyncio.run(main())
 """
-
 
 Flood = Callable[[asyncssh.SSHServerProcess[bytes]], Iterator[None]]
 
@@ -491,8 +483,6 @@ def rekeys(process: asyncssh.SSHServerProcess[bytes]) -> Iterator[None]:
 
 
 LARGE = String(bytes(30_000))
-
-
 CHANNEL = UInt32(0)
 
 

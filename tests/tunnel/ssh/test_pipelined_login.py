@@ -26,7 +26,6 @@ from tests.support.person.login import Person, every_host, logged_in, only_confi
 from tests.support.person.pipelined import PIPELINED, SIGNED, last_login, remembered, remembering, report
 
 from ccb.tunnel.errors import AuthFailed, ConnectError, HostKeyError, Unreachable
-from ccb.tunnel.ssh import past_logins
 from ccb.tunnel.ssh.asyncssh_transport import connect
 from ccb.tunnel.ssh.carrier import route
 from ccb.tunnel.ssh.past_logins import PastLogin, PastLogins, fingerprint
@@ -534,15 +533,3 @@ def test_a_place_that_cannot_be_written_is_no_obstacle(tmp_path: Path, config: H
     past.remember(config, LOGIN)
     past.forget(config)
     assert past.last(config) is None
-
-
-def test_only_so_many_hosts_are_remembered(tmp_path: Path, config: HostConfig, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(past_logins, "MAX_HOSTS", 3)
-    past = PastLogins(tmp_path)
-    hosts = [replace(config, port=port) for port in range(1, 6)]
-    for number, host in enumerate(hosts):
-        past.remember(host, LOGIN)
-        for path in tmp_path.iterdir():
-            if path.stat().st_mtime > 1000:
-                os.utime(path, (number, number))
-    assert [past.last(host) for host in hosts] == [None, None, LOGIN, LOGIN, LOGIN]

@@ -282,8 +282,6 @@ async def test_the_worker_starts_in_a_container_behind_every_login_shell(
 
 
 printable = st.text(st.characters(min_codepoint=32, max_codepoint=126, exclude_characters="'"))
-
-
 unsafe = re.compile(r'\\(["$`\\]|$)')
 
 

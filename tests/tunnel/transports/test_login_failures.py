@@ -29,19 +29,10 @@ from ccb.tunnel.transports.login_failures import last_words, session_failure, ss
 from ccb.tunnel.transports.login_prompts import NobodyToAsk, Prompts
 
 PLAIN = ("ssh", "-F", "/dev/null")
-
-
 REFUSED = "ann@192.0.2.1: Permission denied (publickey)."
-
-
 NO_WAY = "kex_exchange_identification: Connection closed by remote host\nConnection closed by UNKNOWN port 65535"
-
-
 SILENT_WAY = "Connection timed out during banner exchange\nConnection to UNKNOWN port 65535 timed out"
-
-
 NOT_OPENED = "channel 0: open failed: connect failed: Connection refused\nstdio forwarding failed"
-
 
 CHANGED = """\
 @@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@
@@ -53,7 +44,6 @@ SHA256:abc.
 Add correct host key in /home/ann/my hosts to get rid of this message.
 Offending ED25519 key in /home/ann/my hosts:3
 """
-
 
 CHECKED = (
     "Host key for [192.0.2.1]:2222 has changed and you have requested strict checking.\nHost key verification failed."

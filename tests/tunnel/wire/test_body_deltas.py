@@ -32,7 +32,6 @@ PIECE = st.one_of(
     st.binary(max_size=200),
 )
 
-
 PIECES = st.lists(PIECE, max_size=12)
 
 

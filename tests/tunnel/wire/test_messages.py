@@ -37,16 +37,9 @@ from ccb.tunnel.wire.messages import (
 )
 
 Json = dict[str, Any]
-
-
 BLOCKS = [{"type": "tool_result", "tool_use_id": "t"}, {"type": "text", "text": "b"}]
-
-
 CALL = {"subtype": "can_use_tool", "tool_name": "Bash", "input": {"command": "make"}, "agent": "Explore"}
-
-
 TASK = {"type": "system", "task_id": "t1", "tool_use_id": "u1", "description": "Find it"}
-
 
 LINES: list[tuple[type[PublicMessage], Json, Json]] = [
     (
@@ -106,7 +99,6 @@ LINES: list[tuple[type[PublicMessage], Json, Json]] = [
     (OtherMessage, {"type": "surprise"}, {"type": "surprise"}),
     (OtherMessage, {}, {"type": ""}),
 ]
-
 
 EVERY_LINE = pytest.mark.parametrize(
     ("kind", "body", "held"), LINES, ids=[f"{each[0].__name__}-{number}" for number, each in enumerate(LINES)]
