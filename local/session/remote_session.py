@@ -135,7 +135,6 @@ class RemoteSession:
 
     def __init__(self, dial: Dial, options: AttachOptions | None = None) -> None:
         options = options or AttachOptions()
-        self._dial = dial
         self._feed = EventFeed(DriverRole.WANTS if options.role == "driver" else DriverRole.WATCHES)
         self._outbox = Outbox()
         self._requests = PendingRequests()
@@ -143,16 +142,15 @@ class RemoteSession:
         self._own = OwnQuestions(self._feed)
         self._witnesses: list[Witness] = []
         self._schedule = RetrySchedule(options.patience, options.waits)
-        self._parts = ClientParts(options, self._feed, self._outbox, self._requests, self._responder, self._schedule)
-        self._reader = LinkReader(self._parts)
-        self._supervisor: Supervisor | None = None
+        parts = ClientParts(options, self._feed, self._outbox, self._requests, self._responder, self._schedule)
+        self._reader = LinkReader(parts)
+        self._supervisor = Supervisor(dial, parts, self._reader)
         self._task: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> Self:
-        supervisor = self._supervisor = Supervisor(self._dial, self._parts, self._reader)
-        self._task = asyncio.create_task(supervisor.run(), name="session")
+        self._task = asyncio.create_task(self._supervisor.run(), name="session")
         try:
-            await supervisor.ready
+            await self._supervisor.ready
         except BaseException:
             await self._end_task()
             raise
@@ -169,17 +167,12 @@ class RemoteSession:
             await asyncio.gather(self._task, return_exceptions=True)
 
     @property
-    def _connected(self) -> Supervisor:
-        assert self._supervisor is not None, "enter the session first"
-        return self._supervisor
-
-    @property
     def _connection(self) -> WorkerConnection | None:
-        return self._connected.connection
+        return self._supervisor.connection
 
     @property
     def hello(self) -> Greeting:
-        hello = self._connected.hello
+        hello = self._supervisor.hello
         assert hello is not None, "enter the session first"
         return hello
 
@@ -348,7 +341,7 @@ class RemoteSession:
         if self._feed.failure is not None:
             raise self._feed.failure
         if self.state is LinkState.CLOSED:
-            raise ConnectionLost("the session has ended", do=self._connected.come_back())
+            raise ConnectionLost("the session has ended", do=self._supervisor.come_back())
         if self.state is LinkState.FENCED:
             raise UsageError("another client drives this session", do="Take it back first.")
         input_id = input_id or input_id_of(body)
