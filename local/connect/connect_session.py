@@ -137,15 +137,14 @@ async def connect_session(
     """
     async with AsyncExitStack() as stack:
         choice = settings_choice(arguments)
-        models = (arguments.agent.model, arguments.sdk.fallback_model)
+        models = _given_models(arguments)
         host = host_label(arguments.connection)
         loading = SessionLoading(
             lambda: load_dialing_startup(environ, choice),
             lambda basics: load_session_startup(environ, basics, models, prompts, host),
         )
         loading = await stack.enter_async_context(loading)
-        unclear = any(each and not may_be_model(each) for each in models)  # one of the person's short names, or a slip
-        if unclear or not _has_environ_credential(environ) or "/" in (arguments.agent.model or ""):
+        if _is_checked_first(arguments, environ):
             await _credential_name(arguments, await loading.all(), environ)
         dialer, basics = await _first_dialer(arguments, prompts, environ, loading.basics, stack, kept)
         parameters = await session_parameters(
@@ -401,5 +400,13 @@ async def _choose(arguments: Arguments, dialer: Dialer, bundle: Bundle, choose: 
     return chosen
 
 
-def _has_environ_credential(environ: Mapping[str, str]) -> bool:
-    return bool(environ.get("ANTHROPIC_API_KEY", "").strip() or environ.get("ANTHROPIC_AUTH_TOKEN", "").strip())
+def _given_models(arguments: Arguments) -> tuple[str | None, str | None]:
+    return arguments.agent.model, arguments.sdk.fallback_model
+
+
+def _is_checked_first(arguments: Arguments, environ: Mapping[str, str]) -> bool:
+    """Return whether models and credential are to be checked before connecting, which takes time: a name that is one
+    of the person's short names, or a slip, another provider, or no credential in the environment."""
+    unclear = any(each and not may_be_model(each) for each in _given_models(arguments))
+    keys = (environ.get(name, "").strip() for name in ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"))
+    return unclear or not any(keys) or "/" in (arguments.agent.model or "")
