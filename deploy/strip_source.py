@@ -62,26 +62,38 @@ def _stand_in(before: str, indent: str, source: str, stop: int) -> str:
     return "" if following and len(following["indent"]) >= len(indent) else indent + "0"
 
 
-def without_types(source: str) -> str:
-    """Return Python 3.9 `source` without the annotations of parameters, results and variables, and with one space for
-    four of its indentation. No line moves. Fields of classes keep their annotations, because `dataclass` reads them."""
-    text = source.encode()
+def _annotations(tree: ast.Module, text: bytes) -> list[tuple[int, int]]:
+    """Return where the annotations in `text` begin and end, with their colons and arrows."""
     starts = [0, *(match.end() for match in re.finditer(b"\n", text))]
-    cuts: list[tuple[int, int]] = []
-    within_strings: set[int] = set()
-    tree = ast.parse(source)
+
+    def end_of(node: ast.expr) -> int:
+        return starts[(node.end_lineno or 0) - 1] + (node.end_col_offset or 0)
+
+    found: list[tuple[int, int]] = []
     fields = {each for node in ast.walk(tree) if isinstance(node, ast.ClassDef) for each in node.body}
     for node in ast.walk(tree):
         annotation = node.annotation if isinstance(node, ast.arg) else getattr(node, "returns", None)
         if annotation is not None:
             mark = b":" if isinstance(node, ast.arg) else b"->"
             begin = text.rindex(mark, 0, starts[annotation.lineno - 1] + annotation.col_offset)
-            cuts.append((begin, starts[(annotation.end_lineno or 0) - 1] + (annotation.end_col_offset or 0)))
+            found.append((begin, end_of(annotation)))
         elif isinstance(node, ast.AnnAssign) and node.value is not None and node not in fields:
-            begin = starts[(node.target.end_lineno or 0) - 1] + (node.target.end_col_offset or 0)
-            cuts.append((begin, starts[(node.annotation.end_lineno or 0) - 1] + (node.annotation.end_col_offset or 0)))
-        elif isinstance(node, ast.Constant | ast.JoinedStr):
-            within_strings.update(range(node.lineno, node.end_lineno or 0))
+            found.append((end_of(node.target), end_of(node.annotation)))
+    return found
+
+
+def without_types(source: str) -> str:
+    """Return Python 3.9 `source` without the annotations of parameters, results and variables, and with one space for
+    four of its indentation. No line moves. Fields of classes keep their annotations, because `dataclass` reads them."""
+    text = source.encode()
+    tree = ast.parse(source)
+    cuts = _annotations(tree, text)
+    within_strings = {
+        line
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Constant | ast.JoinedStr)
+        for line in range(node.lineno, node.end_lineno or 0)
+    }
     for begin, end in sorted(cuts, reverse=True):
         text = text[:begin].rstrip(b" ") + b"\\\n" * text.count(b"\n", begin, end) + text[end:]
     lines = text.decode().split("\n")

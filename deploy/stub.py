@@ -338,6 +338,26 @@ class BundleImporter(Loader):
         return self.entries[self.file(name)].decode()
 
 
+def bundles_here(more: tuple[str, int] | None, keep: bool, version: str, waits: bool) -> list[HostBundle]:
+    bundles = [HostBundle(digest, size)]
+    if more:
+        bundles.append(HostBundle(*more))
+    missing = [bundle for bundle in bundles if not bundle.data]
+    facts = {"need": [bundle.digest for bundle in missing], "packed": packing()} if missing else {"have": True}
+    say(**facts, py=version, exe=sys.executable, notes=notes)
+    if waits and missing:
+        go_on()
+    for bundle in bundles:
+        if bundle in missing:
+            bundle.receive(version, keep)
+        else:
+            try:
+                os.utime(bundle.path)
+            except OSError:
+                pass
+    return bundles
+
+
 def main() -> None:
     version = "%d.%d.%d" % sys.version_info[:3]
     for fd in (0, 1):
@@ -350,27 +370,12 @@ def main() -> None:
         sys.exit(96)
     start_params = json.loads(base64.b64decode(params))
     waits = start_params.pop("wait", False)
-    bundles = [HostBundle(digest, size)]
-    if "more" in start_params:
-        bundles.append(HostBundle(*start_params["more"]))
-    missing = [bundle for bundle in bundles if not bundle.data]
-    facts = {"need": [bundle.digest for bundle in missing], "packed": packing()} if missing else {"have": True}
-    say(**facts, py=version, exe=sys.executable, notes=notes)
-    if waits and missing:
-        go_on()
-    for bundle in bundles:
-        if bundle in missing:
-            bundle.receive(version, start_params.get("keep", True))
-        else:
-            try:
-                os.utime(bundle.path)
-            except OSError:
-                pass
+    bundles = bundles_here(start_params.get("more"), start_params.get("keep", True), version, waits)
     chosen = bundles[0].path
     start_params.update(notes=notes, bundle_path=chosen)
     early = {file: code for bundle in bundles for file, code in bundle.codes.items()}
     importer = BundleImporter(b"".join(bundle.data for bundle in bundles), early)
-    del bundles, missing, bundle, early
+    del bundles, early
     sys.meta_path.insert(0, importer)
     sys.argv[1:] = []
     if chosen and "ccb/remote/daemon/compiled_copy.py" in importer.entries:

@@ -1,4 +1,4 @@
-"""Import large packages without what makes it slow."""
+"""Import large packages without the parts that make it slow."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When to doubt a connection, how long to wait for the next try."""
+"""Notice that this machine has slept or changed its network, and pace the attempts to reconnect."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A secret that cannot be printed; child environments without secrets."""
+"""A secret that cannot be printed, and environments for child processes without secrets."""
 
 from __future__ import annotations
 

@@ -137,15 +137,14 @@ async def connect_session(
     """
     async with AsyncExitStack() as stack:
         choice = settings_choice(arguments)
-        models = (arguments.agent.model, arguments.sdk.fallback_model)
+        models = _given_models(arguments)
         host = host_label(arguments.connection)
         loading = SessionLoading(
             lambda: load_dialing_startup(environ, choice),
             lambda basics: load_session_startup(environ, basics, models, prompts, host),
         )
         loading = await stack.enter_async_context(loading)
-        unclear = any(each and not may_be_model(each) for each in models)  # one of the person's short names, or a slip
-        if unclear or not _has_environ_credential(environ) or "/" in (arguments.agent.model or ""):
+        if _is_checked_first(arguments, environ):
             await _credential_name(arguments, await loading.all(), environ)
         dialer, basics = await _first_dialer(arguments, prompts, environ, loading.basics, stack, kept)
         parameters = await session_parameters(
@@ -162,7 +161,7 @@ async def connect_session(
         from ..session.own_hooks import NotificationHooks
         from ..session.remote_session import RemoteSession
         from .file_connection import FileConnection
-        from .laptop_services import laptop_permissions, laptop_servers, unlock_for
+        from .laptop_services import laptop_permissions, laptop_servers, open_servers, unlock_for
         from .project_trust import ProjectDesk
         from .session_request import own_files
 
@@ -185,19 +184,10 @@ async def connect_session(
         session.register(TRUST_PROJECT, partial(desk.answer, session))
         proxy_desk.tell(session)
         mcp: LaptopServers | None = None
-        has_program = arguments.streams.input_format == "stream-json"
-        if servers or has_program:
+        if servers or arguments.streams.input_format == "stream-json":
             permissions = laptop_permissions(arguments, startup.settings, options, desk, session, new=new)
-            if has_program:
-                from ..mcp.mcp_service import guard_client_servers
-
-                guard_client_servers(session, permissions)
-            if servers:
-                from ..mcp.mcp_service import LaptopServers
-                from ..session.own_hooks import FormHooks
-
-                forms, secrets = FormHooks(_own_hooks(startup.settings)), startup.stored.secrets
-                mcp = await stack.enter_async_context(LaptopServers(session, servers, permissions, secrets, forms))
+            hooks = _own_hooks(startup.settings)
+            mcp = await open_servers(arguments, session, servers, permissions, startup.stored.secrets, hooks, stack)
         if options.web == "laptop":  # else the kind is unknown here, and refused
             from ccb.tunnel.wire.web_fetch import WEB_FETCH
 
@@ -212,14 +202,13 @@ async def connect_session(
         proxy_desk.serves(CallPlace(counted_session(parameters, hello.session), host, hello.cwd.raw))
         await stack.enter_async_context(proxy_desk.control(environ))
         log.info("attached to session %s on %s, worker pid %d", hello.session, host, hello.pid)
-        resume = resume_command(arguments, hello.session, directory=hello.cwd.raw)
-        session.come_back_with(resume)
+        resume = _resume(arguments, hello)
         warnings = (*startup.warnings, *lacks, *mcp_warnings, *left, *_other_directory(arguments, hello.cwd))
         notifications = NotificationHooks(_own_hooks(startup.settings), f"ccb {host}")
         try:
-            from .host_sessions import SessionsOverLink
+            from .host_sessions import HostSessions
 
-            sessions = SessionsOverLink(lambda: dialer.transport(ask=False), startup.bundle)
+            sessions = HostSessions(lambda: dialer.transport(ask=False), startup.bundle)
             carrier = FileConnection(lambda: session.state, lambda: dialer.current, dialer.separate)
             notify, open_with = startup.settings.notify, startup.settings.openWith
             yield OpenSession(
@@ -361,10 +350,15 @@ def _attach_options(
         tail=0 if new else HEADLESS_TAIL if arguments.headless else SCREEN_TAIL,
         later_tail=0 if arguments.headless else RECONNECT_TAIL,
         patience=reconnect_seconds(arguments, startup.settings),
-        resume=resume_command(arguments, str(parameters["session"])) if "session" in parameters else "",
+        resume=partial(_resume, arguments),
         can_ask=not arguments.headless,
         for_host=for_host,
     )
+
+
+def _resume(arguments: Arguments, hello: Greeting) -> str:
+    """Return the command that comes back to the session."""
+    return resume_command(arguments, hello.session, directory=hello.cwd.raw)
 
 
 def _other_directory(arguments: Arguments, cwd: HostText) -> tuple[str, ...]:
@@ -389,9 +383,9 @@ async def _choose(arguments: Arguments, dialer: Dialer, bundle: Bundle, choose: 
 
     `attach` offers only running sessions if there are any, and takes a single one without asking.
     """
-    from .host_sessions import SessionsOverLink
+    from .host_sessions import HostSessions
 
-    sessions = SessionsOverLink(lambda: dialer.transport(ask=True), bundle)
+    sessions = HostSessions(lambda: dialer.transport(ask=True), bundle)
     rows = await sessions.listed()
     if not rows:
         host = host_label(arguments.connection)
@@ -406,5 +400,13 @@ async def _choose(arguments: Arguments, dialer: Dialer, bundle: Bundle, choose: 
     return chosen
 
 
-def _has_environ_credential(environ: Mapping[str, str]) -> bool:
-    return bool(environ.get("ANTHROPIC_API_KEY", "").strip() or environ.get("ANTHROPIC_AUTH_TOKEN", "").strip())
+def _given_models(arguments: Arguments) -> tuple[str | None, str | None]:
+    return arguments.agent.model, arguments.sdk.fallback_model
+
+
+def _is_checked_first(arguments: Arguments, environ: Mapping[str, str]) -> bool:
+    """Return whether models and credential are to be checked before connecting, which takes time: a name that is one
+    of the person's short names, or a slip, another provider, or no credential in the environment."""
+    unclear = any(each and not may_be_model(each) for each in _given_models(arguments))
+    keys = (environ.get(name, "").strip() for name in ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"))
+    return unclear or not any(keys) or "/" in (arguments.agent.model or "")

@@ -1,4 +1,4 @@
-"""The worker, again and again.
+"""Start the worker over a transport, for each connection of a session.
 
 The transport is kept while it lives. Each connection has its own nonce. All connections share the session's auth proxy,
 whose model calls go on when a connection ends.

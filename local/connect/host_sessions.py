@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from ccb.deploy.bundle import Bundle
 from ccb.tunnel.errors import ProtocolError, UsageError
@@ -23,24 +23,9 @@ _SAID_LINES = 60
 _SAID = ("prompt: ", "agent: ", "call ", "asks to use ", "turn failed")
 
 
-class HostSessions(Protocol):
-    """The sessions of one host. Every method may raise CcbError."""
-
-    async def listed(self) -> Sequence[SessionRow]:
-        """Return them, the most recently used first."""
-
-    async def last_said(self, session: str) -> Sequence[HostText]:
-        """Return the last things that a session has said and done, a line each, the newest last."""
-
-    async def rename(self, session: str, title: str) -> None:
-        """Name a session for the lists."""
-
-    async def remove(self, row: SessionRow) -> None:
-        """Stop a session and remove it. If nobody drives it in `row`, but somebody does now, refuse that."""
-
-
-class SessionsOverLink:
-    """The sessions of a host at the other end of a transport. `transport` returns it, connected."""
+class HostSessions:
+    """The sessions of the host at the other end of a transport. `transport` returns it, connected. Every method may
+    raise CcbError."""
 
     def __init__(self, transport: Callable[[], Awaitable[Transport]], bundle: Bundle) -> None:
         self._transport = transport
@@ -51,27 +36,27 @@ class SessionsOverLink:
         return await self._transport(), self._bundle
 
     async def listed(self) -> Sequence[SessionRow]:
-        """See HostSessions."""
+        """Return them, the most recently used first."""
         from .session_rows import list_sessions
 
         return await list_sessions(await self._transport(), self._bundle)
 
     async def last_said(self, session: str) -> Sequence[HostText]:
-        """See HostSessions."""
+        """Return the last things that a session has said and done, a line each, the newest last."""
         from .session_rows import SaidRow
 
         rows = await self._rows({"command": "logs", "session": session, "lines": _SAID_LINES}, "log", SaidRow)
         return [row.text for row in rows if row.source != "worker" and row.text.raw.startswith(_SAID)]
 
     async def rename(self, session: str, title: str) -> None:
-        """See HostSessions."""
+        """Name a session for the lists."""
         from .session_rows import ReportRow
 
         if not await self._rows({"command": "rename", "session": session, "title": title}, "renamed", ReportRow):
             raise ProtocolError("the host did not name the session", do="Try it again.")
 
     async def remove(self, row: SessionRow) -> None:
-        """See HostSessions."""
+        """Stop a session and remove it. If nobody drives it in `row`, but somebody does now, refuse that."""
         from .session_rows import ReportRow
 
         command = {"command": "remove", "session": row.session, "driven": bool(row.driver)}

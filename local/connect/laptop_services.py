@@ -1,4 +1,4 @@
-"""MCP and web for the worker.
+"""The services of this laptop for the worker: MCP servers and web pages.
 
 The worker may be hostile: it gets GET requests of http and https to public addresses and no others, without cookies or
 credentials, and only their text.
@@ -9,8 +9,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
-from typing import TYPE_CHECKING
+from contextlib import AsyncExitStack, suppress
+from typing import TYPE_CHECKING, Any
 
 from ccb.tunnel.errors import CcbError
 from ccb.tunnel.wire.control_protocol import (
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from ..credentials.secret_store import SecretStore
     from ..mcp.mcp_config import ServerConfig
     from ..mcp.mcp_permissions import LaptopPermissions
+    from ..mcp.mcp_service import LaptopServers
 
 
 def laptop_servers(
@@ -97,6 +98,28 @@ def laptop_permissions(
     )
     session.watched_by(permissions)
     return permissions
+
+
+async def open_servers(
+    arguments: Arguments,
+    session: RemoteSession,
+    servers: Mapping[str, ServerConfig],
+    permissions: LaptopPermissions,
+    secrets: SecretStore,
+    hooks: Mapping[str, Any],
+    stack: AsyncExitStack,
+) -> LaptopServers | None:
+    """Let the worker use the servers of this laptop, and those inside the program that drives the session. `stack` ends
+    the former, which are returned, None for none."""
+    from ..mcp.mcp_service import LaptopServers, guard_client_servers
+    from ..session.own_hooks import FormHooks
+
+    if arguments.streams.input_format == "stream-json":
+        guard_client_servers(session, permissions)
+    if not servers:
+        return None
+    made = LaptopServers(session, servers, permissions, secrets, FormHooks(hooks))
+    return await stack.enter_async_context(made)
 
 
 log = logging.getLogger(__name__)

@@ -1,4 +1,4 @@
-"""Log in while loading."""
+"""Log in to the host while this machine loads what the session needs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""May a project count."""
+"""Decide whether what a project switches on may count, and keep that decision."""
 
 from __future__ import annotations
 

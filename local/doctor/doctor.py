@@ -23,7 +23,7 @@ from ..command_line.transport_choice import TransportKind, host_label, ssh_targe
 from ..config.log import Redactor
 from ..config.settings import Settings
 from ..config.settings_loading import load_sharing
-from ..connect.host_sessions import HostSessions, SessionsOverLink
+from ..connect.host_sessions import HostSessions
 from ..connect.open_transport import first_transport
 from ..connect.startup import LoadedBasics, StartupLoader, load_startup
 from ..terminal.console import print_line
@@ -79,7 +79,7 @@ async def attached_findings(sessions: HostSessions | None, environ: Mapping[str,
     anything. Raises CcbError."""
     async for finding in laptop_findings(environ):
         yield finding
-    if isinstance(sessions, SessionsOverLink):
+    if isinstance(sessions, HostSessions):
         transport, worker = await sessions.reached()
         async for finding in host_findings(transport, worker):
             yield finding

@@ -1,4 +1,4 @@
-"""Copies: orders, progress, one or many."""
+"""Copy files between the laptop and a host: orders, progress, and several copies at once."""
 
 from __future__ import annotations
 

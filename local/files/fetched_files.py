@@ -1,4 +1,4 @@
-"""Files to look at: kind, folder, viewer.
+"""Fetch files of the host and open them with a viewer of the laptop.
 
 Only a command that the person types fetches a file, and only a key that they press while its name, kind and size are
 on the screen opens it.

@@ -1,4 +1,4 @@
-"""Events to the end."""
+"""Print the events of a session until it ends."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One run, one exit code.
+"""Do one headless run, and return its exit code.
 
 The session on the host ends with the run. Every wait at the end has a limit.
 """

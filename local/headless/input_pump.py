@@ -22,8 +22,7 @@ from ccb.tunnel.wire.messages import (
 )
 from ccb.tunnel.wire.session_options import CLAUDE_CODE_VERSION
 
-from ..session.newest import Newest
-from ..session.session_client import Json
+from ..session.session_client import Json, Newest
 from .stderr_reports import report
 from .turn_results import TurnReports
 

@@ -1,4 +1,4 @@
-"""Text, json, stream-json, mirror.
+"""The output formats of headless runs: text, json, stream-json, and the mirrored transcript.
 
 A pipe or a file gets every character as it is. A terminal would obey some of them, so there text is neutralised as in
 the REPL, and JSON has them as escapes.
@@ -13,7 +13,7 @@ import unicodedata
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from ccb.tunnel.plain_text import escaped_json, neutralise
 from ccb.tunnel.wire.control_protocol import new_uuid
@@ -148,8 +148,13 @@ def _folder_name(directory: str) -> str:
     return f"{name[:_MAX_NAME]}-{digits}"
 
 
-class HeadlessOutput(Protocol):
-    """Prints the messages of a session in order. A result ends each turn."""
+class HeadlessOutput:
+    """Prints the messages of a session in order, in the form that `text_of` gives them. A result ends each turn. This
+    base prints nothing."""
+
+    def __init__(self, writer: Writer, text_of: Callable[[Json], str]) -> None:
+        self._writer = writer
+        self._text_of = text_of
 
     async def message(self, body: Json) -> None:
         """Print a message that is not a result."""
@@ -159,24 +164,16 @@ class HeadlessOutput(Protocol):
 
     async def result(self, body: Json) -> None:
         """Print the result of a turn."""
+        await self.message(body)
 
     async def finish(self) -> None:
         """Print what comes at the end of the run."""
 
 
-class LastResultOutput:
-    """Prints only the last result, in the form that `text_of` gives it."""
+class LastResultOutput(HeadlessOutput):
+    """Prints only the last result."""
 
-    def __init__(self, writer: Writer, text_of: Callable[[Json], str]) -> None:
-        self._writer = writer
-        self._text_of = text_of
-        self._last: Json | None = None
-
-    async def message(self, body: Json) -> None:
-        pass
-
-    async def progress(self, body: Json) -> None:
-        pass
+    _last: Json | None = None
 
     async def result(self, body: Json) -> None:
         self._last = body
@@ -198,46 +195,27 @@ class AnswerOutput(LastResultOutput):
             await super().finish()
 
 
-class JsonArrayOutput:
-    """Prints all messages as one array, each as soon as it comes, in the form that `text_of` gives it."""
+class JsonArrayOutput(HeadlessOutput):
+    """Prints all messages as one array, each as soon as it comes."""
 
-    def __init__(self, writer: Writer, text_of: Callable[[Json], str]) -> None:
-        self._writer = writer
-        self._text_of = text_of
-        self._started = False
+    _started = False
 
     async def message(self, body: Json) -> None:
         await self._writer.write(to_bytes((",\n" if self._started else "[") + self._text_of(body)))
         self._started = True
 
-    async def progress(self, body: Json) -> None:
-        pass
-
-    async def result(self, body: Json) -> None:
-        await self.message(body)
-
     async def finish(self) -> None:
         await self._writer.write(b"]\n" if self._started else b"[]\n")
 
 
-class StreamOutput:
-    """Prints every message on a line of its own, as soon as it comes, in the form that `text_of` gives it."""
-
-    def __init__(self, writer: Writer, text_of: Callable[[Json], str]) -> None:
-        self._writer = writer
-        self._text_of = text_of
+class StreamOutput(HeadlessOutput):
+    """Prints every message on a line of its own, as soon as it comes."""
 
     async def message(self, body: Json) -> None:
         await self._writer.write(to_bytes(self._text_of(body) + "\n"))
 
     async def progress(self, body: Json) -> None:
         await self.message(body)
-
-    async def result(self, body: Json) -> None:
-        await self.message(body)
-
-    async def finish(self) -> None:
-        pass
 
 
 def make_output(output_format: str, writer: Writer, *, verbose: bool, terminal: bool) -> HeadlessOutput:

@@ -1,4 +1,4 @@
-"""Stdin of a run.
+"""Read the stdin of a headless run.
 
 Official clients wait 60 s for the answer to their first request, and a login with a deployment may take longer. If the
 session is not there in time, the request is answered here; the session still gets it, and its own answer is dropped.

@@ -1,4 +1,4 @@
-"""One result per turn."""
+"""Match results with the prompts that wait for them, and print one result for each turn."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ccb.tunnel.wire.control_protocol import new_uuid
 from ccb.tunnel.wire.messages import TaskMessage
 
 from ..command_line.exit_codes import ExitCode
-from ..session.newest import Newest
+from ..session.session_client import Newest
 from .output_formats import HeadlessOutput, exit_code, local_result, usage_between
 from .stderr_reports import RetryReports
 

@@ -1,4 +1,4 @@
-"""One server here."""
+"""Run one MCP server of this laptop, and pass the requests of the worker on to it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Servers configured."""
+"""Read the configuration of MCP servers."""
 
 from __future__ import annotations
 

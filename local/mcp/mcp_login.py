@@ -1,4 +1,4 @@
-"""OAuth."""
+"""Log in to MCP servers with OAuth."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ from ccb.tunnel.wire.mcp_messages import rule_tool, server_name, unmarked
 from ccb.tunnel.wire.messages import ControlRequest, ControlResponse, PublicMessage, UserMessage
 from ccb.tunnel.wire.tool_traits import READ_MCP_RESOURCE, mcp_rule_covers, split_rules
 
-from ..session.newest import MAX_ID, Newest
+from ..session.session_client import MAX_ID, Newest
 
 Json = dict[str, Any]
 Ask = Callable[[ToolApproval], Awaitable[ToolPermission]]
@@ -129,7 +129,6 @@ class LaptopPermissions:
     # What this laptop was asked, and says.
 
     def asked(self, line: ControlRequest) -> None:
-        """See Witness."""
         if line.subtype == CAN_USE_TOOL.name:
             shown = _shown(line.subtype, line.request, line.request, "input")
         elif line.subtype == HOOK_CALLBACK.name:
@@ -146,11 +145,9 @@ class LaptopPermissions:
             self._open.pop(line.request_id, None)
 
     def withdrawn(self, request_id: str) -> None:
-        """See Witness."""
         self._open.pop(request_id, None)
 
     def said(self, line: PublicMessage) -> None:
-        """See Witness."""
         if isinstance(line, ControlResponse):
             shown = self._open.pop(line.request_id, None)
             if shown is not None and shown.kind == CAN_USE_TOOL.name:

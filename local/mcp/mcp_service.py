@@ -1,4 +1,4 @@
-"""All of them, and the gate.
+"""All MCP servers of a session, and the check of each call to them.
 
 The servers are those of the person's settings (`service`), or those inside the program that drives the session.
 """

@@ -1,4 +1,4 @@
-"""What a connection is; when to retry.
+"""A connection to the worker, how a session is attached, and when to reconnect.
 
 Times are monotonic seconds of the laptop.
 """
@@ -90,10 +90,10 @@ the person. Raises CcbError; it is ConnectionLost or `Dropped` if the connection
 class AttachOptions:
     """How a session is attached. `options` go with the first attach. `who` is the unique name of this client. `tail` is
     the number of bytes of events that the first attach asks for, `later_tail` that of later ones (0: everything).
-    `patience` is the number of seconds to go on trying to restore a lost connection. `resume` is the command that
-    returns to the session. `can_ask` means that there is a person who can log in again. `waits` yields the seconds
-    before each attempt. `for_host` returns further options of the first attach, which depend on the host or on
-    the directory of the session; it raises CcbError."""
+    `patience` is the number of seconds to go on trying to restore a lost connection. `resume` returns the command that
+    comes back to the session of a hello. `can_ask` means that there is a person who can log in again. `waits` yields
+    the seconds before each attempt. `for_host` returns further options of the first attach, which depend on the host
+    or on the directory of the session; it raises CcbError."""
 
     options: Mapping[str, object] = field(default_factory=dict)
     who: str = ""
@@ -101,7 +101,7 @@ class AttachOptions:
     tail: int = 0
     later_tail: int = 0
     patience: float = PATIENCE
-    resume: str = ""
+    resume: Callable[[Greeting], str] | None = None
     can_ask: bool = False
     waits: Callable[[], Iterator[float]] = waits
     for_host: Callable[[Greeting], Awaitable[Mapping[str, object]]] | None = None

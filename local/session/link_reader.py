@@ -1,4 +1,4 @@
-"""Frames routed; queue to the reader."""
+"""Route the frames of the host, and queue the events for their reader."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import AsyncIterator
 
 from ccb.tunnel.errors import CcbError, ConnectionLost, ProtocolError
-from ccb.tunnel.link.link import Greeting, Link
+from ccb.tunnel.link.link import Greeting, Link, SessionFrame
 from ccb.tunnel.plain_text import HostText
 from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.frames import Applied, Attached, Bye, Event, Fenced, NamesFound, Past, Progress, Snapshot
@@ -18,7 +18,6 @@ from ccb.tunnel.wire.ndjson import MAX_DEPTH, is_too_deep
 
 from .answering import REFUSES, RequestResponder
 from .dialing import AttachOptions, RetrySchedule
-from .newest import Newest
 from .outbox import Outbox, PendingRequests
 from .session_client import (
     DriverRole,
@@ -29,6 +28,7 @@ from .session_client import (
     LinkChangeKind,
     LinkStanding,
     LinkState,
+    Newest,
     SessionEvent,
     after,
     parse_snapshot,
@@ -181,31 +181,35 @@ class LinkReader:
         async for frame in link.frames():
             if isinstance(frame, Event | Progress | Snapshot | Past | NamesFound) and is_too_deep(frame.body):
                 raise ProtocolError(f"the host sent a message with more than {MAX_DEPTH} levels")
-            match frame:
-                case Event():
-                    await self._event(frame, link.memory)
-                case Progress():
-                    line = parse_message(frame.body)
-                    if not self._responder.takes(line, journalled=False, memory=link.memory):
-                        await self._feed.put(SessionEvent("progress", frame.body, frame.seq), link.memory)
-                case Attached():
-                    await self._attached(frame)
-                case Snapshot():
-                    await self._snapshot(frame, link.memory)
-                case Applied():
-                    self._outbox.confirm(frame.id)
-                case Past():
-                    self._requests.take_page(frame)
-                case NamesFound():
-                    self._requests.names.take(frame.request, frame.body)
-                case Fenced():
-                    await self._another_drives(frame)
-                case Bye():
-                    goodbye = f"{HostText(frame.reason)}" if frame.reason else ""
+            if isinstance(frame, Bye):
+                goodbye = f"{HostText(frame.reason)}" if frame.reason else ""
+            else:
+                await self._take(frame, link.memory)
             if self._responder.has_refused_first():
                 await self._feed.put(LaptopNotice(f"The host asks too much at once: {REFUSES}."))
             self.answer_requests()
         return goodbye
+
+    async def _take(self, frame: SessionFrame, memory: int) -> None:
+        match frame:
+            case Event():
+                await self._event(frame, memory)
+            case Progress():
+                line = parse_message(frame.body)
+                if not self._responder.takes(line, journalled=False, memory=memory):
+                    await self._feed.put(SessionEvent("progress", frame.body, frame.seq), memory)
+            case Attached():
+                await self._attached(frame)
+            case Snapshot():
+                await self._snapshot(frame, memory)
+            case Applied():
+                self._outbox.confirm(frame.id)
+            case Past():
+                self._requests.take_page(frame)
+            case NamesFound():
+                self._requests.names.take(frame.request, frame.body)
+            case Fenced():
+                await self._another_drives(frame)
 
     def answer_requests(self) -> None:
         """Start answering the worker's requests. Each waits for the end of the replay."""

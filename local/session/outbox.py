@@ -1,4 +1,4 @@
-"""Inputs and requests until confirmed."""
+"""Keep inputs until the host confirms them, and requests until they are answered."""
 
 from __future__ import annotations
 

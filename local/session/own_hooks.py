@@ -67,10 +67,14 @@ def _read(event: str, code: int, printed: bytes) -> Json | None:
     if code != 0 or read.has_broken_json or names_refusal(read.rest):
         log.warning("a hook of %s has failed with exit code %d: %s", event, code, read.rest[:200])
         return {"action": "decline"} if event == _BEFORE and names_refusal(read.rest) else None
-    own = read.answers[-1].get("hookSpecificOutput") if read.answers else None
-    own = own if isinstance(own, dict) else {}
     if any(each.get("decision") == "block" or each.get("continue") is False for each in read.answers):
         return {"action": "decline"}
+    return _own_answer(read.answers[-1].get("hookSpecificOutput") if read.answers else None)
+
+
+def _own_answer(output: object) -> Json | None:
+    """Return the answer in `hookSpecificOutput`."""
+    own = output if isinstance(output, dict) else {}
     if own.get("action") not in _ACTIONS:
         return None
     content = own.get("content")

@@ -135,7 +135,6 @@ class RemoteSession:
 
     def __init__(self, dial: Dial, options: AttachOptions | None = None) -> None:
         options = options or AttachOptions()
-        self._dial = dial
         self._feed = EventFeed(DriverRole.WANTS if options.role == "driver" else DriverRole.WATCHES)
         self._outbox = Outbox()
         self._requests = PendingRequests()
@@ -143,16 +142,15 @@ class RemoteSession:
         self._own = OwnQuestions(self._feed)
         self._witnesses: list[Witness] = []
         self._schedule = RetrySchedule(options.patience, options.waits)
-        self._parts = ClientParts(options, self._feed, self._outbox, self._requests, self._responder, self._schedule)
-        self._reader = LinkReader(self._parts)
-        self._supervisor: Supervisor | None = None
+        parts = ClientParts(options, self._feed, self._outbox, self._requests, self._responder, self._schedule)
+        self._reader = LinkReader(parts)
+        self._supervisor = Supervisor(dial, parts, self._reader)
         self._task: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> Self:
-        supervisor = self._supervisor = Supervisor(self._dial, self._parts, self._reader)
-        self._task = asyncio.create_task(supervisor.run(), name="session")
+        self._task = asyncio.create_task(self._supervisor.run(), name="session")
         try:
-            await supervisor.ready
+            await self._supervisor.ready
         except BaseException:
             await self._end_task()
             raise
@@ -169,55 +167,43 @@ class RemoteSession:
             await asyncio.gather(self._task, return_exceptions=True)
 
     @property
-    def _connected(self) -> Supervisor:
-        assert self._supervisor is not None, "enter the session first"
-        return self._supervisor
-
-    @property
     def _connection(self) -> WorkerConnection | None:
-        return self._connected.connection
+        return self._supervisor.connection
 
     @property
     def hello(self) -> Greeting:
-        """See SessionClient."""
-        hello = self._connected.hello
+        hello = self._supervisor.hello
         assert hello is not None, "enter the session first"
         return hello
 
     @property
     def state(self) -> LinkState:
-        """See SessionClient."""
         return self._feed.standing.link
 
     @property
     def driving(self) -> bool:
-        """See SessionClient."""
         return self._feed.standing.driving
 
     @property
     def unsent(self) -> int:
-        """See SessionClient."""
         return len(self._outbox)
 
     @property
     def unanswered_s(self) -> float:
-        """See SessionClient."""
-        return self._connection.link.unanswered_s if self._connection is not None else 0.0
+        return self._connection.link.liveness.unanswered_s if self._connection is not None else 0.0
 
     @property
     def round_trip_s(self) -> float | None:
-        """See SessionClient."""
-        return self._connection.link.round_trip_s if self._connection is not None else None
+        return self._connection.link.liveness.round_trip_s if self._connection is not None else None
 
     @property
     def request_bytes(self) -> tuple[int, int]:
-        """See SessionClient."""
         return self._connection.request_bytes if self._connection is not None else (0, 0)
 
     # What comes from the host.
 
     async def events(self) -> AsyncIterator[Item]:
-        """See SessionClient. One reader at a time."""
+        """One reader at a time."""
         self._responder.begin()
         self._reader.answer_requests()
         async for item in self._feed.items():
@@ -275,7 +261,6 @@ class RemoteSession:
         self._feed.add(SessionEvent("progress", body, 0))
 
     async def earlier(self, before: int, most: int = 256 * 1024) -> list[SessionEvent]:
-        """See SessionClient."""
         connection = self._connection
         if connection is None:
             raise ConnectionLost("earlier events cannot be loaded without a connection", do="Wait for the reconnect.")
@@ -299,7 +284,6 @@ class RemoteSession:
         return None if input_id in self._reader.inputs else self._reader.skipped
 
     async def names(self, query: str) -> FoundNames | None:
-        """See SessionClient."""
         if NAMES not in self.hello.capabilities:
             return None
         number, answer = self._requests.names.open()
@@ -336,7 +320,6 @@ class RemoteSession:
     async def prompt(
         self, content: str | list[Json], *, uuid: str | None = None, how: PromptDelivery = AS_PROMPT
     ) -> str:
-        """See SessionClient."""
         identity = uuid or new_id()
         await self.send(
             {
@@ -351,14 +334,14 @@ class RemoteSession:
         return identity
 
     async def send(self, body: Json, *, input_id: str = "") -> str:
-        """See SessionClient. Waits while too much is unconfirmed."""
+        """Waits while too much is unconfirmed."""
         line = parse_message(body)
         if self._own.take(line):
             return ""
         if self._feed.failure is not None:
             raise self._feed.failure
         if self.state is LinkState.CLOSED:
-            raise ConnectionLost("the session has ended", do=self._connected.come_back())
+            raise ConnectionLost("the session has ended", do=self._supervisor.come_back())
         if self.state is LinkState.FENCED:
             raise UsageError("another client drives this session", do="Take it back first.")
         input_id = input_id or input_id_of(body)
@@ -369,7 +352,7 @@ class RemoteSession:
         return input_id
 
     async def request(self, request: Request[P, A]) -> A:
-        """See SessionClient. While there is no connection the deadline does not run."""
+        """While there is no connection the deadline does not run."""
         deadline_s = request.kind.deadline_s or CLIENT_DEADLINE_S
         answer = self._requests.answer_to(request, deadline_s, lambda: self._connection is not None)
         waiting = asyncio.ensure_future(answer)
@@ -383,7 +366,6 @@ class RemoteSession:
             await asyncio.gather(waiting, return_exceptions=True)
 
     async def interrupt(self) -> None:
-        """See SessionClient."""
         await self.request(Request(INTERRUPT, None))
 
     def register(
@@ -392,11 +374,10 @@ class RemoteSession:
         service: Callable[[P], Awaitable[Json]] | None = None,
         runs_once: Callable[[P], bool] = lambda _: False,
     ) -> None:
-        """See SessionClient. `runs_once` tells which requests must not run twice."""
+        """`runs_once` tells which requests must not run twice."""
         self._responder.register(kind, service, runs_once)
 
     async def answer(self, request_id: str, response: Json) -> None:
-        """See SessionClient."""
         await self.send(public_answer(Success(request_id, response)))
 
     async def refuse(self, request_id: str, error: str) -> None:
@@ -406,7 +387,7 @@ class RemoteSession:
     # The connection.
 
     async def stop(self, *, finish: bool = False) -> None:
-        """See SessionClient. The request to stop survives a lost connection. `events` ends when the session has
+        """The request to stop survives a lost connection. `events` ends when the session has
         ended."""
         if not self._feed.ended:
             self._outbox.stop(finish=finish)
@@ -420,16 +401,10 @@ class RemoteSession:
         """Whether the session has ended on the host."""
         return self._feed.ended and self._feed.failure is None
 
-    def come_back_with(self, command: str) -> None:
-        """Set the command that returns to the session, for messages about a lost connection."""
-        self._connected.resume = command
-
     def retry(self) -> None:
-        """See SessionClient."""
         self._schedule.retry()
 
     def take_back(self) -> None:
-        """See SessionClient."""
         if self.driving:
             return
         self._feed.shift(LinkChangeKind.TAKE_BACK)
@@ -442,12 +417,11 @@ class RemoteSession:
         changed)."""
         log.info("%s", reason)
         if self._connection is not None:
-            self._connection.link.probe()
+            self._connection.link.liveness.probe()
         elif self.state is LinkState.RECONNECTING:
             self._schedule.hurry()
 
     async def close(self, *, done: bool = False) -> None:
-        """See SessionClient."""
         self._feed.shift(LinkChangeKind.LEAVE)
         connection = self._connection
         if connection is not None and not self._feed.ended:

@@ -31,13 +31,11 @@ _MAX_GARBLED = 3
 
 class Supervisor:
     """Makes the connections of a session, one after the other. `hello` is the newest hello, `connection` the attached
-    connection. `ready` is done after the first attach, or holds the error that prevented it. `resume` is the command
-    that returns to the session."""
+    connection. `ready` is done after the first attach, or holds the error that prevented it."""
 
     def __init__(self, dial: Dial, parts: ClientParts, reader: LinkReader) -> None:
         self.hello: Greeting | None = None
         self.connection: WorkerConnection | None = None
-        self.resume = parts.options.resume
         self.ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._asked_epoch = 0  # by the newest attach
         self._dial = dial
@@ -66,7 +64,9 @@ class Supervisor:
 
     def come_back(self) -> str:
         """Return what the person can do when this client has lost the session."""
-        return f"The session goes on. Come back with: {self.resume}" if self.resume else "Connect again."
+        if self.hello is None or self._options.resume is None:
+            return "Connect again."
+        return f"The session goes on. Come back with: {self._options.resume(self.hello)}"
 
     async def _give_up(self, error: CcbError) -> None:
         if not self.ready.done():
@@ -164,7 +164,7 @@ class Supervisor:
         try:
             while self._feed.standing.driving:
                 await link.send(await self._outbox.next(link.epoch))
-                link.expect_answer()
+                link.liveness.expect()
         except ConnectionLost as error:
             log.debug("sending ended: %s", error.what)
 

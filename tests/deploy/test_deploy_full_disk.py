@@ -11,7 +11,7 @@ from contextlib import ExitStack, asynccontextmanager
 from pathlib import Path
 
 import pytest
-from tests.deploy.test_deploy_local import Host, fresh_bundle, small_disk
+from tests.deploy.test_bootstrap import Host, fresh_bundle, small_disk
 
 from ccb.deploy.bootstrap import launch
 from ccb.tunnel.transports.command_transport import LocalTransport

@@ -6,7 +6,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from tests.deploy.test_deploy_local import tiny_bundle
+from tests.deploy.test_bootstrap import tiny_bundle
 from tests.support.hosts.sshd import HostUser, Sshd, host_user
 from tests.support.hosts.sshd import sshd as serve
 

@@ -1,4 +1,4 @@
-"""Read and write frames; urgent ones first."""
+"""Read and write frames. Urgent frames are written first."""
 
 from __future__ import annotations
 

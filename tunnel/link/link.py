@@ -1,4 +1,4 @@
-"""Frames over one pipe: hello, attach, order of events.
+"""Speak the frames of the link over one pipe: hello, attach, events in order.
 
 It checks the order of events and acknowledges them, detects a silent peer, and hands the frames of model calls to the
 auth proxy. A link lives as long as its pipe; the session and the calls in the auth proxy outlive it and belong to its
@@ -122,7 +122,7 @@ class Link:
     """Speaks frames over `pipe`. `rest` are bytes that were read from it before.
 
     Use as a context: entering starts the writer, leaving closes the pipe. Call `hello`, then `attach`, then iterate
-    over `frames` in one task. Any task may `send`.
+    over `frames` in one task. Any task may `send`. `liveness` watches the silence.
     """
 
     def __init__(
@@ -140,7 +140,7 @@ class Link:
         self._reader = FrameReader(pipe, rest, self._read, host)
         self._writer = FrameWriter(pipe)
         self._calls: HandleCalls | None = None
-        self._liveness = Liveness(self._send_ping, self._declare_dead, ping_after, dead_after)
+        self.liveness = Liveness(self._send_ping, self._declare_dead, ping_after, dead_after)
         self._seq = 0  # the number of the last event that has arrived
         self._acked = 0
         self._ack_seconds = ack_seconds
@@ -160,7 +160,7 @@ class Link:
         self._reader.close()
         if self._ack_timer is not None:
             self._ack_timer.cancel()
-        await self._liveness.close()
+        await self.liveness.close()
         await self._writer.close()
         await self._pipe.close()
 
@@ -237,7 +237,7 @@ class Link:
         self._calls = calls
         shown = nonce.reveal() if calls is not None else ""
         await self.send(Attach(self._epoch, role, have, shown, dict(options), tail, deltas=True, primed=True))
-        self._liveness.start()
+        self.liveness.start()
 
     @property
     def next_epoch(self) -> int:
@@ -248,24 +248,6 @@ class Link:
     async def send(self, frame: Frame) -> None:
         """Queue a frame. Wait while the queue is full. Raise ConnectionLost."""
         await self._writer.send(frame)
-
-    def expect_answer(self) -> None:
-        """Ping at once, since the person waits for an answer to what was just sent."""
-        self._liveness.expect()
-
-    @property
-    def unanswered_s(self) -> float:
-        """Seconds since something arrived, if a ping has been waiting for its answer; else 0."""
-        return self._liveness.unanswered_s
-
-    @property
-    def round_trip_s(self) -> float | None:
-        """Seconds that the newest ping took to the host and back; None before the first answer."""
-        return self._liveness.round_trip_s
-
-    def probe(self) -> None:
-        """Test the connection: it counts as dead unless something arrives within PROBE_S."""
-        self._liveness.probe()
 
     def _send_ping(self, number: int) -> None:
         """Send a ping before everything else."""
@@ -333,7 +315,7 @@ class Link:
             case Refused():
                 raise refusal_error(frame, self._host)
             case Pong():
-                self._liveness.answered(frame.n)
+                self.liveness.answered(frame.n)
             case Hello():
                 pass
             case _:
@@ -364,7 +346,7 @@ class Link:
         """Return the next bytes. Raise the ConnectionLost that the writer or the watch finds first."""
         assert self._dead is not None
         read = asyncio.ensure_future(self._pipe.read())
-        self._liveness.reading(True)
+        self.liveness.reading(True)
         try:
             waiting: set[asyncio.Future[Any]] = {read, self._dead, self._writer.failed}
             await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
@@ -373,11 +355,11 @@ class Link:
             if read.done():
                 data = read.result()
                 if data:
-                    self._liveness.heard()
+                    self.liveness.heard()
                 return data
             raise self._writer.failed.result()
         finally:
-            self._liveness.reading(False)
+            self.liveness.reading(False)
             if not read.done():
                 read.cancel()
                 await asyncio.gather(read, return_exceptions=True)

@@ -1,4 +1,4 @@
-"""Connections kept for later runs."""
+"""Keep an OpenSSH connection after the run that logged in, and find it again in later runs."""
 
 from __future__ import annotations
 

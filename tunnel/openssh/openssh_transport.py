@@ -6,24 +6,22 @@ in batch mode.
 
 from __future__ import annotations
 
-import asyncio
-import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from functools import partial
 from pathlib import Path
 
 from ..errors import CcbError
-from ..ssh_config.config_files import ssh_says
+from ..ssh_config.config_files import resolve, ssh_says
 from ..ssh_config.ssh_target import SshTarget
 from ..transports.askpass import Stored, askpass_in, variables_without_asking
-from ..transports.command_transport import CommandTransport, Notice, PipeCommand, start
+from ..transports.command_transport import CommandTransport, Notice, PipeCommand
 from ..transports.host_keys import pattern_for
 from ..transports.login_failures import SSH_FAILED, session_failure, ssh_failure
 from ..transports.login_prompts import NobodyToAsk, Prompts, is_told
+from ..transports.pipe import Transport
 from .control_master import Master, MasterCommand, log_in
-
-log = logging.getLogger(__name__)
+from .shared_master import over_master, usable_master
 
 KEEPALIVE_S = 5
 KEEPALIVE_COUNT = 60
@@ -34,7 +32,6 @@ _CONNECT_S = 10
 _INDIRECT_CONNECT_S = 300
 """ConnectTimeout behind a jump host or proxy command: it asks its own questions before the host can greet."""
 
-_CHECK_S = 5.0
 NO_COMMAND = ("-o", "RemoteCommand=none")  # in front of the person's options: the first value counts
 _RUN_COMMAND = ("SessionType=default", "StdinNull=no")  # an old ssh does not know these
 _OWN_MULTIPLEXING = ("controlmaster", "controlpath", "controlpersist")
@@ -46,22 +43,42 @@ stand before a ProxyJump, which would count instead."""
 
 async def connect(
     target: SshTarget, prompts: Prompts, *, env: Mapping[str, str], words: Sequence[str] = ("ssh",)
-) -> OpenSshTransport:
+) -> Transport:
     """Log in to `target` with the OpenSSH client that `words` start.
 
-    A master that the person has running is used, and so are ControlMaster and ControlPath if they set them with `-o`.
-    Raise UsageError (no such program), ConfigError, Unreachable, AuthFailed, HostKeyError.
+    A master that the person has running is used instead if it answers. If they set ControlMaster or ControlPath with
+    `-o`, ssh does what that says. Raise UsageError (no such program), ConfigError, Unreachable, AuthFailed,
+    HostKeyError.
     """
+    configured = await ssh_says([*words, *NO_COMMAND, *target.flags(), "-G"], target.host, env)
+
+    def log_in() -> Awaitable[Transport]:
+        return _log_in(target, prompts, env, words, configured)
+
+    if configured.get("controlpath", ["none"]) != ["none"] and not _decides_on_multiplexing(target):
+        config = await resolve(target, words)
+        master = usable_master(config, target, prompts)
+        if master is not None:
+            return over_master(master, config, target, prompts, log_in)
+    return await log_in()
+
+
+async def _log_in(
+    target: SshTarget,
+    prompts: Prompts,
+    env: Mapping[str, str],
+    words: Sequence[str],
+    configured: Mapping[str, Sequence[str]],
+) -> OpenSshTransport:
     base = [*words, *NO_COMMAND, *target.flags()]
-    configured = await ssh_says([*base, "-G"], target.host, env)
     async with AsyncExitStack() as stack:
         askpass = await askpass_in(stack, prompts, env, stored_place(configured))
         asking = {**env, **askpass.variables}
         first = [*base, *login_options(configured, prompts)]
-        if await _uses_own_master(words, base, configured, target, env):
+        if _decides_on_multiplexing(target):
             argv = [*first, *_run_options(configured), "-T", "--", target.host]
             failure = partial(ssh_failure, told=is_told(prompts))
-            command = _command(target, words, argv, failure)  # over the person's own master, or each logs in by itself
+            command = _command(target, words, argv, failure)  # over a master of theirs, or each logs in by itself
             return OpenSshTransport(command, None, env=asking, notice=prompts.banner, stack=stack.pop_all())
         socket = askpass.directory / "m"
         argv = [*first, "-S", literal(socket), "-M", "-N", "-T", "-o", "ControlPersist=no", "--", target.host]
@@ -74,6 +91,11 @@ async def connect(
         command = _command(target, words, argv, session_failure)
         env = {**env, **variables_without_asking()}
         return OpenSshTransport(command, master, env=env, stack=stack.pop_all())
+
+
+def _decides_on_multiplexing(target: SshTarget) -> bool:
+    """Return whether the person decides about multiplexing with `-o`."""
+    return any(option.strip().lower().startswith(_OWN_MULTIPLEXING) for option in target.options)
 
 
 class OpenSshTransport(CommandTransport):
@@ -143,48 +165,6 @@ def stored_place(configured: Mapping[str, Sequence[str]]) -> Stored | None:
     if file in ("", "none") or not port.isdigit():
         return None
     return Stored(alias or pattern_for(host, int(port)), file)
-
-
-async def _uses_own_master(
-    words: Sequence[str],
-    base: Sequence[str],
-    configured: Mapping[str, Sequence[str]],
-    target: SshTarget,
-    env: Mapping[str, str],
-) -> bool:
-    """Return whether the person decides about multiplexing with `-o`, or has a master running that answers."""
-    if any(option.strip().lower().startswith(_OWN_MULTIPLEXING) for option in target.options):
-        return True
-    if configured.get("controlpath", ["none"]) == ["none"]:
-        return False
-    return await _master_answers(words, base, target, env)
-
-
-async def _master_answers(words: Sequence[str], base: Sequence[str], target: SshTarget, env: Mapping[str, str]) -> bool:
-    """Return whether the person's master runs and its host answers.
-
-    After a change of network a master may not notice for many minutes that its connection is dead.
-    """
-    if await _status([*base, "-O", "check", "--", target.host], env) != 0:
-        return False
-    argv = [*words, *_LOGGED_IN_ALREADY, *base[len(words) :], *_quiet(), "-o", "BatchMode=yes"]
-    status = await _status([*argv, "-o", "ControlMaster=no", "-T", "--", target.host, "true"], env)
-    return status not in (None, SSH_FAILED)
-
-
-async def _status(argv: Sequence[str], env: Mapping[str, str]) -> int | None:
-    """Run an ssh and return its exit code, None if it does not end within _CHECK_S."""
-    null = asyncio.subprocess.DEVNULL
-    child = await start(argv, "ssh", stdin=null, stdout=null, env={**env, **variables_without_asking()})
-    try:
-        async with asyncio.timeout(_CHECK_S):
-            await child.process.communicate()
-    except TimeoutError:
-        log.warning("the master connection does not answer")
-        return None
-    finally:
-        await child.end()
-    return child.process.returncode
 
 
 def literal(path: Path) -> str:

@@ -1,4 +1,4 @@
-"""A master that was there before: found, tested."""
+"""Find a ControlMaster that runs already, check it, and run commands over it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""TCP, ProxyCommand or a jump host.
+"""Open the byte stream of a login: TCP, a ProxyCommand, or a jump host's connection.
 
 A ProxyCommand is a child of the person's shell. Its stdin and stdout are the connection. asyncssh could run one itself,
 but it treats the command's stderr as bytes from the server.

@@ -1,4 +1,4 @@
-"""One command on a connection.
+"""The pipe of one command on an SSH connection, and asyncssh's input buffer without its copies.
 
 asyncssh takes each packet off by slicing, twice. With bytes each slice copies all that is behind it, which is half of
 all copying in a large download. Here a slice up to the end only moves the beginning, and a large part is not copied.
@@ -105,17 +105,14 @@ class SshPipe:
             raise lost(self._name, error) from error
 
     def hand_over(self, take: Callable[[bytes], None]) -> None:
-        """See HandsOver."""
         taker = _Taker(take)
         self._process.set_writer(taker, True, None)
         self._process.feed_recv_buf(None, taker)
 
     def hold(self) -> None:
-        """See HandsOver."""
         self._process.pause_feeding(None)
 
     def release(self) -> None:
-        """See HandsOver."""
         self._process.resume_feeding(None)
 
     async def write(self, data: bytes) -> None:

@@ -1,4 +1,4 @@
-"""Asyncssh's callbacks, and why a login failed."""
+"""The callbacks that asyncssh makes during a login, and the errors for a login that failed."""
 
 from __future__ import annotations
 

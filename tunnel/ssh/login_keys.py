@@ -1,4 +1,4 @@
-"""Keys of files and agent, in ssh's order.
+"""Load keys from files and the agent, and offer them in the order of ssh.
 
 A locked key is offered by its public half. Its passphrase is asked for only when the server would accept the key.
 """
@@ -45,37 +45,31 @@ class KeyFile:
     public: asyncssh.SSHKey | None
 
 
-def read_key_files(paths: Sequence[Path]) -> list[KeyFile]:
-    """Read the identity files. Blocking. Skip missing ones, as ssh does.
+def read_key_files(paths: Sequence[Path]) -> tuple[list[KeyFile], list[str]]:
+    """Read the identity files. Blocking. Return the keys, and a sentence for each file that gives none.
 
-    A file may be a public key whose private half the agent has.
+    A file may be a public key whose private half the agent has. Default files (~/.ssh/id_*) may be missing.
     """
-    return [found for path in dict.fromkeys(paths) if (found := _read_key_file(path)) is not None]
+    found, unusable = [], []
+    for path in dict.fromkeys(paths):
+        key = _read_key_file(path)
+        if isinstance(key, KeyFile):
+            found.append(key)
+        elif key:
+            unusable.append(f"{path}: {key}")
+    return found, unusable
 
 
-def unusable_keys(paths: Sequence[Path], found: Sequence[KeyFile]) -> list[str]:
-    """Return a sentence for each identity file that gives no key. Blocking. Default files (~/.ssh/id_*) may be
-    missing."""
-    there = {file.path for file in found}
-    return [f"{path}: {why}" for path in dict.fromkeys(paths) if path not in there and (why := _why_unusable(path))]
-
-
-def _why_unusable(path: Path) -> str:
-    try:
-        path.read_bytes()
-    except FileNotFoundError as error:
-        return "" if path.parent.name == ".ssh" and path.name.startswith("id_") else str(error.strerror)
-    except OSError as error:
-        return str(error.strerror)
-    return "not a private key that can be read"
-
-
-def _read_key_file(path: Path) -> KeyFile | None:
+def _read_key_file(path: Path) -> KeyFile | str:
+    """Return the key, or why there is none, "" for a default file that is missing."""
     public = _public_key(path.with_name(path.name + ".pub"))
     try:
         data = path.read_bytes()
-    except OSError:
-        return KeyFile(path, b"", None, public) if public is not None else None
+    except OSError as error:
+        if public is not None:
+            return KeyFile(path, b"", None, public)
+        is_default = path.parent.name == ".ssh" and path.name.startswith("id_")
+        return "" if is_default and isinstance(error, FileNotFoundError) else str(error.strerror)
     try:
         key = asyncssh.import_private_key(data)
         return KeyFile(path, data, key, key)
@@ -83,9 +77,10 @@ def _read_key_file(path: Path) -> KeyFile | None:
         if "passphrase" in str(error).lower() or "encrypted" in str(error).lower():
             return KeyFile(path, data, None, _public_half(data) or public)
         own = _public_key(path) or public
-        if own is None:
-            log.warning("the key %s cannot be read: %s", path, error)
-        return KeyFile(path, b"", None, own) if own is not None else None
+        if own is not None:
+            return KeyFile(path, b"", None, own)
+        log.warning("the key %s cannot be read: %s", path, error)
+        return "not a private key that can be read"
 
 
 def _public_key(path: Path) -> asyncssh.SSHKey | None:
@@ -262,8 +257,7 @@ class LoginKeys:
     def load(self) -> None:
         """Read key files and certificates. Blocking."""
         paths = self._identities.files
-        files = read_key_files(paths)
-        self._unusable = unusable_keys(paths, files)
+        files, self._unusable = read_key_files(paths)
         beside = [path.with_name(path.name + "-cert.pub") for path in paths]
         self._certificates = read_certificates([*self._identities.certificates, *beside])
         self._configured = [file.public.public_data for file in files if file.public is not None]
@@ -309,7 +303,7 @@ class LoginKeys:
                 why = "other keys come before the key of the last login now"
             elif not is_unlocked(pair, self._prompts.memory):
                 why = "the key of the last login is locked by a passphrase"
-            elif pair.get_key_type() == "agent" and _asks_first(self._identities.agent_keeps):
+            elif pair.get_key_type() == "agent" and (self._identities.agent_keeps or (False, 0))[0]:
                 why = "the agent may ask before it signs (AddKeysToAgent confirm)"
             elif ready.sig_algorithm not in allowed:
                 why = f"{last.signature} is not among the algorithms that you allow"
@@ -423,8 +417,3 @@ def _ready(pair: asyncssh.SSHKeyPair, last: PastLogin) -> asyncssh.SSHKeyPair | 
     if ready.algorithm == b"ssh-rsa-cert-v01@openssh.com":  # servers differ in its name, see asyncssh
         ready.algorithm = last.algorithm.encode()
     return ready if ready.algorithm.decode("ascii") == last.algorithm else None
-
-
-def _asks_first(agent_keeps: tuple[bool, int] | None) -> bool:
-    """Return whether the agent asks before it signs with keys that a login has added to it."""
-    return agent_keeps is not None and agent_keeps[0]

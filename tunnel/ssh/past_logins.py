@@ -22,9 +22,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-MAX_HOSTS = 500
-"""How many hosts are remembered. The ones that were written first are forgotten first."""
-
 ALWAYS_WAIT = -1
 """Stands for the number of the first channel where a command that did not wait for it ended the connection."""
 
@@ -78,8 +75,6 @@ class PastLogins:
         fresh = path.with_name(f".{os.urandom(8).hex()}")
         try:
             self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-            if not path.exists():
-                self._make_room()
             fd = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
             try:
                 with os.fdopen(fd, "w", encoding="utf-8") as file:
@@ -100,11 +95,6 @@ class PastLogins:
         # A digest, because people who let ssh hash their known_hosts want no list of hosts.
         place = json.dumps([config.user, config.hostname, config.port, config.trust.alias])
         return self._directory / f"{hashlib.sha256(place.encode()).hexdigest()[:32]}.json"
-
-    def _make_room(self) -> None:
-        files = sorted(self._directory.glob("*.json"), key=lambda path: path.stat().st_mtime)
-        for path in files[: max(0, len(files) + 1 - MAX_HOSTS)]:
-            path.unlink(missing_ok=True)
 
 
 def fingerprint(public_data: bytes) -> str:

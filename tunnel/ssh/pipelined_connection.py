@@ -282,11 +282,9 @@ class PipelinedConnection(asyncssh.SSHClientConnection):
         self,
         loop: asyncio.AbstractEventLoop,
         options: asyncssh.SSHClientConnectionOptions,
-        last: PastLogin | None,
-        pair: asyncssh.SSHKeyPair | None,
+        remembered: tuple[PastLogin, asyncssh.SSHKeyPair] | None,
     ) -> None:
         super().__init__(loop, options, wait="auth")
-        self.options = options
         self.signed_at_once = False
         assert options.waiter is not None
         self.logged_in: asyncio.Future[None] = options.waiter
@@ -298,8 +296,12 @@ class PipelinedConnection(asyncssh.SSHClientConnection):
         self._carried: set[PipelinedConnection] = set()
         self.why_not = ""
         self.proofs: list[Proof] = []
-        self._last = last
-        self._pair = pair
+        self._remembered = remembered
+
+    @property
+    def options(self) -> asyncssh.SSHClientConnectionOptions:
+        """The options of the connection, as asyncssh keeps them."""
+        return self._options
 
     def data_received(self, data: bytes, datatype: asyncssh.DataType = None) -> None:
         """Take bytes of the server. The buffer is replaced only while asyncssh has its own, which is empty at first."""
@@ -373,15 +375,16 @@ class PipelinedConnection(asyncssh.SSHClientConnection):
     def send_service_request(self, service: bytes) -> None:
         """Ask for a service. asyncssh calls this when the key exchange has ended and the host key is verified."""
         super().send_service_request(service)
-        if service != b"ssh-userauth" or self._last is None or self._pair is None:
+        if service != b"ssh-userauth" or self._remembered is None:
             return
-        if not self.host_key or self.host_key != self._last.host_key:
+        last, pair = self._remembered
+        if not self.host_key or self.host_key != last.host_key:
             self.why_not = "the host shows another key than the last time"
-        elif self.server != self._last.server:
+        elif self.server != last.server:
             self.why_not = "the server has another version than the last time"
         else:
             self.signed_at_once = True
-            self._auth = _SignedAtOnce(self, self._pair)
+            self._auth = _SignedAtOnce(self, pair)
 
     def send_packet(self, pkttype: int, *args: bytes, handler: SSHPacketLogger | None = None) -> None:
         """Send a packet. asyncssh holds those of channels back until the login has ended.
@@ -511,7 +514,7 @@ async def open_connection(
     logged_in = options.waiter = loop.create_future()
 
     def make() -> PipelinedConnection:
-        return PipelinedConnection(loop, options, *(remembered or (None, None)))
+        return PipelinedConnection(loop, options, remembered)
 
     try:
         if isinstance(stream, socket.socket):

@@ -1,4 +1,4 @@
-"""One login: host first, then the person."""
+"""Log in to one host: verify the host key, then authenticate the person."""
 
 from __future__ import annotations
 

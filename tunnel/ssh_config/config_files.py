@@ -154,12 +154,15 @@ class _Reading:
                     raise _error(where, "only `Match all` is understood without OpenSSH")
                 block = True
             elif keyword == "include" and block:
-                if depth >= _MAX_DEPTH:
-                    raise _error(where, f"Include is nested deeper than {_MAX_DEPTH} files")
-                for included in _included(_words(rest, where), system):
-                    self._read(included, system, depth + 1)
+                self._include(_words(rest, where), system, depth, where)
             elif keyword and block:
                 self._option(keyword, rest, where)
+
+    def _include(self, patterns: Sequence[str], system: Path | None, depth: int, where: str) -> None:
+        if depth >= _MAX_DEPTH:
+            raise _error(where, f"Include is nested deeper than {_MAX_DEPTH} files")
+        for included in _included(patterns, system):
+            self._read(included, system, depth + 1)
 
     def _host_matches(self, patterns: Sequence[str]) -> bool:
         """Return whether a Host line applies. Case counts."""
@@ -184,12 +187,7 @@ class _Reading:
             if _in_list(name, self._one("ignoreunknown", "").lower()):
                 return
             raise _error(where, f"the option {keyword!r} is not known")
-        words = [rest.strip()] if name in _REST_OF_LINE else _words(rest, where)
-        values = words if name in _SEVERAL_WORDS else [_value(name, words, where)]
-        if name == "hostkeyalias":
-            values = [values[0].lower()]
-        elif name == "hostname":
-            values = [with_tokens(values[0], {"h": self._target.host, "%": "%"})]
+        values = self._values(name, rest, where)
         if name in _EVERY_LINE:
             kept = self.options.setdefault(name, [])
             for value in values if name == "sendenv" else [" ".join(values)]:
@@ -197,6 +195,15 @@ class _Reading:
                     kept.append(value)
         elif name not in self.options and not (name in ("proxycommand", "proxyjump") and self._has_a_way()):
             self.options[name] = values if name in _LISTS else [" ".join(_in_seconds(name, values))]
+
+    def _values(self, name: str, rest: str, where: str) -> list[str]:
+        words = [rest.strip()] if name in _REST_OF_LINE else _words(rest, where)
+        values = words if name in _SEVERAL_WORDS else [_value(name, words, where)]
+        if name == "hostkeyalias":
+            return [values[0].lower()]
+        if name == "hostname":
+            return [with_tokens(values[0], {"h": self._target.host, "%": "%"})]
+        return values
 
     def _has_a_way(self) -> bool:
         """Return whether a line before has chosen the way to the host. `ProxyCommand none` does, `ProxyJump none` does
@@ -227,7 +234,7 @@ def _words(text: str, where: str) -> list[str]:
         if fresh:
             words.append("")
             fresh = False
-        if character == "\\" and after and (after in "'\"\\" or (after == " " and not quote)):
+        if character == "\\" and _is_escaped(after, quote):
             words[-1] += after
             next(characters)
         elif not quote and character in "'\"":
@@ -241,6 +248,11 @@ def _words(text: str, where: str) -> list[str]:
     if not words:
         raise _error(where, "no value")
     return words
+
+
+def _is_escaped(after: str, quote: str) -> bool:
+    """Return whether a backslash before this character is no part of the word."""
+    return after in ("'", '"', "\\") or (after == " " and not quote)
 
 
 def _value(name: str, words: Sequence[str], where: str) -> str:

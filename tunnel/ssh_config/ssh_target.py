@@ -1,4 +1,4 @@
-"""A host as the person named it; options without effect."""
+"""The host that the person named, with its ssh options, and which options have no effect in ccb."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Questions of ssh and wrappers reach the person."""
+"""An askpass program that passes the questions of ssh and its wrappers on to the person."""
 
 from __future__ import annotations
 

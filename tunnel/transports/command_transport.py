@@ -1,4 +1,4 @@
-"""Any local command that leads to a shell; this machine."""
+"""Run commands through any local command that leads to a shell, or on this machine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Output of ssh and commands turned into errors."""
+"""Turn the output of ssh and of other commands into errors for the person."""
 
 from __future__ import annotations
 

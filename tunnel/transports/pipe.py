@@ -1,4 +1,4 @@
-"""What every transport and its pipes can do; what a run may share."""
+"""The interfaces of transports and pipes, and which connections a run may share."""
 
 from __future__ import annotations
 

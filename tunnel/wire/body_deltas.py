@@ -1,4 +1,4 @@
-"""A request body as parts of an earlier one, compressed.
+"""Send a request body as a compressed difference to an earlier one.
 
 The new bytes of a request body look like what was said last (the same names, quoting and paths), so the end of the
 earlier body serves as the dictionary. The events of an answer are alike in every call, so what they have in common

@@ -1,4 +1,4 @@
-"""The requests that clients make: commands, tasks, thinking, rewind."""
+"""The requests that clients make of the worker: commands, tasks, thinking, rewind."""
 
 from __future__ import annotations
 

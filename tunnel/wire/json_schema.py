@@ -5,8 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterator, Mapping
-from typing import Any, Union
+from collections.abc import Mapping, Sequence
+from typing import Any, Callable, Union
 
 from .dataclass import dataclass
 
@@ -64,34 +64,42 @@ def plain_root(root: object) -> Json:
     """Return a cleaned schema whose root is a plain object: it has the properties of all its branches, and requires
     those that every choice requires."""
     given = root if isinstance(root, dict) else {}
-    properties: Json = {}
     required: dict[str, None] = {}
-    _gather(given, given, properties, required, iter(range(_MAX_PARTS)), 0)
+    branches = _Branches(given)
+    branches.gather(given, required, 0)
     left = (*_ROOT_RULES, "$ref", "type", "properties", "required")
     kept = {name: each for name, each in given.items() if name not in left}
     needed = {"required": list(required)} if required else {}
-    return {"type": "object", **kept, "properties": properties, **needed}
+    return {"type": "object", **kept, "properties": branches.properties, **needed}
 
 
-def _gather(
-    schema: Json, root: Json, properties: Json, required: dict[str, None], left: Iterator[int], depth: int
-) -> None:
-    """Add the properties of a schema and of its branches, and the names that it requires in any case. Each takes one of
-    the numbers that are `left`."""
-    for (name, each), _ in zip((schema.get("properties") or {}).items(), left):
-        properties.setdefault(name, each)
-    required.update((name, None) for name, _ in zip(schema.get("required") or (), left))
-    if depth >= _MAX_DEPTH:
-        return
-    for each, _ in zip([*(schema.get("allOf") or ()), _target(schema.get("$ref"), root)], left):
-        if isinstance(each, dict):
-            _gather(each, root, properties, required, left, depth + 1)
-    for choices in (schema.get("anyOf") or (), schema.get("oneOf") or (), (schema.get("then"), schema.get("else"))):
+class _Branches:
+    """Gathers the `properties` of a schema and of its branches. Each takes one of the numbers that are left."""
+
+    def __init__(self, root: Json) -> None:
+        self.properties: Json = {}
+        self._root = root
+        self._left = iter(range(_MAX_PARTS))
+
+    def gather(self, schema: Json, required: dict[str, None], depth: int) -> None:
+        """Add what a schema has, and to `required` the names that it requires in any case."""
+        for (name, each), _ in zip((schema.get("properties") or {}).items(), self._left):
+            self.properties.setdefault(name, each)
+        required.update((name, None) for name, _ in zip(schema.get("required") or (), self._left))
+        if depth >= _MAX_DEPTH:
+            return
+        for each, _ in zip([*(schema.get("allOf") or ()), _target(schema.get("$ref"), self._root)], self._left):
+            if isinstance(each, dict):
+                self.gather(each, required, depth + 1)
+        for choices in (schema.get("anyOf"), schema.get("oneOf"), (schema.get("then"), schema.get("else"))):
+            self._gather_choices(choices or (), required, depth + 1)
+
+    def _gather_choices(self, choices: Sequence[object], required: dict[str, None], depth: int) -> None:
         needed: list[dict[str, None]] = []
-        for each, _ in zip(choices, left):
+        for each, _ in zip(choices, self._left):
             needed.append({})
             if isinstance(each, dict):
-                _gather(each, root, properties, needed[-1], left, depth + 1)
+                self.gather(each, needed[-1], depth)
         if needed and len(needed) == len(choices):
             required.update((name, None) for name in needed[0] if all(name in each for each in needed))
 
@@ -120,41 +128,101 @@ def cleaned(schema: object, spelled: dict[str, str] | None, depth: int = 0) -> S
     return found
 
 
+@dataclass(frozen=True)
+class _Place:
+    """Where a keyword stands: its name, the schema around it, and what `cleaned` was called with."""
+
+    name: str
+    schema: Json
+    spelled: dict[str, str] | None
+    depth: int
+
+
 def _keyword(name: str, value: Any, schema: Json, spelled: dict[str, str] | None, depth: int) -> Any:
     """Return the value of a keyword, None if it can have no meaning."""
-    if name in SINGLE_SCHEMAS and not isinstance(value, list):
-        return cleaned(value, spelled, depth) if isinstance(value, (dict, bool)) else None
-    if name in SINGLE_SCHEMAS and name != "items":
-        return None
-    if name in SCHEMA_LISTS or name == "items":
-        return [cleaned(each, spelled, depth) for each in value] or None if isinstance(value, list) else None
-    if name in SCHEMA_MAPS:
-        if not isinstance(value, dict):
-            return None
-        listed = {str(key): cleaned(each, spelled, depth) for key, each in value.items()}
-        return _named(listed, spelled) if name == "properties" else listed
-    if name == "required":
-        names = [each for each in value if isinstance(each, str)] if isinstance(value, list) else []
-        return [_spelling(each, spelled) for each in dict.fromkeys(names)] or None
-    if name == "type":
-        kinds = list(dict.fromkeys(each for each in value if each in TYPES)) if isinstance(value, list) else value
-        return kinds if (isinstance(value, list) and kinds) or (isinstance(kinds, str) and kinds in TYPES) else None
-    if name in _NUMBERS:
-        if value is True and name.startswith("exclusive"):  # as draft 4 spells it
-            value = schema.get(name[9:].lower())
-        return value if is_number(value) and (name != "multipleOf" or value > 0) else None
-    if name in _COUNTS:
-        return int(value) if is_number(value) and value >= 0 and value == int(value) else None
-    if name in _TEXTS:
-        return value if isinstance(value, str) else None
-    if name in _FLAGS:
-        return value if isinstance(value, bool) else None
-    if name in ("enum", "examples"):
-        return value if isinstance(value, list) and value else None
-    if name in ("dependentRequired", "dependencies"):
-        pairs = value.items() if isinstance(value, dict) else ()
-        return {key: each for key, each in pairs if isinstance(each, list) and _all_text(each)} or None
+    read = _READERS.get(name)
+    if read is not None:
+        return read(value, _Place(name, schema, spelled, depth))
     return value if value is not None or name in ("const", "default") else None
+
+
+def _one_schema(value: Any, place: _Place) -> Any:
+    return cleaned(value, place.spelled, place.depth) if isinstance(value, (dict, bool)) else None
+
+
+def _schemas(value: Any, place: _Place) -> Any:
+    return [cleaned(each, place.spelled, place.depth) for each in value] or None if isinstance(value, list) else None
+
+
+def _schema_or_list(value: Any, place: _Place) -> Any:
+    return _schemas(value, place) if isinstance(value, list) else _one_schema(value, place)
+
+
+def _schema_map(value: Any, place: _Place) -> Any:
+    if not isinstance(value, dict):
+        return None
+    return {str(key): cleaned(each, place.spelled, place.depth) for key, each in value.items()}
+
+
+def _properties(value: Any, place: _Place) -> Any:
+    listed = _schema_map(value, place)
+    return None if listed is None else _named(listed, place.spelled)
+
+
+def _required(value: Any, place: _Place) -> Any:
+    names = [each for each in value if isinstance(each, str)] if isinstance(value, list) else []
+    return [_spelling(each, place.spelled) for each in dict.fromkeys(names)] or None
+
+
+def _type(value: Any, _: _Place) -> Any:
+    if isinstance(value, list):
+        return list(dict.fromkeys(each for each in value if each in TYPES)) or None
+    return value if isinstance(value, str) and value in TYPES else None
+
+
+def _limit(value: Any, place: _Place) -> Any:
+    if value is True and place.name.startswith("exclusive"):  # as draft 4 spells it
+        value = place.schema.get(place.name[9:].lower())
+    return value if is_number(value) and (place.name != "multipleOf" or value > 0) else None
+
+
+def _count(value: Any, _: _Place) -> Any:
+    return int(value) if is_number(value) and value >= 0 and value == int(value) else None
+
+
+def _text(value: Any, _: _Place) -> Any:
+    return value if isinstance(value, str) else None
+
+
+def _flag(value: Any, _: _Place) -> Any:
+    return value if isinstance(value, bool) else None
+
+
+def _values(value: Any, _: _Place) -> Any:
+    return value if isinstance(value, list) and value else None
+
+
+def _dependencies(value: Any, _: _Place) -> Any:
+    pairs = value.items() if isinstance(value, dict) else ()
+    return {key: each for key, each in pairs if isinstance(each, list) and _all_text(each)} or None
+
+
+_READERS: dict[str, Callable[[Any, _Place], Any]] = {
+    **dict.fromkeys(SINGLE_SCHEMAS, _one_schema),
+    **dict.fromkeys(SCHEMA_LISTS, _schemas),
+    **dict.fromkeys(SCHEMA_MAPS, _schema_map),
+    **dict.fromkeys(_NUMBERS, _limit),
+    **dict.fromkeys(_COUNTS, _count),
+    **dict.fromkeys(_TEXTS, _text),
+    **dict.fromkeys(_FLAGS, _flag),
+    **dict.fromkeys(("enum", "examples"), _values),
+    **dict.fromkeys(("dependentRequired", "dependencies"), _dependencies),
+    "items": _schema_or_list,
+    "properties": _properties,
+    "required": _required,
+    "type": _type,
+}
+"""Returns the value of a keyword, by its name."""
 
 
 def _named(properties: Json, spelled: dict[str, str] | None) -> Json:

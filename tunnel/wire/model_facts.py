@@ -232,12 +232,18 @@ def _is_count(value: object) -> bool:
 
 def _is_readable(usage: object) -> bool:
     """Return whether all can be read that a usage says of what is paid for. What is not there costs nothing."""
-    parts = usage.get("iterations") if isinstance(usage, dict) else None
-    if not isinstance(usage, dict) or not isinstance(parts, (list, type(None))):
+    if not isinstance(usage, dict):
         return usage is None
+    parts = usage.get("iterations")
+    if not isinstance(parts, (list, type(None))):
+        return False
     objects = [usage, *(parts or ())]
     objects += [each.get(name) or {} for each in objects if isinstance(each, dict) for name in _OBJECTS]
-    counts = (each.get(name) if isinstance(each, dict) else "" for each in objects for name in _COUNTS)
-    return all(each is None or _is_count(each) for each in counts) and all(
-        isinstance(usage.get(name), (str, type(None))) for name in _TEXTS
-    )
+    texts = all(isinstance(usage.get(name), (str, type(None))) for name in _TEXTS)
+    return texts and all(map(_has_counts, objects))
+
+
+def _has_counts(part: object) -> bool:
+    """Return whether the counts in a part of a usage can be read."""
+    counts = [part.get(name) for name in _COUNTS] if isinstance(part, dict) else [""]
+    return all(each is None or _is_count(each) for each in counts)

@@ -1,4 +1,4 @@
-"""The options of a session as they travel."""
+"""The options of a session as the laptop sends them to the worker."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Fetch one page: addresses, proxies, limits; on the host or the laptop."""
+"""Fetch one web page, on the host or on the laptop, within limits of addresses, size and time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Messages and pieces."""
+"""The protocol of a copy: messages, pieces of files, and how much may be under way."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from tests.deploy.test_deploy_local import tiny_bundle
+from tests.deploy.test_bootstrap import tiny_bundle
 from tests.support.hosts.sshd import HostUser, Sshd, host_user
 from tests.support.machine.clock import jumping_clocks
 from tests.support.model.fake_model import FakeModel

@@ -12,7 +12,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
-from tests.local.connect.test_session_list import frames, worker
+from tests.local.connect.test_host_sessions import frames, worker
 from tests.support.repl.hostile_places import ASKED, TOLD, Place, lost
 from tests.support.repl.scripted_session import ScriptedSession, hello
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ccb.local.command_line.exit_codes import ExitCode
+from ccb.local.headless.output_formats import HeadlessOutput
 from ccb.local.headless.stderr_reports import RetryReports
 from ccb.local.headless.turn_results import PendingPrompts, TurnReports, TurnResults
 from ccb.local.session.session_client import Json
@@ -11,7 +12,7 @@ from ccb.tunnel.wire.messages import TaskMessage, parse_message
 RESULT: Json = {"type": "result", "subtype": "success", "is_error": False, "result": "Done."}
 
 
-class KeptOutput:
+class KeptOutput(HeadlessOutput):
     """Keeps what is printed."""
 
     def __init__(self) -> None:

@@ -12,6 +12,7 @@ from tests.support.repl.scripted_session import MODEL, ScriptedSession, hello
 from textual.theme import BUILTIN_THEMES
 
 from ccb.local.command_line.arguments import AgentOptions, Arguments, SessionChoice
+from ccb.local.connect.host_sessions import HostSessions
 from ccb.local.connect.session_rows import SessionRow
 from ccb.local.session.session_client import LinkState
 from ccb.local.tui.app import Repl
@@ -50,7 +51,7 @@ class Projects:
     ask = tell = keep = command = None
 
 
-class Shelf:
+class Shelf(HostSessions):
     """The sessions of a host in memory."""
 
     def __init__(self, rows: Sequence[SessionRow] | ConnectionLost) -> None:

@@ -1,18 +1,46 @@
-"""asyncssh's inside, which the limits against a hostile server override."""
+"""asyncssh's inside, which the limits against a hostile server override.
+
+- A hostile server that sends without end: how much of it the laptop keeps, in a process of its own.
+"""
 
 from __future__ import annotations
 
+import asyncio
+import json
+import logging
+import os
+import socket
+import sys
 import tomllib
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager
+from itertools import count, cycle
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import asyncssh
 import pytest
-from tests.support.hosts.sshd import HostUser, Sshd
-from tests.support.person.login import target
+from asyncssh.constants import (
+    EXTENDED_DATA_STDERR,
+    MSG_CHANNEL_EOF,
+    MSG_CHANNEL_OPEN,
+    MSG_CHANNEL_REQUEST,
+    MSG_CHANNEL_WINDOW_ADJUST,
+    MSG_DEBUG,
+    MSG_GLOBAL_REQUEST,
+    MSG_IGNORE,
+    MSG_REQUEST_FAILURE,
+    MSG_USERAUTH_BANNER,
+)
+from asyncssh.packet import Boolean, String, UInt32
+from tests.support.hosts.sshd import HostUser, Sshd, make_key
+from tests.support.person.login import every_host, only_config, pipe_to, target
 
 from ccb.tunnel.errors import ConfigError
-from ccb.tunnel.ssh.asyncssh_transport import connect
-from ccb.tunnel.ssh.pipelined_connection import VERSION
+from ccb.tunnel.ssh.asyncssh_options import WINDOW
+from ccb.tunnel.ssh.asyncssh_transport import _LATER_WINDOW, connect
+from ccb.tunnel.ssh.pipelined_connection import VERSION, open_connection
 from ccb.tunnel.transports.login_prompts import NobodyToAsk
 
 ROOT = Path(__file__).parents[3]
@@ -33,3 +61,485 @@ async def test_an_asyncssh_that_is_different_is_not_used(
     with pytest.raises(ConfigError, match="does not know this version of asyncssh") as caught:
         await connect(target(sshd, host_user), NobodyToAsk())
     assert "asyncssh 2.25.0" in caught.value.evidence and "--transport ssh" in caught.value.do
+
+
+log = logging.getLogger(__name__)
+SECONDS = float(os.environ.get("CCB_FLOOD_S", "3"))
+LIMIT_MB = 150
+SOMEBODY = HostUser("somebody", Path("/nowhere"), "/bin/sh")
+
+CLIENT = """
+import asyncio, json, os, re, socket, sys, time
+from pathlib import Path
+from ccb.tunnel.errors import CcbError
+from ccb.local.files.thread_pipe import ThreadPipe
+from ccb.tunnel.transports.login_prompts import NobodyToAsk
+from ccb.tunnel.openssh import openssh_transport as ssh_itself
+from ccb.tunnel.ssh.asyncssh_transport import connect
+from ccb.tunnel.ssh.server_facts import _one_more
+from ccb.tunnel.ssh_config.ssh_target import SshTarget
+from ccb.tunnel.transports.command_transport import LocalTransport
+
+where, way, seconds, later = json.loads(sys.argv[1]), sys.argv[2], float(sys.argv[3]), sys.argv[4] == "yes"
+openssh, enough = sys.argv[6] == "yes", int(sys.argv[7])
+
+async def main():
+    try:
+        async with asyncio.timeout(seconds if way == "log in" else 60):
+            if openssh:
+                transport = await ssh_itself.connect(SshTarget(**where), NobodyToAsk(), env=os.environ)
+            else:
+                transport = await connect(SshTarget(**where), NobodyToAsk()) if where else LocalTransport()
+    except TimeoutError:
+        return tell(False, 0)
+    if way == "doctor":
+        running = [await _one_more(transport) for _ in range(3)]
+        await asyncio.sleep(seconds)
+        tell(transport.alive, len(running))
+        transport.abort()
+        return await transport.close()
+    if later:
+        await transport.execute("quiet")
+    if way == "deaf":  # the kernel keeps some megabytes otherwise
+        first = [transport.connection, *transport._hops][-1].get_extra_info("socket")
+        first.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
+    pipe = await transport.execute(sys.argv[5])
+    end, got = time.monotonic() + seconds, 0
+    last = end + 60 * (enough > 0)
+    def take(data):
+        nonlocal got
+        got += len(data)
+        pipe.hold()
+    if way == "hand over":
+        pipe.hand_over(take)
+    if way == "slow disk":
+        await ThreadPipe(pipe).run(lambda: time.sleep(seconds))
+    try:
+        while time.monotonic() < (last if got <= enough else end) and transport.alive:
+            if way == "read":
+                got += len(await asyncio.wait_for(pipe.read(16384), max(0.01, last - time.monotonic())))
+            if way == "write":
+                await asyncio.wait_for(pipe.write(bytes(1 << 20)), max(0.01, end - time.monotonic()))
+                got += 1 << 20
+            await asyncio.sleep(0.01 if time.monotonic() < end else 0)
+            if way == "hand over" and pipe._process._paused_write_streams:
+                pipe.release()
+    except (CcbError, TimeoutError):
+        pass
+    tell(transport.alive, got)
+    transport.abort()
+    await transport.close()
+
+def tell(alive, got):
+    peak = int(re.search(r"VmHWM:\\s+(\\d+)", Path("/proc/self/status").read_text())[1]) // 1024
+    print(json.dumps({"peak": peak, "alive": alive, "got": got}))
+
+asyncio.run(main())
+"""
+
+Flood = Callable[[asyncssh.SSHServerProcess[bytes]], Iterator[None]]
+
+
+class Host(asyncssh.SSHServer):
+    """A host that carries connections to others. It says `banners` without end before a login."""
+
+    def __init__(self, connections: list[asyncssh.SSHServerConnection], *, banners: bool) -> None:
+        self._connections = connections
+        self._banners = banners
+
+    def connection_made(self, conn: asyncssh.SSHServerConnection) -> None:
+        self._connections.append(conn)
+
+    def connection_requested(self, dest_host: str, dest_port: int, orig_host: str, orig_port: int) -> bool:
+        return True
+
+    async def begin_auth(self, username: str) -> bool:
+        connection: Any = self._connections[-1]
+        for number in count() if self._banners else ():
+            connection.send_packet(MSG_USERAUTH_BANNER, String(f"{number} ".encode() * 4_000), String(""))
+            await asyncio.sleep(0)
+        return True
+
+
+@asynccontextmanager
+async def flooding(
+    directory: Path,
+    flood: Flood,
+    *,
+    connections: list[asyncssh.SSHServerConnection] | None = None,
+    banners: bool = False,
+    compressed: bool = False,
+) -> AsyncIterator[Sshd]:
+    """A server whose command `flood` takes steps of `flood` until the connection has ended. Its `connections` are
+    noted. Servers in one directory have the same keys."""
+    host_key, identity = directory / "host_ed25519", directory / "id_ed25519"
+    for key in (host_key, identity):
+        if not key.exists():
+            make_key(key)
+    connections = [] if connections is None else connections
+
+    async def run(process: asyncssh.SSHServerProcess[bytes]) -> None:
+        if process.command == "quiet":
+            await process.stdin.read()
+            return
+        for _ in flood(process):
+            await process.stdout.drain()
+            await asyncio.sleep(0)
+
+    sock = socket.socket()
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    sock.bind(("127.0.0.1", 0))
+    listener = await asyncssh.listen(
+        sock=sock,
+        server_host_keys=[str(host_key)],
+        authorized_client_keys=f"{identity}.pub",
+        process_factory=run,
+        server_factory=lambda: Host(connections, banners=banners),
+        compression_algs=["zlib@openssh.com"] if compressed else None,
+        encoding=None,
+        window=1 << 30,
+    )
+    server = Sshd(listener.get_port(), identity, directory / "known_hosts", host_key, directory / "log")
+    server.trust(server.port)
+    try:
+        yield server
+    finally:
+        for connection in connections:
+            connection.abort()
+        listener.close()
+        await listener.wait_closed()
+
+
+async def client(
+    server: Sshd | None,
+    way: str,
+    *,
+    later: bool = False,
+    flood: str = "flood",
+    options: Sequence[str] = (),
+    openssh: bool = False,
+    enough: int = 0,
+) -> dict[str, int]:
+    """Let a client take what the command `flood` says, slowly; on this machine without `server`. Return its peak in
+    MB, and whether it is connected. `openssh`: it uses ssh itself.
+    After that time it reads on at full speed, until it has `enough` bytes."""
+    where = json.dumps(server and vars_of(target(server, SOMEBODY, *options)))
+    arguments = where, way, str(SECONDS), "yes" if later else "no", flood, "yes" if openssh else "no", str(enough)
+    child = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", CLIENT, *arguments, stdout=asyncio.subprocess.PIPE
+    )
+    said, _ = await child.communicate()
+    found: dict[str, int] = json.loads(said)
+    log.info("%s: %s", os.environ.get("PYTEST_CURRENT_TEST"), found)
+    return found
+
+
+def vars_of(where: Any) -> dict[str, object]:
+    names = ("host", "user", "port", "identities", "options")
+    return {name: getattr(where, name) for name in names}
+
+
+def stdout(process: asyncssh.SSHServerProcess[bytes]) -> Iterator[None]:
+    while True:
+        process.stdout.write(bytes(1 << 20))
+        yield
+
+
+def both(process: asyncssh.SSHServerProcess[bytes]) -> Iterator[None]:
+    for stream in cycle((process.stdout, process.stderr)):
+        stream.write(bytes(1 << 20))
+        yield
+
+
+def stderr(process: asyncssh.SSHServerProcess[bytes]) -> Iterator[None]:
+    while True:
+        process.stderr.write(bytes(1 << 20))
+        yield
+
+
+def small(process: asyncssh.SSHServerProcess[bytes]) -> Iterator[None]:
+    """Each packet has two bytes, for stdout and stderr in turn."""
+    while True:
+        for _ in range(500):
+            process.channel.write(b"ab")
+            process.channel.write(b"cd", EXTENDED_DATA_STDERR)
+        yield
+
+
+@pytest.mark.parametrize(
+    ("flood", "way", "later"),
+    [
+        (stdout, "hand over", True),
+        *(
+            pytest.param(flood, way, later, marks=pytest.mark.thorough)
+            for flood in (stdout, both, stderr, small)
+            for way in ("read", "hand over", "nothing")
+            for later in (False, True)
+            if (flood, way, later) != (stdout, "hand over", True)
+        ),
+    ],
+)
+async def test_what_nobody_reads_stays_on_the_host(tmp_path: Path, flood: Flood, way: str, later: bool) -> None:
+    """`later`: the flood is not the first command, and has a larger window."""
+    enough = 2 * (_LATER_WINDOW if later else WINDOW) if way != "nothing" and flood in (stdout, both) else 0
+    async with flooding(tmp_path, flood) as server:
+        found = await client(server, way, later=later, enough=enough)
+    assert found["alive"]
+    assert found["peak"] < LIMIT_MB
+    if enough:
+        assert found["got"] > enough, "what was read has opened the window"
+
+
+def deaf(process: asyncssh.SSHServerProcess[bytes]) -> Any:
+    """Return the connection of `process`, which reads nothing any more."""
+    connection: Any = process.channel.get_connection()
+    vars(connection)["_transport"].pause_reading()
+    return connection
+
+
+def silence(process: asyncssh.SSHServerProcess[bytes]) -> Iterator[None]:
+    deaf(process)
+    while True:
+        yield
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("stream", ["1", "2"])
+async def test_what_nobody_reads_stays_in_the_pipe_of_another_transport(stream: str) -> None:
+    found = await client(None, "read", flood=f"yes {'x' * 80} >&{stream}")
+    assert found["alive"]
+    assert found["peak"] < LIMIT_MB
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("flood", [stdout, both, small])
+async def test_what_nobody_reads_stays_with_ssh(tmp_path: Path, flood: Flood) -> None:
+    async with flooding(tmp_path, flood) as server:
+        found = await client(server, "read", openssh=True)
+    assert found["alive"]
+    assert found["peak"] < LIMIT_MB
+
+
+async def test_what_a_server_does_not_read_is_not_sent(tmp_path: Path) -> None:
+    """The kernel keeps some of it. The server has opened a window of 1 GB."""
+    async with flooding(tmp_path, silence) as server:
+        found = await client(server, "write")
+    assert found["alive"]
+    assert 0 < found["got"] < 8 << 20
+
+
+def requests(process: asyncssh.SSHServerProcess[bytes]) -> Iterator[None]:
+    connection = deaf(process)
+    number = UInt32(0)
+    while True:
+        for _ in range(500):
+            connection.send_packet(MSG_CHANNEL_REQUEST, number, String("unknown"), Boolean(True))
+        yield
+
+
+def global_requests(process: asyncssh.SSHServerProcess[bytes]) -> Iterator[None]:
+    connection = deaf(process)
+    while True:
+        for _ in range(500):
+            connection.send_packet(MSG_GLOBAL_REQUEST, String("unknown"), Boolean(True))
+        yield
+
+
+def opens(process: asyncssh.SSHServerProcess[bytes]) -> Iterator[None]:
+    connection = deaf(process)
+    while True:
+        for _ in range(500):
+            connection.send_packet(MSG_CHANNEL_OPEN, String("unknown"), UInt32(1), UInt32(1), UInt32(1))
+        yield
+
+
+def unknown_packets(process: asyncssh.SSHServerProcess[bytes]) -> Iterator[None]:
+    connection = deaf(process)
+    while True:
+        for _ in range(500):
+            connection.send_packet(200)
+        yield
+
+
+def unfinished_key_exchange(process: asyncssh.SSHServerProcess[bytes]) -> Iterator[None]:
+    """Requests that asyncssh answers after the key exchange, which never ends."""
+    connection = deaf(process)
+    number = UInt32(0)
+    connection._send_kexinit()
+    connection._kex_complete = True
+    while True:
+        for _ in range(500):
+            connection.send_packet(MSG_CHANNEL_REQUEST, number, String("unknown"), Boolean(True))
+        yield
+
+
+@pytest.mark.parametrize(
+    "flood",
+    [requests, global_requests, opens, unknown_packets, unfinished_key_exchange],
+    ids=lambda flood: str(flood.__name__),
+)
+async def test_a_server_that_does_not_read_the_answers_it_asks_for_is_left(tmp_path: Path, flood: Flood) -> None:
+    async with flooding(tmp_path, flood) as server:
+        found = await client(server, "deaf")
+    assert not found["alive"]
+    assert found["peak"] < LIMIT_MB
+
+
+async def test_packets_that_answer_nothing_do_not_count_as_answers(tmp_path: Path) -> None:
+    async with flooding(tmp_path, silence) as server:
+        transport = await connect(target(server, SOMEBODY), NobodyToAsk())
+        connection = transport.connection
+        connection.pause_writing()
+        for _ in range(5_000):
+            connection.send_packet(MSG_IGNORE, String(""))
+        connection.send_packet(MSG_REQUEST_FAILURE)
+        with pytest.raises(asyncssh.ProtocolError, match="does not read the answers"):
+            for _ in range(5_000):
+                connection.send_packet(MSG_REQUEST_FAILURE)
+        transport.abort()
+        await transport.close()
+
+
+async def test_all_that_a_jump_host_carries_goes_on_when_it_reads_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = only_config(tmp_path, monkeypatch)
+    async with flooding(tmp_path, silence) as server, flooding(tmp_path, silence) as jump:
+        config.write_text(every_host(jump.identity, jump.known_hosts), encoding="ascii")
+        through = f"ProxyJump=somebody@127.0.0.1:{jump.port}"
+        transport = await connect(target(server, SOMEBODY, through), NobodyToAsk())
+        first, carrier = transport.connection, transport._hops[0]
+        options = await asyncssh.SSHClientConnectionOptions.construct(
+            username="somebody", client_keys=[str(server.identity)], known_hosts=None, config=None
+        )
+        second = await open_connection(asyncssh.SSHClient, "127.0.0.1", server.port, options, carrier, None)
+        went_on: list[asyncssh.SSHClientConnection] = []
+        monkeypatch.setattr(first, "_go_on", lambda: went_on.append(first))
+        monkeypatch.setattr(second, "_go_on", lambda: went_on.append(second))
+        carrier.pause_writing()
+        carrier.resume_writing()
+        assert set(went_on) == {first, second}
+        second.abort()
+        await second.wait_closed()
+        carrier.resume_writing()
+        assert went_on[2:] == [first], "and one that has ended is forgotten"
+        transport.abort()
+        await transport.close()
+
+
+@pytest.mark.parametrize("carrier", ["jump host", "ProxyCommand"])
+@pytest.mark.parametrize("flood", [small, pytest.param(stdout, marks=pytest.mark.thorough)])
+@pytest.mark.quick_rows(1)
+async def test_what_nobody_reads_stays_on_the_host_behind_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, flood: Flood, carrier: str
+) -> None:
+    config = only_config(tmp_path, monkeypatch)
+    async with flooding(tmp_path, flood) as server, flooding(tmp_path, silence) as jump:
+        config.write_text(every_host(jump.identity, jump.known_hosts), encoding="ascii")
+        through = f"ProxyJump=somebody@127.0.0.1:{jump.port}"
+        way = through if carrier == "jump host" else pipe_to(server.port, tmp_path)
+        found = await client(server, "read", options=[way])
+    assert found["alive"]
+    assert found["peak"] < LIMIT_MB
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("flood", [global_requests, opens, unknown_packets])
+async def test_a_jump_host_that_reads_no_answers_is_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, flood: Flood
+) -> None:
+    config = only_config(tmp_path, monkeypatch)
+    carrying: list[asyncssh.SSHServerConnection] = []
+
+    def of_jump_host(_: asyncssh.SSHServerProcess[bytes]) -> Iterator[None]:
+        channel = SimpleNamespace(get_connection=lambda: carrying[0])
+        return flood(cast(asyncssh.SSHServerProcess[bytes], SimpleNamespace(channel=channel)))
+
+    async with flooding(tmp_path, of_jump_host) as server, flooding(tmp_path, silence, connections=carrying) as jump:
+        config.write_text(every_host(jump.identity, jump.known_hosts), encoding="ascii")
+        found = await client(server, "deaf", options=[f"ProxyJump=somebody@127.0.0.1:{jump.port}"])
+    assert not found["alive"]
+    assert found["peak"] < LIMIT_MB
+
+
+def packets(*packet: bytes | int) -> Flood:
+    """The same packet without end, to which no answer is due."""
+
+    def flood(process: asyncssh.SSHServerProcess[bytes]) -> Iterator[None]:
+        connection: Any = process.channel.get_connection()
+        while True:
+            for _ in range(500):
+                connection.send_packet(*packet)
+            yield
+
+    return flood
+
+
+def rekeys(process: asyncssh.SSHServerProcess[bytes]) -> Iterator[None]:
+    """A key exchange after each packet."""
+    connection: Any = process.channel.get_connection()
+    connection._rekey_bytes = 1
+    yield from stdout(process)
+
+
+LARGE = String(bytes(30_000))
+CHANNEL = UInt32(0)
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize(
+    "flood",
+    {
+        "ignore": packets(MSG_IGNORE, LARGE),
+        "debug": packets(MSG_DEBUG, Boolean(True), LARGE, String("")),
+        "windows": packets(MSG_CHANNEL_WINDOW_ADJUST, CHANNEL, UInt32(0xFFFFFFFF)),
+        "ends": packets(MSG_CHANNEL_EOF, CHANNEL),
+        "requests": packets(MSG_CHANNEL_REQUEST, CHANNEL, String("unknown"), Boolean(False), LARGE),
+        "signals": packets(
+            MSG_CHANNEL_REQUEST, CHANNEL, String("exit-signal"), Boolean(False), String("KILL"), Boolean(False), LARGE,
+            String(""),
+        ),
+        "global requests": packets(MSG_GLOBAL_REQUEST, String("unknown"), Boolean(False), LARGE),
+        "host keys": packets(MSG_GLOBAL_REQUEST, String("hostkeys-00@openssh.com"), Boolean(False), LARGE),
+        "rekeys": rekeys,
+    }.items(),
+    ids=lambda named: str(named[0]),
+)  # fmt: skip
+async def test_packets_without_an_answer_leave_nothing(tmp_path: Path, flood: tuple[str, Flood]) -> None:
+    async with flooding(tmp_path, flood[1]) as server:
+        found = await client(server, "nothing")
+    assert found["peak"] < LIMIT_MB
+
+
+@pytest.mark.thorough
+async def test_banners_without_end_leave_nothing(tmp_path: Path) -> None:
+    async with flooding(tmp_path, silence, banners=True) as server:
+        found = await client(server, "log in")
+    assert found["peak"] < LIMIT_MB
+
+
+def bomb(process: asyncssh.SSHServerProcess[bytes]) -> Iterator[None]:
+    """100 MB of zeros, which are 100 KB on their way."""
+    connection: Any = process.channel.get_connection()
+    connection.send_packet(MSG_IGNORE, String(bytes(100 << 20)))
+    while True:
+        yield
+
+
+async def test_a_packet_that_unpacks_to_much_ends_the_connection(tmp_path: Path) -> None:
+    async with flooding(tmp_path, bomb, compressed=True) as server:
+        found = await client(server, "nothing", options=["Compression=yes"])
+    assert not found["alive"]
+    assert found["peak"] < LIMIT_MB
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize(("way", "later"), [("doctor", False), ("slow disk", True)])
+@pytest.mark.parametrize("flood", [small, stdout])
+async def test_what_the_doctor_and_copies_do_not_read_stays_on_the_host(
+    tmp_path: Path, flood: Flood, way: str, later: bool
+) -> None:
+    async with flooding(tmp_path, flood) as server:
+        found = await client(server, way, later=later)
+    assert found["alive"]
+    assert found["peak"] < LIMIT_MB

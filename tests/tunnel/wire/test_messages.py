@@ -1,4 +1,7 @@
-"""Public messages as typed lines: what each holds, and that a broken one is read as far as it can be."""
+"""Public messages as typed lines: what each holds, and that a broken one is read as far as it can be.
+
+- Streaming events of the Messages API are read into typed values, whatever their shape.
+"""
 
 from __future__ import annotations
 
@@ -11,9 +14,14 @@ from tests.support.broken_messages import broken_messages
 from ccb.tunnel.wire.messages import (
     AssistantMessage,
     CompactMessage,
+    ContentBlockDelta,
+    ContentBlockStart,
+    ContentBlockStop,
     ControlCancel,
     ControlRequest,
     ControlResponse,
+    MessageStart,
+    MessageStop,
     OtherMessage,
     PublicMessage,
     ResultMessage,
@@ -24,10 +32,11 @@ from ccb.tunnel.wire.messages import (
     UserMessage,
     as_number,
     parse_message,
+    parse_stream_event,
+    with_text,
 )
 
 Json = dict[str, Any]
-
 BLOCKS = [{"type": "tool_result", "tool_use_id": "t"}, {"type": "text", "text": "b"}]
 CALL = {"subtype": "can_use_tool", "tool_name": "Bash", "input": {"command": "make"}, "agent": "Explore"}
 TASK = {"type": "system", "task_id": "t1", "tool_use_id": "u1", "description": "Find it"}
@@ -137,3 +146,46 @@ def test_a_request_tells_its_fields_as_text() -> None:
 )
 def test_a_number_of_a_host_is_one_that_can_be_shown(value: object, number: float) -> None:
     assert as_number(value) == number
+
+
+def delta(**fields: Any) -> Json:
+    return {"type": "content_block_delta", "index": 1, "delta": fields}
+
+
+@pytest.mark.parametrize(
+    ("event", "parsed"),
+    [
+        ({"type": "message_start", "message": {"id": "m1"}}, MessageStart("m1")),
+        ({"type": "message_start", "message": None}, MessageStart("")),
+        ({"type": "message_stop"}, MessageStop()),
+        ({"type": "content_block_stop", "index": 2}, ContentBlockStop(2)),
+        (
+            {
+                "type": "content_block_start",
+                "index": 0,
+                "content_block": {"type": "tool_use", "id": "t", "name": "Bash"},
+            },
+            ContentBlockStart(0, "tool_use", "t", "Bash"),
+        ),
+        ({"type": "content_block_start", "index": 0, "content_block": 7}, ContentBlockStart(0, "", None, "")),
+        (delta(type="text_delta", text="hi"), ContentBlockDelta(1, "text", "hi")),
+        (delta(type="thinking_delta", thinking="hm"), ContentBlockDelta(1, "thinking", "hm")),
+        (delta(type="input_json_delta", partial_json="{"), ContentBlockDelta(1, "partial_json", "{")),
+        (delta(type="signature_delta", signature="c2ln"), ContentBlockDelta(1, "", "")),
+        (delta(type="text_delta", text=7), ContentBlockDelta(1, "", "")),
+        ({"type": "content_block_delta", "index": "1", "delta": {}}, None),
+        ({"type": "ping"}, None),
+        ({}, None),
+    ],
+)
+def test_events_are_typed(event: Json, parsed: object) -> None:
+    assert parse_stream_event(event) == parsed
+
+
+def test_a_delta_can_be_cut_without_touching_the_original() -> None:
+    message: Json = {"type": "stream_event", "event": delta(type="text_delta", text="hello"), "uuid": "u"}
+    parsed = parse_stream_event(message["event"])
+    assert isinstance(parsed, ContentBlockDelta)
+    cut = with_text(message, parsed, "lo")
+    assert cut == {"type": "stream_event", "event": delta(type="text_delta", text="lo"), "uuid": "u"}
+    assert message["event"]["delta"]["text"] == "hello"

@@ -1,12 +1,18 @@
-"""The pipe of a command that hands over what arrives, on a real sshd."""
+"""The pipe of a command that hands over what arrives, on a real sshd.
+
+- The buffer that a connection reads from, against the bytes that it stands for.
+"""
 
 from __future__ import annotations
 
 import asyncio
 
+from hypothesis import given
+from hypothesis import strategies as st
 from tests.support.hosts.sshd import HostUser, Sshd
 from tests.support.person.login import logged_in, output, target
 
+from ccb.tunnel.ssh.exec_channel import InputBuffer
 from ccb.tunnel.transports.pipe import HandsOver
 
 SIZE = 24 << 20
@@ -53,3 +59,25 @@ async def test_a_lost_connection_is_an_end(sshd: Sshd, host_user: HostUser) -> N
         async with asyncio.timeout(30):
             await taken.ended.wait()
         assert await pipe.exit_status() is None
+
+
+_PLACES = st.integers(-24, 24)  # a server that names a length too small makes asyncssh count from the end
+_STEPS = st.lists(st.tuples(st.sampled_from("adc"), st.binary(max_size=20), _PLACES, _PLACES))
+
+
+@given(_STEPS)
+def test_it_does_what_bytes_do_in_the_hands_of_asyncssh(steps: list[tuple[str, bytes, int, int]]) -> None:
+    ours, theirs = InputBuffer(), b""
+    for what, data, start, stop in steps:
+        if what == "a":
+            ours += data
+            theirs += data
+        elif what == "d":
+            rest = ours[start:]
+            assert isinstance(rest, InputBuffer)
+            ours, theirs = rest, theirs[start:]
+        assert ours[:stop] == theirs[:stop]
+        assert ours[start:stop] == theirs[start:stop]
+        assert ours.find(data[:1], 0, abs(stop)) == theirs.find(data[:1], 0, abs(stop))
+        assert len(ours) == len(theirs)
+        assert bool(ours) == bool(theirs)

@@ -1,19 +1,38 @@
-"""A copy with the real program on the host's side, over a pipe of this machine, and with hosts that misbehave."""
+"""A copy with the real program on the host's side, over a pipe of this machine, and with hosts that misbehave.
+
+- What is typed behind /get and /put, and how many copies may wait.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import os
 import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
 
 from ccb.local.files import copying as module
 from ccb.local.files import thread_pipe
-from ccb.local.files.copying import CopyOrder, CopyProgress, copy, progress_line, size_of
-from ccb.tunnel.errors import CcbError, ConnectionLost, CopyFailed, NoStorage, NoSuchPath
+from ccb.local.files.copying import (
+    CopyOrder,
+    CopyProgress,
+    OpenTransport,
+    Transfers,
+    copy,
+    get_order,
+    progress_line,
+    put_order,
+    remote_path,
+    size_of,
+)
+from ccb.local.tui.composer.completion_names import Mention, offer_of, path_argument_at
+from ccb.tunnel.errors import CcbError, ConnectionLost, CopyFailed, NoStorage, NoSuchPath, UsageError
 from ccb.tunnel.transports.command_transport import LocalTransport
 from ccb.tunnel.transports.pipe import Transport
+from ccb.tunnel.wire.spelling import spelled
 
 HELLO = 'import os,sys,json,time\nos.write(1, ("\\n%s {}\\n" % sys.argv[1]).encode())\n'
 SAY = 'def say(d):\n d = json.dumps(d).encode(); os.write(1, b"m" + len(d).to_bytes(4, "big") + d)\n'
@@ -110,3 +129,44 @@ def test_the_line_about_a_copy_fits_and_shows_no_control_characters() -> None:
         assert len(line) <= width and "\x1b" not in line and "\x07" not in line
     assert " 25%  500 MB of 2.0 GB" in line
     assert [size_of(size) for size in (0, 999, 1000, 99_600, 999_600)] == ["0 B", "999 B", "1.0 KB", "100 KB", "1.0 MB"]
+
+
+def test_paths_are_read_as_a_person_means_them() -> None:
+    assert get_order('"my runs/a.png" ~/x', "/srv/shop") == CopyOrder(False, "~/x", "/srv/shop/my runs/a.png")
+    assert get_order("~/a", "/srv/shop") == CopyOrder(False, ".", "~/a")
+    assert get_order("..", "/srv/shop").name == "srv"
+    assert put_order("a b/", "/srv/shop") == CopyOrder(True, "a", "/srv/shop/b/")
+    assert put_order("a", "/srv/shop") == CopyOrder(True, "a", "/srv/shop")
+    assert remote_path("/", "/srv") == "/"
+
+
+@pytest.mark.parametrize("name", ["caf\udce9", r"caf\xe9", "two\nlines", "C:\\new dir", "plain \\", "größe"])
+def test_a_name_that_the_host_offers_is_taken_back(name: str) -> None:
+    typed = "/get " + offer_of(spelled(name), Mention("", 5, 5, sign="")).insert.rstrip(" ")
+    again = path_argument_at(typed.removesuffix('"'), len(typed.removesuffix('"')))
+    assert again is not None and again.query == spelled(name), "what the list is asked while the name is typed on"
+    assert get_order(typed.removeprefix("/get "), "/srv") == CopyOrder(False, ".", f"/srv/{name}")
+
+
+@pytest.mark.parametrize("argument", ["", "a b c", '"a', '""', "a\0b"])
+def test_what_cannot_be_meant_is_refused_with_the_usage(argument: str) -> None:
+    with pytest.raises(UsageError, match=r"this command is /get REMOTE \[LOCAL\]"):
+        get_order(argument, "/srv")
+
+
+async def test_only_so_many_copies_wait() -> None:
+    async def open_transport(again: bool) -> Transport:
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    @asynccontextmanager
+    async def lend() -> AsyncIterator[OpenTransport]:
+        yield open_transport
+
+    async with Transfers(lend) as transfers:
+        for number in range(20):
+            transfers.start(CopyOrder(False, f"x{number}", "y"))
+        with pytest.raises(UsageError, match="20 copies are under way or wait"):
+            transfers.start(CopyOrder(False, "x", "y"))
+        assert transfers.cancel_all()
+    assert transfers.running == []

@@ -1,4 +1,7 @@
-"""Logins over real sshd: host keys, credentials, hops, and what is said when it does not work."""
+"""Logins over real sshd: host keys, credentials, hops, and what is said when it does not work.
+
+- Closing SSH connections that do not answer any more.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,9 @@ import socket
 import stat
 import subprocess
 from pathlib import Path
+from typing import cast
 
+import asyncssh
 import pytest
 from tests.support.hosts.sshd import HostUser, Sshd, make_key
 from tests.support.hosts.sshd import sshd as serve
@@ -27,7 +32,7 @@ from ccb.tunnel.errors import (
     Unreachable,
     UsageError,
 )
-from ccb.tunnel.ssh.asyncssh_transport import connect
+from ccb.tunnel.ssh.asyncssh_transport import close_all, connect
 from ccb.tunnel.ssh_config.ssh_target import SshTarget
 from ccb.tunnel.transports.login_prompts import NobodyToAsk
 
@@ -361,3 +366,31 @@ async def test_a_login_that_is_given_up_in_the_moment_it_succeeds_leaves_no_conn
                 word in sshd.log.read_text() for word in ("Connection closed", "Connection reset", "Disconnected")
             ):
                 await asyncio.sleep(0.02)
+
+
+class Closing:
+    """The part of a connection that is used when it is closed. It is closed when `closed` is set."""
+
+    def __init__(self) -> None:
+        self.closed = asyncio.Event()
+
+    def close(self) -> None: ...
+
+    def abort(self) -> None: ...
+
+    async def wait_closed(self) -> None:
+        await self.closed.wait()
+
+
+async def test_who_leaves_while_a_connection_ends_is_not_kept() -> None:
+    first, second = Closing(), Closing()
+    closing = asyncio.ensure_future(close_all([cast(asyncssh.SSHClientConnection, each) for each in (first, second)]))
+    for _ in range(3):
+        await asyncio.sleep(0)
+    first.closed.set()
+    await asyncio.sleep(0)
+    closing.cancel()
+    done, _ = await asyncio.wait({closing}, timeout=1)
+    second.closed.set()
+    assert done
+    assert closing.cancelled()

@@ -59,11 +59,12 @@ from ccb.tunnel.wire.ndjson import FrameDecoder, dump, encode_frame
 from ccb.tunnel.wire.projection import Projection, on, replay
 
 Json = dict[str, Any]
-
 text = st.text(alphabet=st.characters(exclude_categories=["Cs"]), max_size=20)
+
 values = st.recursive(
     st.none() | st.booleans() | st.integers() | text, lambda inner: st.lists(inner, max_size=3), max_leaves=5
 )
+
 objects = st.dictionaries(text, values, max_size=4)
 numbers = st.integers(min_value=0, max_value=2**53 - 1)
 names = text.filter(bool)
@@ -74,6 +75,7 @@ KINDS = [
     "taken", "hook", "file_change", "rewind", "rewound", "compact_start", "compact_end", "reasoning",
     "worktree",
 ]  # fmt: skip
+
 FIELDS = [
     "id", "body", "options", "session", "created", "cwd", "pid", "bundle", "mark", "context", "items", "tool_use_id",
     "name", "message_id", "stop_reason", "usage", "model", "request_id", "what", "by", "epoch", "from", "type",
@@ -81,6 +83,7 @@ FIELDS = [
     "once", "content", "origin", "wakes", "effort", "thinking_tokens", "path", "branch", "base", "top", "removed",
     "before",
 ]  # fmt: skip
+
 bodies = st.dictionaries(st.sampled_from(FIELDS) | text, values | objects | st.lists(objects, max_size=2), max_size=6)
 
 contents: st.SearchStrategy[Content] = st.one_of(

@@ -1,4 +1,7 @@
-"""Opening the transport while this machine loads its settings: limits, errors, and a connection that nobody takes."""
+"""Opening the transport while this machine loads its settings: limits, errors, and a connection that nobody takes.
+
+- Whether a login may use what the last one needed: the option and the setting that switch that off.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ from ccb.deploy.bundle import Bundle
 from ccb.local.command_line.parser import parse_arguments
 from ccb.local.config.settings import Settings
 from ccb.local.connect import open_transport as transport
-from ccb.local.connect.open_transport import SessionLoading, open_transport
+from ccb.local.connect.open_transport import SessionLoading, open_transport, past_logins
 from ccb.local.connect.startup import LoadedBasics, SessionStartup, StartupLoader
 from ccb.tunnel.errors import ConfigError, Unreachable
 from ccb.tunnel.transports.login_prompts import NobodyToAsk
@@ -97,3 +100,26 @@ async def test_the_rest_is_loaded_when_it_is_asked_for_or_while_a_login_takes_lo
             assert not begun.is_set()
         with pytest.raises(ConfigError, match="it was loaded"):
             await loading.all()
+
+
+@pytest.mark.parametrize(
+    ("settings", "words", "used"),
+    [
+        (None, [], True),
+        ("{}", [], True),
+        ('{"pipelinedLogin": true}', [], True),
+        ('{"pipelinedLogin": true}', ["--no-pipelined-login"], False),
+        ('{"pipelinedLogin": false}', [], False),
+        ('{"pipelinedLogin": "no"}', [], False),
+        ("no JSON", [], False),
+    ],
+)
+def test_an_option_and_a_setting_switch_it_off(
+    tmp_path: Path, settings: str | None, words: list[str], used: bool
+) -> None:
+    if settings is not None:
+        directory = tmp_path / ".config" / "ccb"
+        directory.mkdir(parents=True)
+        (directory / "settings.json").write_text(settings, encoding="utf-8")
+    connection = parse_arguments(["ssh", "h", *words]).connection
+    assert (past_logins(connection, {"HOME": str(tmp_path)}) is not None) is used

@@ -23,6 +23,7 @@ from ccb.tunnel.errors import (
     Unreachable,
     UsageError,
 )
+from ccb.tunnel.link.link import Greeting
 from ccb.tunnel.link.worker_refusals import refusal_error
 from ccb.tunnel.wire.control_protocol import SET_MODEL, Request, RequestFailed
 from ccb.tunnel.wire.frames import (
@@ -45,6 +46,10 @@ from ccb.tunnel.wire.frames import (
 )
 
 ME = "alice@laptop pid 1 aaa"
+
+
+def come_back(hello: Greeting) -> str:
+    return "ccb ssh devbox --resume 1"
 
 
 @pytest.fixture
@@ -146,7 +151,10 @@ async def test_failed_attempts_are_counted_with_their_reason_and_the_next_one_is
 
 
 async def test_it_gives_up_when_its_patience_ends_and_says_how_to_come_back(host: ScriptedHost) -> None:
-    async with session_on(host, AttachOptions(patience=0, resume="ccb ssh devbox --resume 1")) as (session, peer):
+    async with session_on(host, AttachOptions(patience=0, resume=come_back)) as (
+        session,
+        peer,
+    ):
         peer.hang_up()
         with pytest.raises(ConnectionLost, match="within 0 s") as caught:
             await rest(session)
@@ -434,7 +442,7 @@ async def test_a_screen_whose_events_the_host_has_lost_says_so_and_goes_on_with_
 
 async def test_a_run_whose_events_the_host_has_lost_ends(host: ScriptedHost) -> None:
     """It needs every event once, and its result may have been among them."""
-    async with session_on(host, AttachOptions(resume="ccb ssh devbox --resume 1")) as (session, peer):
+    async with session_on(host, AttachOptions(resume=come_back)) as (session, peer):
         await peer.say({"n": 1})
         await peer.say({"n": 2})
         host.greeting = replace(host.greeting, seq=1)

@@ -31,6 +31,7 @@ PIECE = st.one_of(
     st.sampled_from([b",", b"],", b"a" * 70, b"a" * 69 + b"b", b"x" * 300, b"x" * 100 + b"-" + b"x" * 200, b"y" * 64]),
     st.binary(max_size=200),
 )
+
 PIECES = st.lists(PIECE, max_size=12)
 
 

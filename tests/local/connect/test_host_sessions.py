@@ -13,7 +13,7 @@ from ccb.deploy.build_bundle import joined
 from ccb.deploy.bundle import Bundle
 from ccb.local.command_line.exit_codes import ExitCode, code_of
 from ccb.local.connect import session_rows
-from ccb.local.connect.host_sessions import SessionsOverLink
+from ccb.local.connect.host_sessions import HostSessions
 from ccb.local.connect.session_rows import list_sessions, reports
 from ccb.tunnel.errors import CcbError, ConnectionLost, NoSuchSession, ProtocolError, UsageError
 from ccb.tunnel.transports.command_transport import CommandPipe, LocalTransport
@@ -148,11 +148,11 @@ async def test_a_session_that_is_not_there_names_those_that_are_meant(transport:
 
 
 async def test_one_session_is_looked_at_named_and_removed(transport: Watched) -> None:
-    def over(*said: Frame) -> SessionsOverLink:
+    def over(*said: Frame) -> HostSessions:
         async def reached() -> Watched:
             return transport
 
-        return SessionsOverLink(reached, worker(frames(*said, Bye())))
+        return HostSessions(reached, worker(frames(*said, Bye())))
 
     said = [Report("log", {"source": "session", "text": text}) for text in ("driver: me", "prompt: go", "agent: done")]
     last = await over(*said, Report("log", {"source": "worker", "text": "call x"})).last_said("1")

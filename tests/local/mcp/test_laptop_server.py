@@ -1,0 +1,431 @@
+"""Servers of the laptop over Streamable HTTP, made with the official package: calls, progress, forms, restarts.
+
+- Servers that are programs of the laptop: what they answer, and that nothing of them outlives the session.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from aiohttp import web
+from tests.support import odd_mcp_server
+from tests.support.mcp_http import HttpMcp
+from tests.support.network.http_server import serving
+from tests.support.odd_mcp_server import LAUNCHER, TOOLS, marked_processes
+
+from ccb.local.mcp import laptop_server as server_module
+from ccb.local.mcp.laptop_server import ClientSide, LaptopServer
+from ccb.local.mcp.mcp_config import HttpServer, StdioServer
+from ccb.tunnel.wire.control_protocol import RequestRefused
+from ccb.tunnel.wire.mcp_messages import Elicitation
+
+Json = dict[str, Any]
+
+
+def call(tool: str, **arguments: object) -> Json:
+    params = {"name": tool, "arguments": arguments, "_meta": {"progressToken": "t1"}}
+    return {"jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": params}
+
+
+def text(reply: Json) -> str:
+    assert reply["id"] == 7
+    return str(reply["result"]["content"][0]["text"])
+
+
+async def test_a_server_over_http_gets_its_headers_and_answers_calls() -> None:
+    far = HttpMcp()
+    async with far.serving() as url:
+        config = HttpServer(type="http", url=url, headers={"X-Token": "secret"})
+        server = LaptopServer("far", config, ClientSide(sys.stderr))
+        try:
+            hello = await server.reply({"id": 1, "method": "initialize"})
+            assert hello["result"]["serverInfo"]["name"] == "far" and server.running
+            assert text(await server.reply(call("greet", name="you"))) == "hello you"
+            assert far.headers["x-token"] == "secret"
+            progress: list[Json] = []
+            assert text(await server.reply(call("work"), progress.append)) == "worked"
+            assert progress == [{"progress": 1, "total": 4, "message": "first"}]
+            assert "not supported" in (await server.reply(call("paint")))["error"]["message"]  # nobody can be asked
+        finally:
+            await server.close()
+
+
+async def test_a_call_that_is_cancelled_is_cancelled_on_the_server() -> None:
+    far = HttpMcp()
+    async with far.serving() as url:
+        server = LaptopServer("far", HttpServer(type="http", url=url), ClientSide(sys.stderr))
+        waiting = asyncio.create_task(server.reply(call("wait")))
+        async with asyncio.timeout(60):
+            await far.began.wait()
+            waiting.cancel()
+            await far.cancelled.wait()
+        assert text(await server.reply(call("greet", name="again"))) == "hello again"
+        await server.close()
+
+
+@pytest.mark.parametrize(
+    ("answer", "result"),
+    [
+        ({"action": "accept", "content": {"colour": "red", "count": 3}}, "3 red"),
+        ({"action": "decline"}, "decline"),
+        ({"action": "nonsense"}, "cancel"),
+    ],
+)
+async def test_a_server_asks_the_person(answer: Json, result: str) -> None:
+    asked: list[Elicitation] = []
+
+    async def ask(form: Elicitation) -> Json:
+        asked.append(form)
+        return answer
+
+    far = HttpMcp()
+    async with far.serving() as url:
+        server = LaptopServer("far", HttpServer(type="http", url=url), ClientSide(sys.stderr, ask=ask))
+        assert text(await server.reply(call("paint"))) == result
+        await server.close()
+    (form,) = asked
+    assert (form.mcp_server_name, form.message, form.mode) == ("far", "Which colour?", "form")
+    assert form.requested_schema is not None and "colour" in form.requested_schema["properties"]
+
+
+async def test_a_server_that_was_restarted_meanwhile_is_reached_again() -> None:
+    far = HttpMcp()
+    async with far.serving() as url:
+        server = LaptopServer("far", HttpServer(type="http", url=url), ClientSide(sys.stderr))
+        assert text(await server.reply(call("greet", name="a"))) == "hello a"
+    port = int(url.split(":")[2].split("/")[0])
+    with pytest.raises(RequestRefused, match="Whether this call had any effect is not known"):
+        await server.reply(call("greet", name="b"))
+    with pytest.raises(RequestRefused, match="cannot be reached"):
+        await server.reply(call("greet", name="b"))
+    with pytest.raises(RequestRefused, match="does not start; the next try is in 1 s"):
+        await server.reply(call("greet", name="b"))
+    assert server.why and server.retry_s > 0
+    again = HttpMcp()
+    async with again.serving(port):
+        await server.restart()
+        assert server.why == ""
+        assert text(await server.reply(call("greet", name="c"))) == "hello c"
+    last = HttpMcp()
+    async with last.serving(port):  # it does not know the session, so it has not carried out the call
+        assert text(await server.reply(call("greet", name="d"))) == "hello d"
+        assert last.calls == ["d"]
+        await server.close()
+
+
+async def test_a_call_whose_answer_was_cut_is_not_begun_again_although_the_server_has_forgotten_the_session() -> None:
+    begun: list[str] = []
+
+    async def answer(request: web.Request) -> web.StreamResponse:
+        asked = await request.json() if request.method == "POST" else {}
+        if asked.get("method") == "tools/call":
+            begun.append(asked["params"]["name"])
+            response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
+            await response.prepare(request)
+            await response.write(b"id: 1\nretry: 1\ndata:\n\n")  # then it is restarted, and knows nothing any more
+            return response
+        if asked.get("method") != "initialize":
+            return web.Response(status=202 if asked else 404)
+        hello = {"protocolVersion": "2025-06-18", "capabilities": {}, "serverInfo": {"name": "far", "version": "1"}}
+        reply = {"jsonrpc": "2.0", "id": asked["id"], "result": hello}
+        return web.json_response(reply, headers={"mcp-session-id": "s1"})
+
+    async with serving(answer) as url:
+        server = LaptopServer("far", HttpServer(type="http", url=url), ClientSide(sys.stderr))
+        with pytest.raises(RequestRefused, match="Whether this call had any effect is not known"):
+            await server.reply(call("pay"))
+        await server.close()
+    assert begun == ["pay"]
+
+
+async def test_a_server_that_has_ended_unseen_is_started_before_the_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server_module, "HEALTHY_S", 0.0)
+    far = HttpMcp()
+    async with far.serving() as url:
+        server = LaptopServer("far", HttpServer(type="http", url=url), ClientSide(sys.stderr))
+        assert text(await server.reply(call("greet", name="a"))) == "hello a"
+    with pytest.raises(RequestRefused, match="cannot be reached"):  # not: has ended during this call
+        await server.reply(call("greet", name="b"))
+    assert not server.running
+    await server.close()
+
+
+@pytest.mark.parametrize(
+    ("body", "found"),
+    [
+        ('{"jsonrpc": "2.0", "id": "ID", "result": {"is": 1}}', '"is": 1'),
+        ('{"jsonrpc": "2.0", "id": null, "error": {"code": -32700, "message": "Parse error"}}', "Parse error"),
+        ('{"jsonrpc": "2.0", "id": ID, "result": {"is": "\\ud800"}}', "JSON"),
+        ('{"jsonrpc": "2.0", "id": ID, "result": {"is": NaN}}', "not JSON that can be passed on"),
+        ('[{"jsonrpc": "2.0", "id": ID, "result": {}}]', "JSON"),
+        ('{"jsonrpc": "2.0", "id": ID, "error": "as text"}', "JSON"),
+        ("no JSON", "JSON"),
+    ],
+)
+async def test_odd_answers_over_http_end_their_call_and_a_deaf_server_holds_no_end_up(body: str, found: str) -> None:
+    async def answer(request: web.Request) -> web.StreamResponse:
+        if request.method == "DELETE" and found == "Parse error":
+            await asyncio.Event().wait()
+        asked = await request.json() if request.method == "POST" else {}
+        if asked.get("method") == "tools/call":
+            return web.Response(text=body.replace("ID", str(asked["id"])), content_type="application/json")
+        if asked.get("method") != "initialize":
+            return web.Response(status=202 if asked else 404)
+        hello = {"protocolVersion": "2025-06-18", "capabilities": {}, "serverInfo": {"name": "far", "version": "1"}}
+        reply = {"jsonrpc": "2.0", "id": asked["id"], "result": hello}
+        return web.json_response(reply, headers={"mcp-session-id": "s1"})
+
+    async with serving(answer) as url, asyncio.timeout(30):
+        server = LaptopServer("far", HttpServer(type="http", url=url), ClientSide(sys.stderr))
+        try:
+            said = json.dumps(await server.reply(call("odd")))
+        except RequestRefused as refused:
+            said = str(refused)
+        assert found in said
+        await server.close()
+
+
+SERVER = odd_mcp_server.__file__
+
+
+def call_program(name: str, **arguments: object) -> Json:
+    return {"id": 7, "method": "tools/call", "params": {"name": name, "arguments": arguments}}
+
+
+class Odd:
+    """A server of this machine. All its processes have a mark in their environment."""
+
+    def __init__(self, *arguments: str, launcher: str = "") -> None:
+        self.mark = uuid4().hex
+        launched = ["sh", "-c", launcher, sys.executable, SERVER]
+        command = launched if launcher else [sys.executable, "-IS", SERVER, *arguments]
+        self.config = StdioServer(command=command[0], args=command[1:], env={"MARK": self.mark})
+        self.server = LaptopServer("odd", self.config, ClientSide(sys.stderr))
+
+    def processes(self) -> list[int]:
+        return marked_processes(self.mark)
+
+
+@asynccontextmanager
+async def running(*arguments: str) -> AsyncIterator[Odd]:
+    odd = Odd(*arguments)
+    try:
+        yield odd
+    finally:
+        await odd.server.close()
+        assert odd.processes() == []
+
+
+async def gone(odd: Odd) -> None:
+    async with asyncio.timeout(30):
+        while odd.processes():
+            await asyncio.sleep(0.01)
+
+
+async def test_the_end_of_a_server_ends_all_that_its_launcher_has_left_behind() -> None:
+    odd = Odd(launcher=LAUNCHER)
+    assert (await odd.server.reply(call_program("ok")))["result"]["is"] == "ok"
+    assert len(odd.processes()) >= 5  # with its keeper
+    began = time.monotonic()
+    await odd.server.close()
+    assert odd.processes() == []
+    assert time.monotonic() - began < 5, "half a second, on a machine with time"
+
+
+@pytest.mark.parametrize("end", [signal.SIGKILL, signal.SIGINT])
+async def test_nothing_of_a_server_is_left_when_ccb_is_killed(end: signal.Signals) -> None:
+    odd = Odd(launcher=LAUNCHER)
+    program = (
+        "import asyncio, sys; from ccb.local.mcp.mcp_config import StdioServer;"
+        "from ccb.local.mcp.laptop_server import ClientSide, LaptopServer\n"
+        "async def main():\n"
+        "    server = LaptopServer('odd', StdioServer.model_validate_json(sys.argv[1]), ClientSide(sys.stderr))\n"
+        "    await server.reply({'id': 1, 'method': 'initialize'}); print('up', flush=True)\n"
+        "    await asyncio.sleep(1000)\n"
+        "asyncio.run(main())\n"
+    )
+    command = (sys.executable, "-c", program, odd.config.model_dump_json())
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as ccb:
+        assert ccb.stdout is not None
+        assert await asyncio.to_thread(ccb.stdout.readline) == "up\n"
+        assert odd.processes()
+        ccb.send_signal(end)
+    await gone(odd)
+
+
+async def test_a_server_ends_with_its_keeper() -> None:
+    odd = Odd()
+    await odd.server.reply(call_program("ok"))
+    (keeper,) = [each for each in odd.processes() if command_line(each)[3].endswith("keeper.py")]
+    os.kill(keeper, signal.SIGKILL)
+    await gone(odd)
+    await odd.server.close()
+
+
+@pytest.mark.parametrize("adopts", [True, False], ids=["it adopts orphans", "the kernel refuses that"])
+@pytest.mark.parametrize("deaf", ["", "trap '' TERM;"], ids=["polite", "deaf"])
+async def test_a_keeper_ends_what_its_server_leaves(adopts: bool, deaf: str) -> None:
+    mark = uuid4().hex
+    program = (
+        "import ctypes, sys, types; from ccb.local.mcp import server_keeper as keeper\n"
+        f"real = ctypes.CDLL(None).prctl; ctypes.CDLL = lambda name: types.SimpleNamespace(\n"
+        f"    prctl=lambda what, *rest: real(what, *rest) if {adopts} else -1)\n"
+        "sys.exit(keeper.main(int(sys.argv[1]), sys.argv[2:]))"
+    )
+    ours, theirs = socket.socketpair()
+    with ours:
+        with theirs:
+            server = f"{deaf} sleep 300 & exec cat"
+            command = [sys.executable, "-c", program, str(theirs.fileno()), "sh", "-c", server]
+            fds, env = (theirs.fileno(),), {**os.environ, "MARK": mark}
+            assert subprocess.run(command, input=b"", pass_fds=fds, env=env, check=False).returncode == 0
+        ours.settimeout(30)
+        assert ours.recv(1) == b"\n"
+        ours.shutdown(socket.SHUT_WR)
+        assert ours.recv(1) == b""
+    assert marked_processes(mark) == []
+
+
+async def test_a_call_ends_with_its_server_although_others_hold_its_pipes() -> None:
+    odd = Odd(launcher=LAUNCHER)
+    await odd.server.reply(call_program("ok"))
+    (server,) = [
+        each for each in odd.processes() if command_line(each)[1:2] == ["-IS"] and "keeper" not in command_line(each)[2]
+    ]
+    hanging = asyncio.ensure_future(odd.server.reply(call_program("hang")))
+    os.kill(server, signal.SIGKILL)
+    async with asyncio.timeout(30):
+        with pytest.raises(RequestRefused, match="has ended before it answered"):
+            await hanging
+    assert (await odd.server.reply(call_program("ok")))["result"]["is"] == "ok"
+    await odd.server.close()
+    await gone(odd)
+
+
+def command_line(pid: int) -> list[str]:
+    return Path(f"/proc/{pid}/cmdline").read_text().split("\0")
+
+
+async def test_servers_that_are_still_starting_keep_nobody_from_quitting() -> None:
+    silent = [Odd("silent", "stubborn") for _ in range(3)]
+    asking = [asyncio.ensure_future(each.server.reply(call_program("ok"))) for each in silent for _ in range(2)]
+    async with asyncio.timeout(30):
+        while not all(each.processes() for each in silent):
+            await asyncio.sleep(0.01)
+    async with asyncio.timeout(10):
+        await asyncio.gather(*(each.server.close() for each in silent))
+    for each in asking:
+        with pytest.raises(RequestRefused, match="is being stopped"):
+            await each
+    for odd in silent:
+        await gone(odd)
+
+
+async def test_a_server_that_answers_no_ping_is_started_again_unless_it_works(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with running() as odd:
+        await odd.server.reply(call_program("ok"))
+        hanging = asyncio.ensure_future(odd.server.reply(call_program("hang")))
+        async with asyncio.timeout(30):
+            while not odd.server._calls:
+                await asyncio.sleep(0.01)
+        before = odd.processes()
+        monkeypatch.setattr(server_module, "HEALTHY_S", 0.0)
+        monkeypatch.setattr(server_module, "_PING_S", 0.2)
+        await odd.server._running()
+        assert odd.processes() == before, "it works on a call"
+        hanging.cancel()
+        await asyncio.gather(hanging, return_exceptions=True)
+        assert (await odd.server.reply(call_program("ok")))["result"]["is"] == "ok"
+        assert not set(odd.processes()) & set(before)
+
+
+async def test_a_call_has_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server_module, "_LOOK_S", 0.05)
+    monkeypatch.setattr(server_module, "SAY_LIMIT_S", 0.1)
+    async with running() as odd:
+        await odd.server.reply(call_program("ok"))
+        monkeypatch.setattr(StdioServer, "call_s", 0.5)
+        shown: list[Json] = []
+        with pytest.raises(RequestRefused, match=r"gives no answer within 0.5 s, the limit of its calls"):
+            await odd.server.reply(call_program("hang"), shown.append)
+        assert shown == [{"message": "no answer yet, limit 0.5 s"}]
+        odd.server._patient = lambda tool: tool == "hang"
+        waiting = asyncio.ensure_future(odd.server.reply(call_program("hang")))
+        done, _ = await asyncio.wait({waiting}, timeout=1.0)
+        assert not done, "somebody may be asked by it"
+        waiting.cancel()
+        await asyncio.gather(waiting, return_exceptions=True)
+
+
+async def test_the_tools_of_a_server_pass_on_as_they_are() -> None:
+    async with running() as odd:
+        listed = (await odd.server.reply({"id": 1, "method": "tools/list"}))["result"]["tools"]
+        assert listed == TOOLS
+
+
+async def test_why_a_program_does_not_start_is_known_to_the_person() -> None:
+    server = LaptopServer("gone", StdioServer(command="/nonexistent"), ClientSide(sys.stderr))
+    with pytest.raises(RequestRefused, match="cannot be reached"):
+        await server.reply(call_program("ok"))
+    assert server.why == "[Errno 2] No such file or directory: '/nonexistent'"
+
+
+ANSWER = '{"jsonrpc": "2.0", "id": ID, "result": {"is": "%s"}}'
+
+
+@pytest.mark.parametrize(
+    ("lines", "found"),
+    [
+        ([ANSWER % "\xff"], "\ufffd"),
+        ([ANSWER % "\\ud800"], "\ufffd"),
+        ([ANSWER.replace('"%s"', "NaN")], None),
+        (["[" + ANSWER % "batch" + "]"], "batch"),
+        ([ANSWER.replace("ID", '"ID"') % "text"], "text"),
+        ([ANSWER.replace("ID", "99999999") % "an id of its own"], "an id of its own"),
+        (["working on it", ANSWER % "chatty"], "chatty"),
+        ([(ANSWER % "cut")[:-5]], "cannot be read"),
+        (["no JSON at all"], "no JSON at all"),
+        (['{"jsonrpc": "2.0", "id": null, "error": {"code": -32700, "message": "Parse error"}}'], "Parse error"),
+        (['{"jsonrpc": "2.0", "id": ID, "error": "as text"}'], "as text"),
+        (['{"jsonrpc": "2.0", "id": ID, "result": []}'], "no result"),
+    ],
+    ids=str,
+)
+async def test_each_answer_ends_its_call_at_once_as_far_as_it_can_be_read(
+    monkeypatch: pytest.MonkeyPatch, lines: list[str], found: object
+) -> None:
+    monkeypatch.setattr("ccb.tunnel.wire.mcp_messages.CHATTER_S", 0.05 if found == "no JSON at all" else 20)
+    async with running() as odd, asyncio.timeout(30):
+        reply = await odd.server.reply(call_program("raw", lines=lines))
+        if "result" in reply:
+            assert reply["result"]["is"] == found
+        else:
+            assert str(found) in reply["error"]["message"]
+        assert json.dumps(await odd.server.reply(call_program("ok")))
+
+
+async def test_a_call_that_ends_without_its_answer_leaves_later_answers_readable(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(server_module, "_LOOK_S", 0.05)
+    async with running() as odd, asyncio.timeout(30):
+        await odd.server.reply(call_program("ok"))
+        monkeypatch.setattr(StdioServer, "call_s", 0.3)
+        with pytest.raises(RequestRefused, match="gives no answer"):
+            await odd.server.reply(call_program("raw", lines=[]))
+        monkeypatch.undo()
+        reply = await odd.server.reply(call_program("raw", lines=["{cut"]))
+        assert "cannot be read" in reply["error"]["message"]
