@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from ccb.tunnel.errors import CcbError
 from ccb.tunnel.wire.control_protocol import Success, public_answer
+from ccb.tunnel.wire.frames import Json
 from ccb.tunnel.wire.messages import (
     AssistantMessage,
     ControlRequest,
@@ -22,7 +23,7 @@ from ccb.tunnel.wire.messages import (
 )
 from ccb.tunnel.wire.session_options import CLAUDE_CODE_VERSION
 
-from ..session.session_client import Json, Newest
+from ..session.newest import Newest
 from .stderr_reports import report
 from .turn_results import TurnReports
 

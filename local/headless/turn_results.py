@@ -12,7 +12,7 @@ from ccb.tunnel.wire.control_protocol import new_uuid
 from ccb.tunnel.wire.messages import TaskMessage
 
 from ..command_line.exit_codes import ExitCode
-from ..session.session_client import Newest
+from ..session.newest import Newest
 from .output_formats import HeadlessOutput, exit_code, local_result, usage_between
 from .stderr_reports import RetryReports
 

@@ -33,7 +33,7 @@ from ccb.tunnel.wire.mcp_messages import rule_tool, server_name, unmarked
 from ccb.tunnel.wire.messages import ControlRequest, ControlResponse, PublicMessage, UserMessage
 from ccb.tunnel.wire.tool_traits import READ_MCP_RESOURCE, mcp_rule_covers, split_rules
 
-from ..session.session_client import MAX_ID, Newest
+from ..session.newest import MAX_ID, Newest
 
 Json = dict[str, Any]
 Ask = Callable[[ToolApproval], Awaitable[ToolPermission]]

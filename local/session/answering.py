@@ -26,8 +26,9 @@ from ccb.tunnel.wire.control_protocol import A, Answer, Failure, P, RequestKind,
 from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.messages import ControlCancel, ControlRequest, ControlResponse, PublicMessage
 
+from .newest import MAX_ID, Newest
 from .outbox import Outbox, answer_id
-from .session_client import MAX_ID, Json, Newest
+from .session_client import Json
 
 log = logging.getLogger(__name__)
 

@@ -18,6 +18,7 @@ from ccb.tunnel.wire.ndjson import MAX_DEPTH, is_too_deep
 
 from .answering import REFUSES, RequestResponder
 from .dialing import AttachOptions, RetrySchedule
+from .newest import Newest
 from .outbox import Outbox, PendingRequests
 from .session_client import (
     DriverRole,
@@ -28,7 +29,6 @@ from .session_client import (
     LinkChangeKind,
     LinkStanding,
     LinkState,
-    Newest,
     SessionEvent,
     after,
     parse_snapshot,

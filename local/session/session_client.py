@@ -6,7 +6,7 @@ import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from enum import Enum
 from functools import cached_property
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol
 
 from ccb.tunnel.link.link import Greeting
 from ccb.tunnel.plain_text import HostText, neutralise
@@ -417,33 +417,3 @@ def after(standing: LinkStanding, change: LinkChangeKind) -> LinkStanding:
         to, sources = _LINKS[change]
         link = to if link in sources else link
     return LinkStanding(link, role)
-
-
-K = TypeVar("K")
-V = TypeVar("V")
-
-MAX_ID = 200
-"""Characters of an id. The worker's own ids are UUIDs, those of providers have less than 100."""
-
-
-class Newest(dict[K, V]):
-    """A dict that keeps the newest `most` entries, and none whose key is a text of more than MAX_ID characters.
-
-    A hostile host makes up ids without end, and of any length. Entries are added with `[]` or `setdefault`."""
-
-    def __init__(self, most: int) -> None:
-        super().__init__()
-        self._most = most
-
-    def __setitem__(self, key: K, value: V) -> None:
-        if isinstance(key, str) and len(key) > MAX_ID:
-            return
-        super().__setitem__(key, value)
-        if len(self) > self._most:
-            del self[next(iter(self))]
-
-    def setdefault(self, key: K, value: V) -> V:
-        """Return the value of a key, which is `value` if there was none."""
-        if key not in self:
-            self[key] = value
-        return self.get(key, value)

@@ -17,7 +17,7 @@ from ccb.tunnel.wire.messages import (
     as_text,
 )
 
-from ..session.session_client import Newest
+from ..session.newest import Newest
 from .blocks import (
     MAX_BLOCK_CHARS,
     Block,

@@ -12,7 +12,7 @@ from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.messages import ResultMessage, TaskMessage, as_dict
 from ccb.tunnel.wire.model_facts import ESTIMATED, context_tokens
 
-from ..session.session_client import Newest
+from ..session.newest import Newest
 
 _MAX_TASKS = 1_000
 _MAX_TEXT = 1_000  # characters

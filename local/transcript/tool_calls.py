@@ -10,7 +10,7 @@ from ccb.tunnel.wire.client_requests import SHELL_CALL
 from ccb.tunnel.wire.messages import TaskMessage, ToolProgressMessage, as_blocks, as_dict, as_number, as_text
 from ccb.tunnel.wire.tool_traits import BASH, TODO_WRITE, Effect, View, traits_of
 
-from ..session.session_client import Newest
+from ..session.newest import Newest
 from .agent_runs import AgentRuns
 from .blocks import (
     MAX_BLOCK_CHARS,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ccb.local.session.session_client import MAX_ID, Newest
+from ccb.local.session.newest import MAX_ID, Newest
 
 
 def test_the_newest_entries_are_kept_and_no_long_id() -> None:
