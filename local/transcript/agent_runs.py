@@ -23,7 +23,7 @@ from ccb.tunnel.wire.messages import (
 from ccb.tunnel.wire.projection import Projection, on
 from ccb.tunnel.wire.tool_traits import DEFAULT_AGENT
 
-from ..session.session_client import MAX_ID
+from ..session.newest import MAX_ID
 from .blocks import AgentRow, AgentRun, BlockContainer, RowState, ToolBlock
 
 Json = dict[str, Any]
