@@ -14,9 +14,10 @@ from tests.support.network.link_peer import Peer
 
 from ccb.local.session.answering import MAX_ANSWERING, MAX_OPEN, MAX_WAITING, MAX_WAITING_BYTES, REFUSES
 from ccb.local.session.dialing import AttachOptions
-from ccb.local.session.newest import MAX_ID, EventGap, Item, LaptopNotice, LinkChange, LinkState, SessionEvent
+from ccb.local.session.newest import MAX_ID
 from ccb.local.session.outbox import MAX_INPUTS
 from ccb.local.session.remote_session import RemoteSession
+from ccb.local.session.session_client import EventGap, Item, LaptopNotice, LinkChange, LinkState, SessionEvent
 from ccb.tunnel.wire.control_protocol import (
     CAN_USE_TOOL,
     AnsweredBy,
