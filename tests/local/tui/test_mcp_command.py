@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import cast
 
+from tests.support.repl.paper import Paper
 from tests.support.repl.pilot import desk
 
 from ccb.local.mcp.mcp_service import LaptopServers, ServerState
@@ -66,22 +67,13 @@ async def test_servers_are_listed_with_their_state_and_connected_again() -> None
         await at.sees("There is no MCP server.")
 
 
-async def test_the_progress_of_a_call_stays_in_its_row_between_signs_of_life() -> None:
-    async with desk(size=(110, 30)) as at:
-        await at.prompt("go")
-        at.session.begin()
-        call = at.session.call("mcp__far__work", what="all")
-        at.session.run(call, "1/4 first", name="mcp__far__work")
-        await at.sees("1/4 first")
-        at.session.progress(
-            {
-                "type": "tool_progress",
-                "tool_use_id": call,
-                "tool_name": "x",
-                "elapsed_time_seconds": 30,
-                "heartbeat": True,
-            }
-        )
-        await at.sees("1/4 first")
-        at.session.text("meanwhile")
-        await at.sees("meanwhile", "1/4 first")
+def test_the_progress_of_a_call_stays_in_its_row_between_signs_of_life() -> None:
+    told = Paper(107)
+    call = told.call("mcp__far__work", what="all")
+    told.run(call, "1/4 first", name="mcp__far__work")
+    told.sees("1/4 first")
+    progress = {"type": "tool_progress", "tool_use_id": call, "tool_name": "x", "elapsed_time_seconds": 30}
+    told.progress({**progress, "heartbeat": True})
+    told.sees("1/4 first")
+    told.text("meanwhile")
+    told.sees("meanwhile", "1/4 first")
