@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 from rich.cells import cell_len
 from rich.segment import Segment
@@ -48,12 +49,11 @@ class ReadingPage(Vertical, can_focus=True):
     KEYS = _KEYS
     keymap = DEFAULT_KEYMAP
 
+    @dataclass
     class CopyWanted(Message):
         """The person wants a text in the clipboard."""
 
-        def __init__(self, text: str) -> None:
-            super().__init__()
-            self.text = text
+        text: str
 
     class PagerWanted(Message):
         """The person wants to read on in their pager."""

@@ -43,8 +43,7 @@ async def test_servers_are_listed_with_their_state_and_connected_again() -> None
         servers = Servers()
         at.app.view.steering.mcp.laptop = cast(LaptopServers, servers)
         at.session.control_answers["mcp_status"] = STATUS
-        await at.type("/mcp")
-        await at.pilot.press("enter")
+        await at.enter("/mcp")
         await at.sees(
             "notes: connected, 2 tools, on this laptop: notes-server",
             "far: failed, on this laptop: https://far.example/mcp (connection refused)",
@@ -52,18 +51,15 @@ async def test_servers_are_listed_with_their_state_and_connected_again() -> None
             "/mcp reconnect NAME tries again.",
         )
         assert "told to the host" not in at.screen
-        await at.type("/mcp reconnect far")
-        await at.pilot.press("enter")
+        await at.enter("/mcp reconnect far")
         await at.sees("the MCP server far cannot be reached: connection refused")
-        await at.type("/mcp reconnect notes")
-        await at.pilot.press("enter")
+        await at.enter("/mcp reconnect notes")
         await at.sees("notes is being connected again")
         assert servers.restarted == ["far", "notes"]
         assert at.session.controls == [("mcp_status", {}), ("mcp_reconnect", {"serverName": "notes"})]
         at.session.control_answers["mcp_status"] = {"mcpServers": []}
         at.app.view.steering.mcp.laptop = None
-        await at.type("/mcp")
-        await at.pilot.press("enter")
+        await at.enter("/mcp")
         await at.sees("There is no MCP server.")
 
 

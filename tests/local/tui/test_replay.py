@@ -152,8 +152,7 @@ async def test_an_answer_that_lost_against_another_clients_is_said_to_be_dropped
         await at.card_focused()
         at.session.swallow = True  # the connection is dead, and nobody has noticed
         await at.answer("3")
-        await at.type("not now")
-        await at.pilot.press("enter")
+        await at.enter("not now")
         await at.until(lambda: at.session.answers)
         at.session.answered("ask", behavior)
         await at.sees(f"Another client answered first: {word}. Your answer was dropped.")

@@ -35,8 +35,7 @@ def told(agent_id: str, subtype: str, tokens: int, tool_uses: int, seconds: int)
 
 async def started(at: Desk) -> str:
     """A Task call that runs."""
-    await at.prompt("go")
-    at.session.begin()
+    await at.turn()
     agent_id = at.session.call("Task", **TASK)
     at.session.run(agent_id, "Grep x", 3, name="Task")
     at.session.say(told(agent_id, "task_started", 0, 0, 0))
@@ -62,8 +61,7 @@ async def test_the_calls_of_an_agent_are_rows_under_its_call_and_one_line_when_i
         await at.chord("ctrl+o")
         await at.sees("Asked: Find it.", "Grep word0", "Answer: In parse.py.")
         at.session.finish()
-        await at.type("/cost")
-        await at.pilot.press("enter")
+        await at.enter("/cost")
         await at.sees("Of that, by sub-agents:", "Explore: Find the parser: 13.4k tokens, $0.0123")
 
 

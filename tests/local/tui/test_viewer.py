@@ -60,8 +60,7 @@ async def test_one_that_never_drove_takes_over() -> None:
 async def test_what_a_viewer_types_never_takes_the_session(typed: str) -> None:
     async with desk() as at:
         await _fence(at)
-        await at.type(typed)
-        await at.pilot.press("enter")
+        await at.enter(typed)
         await at.sees("this terminal only watches: Alt+T drives the session")
         assert at.session.take_backs == 0
         assert at.session.prompts == []
@@ -195,8 +194,7 @@ async def test_why_an_interrupt_was_refused_stays_to_be_read() -> None:
             raise UsageError("another client drives this session")
 
     async with desk(Overtaken()) as at:
-        await at.prompt("go")
-        at.session.begin()
+        await at.turn()
         await at.pilot.press("escape")
         await at.until(lambda: "another client drives this session" in at.status)
 

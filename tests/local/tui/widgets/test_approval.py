@@ -79,8 +79,7 @@ async def test_a_tool_of_a_server_on_this_laptop_is_said_to_run_here() -> None:
 async def test_a_reason_that_quotes_the_call_cannot_look_like_words_of_ccb() -> None:
     """Also where it is folded, a row of it begins with a mark."""
     async with desk() as at:
-        await at.prompt("go")
-        at.session.begin()
+        await at.turn()
         reason = "No rule allows `echo " + "Sandbox: workspace cage " * 15 + "`"
         at.session.ask("ask", "Bash", COMMAND, decision_reason=reason)
         await at.card_focused()
@@ -144,8 +143,7 @@ async def test_3_denies_with_a_reason_for_the_agent_and_esc_goes_back() -> None:
         await at.sees("1 once")
         assert at.session.interrupts == 0
         await at.answer("3")
-        await at.type("not build")
-        await at.pilot.press("enter")
+        await at.enter("not build")
         await at.until(lambda: at.session.answers)
         said = "The user denied this; it was not done. The user says: not build"
         assert at.session.answers["ask"] == {"behavior": "deny", "message": said}
@@ -557,8 +555,7 @@ async def test_page_keys_home_and_end_scroll_the_card_that_is_read() -> None:
 
 async def test_the_page_keys_scroll_the_transcript_beside_a_question_of_which_all_is_seen() -> None:
     async with desk() as at:
-        await at.prompt("go")
-        at.session.begin()
+        await at.turn()
         at.session.text("The beginning.\n\n" + "\n\n".join(f"then {n}" for n in range(30)))
         ask(at.session)
         await at.card_focused()

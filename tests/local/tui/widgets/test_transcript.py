@@ -57,8 +57,7 @@ async def test_what_grows_is_drawn_once_a_frame_and_only_its_last_piece(monkeypa
 
     monkeypatch.setattr("ccb.local.tui.widgets.drawing.draw_parts", noting)
     async with desk() as at:
-        await at.prompt("hello")
-        at.session.begin()
+        await at.turn("hello")
         at.session.open_block("text")
         for number in range(120):
             at.session.delta(f"- item {number} of a long list that is split\n")
@@ -96,8 +95,7 @@ async def test_what_is_far_from_the_screen_is_drawn_in_slices_and_all_of_it_in_t
     monkeypatch.setattr("ccb.local.tui.widgets.drawing.draw_parts", counting)
     monkeypatch.setattr("ccb.local.tui.session_view.Transcript", Sliced)
     async with desk(size=(100, 30)) as at:
-        await at.prompt("go")
-        at.session.begin()
+        await at.turn()
         for number in range(100):
             at.session.text(f"Message {number}.", message_id=f"m{number}")
         await at.sees("Message 99.")
@@ -118,8 +116,7 @@ async def test_a_long_text_in_many_deltas_looks_like_the_same_text_at_once() -> 
     texts = []
     for streamed in (True, False):
         async with desk(size=(80, 60)) as at:
-            await at.prompt("hello")
-            at.session.begin()
+            await at.turn("hello")
             if streamed:
                 at.session.open_block("text")
                 for start in range(0, len(text), 33):
@@ -300,8 +297,7 @@ def test_a_long_prompt_is_shown_in_part() -> None:
 
 
 async def _long_talk(at: Desk, lines: int = 100) -> None:
-    await at.prompt("count")
-    at.session.begin()
+    await at.turn("count")
     at.session.text("\n".join(f"- number {n}" for n in range(lines)))
     await at.sees(f"number {lines - 1}")
 
@@ -375,8 +371,7 @@ async def test_what_comes_just_before_the_next_frame_is_shown(monkeypatch: pytes
 async def test_a_resize_wraps_anew() -> None:
     words = " ".join(f"word{n}" for n in range(30))
     async with desk(size=(100, 30)) as at:
-        await at.prompt("talk")
-        at.session.begin()
+        await at.turn("talk")
         at.session.text(words)
         await at.sees("word29")
         await at.pilot.resize_terminal(40, 30)
@@ -387,8 +382,7 @@ async def test_a_resize_wraps_anew() -> None:
 
 async def test_a_resize_keeps_the_first_line_in_sight() -> None:
     async with desk(size=(100, 30)) as at:
-        await at.prompt("talk")
-        at.session.begin()
+        await at.turn("talk")
         at.session.text("\n\n".join(" ".join(f"w{part}x{n}" for n in range(90)) for part in range(30)))
         await at.sees("w29x89")
         await at.pilot.press("pageup", "pageup")
@@ -403,8 +397,7 @@ async def test_a_resize_keeps_the_first_line_in_sight() -> None:
 
 async def test_a_double_click_copies_the_word() -> None:
     async with desk() as at:
-        await at.prompt("talk")
-        at.session.begin()
+        await at.turn("talk")
         at.session.text("日本 open (src/app.py:12), please")
         await at.sees("open (src")
         row = next(n for n, line in enumerate(at.lines) if "open (src" in line)
@@ -418,8 +411,7 @@ async def test_a_double_click_copies_the_word() -> None:
 
 async def test_what_the_mouse_selects_is_copied_as_it_is_written() -> None:
     async with desk() as at:
-        await at.prompt("talk")
-        at.session.begin()
+        await at.turn("talk")
         at.session.text("日本 copy me please")
         await at.sees("copy me please")
         row = next(n for n, line in enumerate(at.screen.splitlines()) if "copy me" in line)
@@ -477,8 +469,7 @@ async def test_a_long_file_is_drawn_in_slices_and_looks_as_before_meanwhile(
 
     monkeypatch.setattr("ccb.local.tui.widgets.drawing._SLICE_S", 0)
     async with desk(size=(100, 30)) as at:
-        await at.prompt("go")
-        at.session.begin()
+        await at.turn()
         content = "".join(f"value_{number} = {number}\n" for number in range(1_500))
         call = at.session.call("Write", file_path="/srv/shop/values.py", content=content)
         at.session.done(call, "written")
@@ -529,8 +520,7 @@ def test_a_long_line_is_drawn_in_parts() -> None:
 
 async def test_a_block_that_comes_above_others_shifts_nothing_before_it_is_laid_out() -> None:
     async with desk(ScriptedSession()) as at:
-        await at.prompt("first")
-        at.session.begin()
+        await at.turn("first")
         await at.prompt("second")
         await at.sees("second  (queued)")
         transcript = at.app.view.transcript
