@@ -42,6 +42,22 @@ async def asked() -> AsyncIterator[Desk]:
         yield at
 
 
+async def _asks_for_a_long_file(at: Desk) -> None:
+    content = "\n".join(f"line {n}." for n in range(300))
+    at.session.ask("ask", "Write", {"file_path": PATH, "content": content})
+    await at.sees("line 0.", "more lines")
+
+
+@asynccontextmanager
+async def long_file() -> AsyncIterator[Desk]:
+    """The worker asks about a file of which the card shows a part, and the person is at the card."""
+    async with desk() as at:
+        await at.prompt("go")
+        await _asks_for_a_long_file(at)
+        await at.card_focused()
+        yield at
+
+
 async def answered(at: Desk, request_id: str = "ask") -> Any:
     """The answer of the person, once it is given."""
     await at.until(lambda: request_id in at.session.answers)
@@ -89,18 +105,41 @@ async def test_a_reason_that_quotes_the_call_cannot_look_like_words_of_ccb() -> 
         assert [row for row in rows if not row.startswith(("Asked because: ", "┆ "))] == []
 
 
-async def test_1_allows_once_with_the_input_as_asked() -> None:
+ALLOWED = {"behavior": "allow", "updatedInput": COMMAND}
+FOR_THE_SESSION = {**ALLOWED, "updatedPermissions": [{**RULE, "destination": "session"}]}
+DENIED = "The user denied this; it was not done."
+
+
+@pytest.mark.parametrize(
+    ("keys", "why", "answer"),
+    [
+        ("1", None, ALLOWED),
+        ("y", None, ALLOWED),
+        ("2", None, FOR_THE_SESSION),  # whatever place was suggested
+        ("right right left down enter", None, FOR_THE_SESSION),
+        ("n", "", {"behavior": "deny", "message": DENIED}),
+        ("3", "not build", {"behavior": "deny", "message": f"{DENIED} The user says: not build"}),
+    ],
+)
+async def test_a_key_gives_its_answer(keys: str, why: str | None, answer: dict[str, Any]) -> None:
     async with asked() as at:
-        await at.answer("1")
-        await at.until(lambda: at.session.answers)
-        assert at.session.answers == {"ask": {"behavior": "allow", "updatedInput": COMMAND}}
+        await at.answer(*keys.split())
+        if why is not None:
+            await at.sees("Why not?")
+            await at.enter(why)
+        assert await answered(at) == answer
         await at.until(lambda: at.app.view.card is None and at.app.focused is at.app.composer)
+        assert at.app.composer.text == "", "what was given is not typed a second time"
 
 
-async def test_2_allows_for_this_session_only_whatever_place_was_suggested() -> None:
+async def test_without_a_mark_enter_is_no_answer_and_esc_leaves_the_reason() -> None:
     async with asked() as at:
-        await at.answer("2")
-        assert (await answered(at))["updatedPermissions"] == [{**RULE, "destination": "session"}]
+        await at.answer("enter")
+        await at.answer("3")
+        await at.sees("Why not?")
+        await at.pilot.press("escape")
+        await at.sees("1 once")
+        assert at.session.interrupts == 0 and at.session.answers == {}
 
 
 async def test_4_keeps_the_rule_for_this_host_and_directory_on_the_laptop() -> None:
@@ -133,29 +172,6 @@ async def test_without_a_suggestion_there_is_no_2() -> None:
         await at.answer("2", "1")
         assert (await answered(at))["behavior"] == "allow"
         assert "updatedPermissions" not in at.session.answers["ask"]
-
-
-async def test_3_denies_with_a_reason_for_the_agent_and_esc_goes_back() -> None:
-    async with asked() as at:
-        await at.answer("3")
-        await at.sees("Why not?")
-        await at.pilot.press("escape")
-        await at.sees("1 once")
-        assert at.session.interrupts == 0
-        await at.answer("3")
-        await at.enter("not build")
-        await at.until(lambda: at.session.answers)
-        said = "The user denied this; it was not done. The user says: not build"
-        assert at.session.answers["ask"] == {"behavior": "deny", "message": said}
-        await at.until(lambda: at.app.view.card is None)
-        assert at.app.composer.text == "", "what was given is not typed a second time"
-
-
-async def test_a_denial_without_a_reason_says_that_it_is_one() -> None:
-    async with asked() as at:
-        await at.answer("3")
-        await at.pilot.press("enter")
-        assert (await answered(at)) == {"behavior": "deny", "message": "The user denied this; it was not done."}
 
 
 async def test_esc_on_the_card_goes_back_to_the_composer_and_only_there_interrupts() -> None:
@@ -195,23 +211,6 @@ async def test_a_half_written_prompt_stays_while_the_card_is_answered() -> None:
         await at.answer("1")
         await at.until(lambda: at.session.answers)
         assert at.app.composer.text == "why 1 and 2 and 3"
-
-
-@pytest.mark.parametrize(("key", "behavior"), [("y", "allow"), ("n", "deny")])
-async def test_y_and_n_are_answers_too(key: str, behavior: str) -> None:
-    async with asked() as at:
-        await at.answer(key)
-        if behavior == "deny":
-            await at.pilot.press("enter")
-        assert (await answered(at))["behavior"] == behavior
-
-
-async def test_arrows_mark_an_answer_and_enter_gives_it() -> None:
-    async with asked() as at:
-        await at.answer("enter")
-        assert at.session.answers == {}, "without a mark, Enter is no answer"
-        await at.answer("right", "right", "left", "down", "enter")
-        assert (await answered(at))["updatedPermissions"] == [{**RULE, "destination": "session"}]
 
 
 async def test_a_click_leads_to_the_card_and_answers_nothing() -> None:
@@ -411,10 +410,7 @@ async def test_of_words_that_come_in_a_burst_no_character_is_lost(typed: str) ->
 
 
 async def test_a_space_bar_that_is_held_down_reads_to_the_end() -> None:
-    async with desk() as at:
-        await at.prompt("go")
-        await _asks_for_a_long_file(at)
-        await at.card_focused()
+    async with long_file() as at:
         for _ in range(40):
             _arrive_at_once(at, "space")
             await at.pilot.pause(0)
@@ -480,10 +476,7 @@ async def test_a_large_file_can_be_allowed_only_after_its_end_was_on_the_screen(
 
 
 async def test_lines_that_were_jumped_over_have_to_be_seen() -> None:
-    async with desk() as at:
-        await at.prompt("go")
-        await _asks_for_a_long_file(at)
-        await at.card_focused()
+    async with long_file() as at:
         await at.pilot.press("end")
         await at.sees("line 299.", "lines to see before you can allow it")
         for _ in range(30):
@@ -496,10 +489,7 @@ async def test_lines_that_were_jumped_over_have_to_be_seen() -> None:
 
 
 async def test_a_page_is_not_jumped_over_by_keys_that_come_faster_than_it_is_painted() -> None:
-    async with desk() as at:
-        await at.prompt("go")
-        await _asks_for_a_long_file(at)
-        await at.card_focused()
+    async with long_file() as at:
         for _ in range(30):
             at.app.post_message(events.Key("pagedown", None))
         await at.until(lambda: "line 0." not in at.screen)
@@ -519,27 +509,15 @@ async def test_what_was_seen_stays_seen_when_the_window_changes_its_size() -> No
         await at.sees("1 once")
 
 
-async def _asks_for_a_long_file(at: Desk) -> None:
-    content = "\n".join(f"line {n}." for n in range(300))
-    at.session.ask("ask", "Write", {"file_path": PATH, "content": content})
-    await at.sees("line 0.", "more lines")
-
-
 async def test_of_keys_that_come_all_at_once_none_is_lost() -> None:
-    async with desk() as at:
-        await at.prompt("go")
-        await _asks_for_a_long_file(at)
-        await at.card_focused()
+    async with long_file() as at:
         for _ in range(20):
             at.app.post_message(events.Key("down", None))
         await at.until(lambda: "line 17." in at.screen and "line 16." not in at.screen)  # below three other rows
 
 
 async def test_page_keys_home_and_end_scroll_the_card_that_is_read() -> None:
-    async with desk() as at:
-        await at.prompt("go")
-        await _asks_for_a_long_file(at)
-        await at.card_focused()
+    async with long_file() as at:
         await at.pilot.press("end")
         await at.sees("line 299.")
         await at.pilot.press("home")
