@@ -24,7 +24,7 @@ from textual.timer import Timer
 from ...transcript.blocks import Block, Level, NoticeBlock, PromptBlock, PromptState, TipsBlock, stack
 from ..rendering.block_renderer import is_animated
 from ..rendering.markdown import word_at
-from ..rendering.pictures import PictureShelf
+from ..rendering.pictures import PictureShelf, is_of_picture
 from ..rendering.themes import Palette, palette_of
 from .drawing import (
     BlockLayout,
@@ -34,10 +34,9 @@ from .drawing import (
     letters_of,
     line_after,
     line_text,
-    marked,
     turned,
 )
-from .painting import KeyPriority, call_once_after
+from .painting import KeyPriority, call_once_after, marked
 
 _MIN_FRAME_S = 0.04
 _MAX_FRAME_S = 0.5
@@ -451,7 +450,7 @@ class Transcript(ScrollView, can_focus=False):
         """Return the line with its selected part marked."""
         selection = self.text_selection
         span = selection.get_span(line) if selection is not None else None
-        if span is None:
+        if span is None or any(map(is_of_picture, strip)):
             return strip
         style: Style = self.screen.get_component_rich_style("screen--selection")
         return marked(strip, span, style)
