@@ -246,7 +246,7 @@ class TranscriptReducer(Projection):
     def _take(self, input_ids: list[str]) -> None:
         for input_id in input_ids:
             if not self.prompts.taken(input_id):
-                self.orphans.note_taken(input_id)
+                self.orphans.taken[input_id] = None
 
     @on(ToolStartRecord)
     def _tool_start(self, content: ToolStartRecord, _record: Record) -> None:

@@ -21,7 +21,7 @@ from textual.widgets import Static
 from ccb.tunnel.plain_text import neutralise, one_line
 
 from ...terminal.keymap import DEFAULT_KEYMAP
-from ...transcript.blocks import Block, FileDiffBlock, MarkdownBlock, NoticeBlock, PromptBlock, ThoughtBlock, ToolBlock
+from ...transcript.blocks import Block, FileDiffBlock, ToolBlock
 from ...transcript.markdown_export import markdown_of, text_of
 from ..rendering.pictures import PictureShelf
 from ..rendering.themes import palette_of
@@ -320,13 +320,11 @@ def may_hold(block: Block, sought: str) -> bool:
 
 
 def _texts(block: Block) -> Sequence[str]:
-    if isinstance(block, PromptBlock | MarkdownBlock | ThoughtBlock | NoticeBlock):
-        return [block.text]
     if isinstance(block, ToolBlock):
         return [block.name, block.result, block.output, *_leaves(block.tool_input), *_leaves(block.patch)]
     if isinstance(block, FileDiffBlock):
         return [block.path, block.note, *_leaves(block.patch)]
-    return []
+    return [block.text]
 
 
 def _leaves(value: object) -> Iterator[str]:
