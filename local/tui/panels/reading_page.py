@@ -286,6 +286,10 @@ class SearchedBlocks(Transcript):
         position = layout.position(found[0])
         return layout.start(position) + found[1] if layout.is_laid_out(position) else None
 
+    @property
+    def _has_marks(self) -> bool:
+        return bool(self.sought) or super()._has_marks
+
     def _marked(self, strip: Strip, line: int) -> Strip:
         return super()._marked(self._with_found(strip, line) if self.sought else strip, line)
 
