@@ -446,12 +446,14 @@ class Transcript(ScrollView, can_focus=False):
     def _row(self, line: int, look: _RowLook) -> Strip:
         """Return the whole row of a line, from those that are kept if nothing in it is animated or marked."""
         drawn, key, animated = self._drawn_line(line) or ([], None, False)
-        keeps = not (animated or self._has_marks)
+        marks = self._has_marks
+        keeps = not (animated or marks)
         if keeps and (known := self._rows.get(key)) is not None:
             return known
         style, text_width, width, filters = look
         strip = turned(Strip(drawn), self._spinners.frame) if animated else Strip(drawn)
-        strip = self._marked(strip, line).apply_style(style).crop_extend(0, text_width, style)
+        strip = self._marked(strip, line) if marks else strip
+        strip = strip.apply_style(style).crop_extend(0, text_width, style)
         left = self.styles.padding.left
         segments = [Segment(" " * left, style), *strip, Segment(" " * (width - left - text_width), style)]
         for each in filters:
@@ -488,7 +490,7 @@ class Transcript(ScrollView, can_focus=False):
     @property
     def _has_marks(self) -> bool:
         """Whether some lines are marked, as selected for example."""
-        return self.text_selection is not None
+        return self.is_attached and self.text_selection is not None
 
     def _marked(self, strip: Strip, line: int) -> Strip:
         """Return the line with its selected part marked."""
