@@ -16,7 +16,7 @@ export PYTHONDONTWRITEBYTECODE :=
 export PYTHONPYCACHEPREFIX := $(CURDIR)/.make/pycache
 
 .DEFAULT_GOAL := help
-.PHONY: help setup check unit-fast test-packages official-sdks demo demo-repl goldens screenshot tour test thorough lint types imports metrics compiled sources unit worker-pythons $(WORKER_PYTHONS) bullseye forky arm64 bench faults fuzz soak clean
+.PHONY: help setup check unit-fast test-packages official-sdks demo demo-repl goldens tour test thorough lint types imports metrics compiled sources unit worker-pythons $(WORKER_PYTHONS) bullseye forky arm64 bench faults fuzz soak clean
 
 help: ## show this list
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -38,9 +38,6 @@ demo-repl: $(STAMP) ## the REPL on the same embedded SSH server
 
 goldens: $(STAMP) ## the screens that tests keep as text, anew: look at the difference
 	@$(BIN)/python -m tests.support.screens.goldens
-
-screenshot: $(STAMP) ## docs/repl.svg, a picture of the REPL on the demo's server
-	@$(BIN)/python -m tests.support.screenshot
 
 tour: $(STAMP) ## docs/guide/tour.md and its pictures, drawn from scripted sessions
 	@$(BIN)/python -m tests.support.screens.tour

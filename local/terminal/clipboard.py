@@ -13,8 +13,8 @@ import contextlib
 import os
 import shutil
 import sys
-from asyncio.subprocess import DEVNULL, PIPE
-from collections.abc import Callable, Mapping
+from asyncio.subprocess import DEVNULL, PIPE, Process
+from collections.abc import AsyncIterator, Callable, Mapping
 
 _PROGRAM_S = 3.0
 _TMUX_TAKES = 1 << 20
@@ -98,22 +98,28 @@ async def _run(command: list[str], text: str, environ: Mapping[str, str], *, out
     """Run a command with `text` as its input. Return its output, or None if it failed. A program that stays to serve
     the clipboard must get no pipe as its output: reading it would never end."""
     try:
-        process = await asyncio.create_subprocess_exec(
-            *command, stdin=PIPE, stdout=output, stderr=DEVNULL, env=dict(environ)
-        )
-    except OSError:
-        return None
-    try:
-        async with asyncio.timeout(_PROGRAM_S):
+        async with asyncio.timeout(_PROGRAM_S), _started(command, environ, input=PIPE, output=output) as process:
             printed, _ = await process.communicate(text.encode())
-    except TimeoutError:
+    except (OSError, TimeoutError):
         return None
+    return (printed or b"").decode(errors="replace") if process.returncode == 0 else None
+
+
+@contextlib.asynccontextmanager
+async def _started(
+    command: list[str], environ: Mapping[str, str], *, input: int = DEVNULL, output: int = PIPE
+) -> AsyncIterator[Process]:
+    """Start a program, and end it if it has not ended by itself. Raise OSError."""
+    process = await asyncio.create_subprocess_exec(
+        *command, stdin=input, stdout=output, stderr=DEVNULL, env=dict(environ)
+    )
+    try:
+        yield process
     finally:
         if process.returncode is None:
             with contextlib.suppress(ProcessLookupError):
                 process.kill()
             await process.wait()
-    return (printed or b"").decode(errors="replace") if process.returncode == 0 else None
 
 
 MAX_CLIPBOARD_BYTES = 64 << 20
@@ -178,20 +184,10 @@ async def _by_osascript(environ: Mapping[str, str]) -> bytes:
 
 async def _printed(command: list[str], environ: Mapping[str, str]) -> bytes:
     """Return what a program prints, b"" if it fails. Raise NoImage if it does not answer, or prints too much."""
-    try:
-        process = await asyncio.create_subprocess_exec(
-            *command,
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.DEVNULL,
-            env=dict(environ),
-        )
-    except OSError:
-        return b""
-    assert process.stdout is not None
     printed = bytearray()
     try:
-        async with asyncio.timeout(_ANSWER_S):
+        async with asyncio.timeout(_ANSWER_S), _started(command, environ) as process:
+            assert process.stdout is not None
             while piece := await process.stdout.read(1 << 20):
                 printed += piece
                 if len(printed) > 2 * MAX_CLIPBOARD_BYTES:  # AppleScript prints two characters for each byte
@@ -199,8 +195,5 @@ async def _printed(command: list[str], environ: Mapping[str, str]) -> bytes:
             return bytes(printed) if await process.wait() == 0 else b""
     except TimeoutError:
         raise NoImage(f"{command[0]} did not say within {_ANSWER_S:.0f} s what the clipboard holds") from None
-    finally:
-        if process.returncode is None:
-            with contextlib.suppress(ProcessLookupError):
-                process.kill()
-            await process.wait()
+    except OSError:
+        return b""

@@ -17,7 +17,14 @@ from enum import Enum, auto
 
 from ccb.tunnel.wire.dataclass import dataclass
 
-from .terminal_answers import TerminalAnswer, answer_of
+BACKGROUND_ASKED = "\x1b]11;?\x1b\\"
+"""Asks the terminal for its background colour (OSC 11)."""
+
+NO_ANSWER = ("linux", "dumb")
+"""Values of TERM that stand for terminals to which a question is only noise."""
+
+_BACKGROUND = re.compile(r"\x1b\]11;(.{0,64})")
+_COLOUR = re.compile(r"rgba?:([0-9a-f]{1,4})/([0-9a-f]{1,4})/([0-9a-f]{1,4})(?:/[0-9a-f]{1,4})?", re.IGNORECASE)
 
 ESC = "\x1b"
 ESCAPE_S = 0.025
@@ -107,6 +114,13 @@ class Control:
     """A complete escape sequence that is no answer to ccb: a key, the mouse, or something nobody asked for."""
 
     sequence: str
+
+
+@dataclass(frozen=True)
+class TerminalAnswer:
+    """What the terminal has said of its background, without the sequence around it."""
+
+    text: str
 
 
 Token = Typed | Pasted | Control | TerminalAnswer
@@ -301,7 +315,7 @@ class InputMachine:
     def _complete(self, sequence: str) -> None:
         string = self._state in (State.STRING, State.STRING_ESCAPE)
         self._state, self._begun, self._is_late = State.TEXT, "", False
-        if (answer := answer_of(sequence)) is not None:
+        if (answer := _answer_of(sequence)) is not None:
             self._out.append(answer)
         elif sequence == _PASTE:
             self._state, self._ended, self._stalled = State.PASTE, False, False
@@ -386,3 +400,18 @@ def _erased(text: str) -> str:
         elif kept and kept[-1] not in "\r\n":
             kept.pop()
     return "".join(kept)
+
+
+def _answer_of(sequence: str) -> TerminalAnswer | None:
+    """Return a sequence, without the end of a string, as an answer. Return None for any other sequence."""
+    found = _BACKGROUND.fullmatch(sequence)
+    return None if found is None else TerminalAnswer(found[1])
+
+
+def is_light(answer: str) -> bool | None:
+    """Return whether a colour such as `rgb:ffff/ffff/ffff` is a light one, or None if it is not a colour."""
+    colour = _COLOUR.fullmatch(answer)
+    if colour is None:
+        return None
+    shares = [int(part, 16) / (16.0 ** len(part) - 1) for part in colour.groups()]
+    return sum(share * weight for share, weight in zip(shares, (0.299, 0.587, 0.114), strict=True)) > 0.5

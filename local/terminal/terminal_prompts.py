@@ -59,23 +59,20 @@ class TerminalPrompts:
 
     async def confirm_host_key(self, info: HostKeyInfo) -> bool:
         async with self._free_terminal():
-            return await self._confirm(info)
-
-    async def _confirm(self, info: HostKeyInfo) -> bool:
-        self._show(
-            f"The host key of {pattern_for(info.host, info.port)} is not known.\n"
-            f"  {info.algorithm} {info.fingerprint}\n"
-            f"It would be stored in {info.store}."
-        )
-        if info.others:
-            self._show(f"Keys of other types are stored for this host: {', '.join(info.others)}.")
-        while True:
-            answer = await read_line("Trust it and go on? (yes/no, or the fingerprint) ")
-            if answer is None or answer.lower() in ("no", "n"):
-                return False
-            if answer.lower() in ("yes", "y") or answer == info.fingerprint:
-                return True
-            self._show("Please answer yes or no.")
+            self._show(
+                f"The host key of {pattern_for(info.host, info.port)} is not known.\n"
+                f"  {info.algorithm} {info.fingerprint}\n"
+                f"It would be stored in {info.store}."
+            )
+            if info.others:
+                self._show(f"Keys of other types are stored for this host: {', '.join(info.others)}.")
+            while True:
+                answer = await read_line("Trust it and go on? (yes/no, or the fingerprint) ")
+                if answer is None or answer.lower() in ("no", "n"):
+                    return False
+                if answer.lower() in ("yes", "y") or answer == info.fingerprint:
+                    return True
+                self._show("Please answer yes or no.")
 
     async def passphrase(self, path: str, attempt: int) -> str | None:
         again = " (again)" if attempt > 1 else ""
@@ -88,19 +85,16 @@ class TerminalPrompts:
             return await read_line(f"Password for {prompt}{again}: ", hidden=True)
 
     async def challenge(self, title: str, instructions: str, prompts: Sequence[tuple[str, bool]]) -> list[str] | None:
-        async with self._free_terminal():
-            return await self._challenge((title, instructions), prompts)
-
-    async def _challenge(self, texts: Sequence[str], prompts: Sequence[tuple[str, bool]]) -> list[str] | None:
-        for text in texts:
-            if text.strip():
-                self._show(text)
         answers = []
-        for text, echo in prompts:
-            answer = await read_line(text, hidden=not echo)
-            if answer is None:
-                return None
-            answers.append(answer)
+        async with self._free_terminal():
+            for text in (title, instructions):
+                if text.strip():
+                    self._show(text)
+            for text, echo in prompts:
+                answer = await read_line(text, hidden=not echo)
+                if answer is None:
+                    return None
+                answers.append(answer)
         return answers
 
     def banner(self, text: str) -> None:

@@ -164,11 +164,12 @@ class ToolState(Enum):
 
 @dataclass(eq=False)
 class Block:
-    """One entry of the transcript. `version` grows with every change, so that drawn lines can be cached. A `tight`
-    block has no blank line before it."""
+    """One entry of the transcript, with the `text` that it shows, if it has one. `version` grows with every change, so
+    that drawn lines can be cached. A `tight` block has no blank line before it."""
 
     version: int = 0
     tight: bool = False
+    text: str = ""
 
     def changed(self) -> None:
         """Note a change: cached lines of this block are out of date."""
@@ -176,7 +177,7 @@ class Block:
 
     def size(self) -> int:
         """Return the number of characters that this block holds."""
-        return 0
+        return len(self.text)
 
     def weight(self) -> int:
         """Return the bytes of memory that this block takes. Its images are limited by themselves."""
@@ -217,35 +218,23 @@ class PromptFacts:
 class PromptBlock(PicturedBlock):
     """A prompt of the person, or of another client."""
 
-    text: str = ""
     state: PromptState = PromptState.TAKEN
     facts: PromptFacts = PromptFacts()
-
-    def size(self) -> int:
-        return len(self.text)
 
 
 @dataclass(eq=False)
 class MarkdownBlock(Block):
     """Text of the agent in Markdown, or a piece of it. It is `live` while the model still streams it."""
 
-    text: str = ""
     live: bool = False
     opening: OpenBlock = NOTHING_OPEN
-
-    def size(self) -> int:
-        return len(self.text)
 
 
 @dataclass(eq=False)
 class ThoughtBlock(Block):
     """Thinking of the model. It is drawn as one line unless the person asked for details."""
 
-    text: str = ""
     live: bool = False
-
-    def size(self) -> int:
-        return len(self.text)
 
 
 @dataclass(eq=False)
@@ -293,11 +282,7 @@ class Level(Enum):
 class NoticeBlock(Block):
     """A message of ccb itself."""
 
-    text: str = ""
     level: Level = Level.INFO
-
-    def size(self) -> int:
-        return len(self.text)
 
 
 @dataclass(eq=False)

@@ -75,7 +75,7 @@ class AgentMessages:
         if self._live.message_id == message_id:
             self._live.drop()
         if message_id not in self._blocks:
-            self._orphans.note_withdrawn(message_id)
+            self._orphans.withdrawn[message_id] = None
         for block in list(self._blocks.pop(message_id, ())):
             self._container.take_away(block)
 

@@ -35,7 +35,7 @@ class WaitingPrompt:
 
 class PromptTracker:
     """Keeps prompts that wait (for the connection or the agent) below everything else. A prompt is identified by the id
-    of its input and by the uuid of its message."""
+    of its input and by the uuid of its message. As a container it adds blocks above the prompts that wait."""
 
     def __init__(self, container: BlockContainer) -> None:
         self._container = container
@@ -49,6 +49,15 @@ class PromptTracker:
         """The prompts that were taken out of the queue, so that the agent does not get them."""
         # Prompts of a snapshot: shown before the event that brought them is loaded, which then takes their place.
         self._from_snapshot: dict[str, tuple[BlockContainer, PromptBlock]] = {}
+
+    def add(self, block: Block, *, before: Block | None = None) -> None:
+        self._container.add(block, before=before or self.first_waiting())
+
+    def update_block(self, block: Block) -> None:
+        self._container.update_block(block)
+
+    def take_away(self, block: Block) -> None:
+        self._container.take_away(block)
 
     def first_waiting(self) -> Block | None:
         """Return the topmost of the prompts that wait."""
@@ -271,20 +280,3 @@ class PromptTracker:
         if block.state is not state:
             block.state = state
             self._container.update_block(block)
-
-
-class AboveWaitingPrompts:
-    """The same container, but blocks are added above the prompts that wait."""
-
-    def __init__(self, container: BlockContainer, prompts: PromptTracker) -> None:
-        self._container = container
-        self._prompts = prompts
-
-    def add(self, block: Block, *, before: Block | None = None) -> None:
-        self._container.add(block, before=before or self._prompts.first_waiting())
-
-    def update_block(self, block: Block) -> None:
-        self._container.update_block(block)
-
-    def take_away(self, block: Block) -> None:
-        self._container.take_away(block)

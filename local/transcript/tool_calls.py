@@ -45,14 +45,6 @@ class EarlyData:
             kept = {name: result.get(name) for name in ("tool_use_id", "content", "is_error")}
             self.results[as_text(result.get("tool_use_id"))] = kept, structured
 
-    def note_withdrawn(self, message_id: str) -> None:
-        """Remember that a message of the model was withdrawn."""
-        self.withdrawn[message_id] = None
-
-    def note_taken(self, input_id: str) -> None:
-        """Remember that the agent has taken a prompt."""
-        self.taken[input_id] = None
-
 
 def _meant(called: str, tool_input: Json) -> tuple[str, Json]:
     """Return the tool and the input of a call, or of the call that it stands for."""

@@ -54,7 +54,7 @@ from ..session.session_client import SkippedState, input_ids
 from .blocks import BlockContainer, Level, NoticeBlock, PromptFacts, ToolBlock, ToolState, pictures_of
 from .live_answer import AgentMessages
 from .notices import Notices
-from .prompt_tracker import NO_FACTS, AboveWaitingPrompts, PromptTracker
+from .prompt_tracker import NO_FACTS, PromptTracker
 from .session_facts import RunningTasks, TodoLists, Todos, UsageTotals
 from .tool_calls import EarlyData, ToolCalls
 
@@ -85,12 +85,11 @@ class TranscriptReducer(Projection):
     ) -> None:
         self.orphans = orphans if orphans is not None else EarlyData()
         self.prompts = PromptTracker(container)
-        above_waiting = AboveWaitingPrompts(container, self.prompts)
-        self.notices = Notices(above_waiting, own_name)
+        self.notices = Notices(self.prompts, own_name)
         self.tasks = RunningTasks()
-        self._tools = ToolCalls(above_waiting, self.orphans)
+        self._tools = ToolCalls(self.prompts, self.orphans)
         self._todo_lists = TodoLists()
-        self._messages = AgentMessages(above_waiting, self._tools, self.orphans)
+        self._messages = AgentMessages(self.prompts, self._tools, self.orphans)
         self.model = model
         self.mode = mode
         self.sandbox = sandbox
@@ -247,7 +246,7 @@ class TranscriptReducer(Projection):
     def _take(self, input_ids: list[str]) -> None:
         for input_id in input_ids:
             if not self.prompts.taken(input_id):
-                self.orphans.note_taken(input_id)
+                self.orphans.taken[input_id] = None
 
     @on(ToolStartRecord)
     def _tool_start(self, content: ToolStartRecord, _record: Record) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 from textual.app import App
 
-from ..terminal.terminal_answers import NO_ANSWER
+from ..terminal.input_machine import NO_ANSWER
 from .rendering.themes import ALL_THEMES, THEME_NAMES, TerminalColours, ThemeRefused, ThemeStore
 from .rendering.untrusted_text import TextOnly
 from .terminal_driver import TerminalDriver

@@ -32,15 +32,19 @@ class Notify(Enum):
     OFF = "off"
 
 
+_SAVE, _RESTORE = "\x1b[22;2t", "\x1b]2;\x07\x1b[23;2t"  # xterm's stack of titles
+
+
 class Attention:
-    """`notify_person` hears of each notification that may be for the person's own hooks."""
+    """Names the window, rings, and shows notifications. `notify_person` hears of each notification that may be for the
+    person's own hooks."""
 
     def __init__(self, app: App[Any], environ: Mapping[str, str]) -> None:
         self.notify_person: Callable[[str], None] = lambda kind: None
         self.how = Notify.AUTO
         self._app = app
         self._environ = environ
-        self._title = WindowTitle()
+        self._named = False
         self._place = ""
         self._driver: Driver | None = None
         self._state = ""
@@ -49,17 +53,23 @@ class Attention:
         """Name the window after a session."""
         self._place, self._state = one_line(place), ""
         self._driver = None if headless else driver
-        self._title.name(f"ccb {place}", self._driver)
+        self._name(f"ccb {self._place}")
 
     def state_is(self, state: str) -> None:
         """Say in the window's title what the session does, "" for nothing."""
         if state != self._state and self._place:
             self._state = state
-            self._title.name(f"{state} · ccb {self._place}" if state else f"ccb {self._place}", self._driver)
+            self._name(f"{state} · ccb {self._place}" if state else f"ccb {self._place}")
 
     def restore(self) -> None:
-        """Give the window its old name back."""
-        self._title.restore()
+        """Give the window its old name back, if it got another one."""
+        if self._named and self._driver is not None:
+            self._driver.write(_RESTORE)
+
+    def _name(self, title: str) -> None:
+        if self._driver is not None:
+            self._driver.write(f"{'' if self._named else _SAVE}\x1b]2;{title}\x07")
+            self._named = True
 
     def ring(self, kind: str, *, silent: bool) -> None:
         """Call the person if another window has the focus. `kind` is the notification for their own hooks, "" for none;
@@ -86,25 +96,3 @@ class Attention:
         if how is Notify.OSC_9:
             return f"\x1b]9;ccb {self._place}: {text}\x07"
         return f"\x1b]777;notify;ccb {self._place.replace(';', ',')};{text}\x07" if how is Notify.OSC_777 else ""
-
-
-_SAVE, _RESTORE = "\x1b[22;2t", "\x1b]2;\x07\x1b[23;2t"  # xterm's stack of titles
-
-
-class WindowTitle:
-    """Names the window, and gives it its old name back."""
-
-    def __init__(self) -> None:
-        self._driver: Driver | None = None
-
-    def name(self, title: str, driver: Driver | None) -> None:
-        """Name the window. Do nothing without a terminal."""
-        if driver is None:
-            return
-        driver.write(f"{'' if self._driver is not None else _SAVE}\x1b]2;{one_line(title)}\x07")
-        self._driver = driver
-
-    def restore(self) -> None:
-        """Give the window its old name back, if it got another one."""
-        if self._driver is not None:
-            self._driver.write(_RESTORE)

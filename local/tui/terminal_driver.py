@@ -23,8 +23,7 @@ from textual.drivers.linux_driver import LinuxDriver
 from textual.message import Message
 
 from ..command_line.exit_codes import ExitCode
-from ..terminal.input_machine import ESCAPE_S, InputMachine
-from ..terminal.terminal_answers import BACKGROUND_ASKED, TerminalAnswer, is_light
+from ..terminal.input_machine import BACKGROUND_ASKED, ESCAPE_S, InputMachine, TerminalAnswer, is_light
 from .key_decoding import KeyDecoder
 from .widgets.painting import KeyPriority
 

@@ -12,7 +12,7 @@ from textual.strip import Strip
 
 from ..rendering.card_rows import CardLine, CardRow, drawn, fold
 from ..rendering.themes import Palette
-from ..widgets.drawing import marked
+from ..widgets.painting import marked
 
 _SCROLL_BAR = 1  # cells, kept free also without a scroll bar: the rows must not change when one appears
 

@@ -460,11 +460,6 @@ class _Run:
         return VimStep(normal, text, _held(text, start))
 
 
-def marked(vim: Vim, text: str, at: int) -> tuple[int, int]:
-    """Return start and end of what is marked in visual mode."""
-    return _Run(vim, text, at).marked()
-
-
 _MAX_UNDONE = 100  # changes
 
 
@@ -529,7 +524,7 @@ class VimKeys:
         """Return start and end of what is marked, None if nothing is."""
         if self._vim is None or self._vim.mode not in (VimMode.VISUAL, VimMode.LINES):
             return None
-        return marked(self._vim, text, min(self._at, len(text)))
+        return _Run(self._vim, text, min(self._at, len(text))).marked()
 
 
 def changed_part(before: str, after: str) -> tuple[int, int]:

@@ -11,7 +11,7 @@ from textual.containers import Vertical
 from textual.widget import Widget
 
 from ...session.session_client import EventGap, SessionClient, SessionEvent
-from ...terminal.editor import NoPager, page
+from ...terminal.editor import NoEditor, page
 from ...transcript.blocks import Block
 from ..composer.composer import Composer
 from ..widgets.session_info import ReplInfo
@@ -145,7 +145,7 @@ class PageHolder(Vertical):
         try:
             with self.app.batch_update(), self.app.suspend():
                 await page(text, self._environ)
-        except (NoPager, SuspendNotSupported) as error:
+        except (NoEditor, SuspendNotSupported) as error:
             return str(error) or "this terminal cannot be lent to a pager"
         return ""
 

@@ -22,6 +22,7 @@ from ..rendering.pictures import PictureShelf
 from ..widgets.history_loader import HistoryLoader
 from ..widgets.transcript import Transcript
 from .reading_page import ReadingPage
+from .rewind_panel import ChangedFile
 
 _OPEN_AT_FIRST = 5  # files
 _LAST = "What commands have changed is not here: `! git diff` shows it. /rewind takes changes back."
@@ -33,17 +34,9 @@ _SIGNS = {"change": "~", "create": "+", "remove": "-"}
 Json = dict[str, Any]
 
 
-class DiffFile(BaseModel):
+class DiffFile(ChangedFile):
     """A file as it would go back. `patch` are the lines of what was changed, None if the worker was not asked."""
 
-    model_config = ConfigDict(extra="ignore", frozen=True)
-
-    path: str
-    insertions: int = 0
-    deletions: int = 0
-    does: str = "change"
-    changedElsewhere: bool = False
-    why: str = ""
     patch: list[Json] | None = None
     complete: bool = True
 

@@ -196,13 +196,12 @@ class QueuePanel(ListPanel):
     DEFAULT_CSS = "QueuePanel { max-height: 14; }"
     MAX_ROWS = 8
 
+    @dataclass
     class Wanted(Message):
         """The person wants to do something with a prompt that waits."""
 
-        def __init__(self, prompt: WaitingPrompt, act: QueueAct) -> None:
-            super().__init__()
-            self.prompt = prompt
-            self.act = act
+        prompt: WaitingPrompt
+        act: QueueAct
 
     def __init__(self, prompts: Sequence[WaitingPrompt], keymap: Keymap = DEFAULT_KEYMAP) -> None:
         super().__init__()

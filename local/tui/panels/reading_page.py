@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 from rich.cells import cell_len
 from rich.segment import Segment
@@ -20,7 +21,7 @@ from textual.widgets import Static
 from ccb.tunnel.plain_text import neutralise, one_line
 
 from ...terminal.keymap import DEFAULT_KEYMAP
-from ...transcript.blocks import Block, FileDiffBlock, MarkdownBlock, NoticeBlock, PromptBlock, ThoughtBlock, ToolBlock
+from ...transcript.blocks import Block, FileDiffBlock, ToolBlock
 from ...transcript.markdown_export import markdown_of, text_of
 from ..rendering.pictures import PictureShelf
 from ..rendering.themes import palette_of
@@ -48,12 +49,11 @@ class ReadingPage(Vertical, can_focus=True):
     KEYS = _KEYS
     keymap = DEFAULT_KEYMAP
 
+    @dataclass
     class CopyWanted(Message):
         """The person wants a text in the clipboard."""
 
-        def __init__(self, text: str) -> None:
-            super().__init__()
-            self.text = text
+        text: str
 
     class PagerWanted(Message):
         """The person wants to read on in their pager."""
@@ -286,6 +286,10 @@ class SearchedBlocks(Transcript):
         position = layout.position(found[0])
         return layout.start(position) + found[1] if layout.is_laid_out(position) else None
 
+    @property
+    def _has_marks(self) -> bool:
+        return bool(self.sought) or super()._has_marks
+
     def _marked(self, strip: Strip, line: int) -> Strip:
         return super()._marked(self._with_found(strip, line) if self.sought else strip, line)
 
@@ -320,13 +324,11 @@ def may_hold(block: Block, sought: str) -> bool:
 
 
 def _texts(block: Block) -> Sequence[str]:
-    if isinstance(block, PromptBlock | MarkdownBlock | ThoughtBlock | NoticeBlock):
-        return [block.text]
     if isinstance(block, ToolBlock):
         return [block.name, block.result, block.output, *_leaves(block.tool_input), *_leaves(block.patch)]
     if isinstance(block, FileDiffBlock):
         return [block.path, block.note, *_leaves(block.patch)]
-    return []
+    return [block.text]
 
 
 def _leaves(value: object) -> Iterator[str]:

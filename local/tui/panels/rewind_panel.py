@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from enum import Enum
 from typing import TypeVar
 
@@ -95,20 +96,18 @@ class RewindPanel(ListPanel):
     MAX_ROWS = 8
     LETTERS = False
 
+    @dataclass
     class Picked(Message):
         """The person has picked a prompt: the preview of its files is wanted."""
 
-        def __init__(self, point: PastPrompt) -> None:
-            super().__init__()
-            self.point = point
+        point: PastPrompt
 
+    @dataclass
     class Chosen(Message):
         """The person has chosen what goes back."""
 
-        def __init__(self, point: PastPrompt, scope: Scope) -> None:
-            super().__init__()
-            self.point = point
-            self.scope = scope
+        point: PastPrompt
+        scope: Scope
 
     def __init__(self, points: Sequence[PastPrompt], cwd: str, *, files_kept: bool) -> None:
         """Paths in `cwd` are shown relative to it."""

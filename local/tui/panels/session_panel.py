@@ -6,6 +6,7 @@ import asyncio
 import json
 import re
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
 from enum import Enum
 
 from rich.cells import cell_len
@@ -48,34 +49,30 @@ class SessionPanel(ListPanel):
 
     LETTERS = False
 
+    @dataclass
     class SessionChosen(Message):
         """The person wants this session on the screen."""
 
-        def __init__(self, row: SessionRow) -> None:
-            super().__init__()
-            self.row = row
+        row: SessionRow
 
+    @dataclass
     class PreviewWanted(Message):
         """The mark is on a session whose last messages are not known."""
 
-        def __init__(self, row: SessionRow) -> None:
-            super().__init__()
-            self.row = row
+        row: SessionRow
 
+    @dataclass
     class Renamed(Message):
         """The person gives a session another name."""
 
-        def __init__(self, row: SessionRow, title: str) -> None:
-            super().__init__()
-            self.row = row
-            self.title = title
+        row: SessionRow
+        title: str
 
+    @dataclass
     class Deleted(Message):
         """The person has confirmed that a session goes."""
 
-        def __init__(self, row: SessionRow) -> None:
-            super().__init__()
-            self.row = row
+        row: SessionRow
 
     def __init__(
         self,

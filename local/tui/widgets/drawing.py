@@ -12,10 +12,8 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import accumulate
 
-from rich.cells import cell_len
 from rich.console import Console
 from rich.segment import Segment
-from rich.style import Style
 from textual.selection import Selection
 from textual.strip import Strip
 
@@ -186,19 +184,6 @@ def turned(strip: Strip, frame: int) -> Strip:
     first, *others = strip
     spinner = Segment(SPINNER[frame % len(SPINNER)] + first.text[1:], first.style)
     return Strip([spinner, *others], strip.cell_length)
-
-
-def marked(strip: Strip, span: tuple[int, int], style: Style) -> Strip:
-    """Return a line with the characters of `span` marked; an end of -1 is that of the line."""
-    if any(map(is_of_picture, strip)):
-        return strip
-    text = strip.text
-    start = cell_len(text[: span[0]])
-    end = strip.cell_length if span[1] == -1 else cell_len(text[: span[1]])
-    if start >= end:
-        return strip
-    before, inside, after = strip.crop(0, start), strip.crop(start, end), strip.crop(end)
-    return Strip.join([before, Strip(Segment.apply_style(inside, post_style=style), inside.cell_length), after])
 
 
 def estimated_height(block: Block, width: int) -> int:

@@ -10,10 +10,13 @@ import time
 from collections.abc import Callable
 
 from rich.cells import cell_len
+from rich.segment import Segment
+from rich.style import Style
 from textual import events
 from textual.geometry import Offset
 from textual.message_pump import MessagePump
 from textual.screen import Screen
+from textual.strip import Strip
 from textual.timer import Timer
 from textual.widgets import Input, Static, TextArea
 
@@ -114,6 +117,17 @@ class ReplScreen(Screen[object]):
         else:
             super()._on_timer_update()
         self._keys.shown()
+
+
+def marked(strip: Strip, span: tuple[int, int], style: Style) -> Strip:
+    """Return a line with the characters of `span` marked; an end of -1 is that of the line."""
+    text = strip.text
+    start = cell_len(text[: span[0]])
+    end = strip.cell_length if span[1] == -1 else cell_len(text[: span[1]])
+    if start >= end:
+        return strip
+    before, inside, after = strip.crop(0, start), strip.crop(start, end), strip.crop(end)
+    return Strip.join([before, Strip(Segment.apply_style(inside, post_style=style), inside.cell_length), after])
 
 
 def call_once_after(pump: MessagePump, seconds: float, callback: Callable[[], object]) -> Timer:

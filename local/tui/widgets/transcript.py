@@ -12,8 +12,10 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from rich.console import Console
+from rich.segment import Segment
 from rich.style import Style
 from textual import events
+from textual.filter import LineFilter
 from textual.geometry import Offset, Region, Size
 from textual.message import Message
 from textual.scroll_view import ScrollView
@@ -24,7 +26,7 @@ from textual.timer import Timer
 from ...transcript.blocks import Block, Level, NoticeBlock, PromptBlock, PromptState, TipsBlock, stack
 from ..rendering.block_renderer import is_animated
 from ..rendering.markdown import word_at
-from ..rendering.pictures import PictureShelf
+from ..rendering.pictures import PictureShelf, is_of_picture
 from ..rendering.themes import Palette, palette_of
 from .drawing import (
     BlockLayout,
@@ -34,12 +36,11 @@ from .drawing import (
     letters_of,
     line_after,
     line_text,
-    marked,
     turned,
 )
-from .painting import KeyPriority, call_once_after
+from .painting import KeyPriority, call_once_after, marked
 
-_MIN_FRAME_S = 0.04
+_MIN_FRAME_S = 0.05
 _MAX_FRAME_S = 0.5
 _FRAME_PER_LAYOUT = 8  # a frame lasts this many times the CPU time of the previous layout and painting
 
@@ -87,9 +88,14 @@ class Spinners:
 
 _SLICE_S = 0.012  # CPU seconds of a layout for lines some screens away; the next one draws more
 _BETWEEN_SLICES_S = 0.001  # messages of a widget to itself would let nothing else run
+_MAX_ROWS = 256  # that are kept; about 10 KB each with what Textual keeps for them
 _EXACT_LINES = 500  # drawn blocks at the end of the transcript; further up heights are estimated
 _OVERLAP_LINES = 2  # lines of the page before that stay when a page is turned
 _AFTER_KEY_S = 0.008
+
+
+_RowLook = tuple[Style, int, int, tuple[LineFilter, ...]]
+"""What all rows have in common: their style, the cells for text, those of the whole row, and the last filters."""
 
 
 class _InSight(NamedTuple):
@@ -122,6 +128,8 @@ class Transcript(ScrollView, can_focus=False):
         self._block_layout = BlockLayout()
         self._drawing = TranscriptDrawing(self._canvas, self.update_block, cwd, more_key, shelf)
         self._draws_on = False
+        self._look: _RowLook | None = None
+        self._rows: dict[tuple[object, ...] | None, Strip] = {}  # the row drawn first is the first one
         self._changed: dict[Block, None] = {}  # since the last layout
         self._spinners = Spinners(self, self._block_layout, self._drawing)
         self._palette: Palette | None = None
@@ -248,6 +256,7 @@ class Transcript(ScrollView, can_focus=False):
 
     def _redraw_all(self) -> None:
         self._drawing.outdate()
+        self._rows.clear()
         self._lay_out_soon(0)
 
     def _lay_out_soon(self, position: int) -> None:
@@ -422,19 +431,50 @@ class Transcript(ScrollView, can_focus=False):
             call_once_after(self, _BETWEEN_SLICES_S, self._draw_on)
 
     def render_lines(self, crop: Region) -> list[Strip]:
+        """Return whole rows as they reach the terminal. A row that scrolls is the same row: Textual's own way makes all
+        of them anew with every line that comes, which takes three times as long."""
         began = time.thread_time()
-        strips = super().render_lines(crop)
+        look = self.rich_style, self._text_width(), self.outer_size.width, tuple(self.get_line_filters())
+        if look != self._look:
+            self._look = look
+            self._rows.clear()
+        top = round(self.scroll_y)
+        rows = [self._row(top + y, look) for y in crop.line_range]
         self._painting_s += time.thread_time() - began
-        return strips
+        return rows if crop.column_span == (0, look[2]) else [row.crop(*crop.column_span) for row in rows]
+
+    def _row(self, line: int, look: _RowLook) -> Strip:
+        """Return the whole row of a line, from those that are kept if nothing in it is animated or marked."""
+        drawn, key, animated = self._drawn_line(line) or ([], None, False)
+        marks = self._has_marks
+        keeps = not (animated or marks)
+        if keeps and (known := self._rows.get(key)) is not None:
+            return known
+        style, text_width, width, filters = look
+        strip = turned(Strip(drawn), self._spinners.frame) if animated else Strip(drawn)
+        strip = self._marked(strip, line) if marks else strip
+        strip = strip.apply_style(style).crop_extend(0, text_width, style)
+        left = self.styles.padding.left
+        segments = [Segment(" " * left, style), *strip, Segment(" " * (width - left - text_width), style)]
+        for each in filters:
+            segments = each.apply(segments, self.background_colors[1])
+        row = Strip(segments, width)
+        if keeps:
+            self._rows[key] = row
+            if len(self._rows) > _MAX_ROWS:
+                del self._rows[next(iter(self._rows))]
+        return row
 
     def render_line(self, y: int) -> Strip:
-        line, width, style = round(self.scroll_y) + y, self._text_width(), self.rich_style
-        drawn, animated = self._drawn_line(line) or ([], False)
-        strip = turned(Strip(drawn), self._spinners.frame) if animated else Strip(drawn)
-        return self._marked(strip, line).apply_style(style).crop_extend(0, width, style).apply_offsets(0, line)
+        """Return the text of a row with its place in the conversation, of which the mouse makes a selection."""
+        line, width = round(self.scroll_y) + y, self._text_width()
+        found = self._drawn_line(line)
+        strip = Strip(found[0] if found is not None else []).apply_style(self.rich_style)
+        return strip.crop_extend(0, width, self.rich_style).apply_offsets(0, line)
 
-    def _drawn_line(self, line: int) -> tuple[Line, bool] | None:
-        """Return a line of the transcript, and whether it begins with a spinner; None below the last one."""
+    def _drawn_line(self, line: int) -> tuple[Line, tuple[object, ...], bool] | None:
+        """Return a line of the transcript, the key of everything it depends on, and whether it begins with a spinner;
+        None below the last one."""
         place = self._block_layout.at_line(line)
         if place is None:
             return None
@@ -445,13 +485,18 @@ class Transcript(ScrollView, can_focus=False):
         if within >= len(lines):
             return None
         animated = is_animated(block) and within == self._drawing.head_line(block)
-        return lines[within], animated
+        return lines[within], (block, block.version, within), animated
+
+    @property
+    def _has_marks(self) -> bool:
+        """Whether some lines are marked, as selected for example."""
+        return self.is_attached and self.text_selection is not None
 
     def _marked(self, strip: Strip, line: int) -> Strip:
         """Return the line with its selected part marked."""
         selection = self.text_selection
         span = selection.get_span(line) if selection is not None else None
-        if span is None:
+        if span is None or any(map(is_of_picture, strip)):
             return strip
         style: Style = self.screen.get_component_rich_style("screen--selection")
         return marked(strip, span, style)

@@ -9,8 +9,16 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from ccb.local.terminal.input_machine import Control, InputMachine, Pasted, Token, Typed, typed_line
-from ccb.local.terminal.terminal_answers import TerminalAnswer
+from ccb.local.terminal.input_machine import (
+    Control,
+    InputMachine,
+    Pasted,
+    TerminalAnswer,
+    Token,
+    Typed,
+    is_light,
+    typed_line,
+)
 
 COLOUR = "rgb:1c1c/1c1c/1c1c"
 ANSWERS = {
@@ -245,3 +253,14 @@ def test_any_bytes_can_come_and_ctrl_c_works_afterwards(pieces: list[bytes]) -> 
     machine = InputMachine()
     read(pieces, 0.05, machine)
     assert machine.feed(b"\x03", 1e6) == [Typed("\x03")]
+
+
+@pytest.mark.parametrize(
+    ("answer", "light"),
+    [
+        ("rgb:ffff/ffff/ffff", True), ("rgb:fd/f6/e3", True), ("rgba:ffff/ffff/ffff/ffff", True), ("rgb:0/0/0", False),
+        ("rgb:2828/2c2c/3434", False), ("rgb:0000/0000/ffff", False), ("?", None), ("", None),
+    ],
+)  # fmt: skip
+def test_a_background_is_light_or_dark_to_the_eye(answer: str, light: bool | None) -> None:
+    assert is_light(answer) is light

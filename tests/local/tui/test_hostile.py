@@ -58,21 +58,18 @@ async def test_the_model_and_mode_that_the_remote_names_are_harmless_in_answers_
         at.session.begin(model=EVIL, mode=EVIL)
         await at.until(lambda: at.app.view.reducer.model == EVIL)
         for command in ("/model", "/mode", "/status"):
-            await at.type(command)
-            await at.pilot.press("enter")
+            await at.enter(command)
         await at.sees("Session     5e55", "Permission mode:", "Model: ")
         harmless(at)
 
 
 async def test_an_answer_that_is_copied_is_what_was_shown() -> None:
     async with desk() as at:
-        await at.prompt("go")
-        at.session.begin()
+        await at.turn()
         at.session.text(EVIL)
         at.session.finish()
         await at.until(lambda: not at.app.view.reducer.running)
-        await at.type("/copy")
-        await at.pilot.press("enter")
+        await at.enter("/copy")
         await at.until(lambda: at.app.clipboard)
         assert _FORBIDDEN.findall(at.app.clipboard) == []
 
@@ -112,8 +109,7 @@ LINKS = (
 
 async def test_only_an_address_that_is_shown_is_a_link_of_the_terminal() -> None:
     async with desk(size=(100, 30), before=record) as at:
-        await at.prompt("go")
-        at.session.begin()
+        await at.turn()
         at.session.text(LINKS)
         await at.sees("(https://a.example/zz", "https://c.example", "https://e.example")
         found = re.findall(r"\x1b\]8;id=[0-9-]+;([^\x1b]+)\x1b\\\x1b\[[0-9;]*m([^\x1b]*)", written_by(at.app))

@@ -20,8 +20,7 @@ CHOSEN = ScreenSettings(
 async def test_a_key_of_the_settings_does_what_the_usual_one_did() -> None:
     async with desk(screen=CHOSEN) as at:
         await at.sees("F2 or /help shows the keys")
-        await at.type("a")
-        await at.pilot.press("enter")
+        await at.enter("a")
         await at.type("b")
         assert at.app.composer.text == "a\nb" and not at.session.prompts
         await at.pilot.press("ctrl+j")
@@ -48,8 +47,7 @@ async def test_keys_on_a_card_and_in_a_list_are_those_of_the_settings() -> None:
         {"answer-once": "j", "answer-deny": ["x"], "next-question": "Ctrl+Y", "approval-tab": "F4", "queue-drop": "z"}
     )
     async with desk(screen=ScreenSettings(chosen)) as at:
-        await at.prompt("go")
-        at.session.begin()
+        await at.turn()
         at.session.ask("one", "Bash", {"command": "make a"})
         at.session.ask("two", "Bash", {"command": "make b"})
         await at.sees("F4 to answer:", "j once", "x deny", "1 more waiting: Ctrl+Y")
@@ -72,8 +70,7 @@ async def test_keys_on_a_card_and_in_a_list_are_those_of_the_settings() -> None:
 async def test_vims_keys_are_kept_for_later_runs(tmp_path: Path) -> None:
     environ = {**COLOURFUL, "HOME": str(tmp_path)}
     async with desk(environ=environ) as at:
-        await at.type("/vim")
-        await at.pilot.press("enter")
+        await at.enter("/vim")
         await at.until(lambda: load_screen_settings(environ).vim)
     async with desk(environ=environ, screen=load_screen_settings(environ)) as at:
         await at.sees("INSERT")
@@ -121,11 +118,9 @@ async def test_an_interrupt_without_a_connection_says_that_it_is_on_its_way() ->
 
 async def test_while_a_command_line_runs_nobody_waits_for_the_model() -> None:
     async with desk() as at:
-        await at.prompt("! sleep 60")
-        at.session.begin()
+        await at.turn("! sleep 60")
         await at.until(lambda: at.app.view.reducer.running)
         assert not at.app.view.reducer.waits_for_model
         at.session.finish()
-        await at.prompt("and now?")
-        at.session.begin()
+        await at.turn("and now?")
         await at.until(lambda: at.app.view.reducer.waits_for_model)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import cast
 
+from tests.support.repl.paper import Paper
 from tests.support.repl.pilot import desk
 
 from ccb.local.mcp.mcp_service import LaptopServers, ServerState
@@ -42,8 +43,7 @@ async def test_servers_are_listed_with_their_state_and_connected_again() -> None
         servers = Servers()
         at.app.view.steering.mcp.laptop = cast(LaptopServers, servers)
         at.session.control_answers["mcp_status"] = STATUS
-        await at.type("/mcp")
-        await at.pilot.press("enter")
+        await at.enter("/mcp")
         await at.sees(
             "notes: connected, 2 tools, on this laptop: notes-server",
             "far: failed, on this laptop: https://far.example/mcp (connection refused)",
@@ -51,37 +51,25 @@ async def test_servers_are_listed_with_their_state_and_connected_again() -> None
             "/mcp reconnect NAME tries again.",
         )
         assert "told to the host" not in at.screen
-        await at.type("/mcp reconnect far")
-        await at.pilot.press("enter")
+        await at.enter("/mcp reconnect far")
         await at.sees("the MCP server far cannot be reached: connection refused")
-        await at.type("/mcp reconnect notes")
-        await at.pilot.press("enter")
+        await at.enter("/mcp reconnect notes")
         await at.sees("notes is being connected again")
         assert servers.restarted == ["far", "notes"]
         assert at.session.controls == [("mcp_status", {}), ("mcp_reconnect", {"serverName": "notes"})]
         at.session.control_answers["mcp_status"] = {"mcpServers": []}
         at.app.view.steering.mcp.laptop = None
-        await at.type("/mcp")
-        await at.pilot.press("enter")
+        await at.enter("/mcp")
         await at.sees("There is no MCP server.")
 
 
-async def test_the_progress_of_a_call_stays_in_its_row_between_signs_of_life() -> None:
-    async with desk(size=(110, 30)) as at:
-        await at.prompt("go")
-        at.session.begin()
-        call = at.session.call("mcp__far__work", what="all")
-        at.session.run(call, "1/4 first", name="mcp__far__work")
-        await at.sees("1/4 first")
-        at.session.progress(
-            {
-                "type": "tool_progress",
-                "tool_use_id": call,
-                "tool_name": "x",
-                "elapsed_time_seconds": 30,
-                "heartbeat": True,
-            }
-        )
-        await at.sees("1/4 first")
-        at.session.text("meanwhile")
-        await at.sees("meanwhile", "1/4 first")
+def test_the_progress_of_a_call_stays_in_its_row_between_signs_of_life() -> None:
+    told = Paper(107)
+    call = told.call("mcp__far__work", what="all")
+    told.run(call, "1/4 first", name="mcp__far__work")
+    told.sees("1/4 first")
+    progress = {"type": "tool_progress", "tool_use_id": call, "tool_name": "x", "elapsed_time_seconds": 30}
+    told.progress({**progress, "heartbeat": True})
+    told.sees("1/4 first")
+    told.text("meanwhile")
+    told.sees("meanwhile", "1/4 first")

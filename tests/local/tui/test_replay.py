@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import time
-
 import pytest
+from tests.support.repl.paper import Paper
 from tests.support.repl.pilot import Desk, desk
 from tests.support.repl.scripted_session import ScriptedSession
 from textual import events
@@ -153,8 +152,7 @@ async def test_an_answer_that_lost_against_another_clients_is_said_to_be_dropped
         await at.card_focused()
         at.session.swallow = True  # the connection is dead, and nobody has noticed
         await at.answer("3")
-        await at.type("not now")
-        await at.pilot.press("enter")
+        await at.enter("not now")
         await at.until(lambda: at.session.answers)
         at.session.answered("ask", behavior)
         await at.sees(f"Another client answered first: {word}. Your answer was dropped.")
@@ -175,19 +173,19 @@ async def test_an_answer_that_another_client_gave_too_is_no_news() -> None:
         assert "another client" not in at.screen.lower()
 
 
-async def test_an_answer_that_came_too_late_is_not_silently_dropped() -> None:
-    async with desk() as at:
-        at.session.fact("late_answer", request_id="ask")
-        await at.sees("An answer came too late and was dropped")
+def test_an_answer_that_came_too_late_is_not_silently_dropped() -> None:
+    told = Paper()
+    told.fact("late_answer", request_id="ask")
+    told.sees("An answer came too late and was dropped")
 
 
-async def test_who_drives_is_said_when_it_is_somebody_else_than_before() -> None:
-    async with desk() as at:
-        at.session.fact("driver", by="me@laptop pid 7", epoch=2)
-        at.session.fact("driver", by="me@laptop pid 7", epoch=3)
-        at.session.fact("driver", by="alice@desk\x1b]2;x\x07 pid 9", epoch=4)
-        await at.sees("“alice@desk pid 9” drives this session now.")
-        assert "me@laptop" not in at.screen
+def test_who_drives_is_said_when_it_is_somebody_else_than_before() -> None:
+    told = Paper(idle=True)
+    told.fact("driver", by="me@laptop pid 7", epoch=2)
+    told.fact("driver", by="me@laptop pid 7", epoch=3)
+    told.fact("driver", by="alice@desk\x1b]2;x\x07 pid 9", epoch=4)
+    told.sees("“alice@desk pid 9” drives this session now.")
+    told.loses("me@laptop")
 
 
 async def test_a_prompt_is_shown_once_whoever_sent_it_and_however_often_it_comes() -> None:
@@ -206,105 +204,87 @@ async def test_a_prompt_is_shown_once_whoever_sent_it_and_however_often_it_comes
         assert at.screen.count("from another") == 1
 
 
-async def test_a_prompt_of_another_client_is_queued_until_the_agent_takes_it() -> None:
-    async with desk() as at:
-        with at.session.replay():
-            at.session.prompted("first")
-            at.session.begin()
-            second = at.session.prompted("second")
-        await at.sees("❯ second  (queued)", "working")
-        assert "first  (queued)" not in at.screen
-        at.session.take(second)
-        await at.loses("(queued)")
+def test_a_prompt_of_another_client_is_queued_until_the_agent_takes_it() -> None:
+    told = Paper(idle=True)
+    with told.replay():
+        told.prompted("first")
+        told.begin()
+        second = told.prompted("second")
+    told.sees("❯ second  (queued)")
+    assert told.reducer.running
+    told.loses("first  (queued)")
+    told.take(second)
+    told.loses("(queued)")
 
 
-async def test_the_partial_message_after_a_reconnect_replaces_the_half_that_was_shown() -> None:
-    async with desk() as at:
-        await at.prompt("tell")
-        at.session.begin()
-        at.session.open_block("text")
-        at.session.delta("The first half")
-        await at.sees("The first half")
-        at.session.link(LinkState.RECONNECTING, "eof")
-        at.session.link(LinkState.CONNECTED)
-        at.session.open_block("text")
-        at.session.delta("The first half and the second")
-        await at.sees("The first half and the second")
-        assert at.screen.count("The first half") == 1
-        at.session.text("The first half and the second half.")
-        await at.sees("second half.")
-        assert at.screen.count("The first half") == 1
+def test_the_partial_message_after_a_reconnect_replaces_the_half_that_was_shown() -> None:
+    told = Paper()
+    told.open_block("text")
+    told.delta("The first half")
+    told.sees("The first half")
+    told.open_block("text")
+    told.delta("The first half and the second")
+    told.sees("The first half and the second")
+    assert told.screen.count("The first half") == 1
+    told.text("The first half and the second half.")
+    told.sees("second half.")
+    assert told.screen.count("The first half") == 1
 
 
-async def test_blocks_that_are_complete_are_not_shown_again_by_the_partial_message() -> None:
-    async with desk() as at:
-        await at.prompt("tell")
-        at.session.begin()
-        at.session.open_block("text")
-        at.session.delta("The plan is")
-        await at.sees("The plan is")
-        at.session.link(LinkState.RECONNECTING, "eof")
-        at.session.link(LinkState.CONNECTED)
-        with at.session.replay():
-            at.session.text("The plan is simple.")
-        at.session.open_block("text")
-        at.session.delta("The plan is simple.")
-        at.session.open_block("text", 1)
-        at.session.delta("And now", 1)
-        await at.sees("And now")
-        assert at.screen.count("The plan is") == 1
-        at.session.text("And now it is done.")
-        await at.sees("And now it is done.")
-        assert at.screen.count("The plan is") == 1
-        assert at.screen.count("And now") == 1
+def test_blocks_that_are_complete_are_not_shown_again_by_the_partial_message() -> None:
+    told = Paper()
+    told.open_block("text")
+    told.delta("The plan is")
+    told.sees("The plan is")
+    with told.replay():
+        told.text("The plan is simple.")
+    told.open_block("text")
+    told.delta("The plan is simple.")
+    told.open_block("text", 1)
+    told.delta("And now", 1)
+    told.sees("And now")
+    assert told.screen.count("The plan is") == 1
+    told.text("And now it is done.")
+    told.sees("And now it is done.")
+    assert told.screen.count("The plan is") == 1
+    assert told.screen.count("And now") == 1
 
 
-async def test_a_repeated_request_withdraws_what_was_shown_of_the_old_one() -> None:
-    async with desk() as at:
-        await at.prompt("tell")
-        at.session.begin()
-        at.session.open_block("text", message_id="msg_old")
-        at.session.delta("An old beginning")
-        await at.sees("An old beginning")
-        at.session.link(LinkState.RECONNECTING, "eof")
-        at.session.link(LinkState.CONNECTED)
-        with at.session.replay():
-            at.session.fact("withdrawn", message_id="msg_old")
-        await at.loses("An old beginning")
-        at.session.open_block("text", message_id="msg_new")
-        at.session.delta("A new beginning")
-        await at.sees("A new beginning")
+def test_a_repeated_request_withdraws_what_was_shown_of_the_old_one() -> None:
+    told = Paper()
+    told.open_block("text", message_id="msg_old")
+    told.delta("An old beginning")
+    told.sees("An old beginning")
+    with told.replay():
+        told.fact("withdrawn", message_id="msg_old")
+    told.loses("An old beginning")
+    told.open_block("text", message_id="msg_new")
+    told.delta("A new beginning")
+    told.sees("A new beginning")
 
 
-async def test_another_message_start_alone_withdraws_the_old_one() -> None:
-    async with desk() as at:
-        await at.prompt("tell")
-        at.session.begin()
-        at.session.open_block("text", message_id="msg_old")
-        at.session.delta("An old beginning")
-        await at.sees("An old beginning")
-        at.session.open_block("text", message_id="msg_new")
-        at.session.delta("A new beginning")
-        await at.sees("A new beginning")
-        assert "An old beginning" not in at.screen
+def test_another_message_start_alone_withdraws_the_old_one() -> None:
+    told = Paper()
+    told.open_block("text", message_id="msg_old")
+    told.delta("An old beginning")
+    told.sees("An old beginning")
+    told.open_block("text", message_id="msg_new")
+    told.delta("A new beginning")
+    told.sees("A new beginning")
+    told.loses("An old beginning")
 
 
-async def test_a_message_that_ended_while_away_is_shown_once() -> None:
-    async with desk() as at:
-        await at.prompt("tell")
-        at.session.begin()
-        at.session.open_block("text")
-        at.session.delta("Half a sen")
-        await at.sees("Half a sen")
-        at.session.link(LinkState.RECONNECTING, "eof", 1, time.monotonic() + 600)
-        await at.sees("reconnecting in")
-        at.session.link(LinkState.CONNECTED)
-        with at.session.replay():
-            at.session.text("Half a sentence and the rest.")
-            at.session.finish()
-        await at.sees("Half a sentence and the rest.")
-        await at.until(lambda: not at.app.view.reducer.running)
-        assert at.screen.count("Half a sen") == 1
+def test_a_message_that_ended_while_away_is_shown_once() -> None:
+    told = Paper()
+    told.open_block("text")
+    told.delta("Half a sen")
+    told.sees("Half a sen")
+    with told.replay():
+        told.text("Half a sentence and the rest.")
+        told.finish()
+    told.sees("Half a sentence and the rest.")
+    told.apply()
+    assert told.screen.count("Half a sen") == 1
 
 
 async def test_the_options_of_the_session_outrank_those_of_the_command_line() -> None:

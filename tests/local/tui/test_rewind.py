@@ -30,8 +30,7 @@ def answers(at: Desk) -> None:
 async def test_a_person_picks_a_prompt_and_what_goes_back() -> None:
     async with desk(size=(100, 30)) as at:
         answers(at)
-        await at.type("/rewind")
-        await at.pilot.press("enter")
+        await at.enter("/rewind")
         await at.sees("Go back to before which prompt?", "› now the second thing  2 files changed since")
         await at.pilot.press("down", "enter")
         await at.sees("~ cart.py  +3 -1  changed by something else since", "- new.py  +0 -9")
@@ -81,10 +80,8 @@ async def test_esc_twice_opens_it_and_esc_leaves_step_by_step() -> None:
 async def test_there_is_no_going_back_while_the_agent_works() -> None:
     async with desk() as at:
         answers(at)
-        await at.prompt("go")
-        at.session.begin()
+        await at.turn()
         await at.until(lambda: "working" in at.status)
-        await at.type("/rewind")
-        await at.pilot.press("enter")
+        await at.enter("/rewind")
         await at.until(lambda: "the agent is working" in at.status)
         assert at.app.view.rewinding.panel is None

@@ -59,8 +59,7 @@ async def test_the_first_screen_names_the_host_and_what_one_can_do_there() -> No
 
 async def test_a_running_tool_of_a_lost_session_is_not_called_failed() -> None:
     async with desk() as at:
-        await at.prompt("go")
-        at.session.begin()
+        await at.turn()
         at.session.run(at.session.call("Bash", command="make"), "compiling", 3)
         await at.sees("compiling")
         at.session.fail(ConnectionLost("devbox is gone"))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from tests.support.repl.paper import Paper
 from tests.support.repl.pilot import Desk, desk
 from tests.support.repl.scripted_session import ScriptedSession, question
 
@@ -34,8 +35,7 @@ def told(agent_id: str, subtype: str, tokens: int, tool_uses: int, seconds: int)
 
 async def started(at: Desk) -> str:
     """A Task call that runs."""
-    await at.prompt("go")
-    at.session.begin()
+    await at.turn()
     agent_id = at.session.call("Task", **TASK)
     at.session.run(agent_id, "Grep x", 3, name="Task")
     at.session.say(told(agent_id, "task_started", 0, 0, 0))
@@ -61,27 +61,24 @@ async def test_the_calls_of_an_agent_are_rows_under_its_call_and_one_line_when_i
         await at.chord("ctrl+o")
         await at.sees("Asked: Find it.", "Grep word0", "Answer: In parse.py.")
         at.session.finish()
-        await at.type("/cost")
-        await at.pilot.press("enter")
+        await at.enter("/cost")
         await at.sees("Of that, by sub-agents:", "Explore: Find the parser: 13.4k tokens, $0.0123")
 
 
-async def test_the_row_of_an_agent_in_a_worktree_says_so_and_that_of_a_skill_shows_its_agent() -> None:
-    async with desk(size=(100, 30)) as at:
-        await at.prompt("go")
-        at.session.begin()
-        apart = at.session.call("Task", **TASK, isolation="worktree")
-        at.session.run(apart, "", 3, name="Task")
-        at.session.say(told(apart, "task_started", 0, 0, 0))
-        await at.sees("└ in a worktree")
-        structured = {"status": "completed", "totalToolUseCount": 1, "worktreeBranch": "worktree/find-1"}
-        at.session.done(apart, "Done.", structured=structured)
-        await at.sees("└ worktree on worktree/find-1 · 1 tool use")
-        skill = at.session.call("Skill", skill="dig")
-        at.session.run(skill, "", 3, name="Skill")
-        at.session.say(told(skill, "task_started", 0, 0, 0))
-        calls(at.session, skill, "c1", "Grep", pattern="gold")
-        await at.sees("└ 1 tool use", "◐ Grep gold")
+def test_the_row_of_an_agent_in_a_worktree_says_so_and_that_of_a_skill_shows_its_agent() -> None:
+    paper = Paper()
+    apart = paper.call("Task", **TASK, isolation="worktree")
+    paper.run(apart, "", 3, name="Task")
+    paper.say(told(apart, "task_started", 0, 0, 0))
+    paper.sees("└ in a worktree")
+    structured = {"status": "completed", "totalToolUseCount": 1, "worktreeBranch": "worktree/find-1"}
+    paper.done(apart, "Done.", structured=structured)
+    paper.sees("└ worktree on worktree/find-1 · 1 tool use")
+    skill = paper.call("Skill", skill="dig")
+    paper.run(skill, "", 3, name="Skill")
+    paper.say(told(skill, "task_started", 0, 0, 0))
+    calls(paper, skill, "c1", "Grep", pattern="gold")
+    paper.sees("└ 1 tool use", "◐ Grep gold")
 
 
 async def test_the_row_of_an_agent_that_goes_on_names_the_agent() -> None:

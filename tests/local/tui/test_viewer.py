@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 
 import pytest
+from tests.support.repl.paper import Paper
 from tests.support.repl.pilot import WHO, Desk, desk, key_event
 from tests.support.repl.scripted_session import ScriptedSession
 
@@ -59,8 +60,7 @@ async def test_one_that_never_drove_takes_over() -> None:
 async def test_what_a_viewer_types_never_takes_the_session(typed: str) -> None:
     async with desk() as at:
         await _fence(at)
-        await at.type(typed)
-        await at.pilot.press("enter")
+        await at.enter(typed)
         await at.sees("this terminal only watches: Alt+T drives the session")
         assert at.session.take_backs == 0
         assert at.session.prompts == []
@@ -194,8 +194,7 @@ async def test_why_an_interrupt_was_refused_stays_to_be_read() -> None:
             raise UsageError("another client drives this session")
 
     async with desk(Overtaken()) as at:
-        await at.prompt("go")
-        at.session.begin()
+        await at.turn()
         await at.pilot.press("escape")
         await at.until(lambda: "another client drives this session" in at.status)
 
@@ -230,30 +229,29 @@ async def test_a_prompt_that_the_fence_overtook_waits_until_this_terminal_drives
         assert at.screen.count("too late") == 1
 
 
-async def test_who_drives_is_told_by_a_readable_name_and_oneself_as_oneself() -> None:
-    async with desk() as at:
-        at.session.fact("driver", by="alice@laptop pid 6 0123aa")
-        at.session.fact("driver", by=WHO)
-        at.session.text("Nothing to say of that.")
-        await at.sees("Nothing to say of that.")
-        assert "drives this" not in at.screen
-        at.session.fact("driver", by="bob@desk pid 9 c0ffee")
-        await at.sees("“bob@desk pid 9” drives this session now.")
-        at.session.fact("driver", by=WHO)
-        await at.sees("You drive this session now.")
+def test_who_drives_is_told_by_a_readable_name_and_oneself_as_oneself() -> None:
+    told = Paper()
+    told.fact("driver", by="alice@laptop pid 6 0123aa")
+    told.fact("driver", by=WHO)
+    told.text("Nothing to say of that.")
+    told.sees("Nothing to say of that.")
+    told.loses("drives this")
+    told.fact("driver", by="bob@desk pid 9 c0ffee")
+    told.sees("“bob@desk pid 9” drives this session now.")
+    told.fact("driver", by=WHO)
+    told.sees("You drive this session now.")
 
 
-async def test_who_drove_before_this_terminal_came_is_not_told() -> None:
-    session = ScriptedSession()
-    with session.replay():
-        session.fact("driver", by="alice@laptop pid 6 0123aa")
-        session.fact("driver", by="alice@laptop pid 8 0123aa")
-        session.text("It is done.")
-    session.fact("driver", by=WHO)
-    session.text("And this is new.", message_id="msg_2")
-    async with desk(session) as at:
-        await at.sees("It is done.", "And this is new.")
-        assert "this session now" not in at.screen
+def test_who_drove_before_this_terminal_came_is_not_told() -> None:
+    told = Paper(idle=True)
+    with told.replay():
+        told.fact("driver", by="alice@laptop pid 6 0123aa")
+        told.fact("driver", by="alice@laptop pid 8 0123aa")
+        told.text("It is done.")
+    told.fact("driver", by=WHO)
+    told.text("And this is new.", message_id="msg_2")
+    told.sees("It is done.", "And this is new.")
+    told.loses("this session now")
 
 
 async def test_what_was_asked_for_is_not_said_any_more_once_it_is_so() -> None:

@@ -185,6 +185,16 @@ class Desk:
         await self.pilot.press("enter")
         await self.until(lambda: len(self.session.prompts) > count)
 
+    async def enter(self, text: str) -> None:
+        """Type a line and press Enter."""
+        await self.type(text)
+        await self.pilot.press("enter")
+
+    async def turn(self, text: str = "go") -> None:
+        """Send a prompt, with which a turn begins."""
+        await self.prompt(text)
+        self.session.begin()
+
     async def card_focused(self) -> None:
         """Wait for the approval card, go to it as a person does, and wait until it listens."""
         await self.until(lambda: self.app.view.card is not None and self.app.view.card.can_focus)

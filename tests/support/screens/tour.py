@@ -19,12 +19,12 @@ from rich.console import Console
 from rich.text import Text
 from tests.support.screens import scenes
 from tests.support.screens.scenes import Scene, scene
-from tests.support.screenshot import with_local_fonts
 
 DOCS = Path(__file__).resolve().parents[3] / "docs"
 PICTURES, PAGE = DOCS / "tour", DOCS / "guide" / "tour.md"
 SIZE = (100, 30)
 _TITLE = "ccb ssh devbox:/srv/shop"
+_FONTS = "ui-monospace, SFMono-Regular, Menlo, Consolas, 'DejaVu Sans Mono', monospace"
 _IDENTITY = re.compile(r"terminal-\d+")
 
 
@@ -111,8 +111,14 @@ async def draw(stop: Stop) -> str:
     else:
         async with scene(cast(Scene, stop.play), SIZE, stop.theme) as at:
             svg = at.app.export_screenshot(title=_TITLE, simplify=True)
-    svg = with_local_fonts(svg)
+    svg = _with_local_fonts(svg)
     return _IDENTITY.sub(f"terminal-{stop.name}", svg)
+
+
+def _with_local_fonts(svg: str) -> str:
+    """Use fonts of the viewer's machine: a page that shows the picture as an image loads none from elsewhere."""
+    svg = re.sub(r"\s*@font-face \{.*?\}", "", svg, flags=re.DOTALL)
+    return svg.replace("font-family: Fira Code, monospace", f"font-family: {_FONTS}").replace("arial", "sans-serif")
 
 
 def _printed(text: str) -> str:

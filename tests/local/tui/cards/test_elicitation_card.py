@@ -26,8 +26,7 @@ SCHEMA: Json = {
 
 async def asked(at: Desk, form: Elicitation, request_id: str = "laptop-1") -> None:
     """Let the server ask, and go to the card."""
-    await at.prompt("go")
-    at.session.begin()
+    await at.turn()
     at.session.progress(Request(ELICITATION, form, id=request_id).public())
     await at.card_focused()
 

@@ -28,8 +28,7 @@ TWO: Json = {"questions": [*ONE["questions"], SEVERAL]}
 
 async def asked(at: Desk, tool_input: Json) -> None:
     """Let the model ask, and go to the card."""
-    await at.prompt("go")
-    at.session.begin()
+    await at.turn()
     at.session.ask("ask", "AskUserQuestion", tool_input)
     await at.card_focused()
 

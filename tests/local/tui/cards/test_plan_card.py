@@ -114,8 +114,7 @@ async def test_keep_planning_tells_the_agent_what_should_be_different() -> None:
     async with desk() as at:
         await asked(at)
         await at.answer("3")
-        await at.type("no new file")
-        await at.pilot.press("enter")
+        await at.enter("no new file")
         said = "The user wants to go on planning; plan mode stays on. The user says: no new file"
         assert await answer(at) == {"behavior": "deny", "message": said}
 
@@ -164,8 +163,7 @@ async def test_a_long_plan_is_approved_only_after_all_of_it_was_on_the_screen() 
 
 async def test_the_agent_asks_whether_it_plans_first() -> None:
     async with desk() as at:
-        await at.prompt("go")
-        at.session.begin()
+        await at.turn()
         at.session.ask("ask", "EnterPlanMode", {})
         await at.card_focused()
         await at.sees("Plan first?", "changes nothing until you approve", "2 no, go on")

@@ -19,8 +19,7 @@ def ask(at: Desk, request_id: str, command: str, rule: dict[str, Any]) -> None:
 
 async def test_questions_that_wait_are_walked_with_ctrl_n_and_ctrl_p() -> None:
     async with desk() as at:
-        await at.prompt("go")
-        at.session.begin()
+        await at.turn()
         ask(at, "one", "make a", MAKE)
         ask(at, "two", "git status", GIT)
         ask(at, "three", "make b", MAKE)
@@ -40,8 +39,7 @@ async def test_questions_that_wait_are_walked_with_ctrl_n_and_ctrl_p() -> None:
 
 async def test_a_rule_for_the_session_answers_what_it_covers_and_nothing_else() -> None:
     async with desk() as at:
-        await at.prompt("go")
-        at.session.begin()
+        await at.turn()
         ask(at, "one", "make a", MAKE)
         ask(at, "two", "git status", GIT)
         ask(at, "three", "make b", MAKE)
@@ -57,8 +55,7 @@ async def test_a_rule_for_the_session_answers_what_it_covers_and_nothing_else() 
 async def test_a_rule_answers_calls_of_other_tools_that_it_covers() -> None:
     rule = session_rule("Read", "//etc/**")
     async with desk() as at:
-        await at.prompt("go")
-        at.session.begin()
+        await at.turn()
         at.session.ask("one", "Read", {"file_path": "/etc/hosts"}, permission_suggestions=[rule])
         at.session.ask("two", "Glob", {"pattern": "*", "path": "/etc"}, permission_suggestions=[rule])
         at.session.ask("three", "Write", {"file_path": "/etc/x", "content": ""}, permission_suggestions=[rule])
@@ -73,8 +70,7 @@ async def test_a_domain_answers_the_pages_of_that_domain_only() -> None:
     """Also where the worker suggests it for another one: this page may be read by the laptop."""
     rule = session_rule("WebFetch", "domain:docs.example")
     async with desk() as at:
-        await at.prompt("go")
-        at.session.begin()
+        await at.turn()
         for name, url in (("one", "docs.example/a"), ("two", "DOCS.example:8080/b"), ("three", "docs.example@evil/c")):
             at.session.ask(name, "WebFetch", {"url": f"https://{url}"}, permission_suggestions=[rule])
         at.session.ask("four", "WebFetch", {"url": "not a URL"}, permission_suggestions=[rule])
@@ -87,8 +83,7 @@ async def test_a_domain_answers_the_pages_of_that_domain_only() -> None:
 
 async def test_once_answers_only_the_question_that_was_shown() -> None:
     async with desk() as at:
-        await at.prompt("go")
-        at.session.begin()
+        await at.turn()
         ask(at, "one", "make a", MAKE)
         ask(at, "three", "make b", MAKE)
         await at.card_focused()
@@ -99,8 +94,7 @@ async def test_once_answers_only_the_question_that_was_shown() -> None:
 
 async def test_the_rule_can_be_changed_before_it_is_granted() -> None:
     async with desk() as at:
-        await at.prompt("go")
-        at.session.begin()
+        await at.turn()
         ask(at, "one", "make a", MAKE)
         ask(at, "three", "make b", MAKE)
         await at.card_focused()
@@ -125,8 +119,7 @@ async def test_the_rule_can_be_changed_before_it_is_granted() -> None:
 
 async def test_esc_leaves_the_rule_as_it_was() -> None:
     async with desk() as at:
-        await at.prompt("go")
-        at.session.begin()
+        await at.turn()
         ask(at, "one", "make a", MAKE)
         await at.card_focused()
         await at.answer("e", "enter")
@@ -139,8 +132,7 @@ async def test_esc_leaves_the_rule_as_it_was() -> None:
 
 async def test_a_long_question_takes_the_whole_screen_with_ctrl_o_and_gives_it_back() -> None:
     async with desk(size=(100, 40)) as at:
-        await at.prompt("go")
-        at.session.begin()
+        await at.turn()
         at.session.ask("one", "Write", {"file_path": "/srv/shop/a", "content": "".join(f"{n}\n" for n in range(200))})
         await at.card_focused()
 
@@ -157,8 +149,7 @@ async def test_a_long_question_takes_the_whole_screen_with_ctrl_o_and_gives_it_b
 
 async def test_a_path_outside_of_the_session_s_directories_is_marked() -> None:
     async with desk() as at:
-        await at.prompt("go")
-        at.session.begin()
+        await at.turn()
         at.session.ask(
             "one",
             "Read",
@@ -173,8 +164,7 @@ async def test_a_path_outside_of_the_session_s_directories_is_marked() -> None:
 async def test_the_same_suggestion_for_another_tool_answers_nothing() -> None:
     """A hostile worker could join a call of a laptop's MCP server to a question that is answered lightly."""
     async with desk() as at:
-        await at.prompt("go")
-        at.session.begin()
+        await at.turn()
         ask(at, "one", "make a", MAKE)
         at.session.ask("two", "mcp__mail__send", {"to": "all"}, permission_suggestions=[MAKE])
         await at.card_focused()
@@ -187,8 +177,7 @@ async def test_the_same_suggestion_for_another_tool_answers_nothing() -> None:
 
 async def test_a_rule_about_another_tool_covers_no_call_of_this_one() -> None:
     async with desk() as at:
-        await at.prompt("go")
-        at.session.begin()
+        await at.turn()
         at.session.ask("one", "mcp__mail__send", {"to": "me"}, permission_suggestions=[MAKE])
         at.session.ask("two", "mcp__mail__send", {"to": "all"}, permission_suggestions=[MAKE])
         await at.card_focused()
@@ -202,8 +191,7 @@ async def test_a_rule_about_another_tool_covers_no_call_of_this_one() -> None:
 async def test_of_a_laptop_s_tool_only_a_rule_about_all_of_it_answers_others(content: str, answered: list[str]) -> None:
     rule = session_rule("mcp__mail__send", content)
     async with desk() as at:
-        await at.prompt("go")
-        at.session.begin()
+        await at.turn()
         at.session.ask("one", "mcp__mail__send", {"to": "me"}, permission_suggestions=[rule])
         at.session.ask("two", "mcp__mail__send", {"to": "all"}, permission_suggestions=[rule])
         await at.card_focused()
@@ -217,8 +205,7 @@ async def test_of_a_laptop_s_tool_only_a_rule_about_all_of_it_answers_others(con
 async def test_a_tab_for_a_card_that_takes_no_focus_yet_is_not_lost(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ccb.local.tui.approvals._SETTLING_S", 3.0)  # longer than a busy machine needs below
     async with desk() as at:
-        await at.prompt("go")
-        at.session.begin()
+        await at.turn()
         ask(at, "one", "make a", MAKE)
         ask(at, "two", "git status", GIT)
         await at.card_focused()
@@ -238,8 +225,7 @@ async def test_a_tab_for_a_card_that_takes_no_focus_yet_is_not_lost(monkeypatch:
 async def test_a_tab_before_typed_text_leaves_the_text_its_place(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ccb.local.tui.approvals._SETTLING_S", 3.0)
     async with desk() as at:
-        await at.prompt("go")
-        at.session.begin()
+        await at.turn()
         ask(at, "one", "make a", MAKE)
         ask(at, "two", "git status", GIT)
         await at.card_focused()

@@ -158,8 +158,7 @@ async def test_arguments_of_commands_are_offered() -> None:
     async with desk() as at:
         await at.type("/effort ")
         await at.until(lambda: "xhigh" in at.screen and "medium" in at.screen)
-        await at.type("xh")
-        await at.pilot.press("enter")
+        await at.enter("xh")
         assert at.app.composer.text == "/effort xhigh" and at.session.controls == []
         at.session.control_answers["set_effort"] = {"applied": "xhigh"}
         await at.pilot.press("enter")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from tests.support.repl.paper import Paper
 from tests.support.repl.pilot import desk
 
 from ccb.local.transcript.blocks import Level
@@ -64,13 +65,12 @@ async def test_an_error_is_a_card_with_a_bar_that_is_not_copied() -> None:
         assert ("It broke. " * 10).strip() + "\nexit 1\n→ Mend it." in copied
 
 
-async def test_a_budget_that_is_used_up_is_said_once() -> None:
-    async with desk() as at:
-        at.app.view.reducer.notice("first")
-        said = "the budget of the session is used up: $2.00 of $1.00"
-        await at.prompt("go")
-        at.session.begin()
-        at.app.view.reducer.notice(f"No more model calls: {said}.", Level.WARNING)
-        at.session.finish(subtype="error_during_execution", is_error=True, errors=[said])
-        await at.sees("▌ No more model calls", "→ Raise it under `budgets`")
-        assert at.screen.count("is used up") == 1
+def test_a_budget_that_is_used_up_is_said_once() -> None:
+    told = Paper()
+    told.apply()
+    told.reducer.notice("first")
+    said = "the budget of the session is used up: $2.00 of $1.00"
+    told.reducer.notice(f"No more model calls: {said}.", Level.WARNING)
+    told.finish(subtype="error_during_execution", is_error=True, errors=[said])
+    told.sees("▌ No more model calls", "→ Raise it under `budgets`")
+    assert told.screen.count("is used up") == 1

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from PIL import Image
 from rich.segment import Segment
+from tests.support.repl.paper import Paper
 from tests.support.repl.pilot import COLOURFUL, Desk, desk
 from textual.color import Color
 
@@ -35,10 +36,14 @@ def saved(image: Image.Image, form: str = "PNG", **options: Any) -> bytes:
     return made.getvalue()
 
 
+def shelf_and_signal() -> tuple[PictureShelf, asyncio.Event]:
+    tasks: list[asyncio.Task[None]] = []
+    return PictureShelf(lambda work: tasks.append(asyncio.create_task(work))), asyncio.Event()
+
+
 async def lines_of(image: bytes) -> list[Line]:
     """The lines of an image without their indent."""
-    drawn, tasks = asyncio.Event(), []
-    shelf, picture = PictureShelf(lambda work: tasks.append(asyncio.create_task(work))), PictureData(encoded(image))
+    (shelf, drawn), picture = shelf_and_signal(), PictureData(encoded(image))
     assert shelf.lines(picture, 82, large=False, redraw=drawn.set) == []
     await asyncio.wait_for(drawn.wait(), 60)
     return [line[1:] for line in shelf.lines(picture, 82, large=False, redraw=drawn.set)]
@@ -59,22 +64,14 @@ def block(data: bytes | str) -> dict[str, Any]:
     return {"type": "image", "source": source}
 
 
-async def read(at: Desk, *images: bytes | str, name: str = "plot.png") -> None:
-    """Let the agent read images."""
-    if not at.session.prompts:
-        await at.prompt("look")
-        at.session.begin()
-    at.session.done(at.session.call("Read", file_path=f"/srv/shop/{name}"), [block(each) for each in images])
-    await at.sees(f"Read {name}")
-
-
 def drawn_lines(at: Desk) -> list[str]:
     return [line for line in at.lines if HALF_BLOCK in line]
 
 
-async def test_an_image_is_drawn_below_its_name_as_large_as_there_is_room() -> None:
+async def test_an_image_is_drawn_below_its_name_as_large_as_there_is_room_and_not_copied() -> None:
     async with desk(size=(100, 40)) as at:
-        await read(at, png((400, 200)))
+        await at.turn()
+        at.session.done(at.session.call("Read", file_path="/srv/shop/plot.png"), [block(png((400, 200)))])
         await at.until(lambda: len(drawn_lines(at)) == 10)
         assert {line.strip() for line in drawn_lines(at)} == {HALF_BLOCK * 40}
         assert "PNG 400x200" in at.screen
@@ -84,20 +81,9 @@ async def test_an_image_is_drawn_below_its_name_as_large_as_there_is_room() -> N
         await at.until(lambda: len(drawn_lines(at)) == 30)
         await at.pilot.resize_terminal(50, 40)
         await at.until(lambda: drawn_lines(at) and max(map(len, drawn_lines(at))) <= 50)
-
-
-async def test_what_is_covered_or_scrolled_away_leaves_nothing_of_an_image() -> None:
-    async with desk(size=(100, 30)) as at:
-        await read(at, png())
-        await at.until(lambda: len(drawn_lines(at)) == 10)
-        await at.pilot.press("f1")
-        await at.until(lambda: "Help" in at.screen)
-        help_lines = [line for line in at.lines if line.startswith(("│", "║", "▌"))]
-        assert not any(HALF_BLOCK in line for line in help_lines)
-        await at.pilot.press("escape")
-        at.session.text("\n\n".join(f"paragraph {number}" for number in range(60)))
-        await at.sees("paragraph 59")
-        assert not drawn_lines(at)
+        at.app.screen.text_select_all()
+        copied = at.app.screen.get_selected_text() or ""
+        assert "Read plot.png" in copied and HALF_BLOCK not in copied
 
 
 async def test_nothing_is_drawn_where_the_person_has_switched_it_off_or_wants_no_colours() -> None:
@@ -106,77 +92,46 @@ async def test_nothing_is_drawn_where_the_person_has_switched_it_off_or_wants_no
         (ScreenSettings(), {**COLOURFUL, "NO_COLOR": "1"}),
     ):
         async with desk(screen=screen, environ=environ) as at:
-            await read(at, png())
-            await at.sees("PNG 400x200")
             assert at.app.view.transcript.shelf is None
-            assert not drawn_lines(at)
 
 
 @pytest.mark.parametrize(
     "data",
     [
-        png()[:200],
-        head_of(100, 100),
-        head_of(60_000, 60_000),
-        head_of(4_000, 4_001),
-        head_of(0, 7),
+        encoded(png()[:200]),
+        encoded(head_of(100, 100)),
+        encoded(head_of(60_000, 60_000)),
+        encoded(head_of(4_000, 4_001)),
+        encoded(head_of(0, 7)),
         encoded(png() + bytes(100_000)) + "ü",
     ],
 )
-async def test_what_is_damaged_or_too_large_to_decode_is_only_named(data: bytes | str) -> None:
-    async with desk(size=(100, 40)) as at:
-        await read(at, data)
-        await at.sees("● Read plot.png  PNG")
-        await read(at, png((40, 40)), name="good.png")
-        await at.until(lambda: len(drawn_lines(at)) == 2)
+def test_what_is_damaged_or_too_large_to_decode_is_only_named(data: str) -> None:
+    told = Paper()
+    told.done(told.call("Read", file_path="/srv/shop/plot.png"), [block(data)])
+    told.sees("● Read plot.png  PNG")
+    assert pictures._drawn(PictureData(data), (80, 20)) == []
 
 
-async def test_an_image_is_not_copied_as_characters() -> None:
-    async with desk(size=(100, 40)) as at:
-        await read(at, png())
-        await at.until(lambda: drawn_lines(at))
-        at.session.text("The plot is red.")
-        await at.sees("is red")
-        at.app.screen.text_select_all()
-        copied = at.app.screen.get_selected_text() or ""
-        assert "Read plot.png" in copied
-        assert "The plot is red." in copied
-        assert HALF_BLOCK not in copied
-
-
-async def test_many_images_are_drawn_without_end_of_work_and_the_oldest_give_way(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_the_lines_of_the_oldest_images_give_way(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pictures, "MAX_KEPT", 3)
-    decoded: list[object] = []
-    draw = pictures._drawn
-
-    def counted(picture: PictureData, room: tuple[int, int]) -> list[Line]:
-        decoded.append(picture)
-        return draw(picture, room)
-
-    monkeypatch.setattr(pictures, "_drawn", counted)
-    async with desk(size=(100, 40)) as at:
-        for number in range(6):
-            await read(at, png((20, 40), colour=f"#0000{number:02x}"), name=f"{number}.png")
-            at.session.text(f"Seen {number}.")
-            await at.sees(f"Seen {number}.")
-        shelf = at.app.view.transcript.shelf
-        assert shelf is not None
-        await at.until(lambda: len(drawn_lines(at)) == 12 and not shelf._works)
-        assert len(shelf._kept) == 3
-        assert len(decoded) == 6
+    shelf, drawn = shelf_and_signal()
+    for number in range(6):
+        shelf.lines(PictureData(encoded(png((20, 40), f"#0000{number:02x}"))), 82, large=False, redraw=drawn.set)
+        await asyncio.wait_for(drawn.wait(), 60)
+        drawn.clear()
+    assert len(shelf._kept) == 3
 
 
-async def test_the_data_of_old_images_is_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
-    data = png()
-    monkeypatch.setattr(blocks, "_MAX_PICTURE_CHARS", 2 * len(base64.b64encode(data)))
-    async with desk(size=(100, 60)) as at:
-        for number in range(4):
-            await read(at, data, name=f"{number}.png")
-        kept = [len(each.pictures) for each in at.app.view.transcript.blocks if isinstance(each, ToolBlock)]
-        assert kept == [0, 0, 1, 1]
-        await at.until(lambda: len(drawn_lines(at)) == 20)
+def test_the_data_of_old_images_is_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
+    data = encoded(png())
+    monkeypatch.setattr(blocks, "_MAX_PICTURE_CHARS", 2 * len(data))
+    told = Paper()
+    for number in range(4):
+        told.done(told.call("Read", file_path=f"/srv/shop/{number}.png"), [block(data)])
+    told.apply()
+    kept = [len(each.pictures) for each in told.container.blocks if isinstance(each, ToolBlock)]
+    assert kept == [0, 0, 1, 1]
 
 
 async def test_a_cell_shows_two_pixels_in_its_two_colours() -> None:
@@ -195,11 +150,5 @@ async def test_a_photograph_that_lies_on_its_side_keeps_its_shape_upright() -> N
     assert [[segment.text for segment in line] for line in lines] == [[HALF_BLOCK * 20]] * 20
 
 
-async def test_cells_of_images_of_other_programs_in_text_of_a_host_are_taken_out() -> None:
+def test_cells_of_images_of_other_programs_in_text_of_a_host_are_taken_out() -> None:
     assert "\U0010eeee" not in TextOnly().apply([Segment(PLACEHOLDER)], Color(0, 0, 0))[0].text
-    async with desk() as at:
-        await at.prompt("go")
-        at.session.begin()
-        at.session.text(f"before {PLACEHOLDER} behind")
-        await at.sees("before", "behind")
-        assert "\U0010eeee" not in at.screen

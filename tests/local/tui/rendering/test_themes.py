@@ -138,11 +138,9 @@ def test_the_theme_fits_the_terminal(environ: dict[str, str], theme: Theme) -> N
 @pytest.mark.parametrize("name", ["light", "dark"])
 async def test_all_themes_show_the_same_text(name: str, environ: dict[str, str]) -> None:
     async with desk(size=(90, 30), environ=environ) as at:
-        await at.type(f"/theme {name}")
-        await at.pilot.press("enter")
+        await at.enter(f"/theme {name}")
         await at.until(lambda: at.app.current_theme.dark == (name == "dark"))
-        await at.prompt("go")
-        at.session.begin()
+        await at.turn()
         at.session.text(ANSWER)
         await at.sees("The total ignored", "test_total  failed  passed")
 
@@ -164,8 +162,7 @@ def selected_text(at: Desk) -> str:
 async def test_what_is_selected_can_be_read(theme: Theme) -> None:
     async with desk() as at:
         at.app.theme = theme.name
-        await at.prompt("talk")
-        at.session.begin()
+        await at.turn("talk")
         at.session.text("some `code` and **bold** text")
         await at.sees("and bold text")
         at.app.screen.text_select_all()
@@ -175,8 +172,7 @@ async def test_what_is_selected_can_be_read(theme: Theme) -> None:
 @pytest.mark.parametrize("environ", [{"TERM": "xterm"}, COLOURFUL | {"NO_COLOR": "1"}], ids=["16 colours", "none"])
 async def test_what_is_selected_is_seen_without_colours_of_our_own(environ: dict[str, str]) -> None:
     async with desk(environ=environ) as at:
-        await at.prompt("talk")
-        at.session.begin()
+        await at.turn("talk")
         at.session.text("some `code` text")
         await at.sees("some code text")
         at.app.screen.text_select_all()

@@ -30,8 +30,7 @@ def shown(
 
 
 async def _ran(at: Desk, output: str) -> None:
-    await at.prompt("go")
-    at.session.begin()
+    await at.turn()
     at.session.done(at.session.call("Bash", command="make"), output)
     await at.sees("● Bash make")
 

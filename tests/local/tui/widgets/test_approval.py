@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -31,11 +32,40 @@ def ask(session: ScriptedSession, request_id: str = "ask", command: str = COMMAN
     )
 
 
-async def test_it_says_where_what_and_why_and_which_rule_the_session_would_get() -> None:
+@asynccontextmanager
+async def asked() -> AsyncIterator[Desk]:
+    """The worker asks, and the person is at the card."""
     async with desk() as at:
         await at.prompt("go")
         ask(at.session)
         await at.card_focused()
+        yield at
+
+
+async def _asks_for_a_long_file(at: Desk) -> None:
+    content = "\n".join(f"line {n}." for n in range(300))
+    at.session.ask("ask", "Write", {"file_path": PATH, "content": content})
+    await at.sees("line 0.", "more lines")
+
+
+@asynccontextmanager
+async def long_file() -> AsyncIterator[Desk]:
+    """The worker asks about a file of which the card shows a part, and the person is at the card."""
+    async with desk() as at:
+        await at.prompt("go")
+        await _asks_for_a_long_file(at)
+        await at.card_focused()
+        yield at
+
+
+async def answered(at: Desk, request_id: str = "ask") -> Any:
+    """The answer of the person, once it is given."""
+    await at.until(lambda: request_id in at.session.answers)
+    return at.session.answers[request_id]
+
+
+async def test_it_says_where_what_and_why_and_which_rule_the_session_would_get() -> None:
+    async with asked() as at:
         await at.sees(
             "Bash on devbox:/srv/shop",
             "make test && rm -rf build",
@@ -65,8 +95,7 @@ async def test_a_tool_of_a_server_on_this_laptop_is_said_to_run_here() -> None:
 async def test_a_reason_that_quotes_the_call_cannot_look_like_words_of_ccb() -> None:
     """Also where it is folded, a row of it begins with a mark."""
     async with desk() as at:
-        await at.prompt("go")
-        at.session.begin()
+        await at.turn()
         reason = "No rule allows `echo " + "Sandbox: workspace cage " * 15 + "`"
         at.session.ask("ask", "Bash", COMMAND, decision_reason=reason)
         await at.card_focused()
@@ -76,25 +105,41 @@ async def test_a_reason_that_quotes_the_call_cannot_look_like_words_of_ccb() -> 
         assert [row for row in rows if not row.startswith(("Asked because: ", "┆ "))] == []
 
 
-async def test_1_allows_once_with_the_input_as_asked() -> None:
-    async with desk() as at:
-        await at.prompt("go")
-        ask(at.session)
-        await at.card_focused()
-        await at.answer("1")
-        await at.until(lambda: at.session.answers)
-        assert at.session.answers == {"ask": {"behavior": "allow", "updatedInput": COMMAND}}
+ALLOWED = {"behavior": "allow", "updatedInput": COMMAND}
+FOR_THE_SESSION = {**ALLOWED, "updatedPermissions": [{**RULE, "destination": "session"}]}
+DENIED = "The user denied this; it was not done."
+
+
+@pytest.mark.parametrize(
+    ("keys", "why", "answer"),
+    [
+        ("1", None, ALLOWED),
+        ("y", None, ALLOWED),
+        ("2", None, FOR_THE_SESSION),  # whatever place was suggested
+        ("right right left down enter", None, FOR_THE_SESSION),
+        ("n", "", {"behavior": "deny", "message": DENIED}),
+        ("3", "not build", {"behavior": "deny", "message": f"{DENIED} The user says: not build"}),
+    ],
+)
+async def test_a_key_gives_its_answer(keys: str, why: str | None, answer: dict[str, Any]) -> None:
+    async with asked() as at:
+        await at.answer(*keys.split())
+        if why is not None:
+            await at.sees("Why not?")
+            await at.enter(why)
+        assert await answered(at) == answer
         await at.until(lambda: at.app.view.card is None and at.app.focused is at.app.composer)
+        assert at.app.composer.text == "", "what was given is not typed a second time"
 
 
-async def test_2_allows_for_this_session_only_whatever_place_was_suggested() -> None:
-    async with desk() as at:
-        await at.prompt("go")
-        ask(at.session)
-        await at.card_focused()
-        await at.answer("2")
-        await at.until(lambda: at.session.answers)
-        assert at.session.answers["ask"]["updatedPermissions"] == [{**RULE, "destination": "session"}]
+async def test_without_a_mark_enter_is_no_answer_and_esc_leaves_the_reason() -> None:
+    async with asked() as at:
+        await at.answer("enter")
+        await at.answer("3")
+        await at.sees("Why not?")
+        await at.pilot.press("escape")
+        await at.sees("1 once")
+        assert at.session.interrupts == 0 and at.session.answers == {}
 
 
 async def test_4_keeps_the_rule_for_this_host_and_directory_on_the_laptop() -> None:
@@ -125,47 +170,12 @@ async def test_without_a_suggestion_there_is_no_2() -> None:
         await at.card_focused()
         assert "this session" not in at.screen
         await at.answer("2", "1")
-        await at.until(lambda: at.session.answers)
-        assert at.session.answers["ask"]["behavior"] == "allow"
+        assert (await answered(at))["behavior"] == "allow"
         assert "updatedPermissions" not in at.session.answers["ask"]
 
 
-async def test_3_denies_with_a_reason_for_the_agent_and_esc_goes_back() -> None:
-    async with desk() as at:
-        await at.prompt("go")
-        ask(at.session)
-        await at.card_focused()
-        await at.answer("3")
-        await at.sees("Why not?")
-        await at.pilot.press("escape")
-        await at.sees("1 once")
-        assert at.session.interrupts == 0
-        await at.answer("3")
-        await at.type("not build")
-        await at.pilot.press("enter")
-        await at.until(lambda: at.session.answers)
-        said = "The user denied this; it was not done. The user says: not build"
-        assert at.session.answers["ask"] == {"behavior": "deny", "message": said}
-        await at.until(lambda: at.app.view.card is None)
-        assert at.app.composer.text == "", "what was given is not typed a second time"
-
-
-async def test_a_denial_without_a_reason_says_that_it_is_one() -> None:
-    async with desk() as at:
-        await at.prompt("go")
-        ask(at.session)
-        await at.card_focused()
-        await at.answer("3")
-        await at.pilot.press("enter")
-        await at.until(lambda: at.session.answers)
-        assert at.session.answers["ask"] == {"behavior": "deny", "message": "The user denied this; it was not done."}
-
-
 async def test_esc_on_the_card_goes_back_to_the_composer_and_only_there_interrupts() -> None:
-    async with desk() as at:
-        await at.prompt("go")
-        ask(at.session)
-        await at.card_focused()
+    async with asked() as at:
         await at.pilot.press("escape")
         await at.until(lambda: at.app.focused is at.app.composer)
         assert at.session.interrupts == 0
@@ -203,31 +213,6 @@ async def test_a_half_written_prompt_stays_while_the_card_is_answered() -> None:
         assert at.app.composer.text == "why 1 and 2 and 3"
 
 
-@pytest.mark.parametrize(("key", "behavior"), [("y", "allow"), ("n", "deny")])
-async def test_y_and_n_are_answers_too(key: str, behavior: str) -> None:
-    async with desk() as at:
-        await at.prompt("go")
-        ask(at.session)
-        await at.card_focused()
-        await at.answer(key)
-        if behavior == "deny":
-            await at.pilot.press("enter")
-        await at.until(lambda: at.session.answers)
-        assert at.session.answers["ask"]["behavior"] == behavior
-
-
-async def test_arrows_mark_an_answer_and_enter_gives_it() -> None:
-    async with desk() as at:
-        await at.prompt("go")
-        ask(at.session)
-        await at.card_focused()
-        await at.answer("enter")
-        assert at.session.answers == {}, "without a mark, Enter is no answer"
-        await at.answer("right", "right", "left", "down", "enter")
-        await at.until(lambda: at.session.answers)
-        assert at.session.answers["ask"]["updatedPermissions"] == [{**RULE, "destination": "session"}]
-
-
 async def test_a_click_leads_to_the_card_and_answers_nothing() -> None:
     async with desk() as at:
         await at.prompt("go")
@@ -243,10 +228,7 @@ async def test_a_click_leads_to_the_card_and_answers_nothing() -> None:
 
 @pytest.mark.parametrize("text", ["12 files", "no wait"])
 async def test_words_typed_slowly_on_the_card_are_no_answer(text: str) -> None:
-    async with desk() as at:
-        await at.prompt("go")
-        ask(at.session)
-        await at.card_focused()
+    async with asked() as at:
         await at.pilot.press(text[0])
         pressed = time.monotonic()
         await at.until(lambda: time.monotonic() - pressed > 10 * BURST_S)  # it was an answer after 0.2 s
@@ -258,10 +240,7 @@ async def test_words_typed_slowly_on_the_card_are_no_answer(text: str) -> None:
 
 
 async def test_a_key_marks_the_answer_that_enter_gives_and_another_key_marks_another_one() -> None:
-    async with desk() as at:
-        await at.prompt("go")
-        ask(at.session)
-        await at.card_focused()
+    async with asked() as at:
         await at.pilot.press("2")
         await at.sees("Enter answers")
         await at.pause_of_a_person()
@@ -271,10 +250,7 @@ async def test_a_key_marks_the_answer_that_enter_gives_and_another_key_marks_ano
 
 
 async def test_a_mark_is_gone_after_a_look_at_the_composer_or_at_another_window() -> None:
-    async with desk() as at:
-        await at.prompt("go")
-        ask(at.session)
-        await at.card_focused()
+    async with asked() as at:
         await at.pilot.press("1", "tab", "tab")
         await at.answer("enter")
         await at.pause_of_a_person()
@@ -327,10 +303,7 @@ async def test_a_card_that_takes_the_place_of_a_marked_one_has_no_mark_and_no_fo
 
 
 async def test_a_card_that_goes_away_while_another_window_is_looked_at_takes_no_keys_with_it() -> None:
-    async with desk() as at:
-        await at.prompt("go")
-        ask(at.session)
-        await at.card_focused()
+    async with asked() as at:
         at.app.post_message(events.AppBlur())
         await at.until(lambda: at.app.focused is None)
         at.session.withdraw_question("ask")
@@ -340,10 +313,7 @@ async def test_a_card_that_goes_away_while_another_window_is_looked_at_takes_no_
 
 
 async def test_a_reason_for_a_denial_that_nobody_asks_for_any_more_is_not_lost() -> None:
-    async with desk() as at:
-        await at.prompt("go")
-        ask(at.session)
-        await at.card_focused()
+    async with asked() as at:
         await at.answer("3")
         await at.type("not bui")
         at.session.withdraw_question("ask")
@@ -363,8 +333,7 @@ async def test_each_rule_that_the_session_would_get_has_a_line() -> None:
         rows = [line.strip("┃ ") for line in at.screen.splitlines() if "this session │" in line]
         assert rows == ["this session │ allow Bash(echo a, allow Bash(rm *))", "this session │ allow Read"]
         await at.answer("2")
-        await at.until(lambda: at.session.answers)
-        assert at.session.answers["ask"]["updatedPermissions"][0]["rules"] == rules
+        assert (await answered(at))["updatedPermissions"][0]["rules"] == rules
 
 
 async def test_a_key_pressed_twice_does_not_answer_the_next_card() -> None:
@@ -385,10 +354,7 @@ async def test_a_key_pressed_twice_does_not_answer_the_next_card() -> None:
 
 
 async def test_tab_goes_back_to_the_composer_for_something_to_say_first() -> None:
-    async with desk() as at:
-        await at.prompt("go")
-        ask(at.session)
-        await at.card_focused()
+    async with asked() as at:
         await at.pilot.press("tab")
         assert at.app.focused is at.app.composer
         await at.type("1 more thing")
@@ -398,10 +364,7 @@ async def test_tab_goes_back_to_the_composer_for_something_to_say_first() -> Non
 
 @pytest.mark.parametrize("typed", ["wait 1", "31 files", "no"])
 async def test_words_typed_on_the_card_go_to_the_composer(typed: str) -> None:
-    async with desk() as at:
-        await at.prompt("go")
-        ask(at.session)
-        await at.card_focused()
+    async with asked() as at:
         await at.type(typed)
         await at.until(lambda: at.app.composer.text == typed)
         await at.pause_of_a_person()
@@ -431,10 +394,7 @@ async def test_keys_that_come_in_a_burst_are_text(keys: tuple[str, ...]) -> None
 
 
 async def test_a_burst_on_the_card_is_text_from_its_first_character_on() -> None:
-    async with desk() as at:
-        await at.prompt("go")
-        ask(at.session)
-        await at.card_focused()
+    async with asked() as at:
         _arrive_at_once(at, "1", "enter", "2", "x")
         await at.until(lambda: at.app.composer.text == "1\n2x")
         assert at.session.answers == {}
@@ -443,20 +403,14 @@ async def test_a_burst_on_the_card_is_text_from_its_first_character_on() -> None
 
 @pytest.mark.parametrize("typed", ["y 1", " 2 tests fail"])
 async def test_of_words_that_come_in_a_burst_no_character_is_lost(typed: str) -> None:
-    async with desk() as at:
-        await at.prompt("go")
-        ask(at.session)
-        await at.card_focused()
+    async with asked() as at:
         _arrive_at_once(at, *("space" if char == " " else char for char in typed))
         await at.until(lambda: at.app.composer.text == typed.lstrip())  # the first space reads on
         assert at.session.answers == {}
 
 
 async def test_a_space_bar_that_is_held_down_reads_to_the_end() -> None:
-    async with desk() as at:
-        await at.prompt("go")
-        await _asks_for_a_long_file(at)
-        await at.card_focused()
+    async with long_file() as at:
         for _ in range(40):
             _arrive_at_once(at, "space")
             await at.pilot.pause(0)
@@ -465,10 +419,7 @@ async def test_a_space_bar_that_is_held_down_reads_to_the_end() -> None:
 
 
 async def test_what_follows_text_is_text_even_if_the_screen_is_slow() -> None:
-    async with desk() as at:
-        await at.prompt("go")
-        ask(at.session)
-        await at.card_focused()
+    async with asked() as at:
         now = time.monotonic()
         for number, key in enumerate("so1"):  # typed while nothing is handled: the focus is still on the card
             event = key_event(key)
@@ -479,10 +430,7 @@ async def test_what_follows_text_is_text_even_if_the_screen_is_slow() -> None:
 
 
 async def test_a_paste_on_the_card_goes_to_the_composer() -> None:
-    async with desk() as at:
-        await at.prompt("go")
-        ask(at.session)
-        await at.card_focused()
+    async with asked() as at:
         at.app.post_message(events.Paste("1\r\n2"))
         await at.until(lambda: at.app.composer.text == "1\n2")
         assert at.session.answers == {}
@@ -528,10 +476,7 @@ async def test_a_large_file_can_be_allowed_only_after_its_end_was_on_the_screen(
 
 
 async def test_lines_that_were_jumped_over_have_to_be_seen() -> None:
-    async with desk() as at:
-        await at.prompt("go")
-        await _asks_for_a_long_file(at)
-        await at.card_focused()
+    async with long_file() as at:
         await at.pilot.press("end")
         await at.sees("line 299.", "lines to see before you can allow it")
         for _ in range(30):
@@ -544,10 +489,7 @@ async def test_lines_that_were_jumped_over_have_to_be_seen() -> None:
 
 
 async def test_a_page_is_not_jumped_over_by_keys_that_come_faster_than_it_is_painted() -> None:
-    async with desk() as at:
-        await at.prompt("go")
-        await _asks_for_a_long_file(at)
-        await at.card_focused()
+    async with long_file() as at:
         for _ in range(30):
             at.app.post_message(events.Key("pagedown", None))
         await at.until(lambda: "line 0." not in at.screen)
@@ -567,27 +509,15 @@ async def test_what_was_seen_stays_seen_when_the_window_changes_its_size() -> No
         await at.sees("1 once")
 
 
-async def _asks_for_a_long_file(at: Desk) -> None:
-    content = "\n".join(f"line {n}." for n in range(300))
-    at.session.ask("ask", "Write", {"file_path": PATH, "content": content})
-    await at.sees("line 0.", "more lines")
-
-
 async def test_of_keys_that_come_all_at_once_none_is_lost() -> None:
-    async with desk() as at:
-        await at.prompt("go")
-        await _asks_for_a_long_file(at)
-        await at.card_focused()
+    async with long_file() as at:
         for _ in range(20):
             at.app.post_message(events.Key("down", None))
         await at.until(lambda: "line 17." in at.screen and "line 16." not in at.screen)  # below three other rows
 
 
 async def test_page_keys_home_and_end_scroll_the_card_that_is_read() -> None:
-    async with desk() as at:
-        await at.prompt("go")
-        await _asks_for_a_long_file(at)
-        await at.card_focused()
+    async with long_file() as at:
         await at.pilot.press("end")
         await at.sees("line 299.")
         await at.pilot.press("home")
@@ -603,8 +533,7 @@ async def test_page_keys_home_and_end_scroll_the_card_that_is_read() -> None:
 
 async def test_the_page_keys_scroll_the_transcript_beside_a_question_of_which_all_is_seen() -> None:
     async with desk() as at:
-        await at.prompt("go")
-        at.session.begin()
+        await at.turn()
         at.session.text("The beginning.\n\n" + "\n\n".join(f"then {n}" for n in range(30)))
         ask(at.session)
         await at.card_focused()
@@ -658,19 +587,13 @@ async def test_what_is_below_the_edge_is_announced_until_it_was_seen(size: tuple
 
 
 async def test_a_short_question_announces_nothing() -> None:
-    async with desk() as at:
-        await at.prompt("go")
-        ask(at.session)
-        await at.card_focused()
+    async with asked() as at:
         await at.pilot.pause(0.2)
         assert "more line" not in at.screen
 
 
 async def test_a_card_on_which_nothing_changes_is_not_painted_again() -> None:
-    async with desk() as at:
-        await at.prompt("go")
-        ask(at.session)
-        await at.card_focused()
+    async with asked() as at:
         card = at.app.view.card
         assert card is not None and not card._repaint_required
         at.app.view.approvals.tick()

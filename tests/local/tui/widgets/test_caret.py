@@ -37,8 +37,7 @@ async def test_in_the_composer_whatever_moves_it() -> None:
 
 async def test_in_the_filter_of_a_list() -> None:
     async with switching([ScriptedSession()]) as (at, _):
-        await at.type("/resume")
-        await at.pilot.press("enter")
+        await at.enter("/resume")
         await at.sees("Sessions on devbox")
         await at.type("fla")
         await cursor_is_behind(at, "fla")
@@ -46,8 +45,7 @@ async def test_in_the_filter_of_a_list() -> None:
 
 async def test_in_the_search_of_a_page() -> None:
     async with desk() as at:
-        await at.type("/transcript")
-        await at.pilot.press("enter")
+        await at.enter("/transcript")
         await at.sees("Conversation on devbox")
         await at.pilot.press("slash")
         await at.type("ans")
@@ -56,8 +54,7 @@ async def test_in_the_search_of_a_page() -> None:
 
 async def test_in_the_reason_of_a_refusal() -> None:
     async with desk() as at:
-        await at.prompt("go")
-        at.session.begin()
+        await at.turn()
         at.session.ask("ask", "Bash", {"command": "make"})
         await at.card_focused()
         await at.answer("n")

@@ -72,8 +72,7 @@ MIDDLE = """\
 
 async def test_a_drop_in_the_middle_of_everything_looks_like_this() -> None:
     async with desk(size=(88, 26)) as at:
-        await at.prompt("fix the cart")
-        at.session.begin()
+        await at.turn("fix the cart")
         at.session.text("I look at the tests first.")
         at.session.run(at.session.call("Bash", command="make test"), "compiling", 7)
         at.session.link(LinkState.RECONNECTING, SILENT, 4, time.monotonic() + 600)
@@ -110,8 +109,7 @@ def test_a_drop_shorter_than_a_second_is_never_shown() -> None:
 
 async def test_a_link_that_does_not_answer_is_seen_with_its_seconds_and_its_drop_at_once() -> None:
     async with desk() as at:
-        await at.prompt("go")
-        at.session.begin()
+        await at.turn()
         at.session.unanswered_s = 4.2
         await at.until(lambda: at.status.startswith(" ◌") and "no answer for 4 s" in at.status)
         assert "Esc interrupts" not in at.status
@@ -272,8 +270,7 @@ async def test_a_prompt_without_a_connection_waits_below_everything_and_is_taken
 
 async def test_a_waiting_prompt_is_queued_when_it_arrives_in_the_middle_of_a_turn() -> None:
     async with desk() as at:
-        await at.prompt("first")
-        at.session.begin()
+        await at.turn("first")
         await _drop(at)
         await at.prompt("second")
         await at.sees("❯ second  (waiting to be sent)")
@@ -305,8 +302,7 @@ async def test_a_prompt_that_is_refused_comes_back_to_the_composer() -> None:
     session = ScriptedSession()
     session.prompt_failure = UsageError("another client drives this session")
     async with desk(session) as at:
-        await at.type("my work")
-        await at.pilot.press("enter")
+        await at.enter("my work")
         await at.sees("not sent: another client drives this session")
         assert at.app.composer.text == "my work"
         assert "❯ my work" not in at.screen
@@ -315,8 +311,7 @@ async def test_a_prompt_that_is_refused_comes_back_to_the_composer() -> None:
 
 async def test_the_turn_goes_on_while_the_connection_is_lost() -> None:
     async with desk() as at:
-        await at.prompt("go")
-        at.session.begin()
+        await at.turn()
         await at.until(lambda: "working" in at.status and "Esc interrupts" in at.status)
         await _drop(at)
         await at.until(lambda: "working" in at.status and "Esc" not in at.status)
@@ -360,13 +355,11 @@ async def test_a_lost_session_says_why_and_how_to_come_back_and_keeps_what_was_r
         await at.sees("✗ lost: devbox is gone · Ctrl+Q twice leaves")  # Ctrl+D deletes now
         await at.pilot.press("enter")
         await at.sees("❯ once more  (not sent)")
-        await at.type("and again")
-        await at.pilot.press("enter")
+        await at.enter("and again")
         await at.sees("❯ and again  (not sent)")
         assert at.screen.count("reset by peer") == 1
         at.session.prompt_failure = ConnectionLost("the session has ended")
-        await at.type("and now")
-        await at.pilot.press("enter")
+        await at.enter("and now")
         await at.sees("❯ and now  (not sent)", "the session has ended")
 
 
@@ -434,8 +427,7 @@ async def test_help_names_the_chords() -> None:
 async def test_the_farewell_says_what_becomes_of_the_work_and_how_to_come_back(work: str, seen: list[str]) -> None:
     async with desk() as at:
         if work != "none":
-            await at.prompt("go")
-            at.session.begin()
+            await at.turn()
         if work == "ask":
             at.session.ask("ask", "Bash", {"command": "make"})
             await at.until(lambda: at.app.view.card is not None)
@@ -450,8 +442,7 @@ async def test_the_farewell_says_what_becomes_of_the_work_and_how_to_come_back(w
 async def test_the_last_answer_stays_on_the_terminal_above_the_way_back() -> None:
     async with desk() as at:
         for number, text in enumerate(("First.", "\n".join(f"line \x1b[31m{each}" for each in range(100)))):
-            await at.prompt("go")
-            at.session.begin()
+            await at.turn()
             at.session.text(text, f"msg_{number}")
             at.session.finish()
             await at.until(lambda: not at.app.view.reducer.running)
@@ -476,8 +467,7 @@ async def test_the_farewell_to_a_session_in_memory_says_so_and_promises_no_way_b
 
 async def test_stop_ends_the_session_on_the_host_and_leaves() -> None:
     async with desk() as at:
-        await at.type("/stop")
-        await at.pilot.press("enter")
+        await at.enter("/stop")
         await at.until(lambda: at.app.return_value == 0)
         assert at.session.stops == 1
         assert at.app.leaving.stopped
@@ -487,8 +477,7 @@ async def test_stop_ends_the_session_on_the_host_and_leaves() -> None:
 async def test_stop_without_a_connection_waits_for_it() -> None:
     async with desk() as at:
         await _drop(at)
-        await at.type("/stop")
-        await at.pilot.press("enter")
+        await at.enter("/stop")
         await at.sees("Stopping the session on devbox when the connection is there again")
         assert at.app.return_value is None
         at.session.link(LinkState.CONNECTED)

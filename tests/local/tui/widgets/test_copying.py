@@ -45,8 +45,7 @@ async def selected(at: Desk, start: str, end: str) -> str:
 @pytest.mark.quick_rows(1)
 async def test_paragraphs_code_and_lists_are_copied_without_breaks_and_indent(width: int) -> None:
     async with desk(size=(width, 110)) as at:
-        await at.prompt(f"a question, {_LONG} that ends")
-        at.session.begin()
+        await at.turn(f"a question, {_LONG} that ends")
         at.session.text(_ANSWER)
         await at.sees("--flags.")
         assert await selected(at, "Here", "word59.") == f"Here it is, {_LONG}."
@@ -59,8 +58,7 @@ async def test_paragraphs_code_and_lists_are_copied_without_breaks_and_indent(wi
 
 async def test_one_line_of_code_keeps_the_indent_of_the_code_only() -> None:
     async with desk() as at:
-        await at.prompt("go")
-        at.session.begin()
+        await at.turn()
         at.session.text("```\nfirst\n    second\n```")
         await at.sees("second")
         transcript, lines = at.app.view.transcript, at.screen.splitlines()
@@ -74,8 +72,7 @@ async def test_one_line_of_code_keeps_the_indent_of_the_code_only() -> None:
 
 async def test_a_table_is_copied_as_it_is_drawn_and_output_without_its_indent() -> None:
     async with desk(size=(60, 40)) as at:
-        await at.prompt("go")
-        at.session.begin()
+        await at.turn()
         call = at.session.call("Bash", command="make")
         at.session.run(call)
         at.session.done(call, "first line\n  second line\n" + "x" * 90, is_error=True)

@@ -83,8 +83,7 @@ async def test_a_dropped_image_goes_with_the_prompt(tmp_path: Path) -> None:
         await paste(at, f"'{path}' ")
         assert at.app.composer.text == "why does [image: plot.png 120 KB] "
         await at.sees("plot.png of this laptop will go along with the prompt")
-        await at.type("look so?")
-        await at.pilot.press("enter")
+        await at.enter("look so?")
         await at.until(lambda: at.session.contents)
         text = "why does [image: plot.png 120 KB] look so?"
         source = {"type": "base64", "media_type": "image/png", "data": base64.b64encode(path.read_bytes()).decode()}

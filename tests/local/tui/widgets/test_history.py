@@ -250,8 +250,7 @@ async def test_what_was_withdrawn_later_is_not_loaded() -> None:
 
 async def test_a_running_call_whose_end_was_skipped_is_not_called_failed() -> None:
     async with desk() as at:
-        await at.prompt("go")
-        at.session.begin()
+        await at.turn()
         at.session.run(at.session.call("Bash", command="make"), "compiling", 3)
         at.session.open_block("text", message_id="msg_2")
         at.session.delta("Half a sen")
@@ -263,8 +262,7 @@ async def test_a_running_call_whose_end_was_skipped_is_not_called_failed() -> No
 
 async def test_what_the_host_has_lost_to_damage_leaves_nothing_running_and_no_hole_to_load() -> None:
     async with desk() as at:
-        await at.prompt("go")
-        at.session.begin()
+        await at.turn()
         at.session.run(at.session.call("Bash", command="make"), "compiling", 3)
         await at.sees("compiling", "working")
         at.session.fact("damaged", what="the host has lost the last 2 event(s)")

@@ -23,8 +23,7 @@ _MOVE_FOR_NOTHING = re.compile(r"\x1b\[\d+;\d+H(?=\x1b\[\d+;\d+H|\n|$)")
 
 
 async def _streaming(at: Desk, lines: int = 60) -> None:
-    await at.prompt("go")
-    at.session.begin()
+    await at.turn()
     at.session.open_block("text")
     for number in range(lines):
         at.session.delta(f"- item {number}\n")

@@ -107,8 +107,7 @@ async def test_a_long_paste_is_shown_as_a_placeholder_and_sent_whole() -> None:
 async def test_a_line_that_begins_with_a_hash_is_a_note() -> None:
     async with desk() as at:
         at.session.control_answers["remember"] = {"path": "/srv/shop/CLAUDE.md"}
-        await at.type("# use tabs")
-        await at.pilot.press("enter")
+        await at.enter("# use tabs")
         await at.sees("Noted in /srv/shop/CLAUDE.md: use tabs")
         assert at.session.controls == [("remember", {"note": "use tabs"})] and at.session.prompts == []
         at.app.composer.text = "# Title\ntext"

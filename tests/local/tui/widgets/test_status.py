@@ -154,8 +154,7 @@ def test_a_hint_has_the_place_of_the_mode_where_there_is_not_enough_for_both() -
 
 async def test_shift_tab_is_seen_in_a_narrow_terminal_while_the_agent_works() -> None:
     async with desk(size=(60, 24)) as at:
-        await at.prompt("go")
-        at.session.begin()
+        await at.turn()
         await at.until(lambda: "  ask  working" in at.status)
         await at.pilot.press("shift+tab")
         await at.until(lambda: "  accept edits  working" in at.status)

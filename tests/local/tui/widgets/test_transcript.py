@@ -10,6 +10,7 @@ from weakref import WeakSet
 
 import pytest
 from rich.console import Console
+from tests.support.repl.paper import Paper
 from tests.support.repl.pilot import Desk, desk
 from tests.support.repl.scripted_session import ScriptedSession
 from tests.support.repl.scripted_work import PATCH, PATH, TODOS
@@ -24,31 +25,27 @@ from ccb.local.tui.widgets.transcript import Transcript
 from ccb.tunnel.wire.messages import SystemMessage, parse_message
 
 
-async def test_text_grows_with_the_deltas_and_is_shown_once_when_it_is_finished() -> None:
-    async with desk() as at:
-        await at.prompt("hello")
-        at.session.begin()
-        at.session.open_block("text")
-        at.session.delta("The answer ")
-        await at.sees("The answer")
-        at.session.delta("is **forty-two**.")
-        await at.sees("The answer is forty-two.")
-        at.session.text("The answer is **forty-two**.")
-        at.session.finish()
-        await at.until(lambda: not at.app.view.reducer.running)
-        assert at.screen.count("The answer") == 1
+def test_text_grows_with_the_deltas_and_is_shown_once_when_it_is_finished() -> None:
+    told = Paper()
+    told.open_block("text")
+    told.delta("The answer ")
+    told.sees("The answer")
+    told.delta("is **forty-two**.")
+    told.sees("The answer is forty-two.")
+    told.text("The answer is **forty-two**.")
+    told.finish()
+    assert told.screen.count("The answer") == 1
+    assert not told.reducer.running
 
 
-async def test_a_finished_block_corrects_what_lost_deltas_left_out() -> None:
-    async with desk() as at:
-        await at.prompt("hello")
-        at.session.begin()
-        at.session.open_block("text")
-        at.session.delta("The wer")
-        await at.sees("The wer")
-        at.session.text("The answer.")
-        await at.sees("The answer.")
-        await at.loses("The wer")
+def test_a_finished_block_corrects_what_lost_deltas_left_out() -> None:
+    told = Paper()
+    told.open_block("text")
+    told.delta("The wer")
+    told.sees("The wer")
+    told.text("The answer.")
+    told.sees("The answer.")
+    told.loses("The wer")
 
 
 async def test_what_grows_is_drawn_once_a_frame_and_only_its_last_piece(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -60,8 +57,7 @@ async def test_what_grows_is_drawn_once_a_frame_and_only_its_last_piece(monkeypa
 
     monkeypatch.setattr("ccb.local.tui.widgets.drawing.draw_parts", noting)
     async with desk() as at:
-        await at.prompt("hello")
-        at.session.begin()
+        await at.turn("hello")
         at.session.open_block("text")
         for number in range(120):
             at.session.delta(f"- item {number} of a long list that is split\n")
@@ -99,8 +95,7 @@ async def test_what_is_far_from_the_screen_is_drawn_in_slices_and_all_of_it_in_t
     monkeypatch.setattr("ccb.local.tui.widgets.drawing.draw_parts", counting)
     monkeypatch.setattr("ccb.local.tui.session_view.Transcript", Sliced)
     async with desk(size=(100, 30)) as at:
-        await at.prompt("go")
-        at.session.begin()
+        await at.turn()
         for number in range(100):
             at.session.text(f"Message {number}.", message_id=f"m{number}")
         await at.sees("Message 99.")
@@ -121,8 +116,7 @@ async def test_a_long_text_in_many_deltas_looks_like_the_same_text_at_once() -> 
     texts = []
     for streamed in (True, False):
         async with desk(size=(80, 60)) as at:
-            await at.prompt("hello")
-            at.session.begin()
+            await at.turn("hello")
             if streamed:
                 at.session.open_block("text")
                 for start in range(0, len(text), 33):
@@ -136,154 +130,127 @@ async def test_a_long_text_in_many_deltas_looks_like_the_same_text_at_once() -> 
     assert texts[0] == texts[1]
 
 
-async def test_a_withdrawn_answer_disappears_and_its_second_try_stays() -> None:
-    async with desk() as at:
-        await at.prompt("hello")
-        at.session.begin()
-        at.session.text("A first try that was cut", message_id="msg_1")
-        await at.sees("A first try")
-        at.session.fact("withdrawn", message_id="msg_1")
-        at.session.text("The second try.", message_id="msg_2")
-        await at.sees("The second try.")
-        assert "A first try" not in at.screen
+def test_a_withdrawn_answer_disappears_and_its_second_try_stays() -> None:
+    told = Paper()
+    told.text("A first try that was cut", message_id="msg_1")
+    told.sees("A first try")
+    told.fact("withdrawn", message_id="msg_1")
+    told.text("The second try.", message_id="msg_2")
+    told.sees("The second try.")
+    told.loses("A first try")
 
 
-async def test_what_was_streamed_of_a_message_that_was_cut_is_taken_away() -> None:
-    async with desk() as at:
-        await at.prompt("hello")
-        at.session.begin()
-        at.session.open_block("text", message_id="msg_1")
-        at.session.delta("half a sen")
-        at.session.open_block("tool_use", 1, "msg_1", id="toolu_cut", name="Bash", input={})
-        await at.sees("half a sen", "Bash")
-        at.session.open_block("text", message_id="msg_2")
-        at.session.delta("a whole sentence")
-        await at.sees("a whole sentence")
-        assert "half a sen" not in at.screen
-        assert "Bash" not in at.screen
+def test_what_was_streamed_of_a_message_that_was_cut_is_taken_away() -> None:
+    told = Paper()
+    told.open_block("text", message_id="msg_1")
+    told.delta("half a sen")
+    told.open_block("tool_use", 1, "msg_1", id="toolu_cut", name="Bash", input={})
+    told.sees("half a sen", "Bash")
+    told.open_block("text", message_id="msg_2")
+    told.delta("a whole sentence")
+    told.sees("a whole sentence")
+    told.loses("half a sen", "Bash")
 
 
-async def test_thinking_is_a_line_until_details_are_asked_for() -> None:
-    async with desk() as at:
-        await at.prompt("hello")
-        at.session.begin()
-        at.session.open_block("thinking")
-        at.session.delta("Secretly pondering", kind="thinking")
-        await at.sees("Thinking…")
-        at.session.assistant({"type": "thinking", "thinking": "Secretly pondering all of it"})
-        await at.sees("Thought, 5 words")
-        assert "Secretly" not in at.screen
-        await at.pilot.press("ctrl+o")
-        await at.sees("Secretly pondering all of it")
-        await at.pilot.press("ctrl+o")
-        await at.loses("Secretly")
+def test_thinking_is_a_line_until_details_are_asked_for() -> None:
+    told = Paper()
+    told.open_block("thinking")
+    told.delta("Secretly pondering", kind="thinking")
+    told.sees("Thinking…")
+    told.assistant({"type": "thinking", "thinking": "Secretly pondering all of it"})
+    told.sees("Thought, 5 words")
+    told.loses("Secretly")
+    told.details = not told.details
+    told.sees("Secretly pondering all of it")
+    told.details = not told.details
+    told.loses("Secretly")
 
 
-async def test_a_tool_shows_its_state_its_newest_output_and_then_its_result() -> None:
-    async with desk() as at:
-        await at.prompt("test it")
-        at.session.begin()
-        at.session.open_block("tool_use", id="toolu_1", name="Bash", input={})
-        await at.sees("○ Bash")
-        call = at.session.call("Bash", tool_id="toolu_1", command="make test")
-        await at.sees("○ Bash make test")
-        at.session.run(call, "".join(f"line {n}\n" for n in range(1, 31)), 7)
-        await at.sees("Bash make test  7 s", "line 23", "line 30")
-        assert "line 22\n" not in at.screen
-        at.session.done(call, "".join(f"line {n}\n" for n in range(1, 31)) + "all passed")
-        await at.sees("● Bash make test  all passed · 31 lines")
-        assert "7 s" not in at.screen.replace(at.status, "")
-        assert at.screen.count("Bash") == 1
+def test_a_tool_shows_its_state_its_newest_output_and_then_its_result() -> None:
+    told = Paper()
+    told.open_block("tool_use", id="toolu_1", name="Bash", input={})
+    told.sees("○ Bash")
+    call = told.call("Bash", tool_id="toolu_1", command="make test")
+    told.sees("○ Bash make test")
+    told.run(call, "".join(f"line {n}\n" for n in range(1, 31)), 7)
+    told.sees("Bash make test  7 s", "line 23", "line 30")
+    told.loses("line 22\n")
+    told.done(call, "".join(f"line {n}\n" for n in range(1, 31)) + "all passed")
+    told.sees("● Bash make test  all passed · 31 lines")
+    told.loses("7 s")
+    assert told.screen.count("Bash") == 1
 
 
-async def test_calls_that_ended_well_are_a_list_of_one_line_each_and_ctrl_o_shows_what_they_printed() -> None:
-    async with desk() as at:
-        await at.prompt("look")
-        at.session.begin()
-        at.session.done(at.session.call("Grep", pattern="total"), "cart.py:1\ncart.py:2\ncart.py:3")
-        at.session.done(at.session.call("Bash", command="git status"), "")
-        at.session.done(at.session.call("Bash", command="make"), "cc cart.c\n\nok\n")
-        failed = at.session.call("Bash", command="false")
-        at.session.done(failed, "exit code 1", is_error=True)
-        await at.sees(
-            " ● Grep total  cart.py:1 · 3 lines\n"
-            " ● Bash git status\n"
-            " ● Bash make  ok · 3 lines\n"
-            " ✗ Bash false\n"
-            "   └ exit code 1"
-        )
-        await at.pilot.press("ctrl+o")
-        await at.sees(" ● Bash make\n   └ cc cart.c\n\n     ok\n\n ✗ Bash false")
+def test_calls_that_ended_well_are_a_list_of_one_line_each_and_ctrl_o_shows_what_they_printed() -> None:
+    told = Paper()
+    told.done(told.call("Grep", pattern="total"), "cart.py:1\ncart.py:2\ncart.py:3")
+    told.done(told.call("Bash", command="git status"), "")
+    told.done(told.call("Bash", command="make"), "cc cart.c\n\nok\n")
+    failed = told.call("Bash", command="false")
+    told.done(failed, "exit code 1", is_error=True)
+    told.sees(
+        " ● Grep total  cart.py:1 · 3 lines\n"
+        " ● Bash git status\n"
+        " ● Bash make  ok · 3 lines\n"
+        " ✗ Bash false\n"
+        "   └ exit code 1"
+    )
+    told.details = not told.details
+    told.sees(" ● Bash make\n   └ cc cart.c\n\n     ok\n\n ✗ Bash false")
 
 
-async def test_a_long_command_leaves_room_for_what_came_of_it() -> None:
-    async with desk(size=(60, 20)) as at:
-        await at.prompt("test it")
-        at.session.begin()
-        at.session.done(at.session.call("Bash", command="echo " + "long " * 30), "3 failed, 40 passed")
-        await at.sees("● Bash echo long long", "…  3 failed, 40 passed")
+def test_a_long_command_leaves_room_for_what_came_of_it() -> None:
+    told = Paper(57)
+    told.done(told.call("Bash", command="echo " + "long " * 30), "3 failed, 40 passed")
+    told.sees("● Bash echo long long", "…  3 failed, 40 passed")
 
 
-async def test_a_failed_tool_says_so() -> None:
-    async with desk() as at:
-        await at.prompt("test it")
-        at.session.begin()
-        call = at.session.call("Bash", command="make nothing")
-        at.session.done(call, "No rule to make target", is_error=True)
-        await at.sees("✗ Bash make nothing", "No rule to make target")
+def test_a_failed_tool_says_so() -> None:
+    told = Paper()
+    call = told.call("Bash", command="make nothing")
+    told.done(call, "No rule to make target", is_error=True)
+    told.sees("✗ Bash make nothing", "No rule to make target")
 
 
-async def test_an_edit_is_shown_as_a_diff_with_the_line_numbers_of_the_file() -> None:
-    async with desk() as at:
-        await at.prompt("fix it")
-        at.session.begin()
-        call = at.session.call("Edit", file_path=PATH, old_string="a", new_string="b")
-        at.session.done(call, "updated", structured={"structuredPatch": PATCH})
-        await at.sees(
-            "● Edit cart.py",
-            "13 -     return sum(item.price for item in items)",
-            "13 +     return sum(item.price * item.quantity for item in items)",
-        )
+def test_an_edit_is_shown_as_a_diff_with_the_line_numbers_of_the_file() -> None:
+    told = Paper()
+    call = told.call("Edit", file_path=PATH, old_string="a", new_string="b")
+    told.done(call, "updated", structured={"structuredPatch": PATCH})
+    told.sees(
+        "● Edit cart.py",
+        "13 -     return sum(item.price for item in items)",
+        "13 +     return sum(item.price * item.quantity for item in items)",
+    )
 
 
-async def test_a_file_outside_the_directory_of_the_session_keeps_its_whole_path() -> None:
-    async with desk() as at:
-        await at.prompt("read it")
-        at.session.begin()
-        at.session.done(at.session.call("Read", file_path="/srv/shopping/list"), "1\tmilk")
-        at.session.done(
-            at.session.call("Read", file_path="/srv/shop/list"), "1\tmilk\n2\t\n\n[the range ends at line 2]"
-        )
-        await at.sees("● Read /srv/shopping/list  1 line\n ● Read list  2 lines")
+def test_a_file_outside_the_directory_of_the_session_keeps_its_whole_path() -> None:
+    told = Paper()
+    told.done(told.call("Read", file_path="/srv/shopping/list"), "1\tmilk")
+    told.done(told.call("Read", file_path="/srv/shop/list"), "1\tmilk\n2\t\n\n[the range ends at line 2]")
+    told.sees("● Read /srv/shopping/list  1 line\n ● Read list  2 lines")
 
 
-async def test_todos_are_a_checklist() -> None:
-    async with desk() as at:
-        await at.prompt("plan")
-        at.session.begin()
-        at.session.done(at.session.call("TodoWrite", todos=TODOS), "written")
-        await at.sees("☒ Read the failing test", "◐ Repair the total", "☐ Run the tests")
+def test_todos_are_a_checklist() -> None:
+    told = Paper()
+    told.done(told.call("TodoWrite", todos=TODOS), "written")
+    told.sees("☒ Read the failing test", "◐ Repair the total", "☐ Run the tests")
 
 
-async def test_a_tool_without_a_result_does_not_look_as_if_it_ran_on_after_the_turn() -> None:
-    async with desk() as at:
-        await at.prompt("go")
-        at.session.begin()
-        at.session.run(at.session.call("Bash", command="sleep 99"), "…", 3)
-        await at.sees("Bash sleep 99  3 s")
-        at.session.finish(is_error=True, terminal_reason="aborted_tools")
-        await at.sees("✗ Bash sleep 99")
+def test_a_tool_without_a_result_does_not_look_as_if_it_ran_on_after_the_turn() -> None:
+    told = Paper()
+    told.run(told.call("Bash", command="sleep 99"), "…", 3)
+    told.sees("Bash sleep 99  3 s")
+    told.finish(is_error=True, terminal_reason="aborted_tools")
+    told.sees("✗ Bash sleep 99")
 
 
-async def test_the_tries_of_one_model_call_take_one_line() -> None:
-    async with desk() as at:
-        await at.prompt("go")
-        at.session.begin()
-        for attempt in range(1, 5):
-            note = {"type": "system", "subtype": "api_retry", "error_status": 529, "retry_delay_ms": 2000}
-            at.session.say({**note, "error": "overloaded", "attempt": attempt, "max_retries": 10})
-        await at.sees("The model is overloaded (HTTP 529); try 4 of 10 in 2 s")
-        assert at.screen.count("overloaded") == 1
+def test_the_tries_of_one_model_call_take_one_line() -> None:
+    told = Paper()
+    for attempt in range(1, 5):
+        note = {"type": "system", "subtype": "api_retry", "error_status": 529, "retry_delay_ms": 2000}
+        told.say({**note, "error": "overloaded", "attempt": attempt, "max_retries": 10})
+    told.sees("The model is overloaded (HTTP 529); try 4 of 10 in 2 s")
+    assert told.screen.count("overloaded") == 1
 
 
 def retry_note(**fields: object) -> SystemMessage:
@@ -321,17 +288,16 @@ def test_a_laptop_that_reaches_no_model_says_so_and_tells_no_status() -> None:
     assert retry_text(note) == said[0].upper() + said[1:]
 
 
-async def test_a_long_prompt_is_shown_in_part() -> None:
-    async with desk(size=(100, 50)) as at:
-        await at.prompt("\n".join(f"line {n}" for n in range(35)))
-        await at.sees("line 29", "… 5 more lines (Ctrl+O)")
-        await at.pilot.press("ctrl+o")
-        await at.sees("line 34")
+def test_a_long_prompt_is_shown_in_part() -> None:
+    told = Paper()
+    told.prompted("\n".join(f"line {n}" for n in range(35)))
+    told.sees("line 29", "… 5 more lines (Ctrl+O)")
+    told.details = not told.details
+    told.sees("line 34")
 
 
 async def _long_talk(at: Desk, lines: int = 100) -> None:
-    await at.prompt("count")
-    at.session.begin()
+    await at.turn("count")
     at.session.text("\n".join(f"- number {n}" for n in range(lines)))
     await at.sees(f"number {lines - 1}")
 
@@ -405,8 +371,7 @@ async def test_what_comes_just_before_the_next_frame_is_shown(monkeypatch: pytes
 async def test_a_resize_wraps_anew() -> None:
     words = " ".join(f"word{n}" for n in range(30))
     async with desk(size=(100, 30)) as at:
-        await at.prompt("talk")
-        at.session.begin()
+        await at.turn("talk")
         at.session.text(words)
         await at.sees("word29")
         await at.pilot.resize_terminal(40, 30)
@@ -417,8 +382,7 @@ async def test_a_resize_wraps_anew() -> None:
 
 async def test_a_resize_keeps_the_first_line_in_sight() -> None:
     async with desk(size=(100, 30)) as at:
-        await at.prompt("talk")
-        at.session.begin()
+        await at.turn("talk")
         at.session.text("\n\n".join(" ".join(f"w{part}x{n}" for n in range(90)) for part in range(30)))
         await at.sees("w29x89")
         await at.pilot.press("pageup", "pageup")
@@ -433,8 +397,7 @@ async def test_a_resize_keeps_the_first_line_in_sight() -> None:
 
 async def test_a_double_click_copies_the_word() -> None:
     async with desk() as at:
-        await at.prompt("talk")
-        at.session.begin()
+        await at.turn("talk")
         at.session.text("日本 open (src/app.py:12), please")
         await at.sees("open (src")
         row = next(n for n, line in enumerate(at.lines) if "open (src" in line)
@@ -448,8 +411,7 @@ async def test_a_double_click_copies_the_word() -> None:
 
 async def test_what_the_mouse_selects_is_copied_as_it_is_written() -> None:
     async with desk() as at:
-        await at.prompt("talk")
-        at.session.begin()
+        await at.turn("talk")
         at.session.text("日本 copy me please")
         await at.sees("copy me please")
         row = next(n for n, line in enumerate(at.screen.splitlines()) if "copy me" in line)
@@ -507,8 +469,7 @@ async def test_a_long_file_is_drawn_in_slices_and_looks_as_before_meanwhile(
 
     monkeypatch.setattr("ccb.local.tui.widgets.drawing._SLICE_S", 0)
     async with desk(size=(100, 30)) as at:
-        await at.prompt("go")
-        at.session.begin()
+        await at.turn()
         content = "".join(f"value_{number} = {number}\n" for number in range(1_500))
         call = at.session.call("Write", file_path="/srv/shop/values.py", content=content)
         at.session.done(call, "written")
@@ -559,8 +520,7 @@ def test_a_long_line_is_drawn_in_parts() -> None:
 
 async def test_a_block_that_comes_above_others_shifts_nothing_before_it_is_laid_out() -> None:
     async with desk(ScriptedSession()) as at:
-        await at.prompt("first")
-        at.session.begin()
+        await at.turn("first")
         await at.prompt("second")
         await at.sees("second  (queued)")
         transcript = at.app.view.transcript

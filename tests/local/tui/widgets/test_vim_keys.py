@@ -14,8 +14,7 @@ async def with_vim(at: Desk) -> None:
 async def test_the_status_line_shows_the_mode_and_esc_reaches_the_agent_only_from_normal_mode() -> None:
     async with desk() as at:
         await with_vim(at)
-        await at.prompt("go")
-        at.session.begin()
+        await at.turn()
         await at.until(lambda: at.app.view.reducer.running)
         await at.type("one two")
         await at.pilot.press("escape")
@@ -83,6 +82,5 @@ async def test_j_and_k_leave_the_text_to_other_prompts_and_enter_sends_from_any_
         await at.pilot.press("k", "enter")
         await at.until(lambda: at.session.prompts == ["earlier", "earlier"])
         await at.sees(" INSERT ")
-        await at.type("/vim")
-        await at.pilot.press("enter")
+        await at.enter("/vim")
         await at.loses(" INSERT ")
