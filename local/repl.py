@@ -10,7 +10,6 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from ccb import __version__
 from ccb.tunnel.heavy_imports import collect_rarely, collection_paused
 from ccb.tunnel.wire.control_protocol import new_uuid
 
@@ -21,16 +20,12 @@ from .terminal.signals import ended_by_signals
 from .terminal.stdio import in_thread
 
 if TYPE_CHECKING:
-    from ccb.tunnel.link.link import Greeting
-
-    from .connect.connect_session import OpenSession
     from .connect.dialer import SpareTransport
     from .connect.host_sessions import HostSessions
     from .connect.session_rows import SessionRow
     from .session.remote_session import RemoteSession
     from .terminal.terminal_prompts import TerminalPrompts
     from .tui.app import Repl
-    from .tui.widgets.session_info import ReplInfo
 
 
 async def run_interactive(arguments: Arguments) -> int:
@@ -90,10 +85,9 @@ async def _one_session(
     from .connect.connect_session import connect_session
     from .files.copying import Transfers
     from .files.fetched_files import FetchedFiles, PrivateFolder
+    from .slash_commands.session_api import arguments_for, info_of, laptop_of
     from .tui.attention import Notify
     from .tui.between_sessions import take_off
-    from .tui.repl_shell import LaptopSide
-    from .tui.session_switching import arguments_for
 
     session_id = arguments.session.session_id or new_uuid()
     async with AsyncExitStack() as stack:
@@ -104,7 +98,7 @@ async def _one_session(
             connected = await stack.enter_async_context(connecting)
             await importing
             stack.push_async_callback(_close, connected.session)
-            info = _info(arguments, connected)
+            info = info_of(connected, arguments.prompt or "")
             store = PromptStore(state_dir(), info.place)
             app.composer.remember(store, *await in_thread(store.load))
             app.attention.how = Notify(connected.notify)
@@ -112,33 +106,13 @@ async def _one_session(
             transfers = await stack.enter_async_context(Transfers(connected.files.lend))
             folder = PrivateFolder(state_dir() / "opened")
             fetched = await stack.enter_async_context(FetchedFiles(transfers, folder, connected.open_with))
-            laptop = LaptopSide(
-                connected.projects, connected.mcp, connected.sessions, transfers, connected.models, fetched
-            )
+            laptop = laptop_of(connected, transfers, fetched)
             await app.attach(connected.session, info, connected.warnings, laptop)
             following = await app.switching.wait(app.left)
             if following is None:
                 return None
             await take_off(app)
     return arguments_for(following, arguments, connected.session.hello.cwd.raw)
-
-
-def _info(arguments: Arguments, connected: OpenSession) -> ReplInfo:
-    from .tui.widgets.session_info import ReplInfo
-
-    hello, options = connected.session.hello, connected.options
-    return ReplInfo(
-        connected.host,
-        hello.cwd.raw,
-        options.model or "",
-        options.permission_mode,
-        __version__,
-        connected.resume,
-        options.client,
-        arguments.prompt or "",
-        hello.sandbox.cell or _wanted_cage(hello, options.sandbox),
-        connected.revoke,
-    )
 
 
 async def _close(session: RemoteSession) -> None:
@@ -155,14 +129,6 @@ async def _close(session: RemoteSession) -> None:
         await session.close(done=True)
     if session.unsent:
         say(f"ccb: {session.unsent} input(s) were not confirmed by the host and may be lost.")
-
-
-def _wanted_cage(hello: Greeting, mode: str) -> str:
-    """Return in words the cage of a sandbox mode, as long as the worker has not said which one is in force; "" for a
-    worker that knows none."""
-    from ccb.tunnel.wire.session_options import CAGES
-
-    return CAGES.get(mode, "") if "sandbox" in hello.capabilities else ""
 
 
 def _import_connecting() -> None:

@@ -203,6 +203,7 @@ class EventPrinter:
                         report(item.text)
                     else:
                         await self._received(item)
+                    self.results.news.set()
                     pending = self.results.pending
                     done = self.questions.ended and self.results.complete and not pending.more_to_come
                     watchdog.reschedule(loop.time() + GOODBYE_S if done else None)

@@ -12,6 +12,7 @@ import os
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -224,7 +225,7 @@ class HeadlessRun:
                 mirror=self._mirror,
                 hides=self._stdin.answered_early if self._has_stdin_messages else None,
             )
-            pump = InputPump(printer, connected.projects.keep)
+            pump = InputPump(printer, connected.projects.keep, partial(self._run_command, connected))
             feeding = asyncio.create_task(self._feed(printer, pump, prompt), name="input")
             printing = asyncio.create_task(self._print(session, printer), name="output")
             try:
@@ -331,8 +332,17 @@ class HeadlessRun:
             await printer.stop_session()
         else:
             begins = session.hello.seq == 0
-            await pump.send_prompt(prompt)
-            await printer.stop_early(begins=begins)
+            if await pump.send_prompt(prompt):
+                await printer.stop_early(begins=begins)
+            else:
+                await printer.stop_session()
+
+    async def _run_command(self, connected: OpenSession, prompt: str) -> str | None:
+        """Carry out the slash command of this machine that a prompt is, and return its text; None for any other."""
+        from ..slash_commands.session_api import info_of, laptop_of
+        from .command_results import command_result
+
+        return await command_result(prompt, connected.session, info_of(connected), laptop_of(connected), self._environ)
 
     async def _print(self, session: RemoteSession, printer: EventPrinter) -> None:
         """Print the events of the session. Raises ConnectionLost if it ended before all results came."""

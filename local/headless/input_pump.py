@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING
 
@@ -120,26 +121,73 @@ class ClientQuestions:
         await self._session.refuse(request_id, _REFUSAL)
 
 
-class InputPump:
-    """Sends the input of one run to the session of `printer`. `keep` keeps what the client allows "always"."""
+RunCommand = Callable[[str], Awaitable[str | None]]
+"""Carries out the slash command of this machine that a prompt is, and returns its text; None for any other prompt."""
 
-    def __init__(self, printer: EventPrinter, keep: Keep) -> None:
+
+class InputPump:
+    """Sends the input of one run to the session of `printer`. `keep` keeps what the client allows "always". A prompt
+    that is a slash command of this machine gets its result here, once the prompts before it have theirs; the prompts
+    behind it wait."""
+
+    def __init__(self, printer: EventPrinter, keep: Keep, run_command: RunCommand) -> None:
         self._printer = printer
         self._keep = keep
+        self._run_command = run_command
+        self._held: deque[UserMessage] = deque()
+        self._sending_held: asyncio.Task[None] | None = None
 
-    async def send_prompt(self, prompt: str) -> None:
-        """Send the only prompt of the run."""
+    async def send_prompt(self, prompt: str) -> bool:
+        """Send the only prompt of the run. Return whether it went to the worker."""
         printer = self._printer
-        printer.results.pending.sent(await printer.session.prompt(prompt))
+        text = await self._run_command(prompt) if prompt.lstrip().startswith("/") else None
+        if text is None:
+            printer.results.pending.sent(await printer.session.prompt(prompt))
+        else:
+            await printer.results.of_command(text)
         await printer.questions.input_ended()
+        return text is None
 
     async def send_messages(self, messages: AsyncIterator[Json]) -> None:
         """Send the messages of the client until their end, then refuse the open questions."""
+        try:
+            await self._send_messages(messages)
+            if self._sending_held is not None:
+                await self._sending_held
+        finally:
+            if self._sending_held is not None:
+                self._sending_held.cancel()
+                await asyncio.gather(self._sending_held, return_exceptions=True)
+
+    async def _send_user(self, message: UserMessage) -> None:
+        await self._printer.sent(await self._printer.session.send(message.body), message)
+
+    async def _send_held(self) -> None:
+        results = self._printer.results
+        while self._held:
+            message, text = self._held[0], None
+            if _may_be_command(message):
+                await results.settled()
+                text = await self._run_command(message.text(""))
+            if text is None:
+                await self._send_user(message)
+            else:
+                await results.of_command(text, message.uuid)
+            self._held.popleft()
+        results.commands_wait = False
+
+    async def _send_messages(self, messages: AsyncIterator[Json]) -> None:
         printer = self._printer
         async for body in messages:
             message = parse_message(body)
             if isinstance(message, UserMessage):
-                await printer.sent(await printer.session.send(body), message)
+                if not self._held and not _may_be_command(message):
+                    await self._send_user(message)
+                    continue
+                self._held.append(message)
+                if len(self._held) == 1:
+                    printer.results.commands_wait = True
+                    self._sending_held = asyncio.create_task(self._send_held(), name="held prompts")
                 continue
             if isinstance(message, ControlRequest):
                 answer = printer.own.payload(message)
@@ -164,6 +212,15 @@ class InputPump:
             await self._keep(updates)
         except CcbError as error:
             report(f"the permission updates are not kept: {error.what}")
+
+
+def _may_be_command(message: UserMessage) -> bool:
+    text = str(message.blocks[0].get("text")) if len(message.blocks) == 1 else ""
+    if not text.lstrip().startswith("/"):
+        return False
+    from .command_results import is_command
+
+    return is_command(text)
 
 
 END = "end_session"

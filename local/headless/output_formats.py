@@ -304,6 +304,15 @@ def result_text(result: Json) -> str:
     return "\n".join(f"Error: {line}" for line in lines)
 
 
+def command_message(session_id: str, text: str, before: Json) -> Json:
+    """Make the result of a slash command that this machine has carried out. `before` is the result before it, whose
+    sums still hold."""
+    made = local_result(session_id, [], reason="completed", duration_ms=0)
+    del made["errors"]
+    sums: Json = {name: before[name] for name in ("total_cost_usd", "modelUsage") if name in before}
+    return {**made, **sums, "subtype": "success", "is_error": False, "result": text}
+
+
 def local_result(session_id: str, errors: list[str], *, reason: str, duration_ms: int) -> Json:
     """Make a result for a turn that got none from the host. `reason` goes into `terminal_reason`."""
     return {

@@ -13,7 +13,7 @@ from ccb.tunnel.wire.messages import TaskMessage
 
 from ..command_line.exit_codes import ExitCode
 from ..session.newest import Newest
-from .output_formats import HeadlessOutput, exit_code, local_result, usage_between
+from .output_formats import HeadlessOutput, command_message, exit_code, local_result, usage_between
 from .stderr_reports import RetryReports
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ class TurnReports:
         self._lifecycle = lifecycle
         self._state = "idle"
         self._prompts: dict[str, str] = {}  # uuids of the prompts that wait, by input id
-        self._in_turn = False
+        self.in_turn = False
         self._started: list[str] = []  # uuids of the prompts of the running turn
 
     async def queued(self, input_id: str, identity: str) -> None:
@@ -61,7 +61,7 @@ class TurnReports:
         return {"user_message_uuid": self._started[-1], "user_message_uuids": [*self._started]} if self._started else {}
 
     async def turn_began(self) -> None:
-        self._in_turn = True
+        self.in_turn = True
         await self._change("running")
 
     async def waits(self, *, waits: bool) -> None:
@@ -81,7 +81,7 @@ class TurnReports:
         identity = self._prompts.pop(input_id, "")
         if not identity:
             return {}
-        if not self._in_turn:
+        if not self.in_turn:
             await self._change("running")
         await self._command(identity, "started")
         return {"user_message_uuid": identity, "user_message_uuids": [identity]}
@@ -90,12 +90,12 @@ class TurnReports:
         """That result was printed; `prompt` is what `began_before` has returned."""
         if prompt:
             await self._command(prompt["user_message_uuid"], "completed")
-            if not (self._in_turn or more):
+            if not (self.in_turn or more):
                 await self._change("idle")
 
     async def turn_ended(self, *, more: bool = False) -> None:
         """A turn has ended, after its result. `more`: another one is due."""
-        self._in_turn = False
+        self.in_turn = False
         started, self._started = self._started, []
         for identity in started:
             await self._command(identity, "completed")
@@ -259,13 +259,17 @@ class TurnResults:
         self.pending = PendingPrompts()
         self.printed = asyncio.Event()
         """Set when a result was printed."""
+        self.news = asyncio.Event()
+        """Set when something has happened in the session."""
+        self.commands_wait = False
+        """Whether slash commands of this machine have no result yet."""
         self.denied_unasked = False
         """Whether the worker denied something because nobody could be asked."""
 
     @property
     def complete(self) -> bool:
-        """Whether a result has come and no prompt waits for another."""
-        return self._last is not None and not self.pending
+        """Whether a result has come, and no prompt or command waits for another."""
+        return self._last is not None and not self.pending and not self.commands_wait
 
     @property
     def exit_code(self) -> ExitCode:
@@ -302,6 +306,20 @@ class TurnResults:
         self.pending.given_up()
         await self._print(local_result(session_id, errors, reason=reason, duration_ms=duration))
         await self.reports.turn_ended()
+
+    async def settled(self) -> None:
+        """Wait until no prompt waits for its result and no turn runs."""
+        while self.pending or self.reports.in_turn:
+            self.news.clear()
+            await self.news.wait()
+
+    async def of_command(self, text: str, identity: str = "") -> None:
+        """Print the result of a slash command that this machine has carried out. `identity` is the uuid of its prompt,
+        "" for none."""
+        await self.reports.queued(identity, identity)
+        prompt = await self.reports.began_before(identity)
+        await self._print(command_message(self.reports.session_id, text, self._last or {}), prompt)
+        await self.reports.ended_before(prompt, more=bool(self.pending))
 
     async def finish(self) -> None:
         """Print what comes at the end. After that nothing is printed any more."""

@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection
-from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from typing import Any
 
 from ccb.tunnel.errors import CcbError
 from ccb.tunnel.plain_text import HostText
-from ccb.tunnel.wire.client_requests import LEARN_MODELS
 from ccb.tunnel.wire.control_protocol import (
     CAN_USE_TOOL,
-    SET_MODEL,
-    SET_PERMISSION_MODE,
     TRUST_PROJECT,
-    Request,
     RequestFailed,
     RequestKind,
     new_uuid,
@@ -24,10 +20,7 @@ from ccb.tunnel.wire.control_protocol import (
 from ccb.tunnel.wire.journal_records import MAIN_AGENT, InputRecord, MessageRecord, agent_of_message
 from ccb.tunnel.wire.mcp_messages import ELICITATION
 from ccb.tunnel.wire.messages import ControlCancel, ControlRequest, ControlResponse, PublicMessage, ResultMessage
-from ccb.tunnel.wire.model_facts import ALIASES, may_be_model
 
-from ..files.copying import Transfers
-from ..files.fetched_files import FetchedFiles
 from ..session.session_client import (
     EventGap,
     LaptopNotice,
@@ -38,63 +31,59 @@ from ..session.session_client import (
     SessionEvent,
     parse_snapshot,
 )
+from ..slash_commands.command_table import find_command
+from ..slash_commands.registry import Place, Switch, parse_command
+from ..slash_commands.session_api import NO_LAPTOP, LaptopSide, LeftSession, NextSession, ReplInfo, SessionApi, farewell
 from ..transcript.blocks import Level
 from ..transcript.questions import OpenQuestions, ReplayMonitor
 from ..transcript.session_facts import used_text
 from ..transcript.transcript_reducer import TranscriptReducer
 from ..tui.rendering.approval_text import place_of_call
-from ..tui.rendering.permission_updates import Keep, kept_note, kept_updates
-from ..tui.session_switching import NextSession
-from ..tui.widgets.session_info import LeftSession, ReplInfo, farewell
-from .commands import COMMAND_HELP, PlainCommands
-from .files import PlainFiles
+from ..tui.rendering.permission_updates import kept_note, kept_updates
 from .line_output import LinePrinter, PlainQuestion
-
-if TYPE_CHECKING:
-    from ..providers.known_models import ModelChoice
+from .line_replies import LineReplies
 
 _ASKED: tuple[RequestKind[Any, Any], ...] = (CAN_USE_TOOL, ELICITATION, TRUST_PROJECT)
 _NAMES = frozenset(kind.name for kind in _ASKED)
-_HELP = """\
-Type a prompt and press Enter. A line that ends with a backslash goes on in the next one.
-! COMMAND runs a command on the host. Ctrl+C interrupts the agent; pressed while it is idle, it leaves.
-/get REMOTE [LOCAL] and /put LOCAL [REMOTE] copy files and folders between the two machines.
-/open PATH fetches a file of the host and says what it is; /open alone then shows it with a program of the laptop.
-/model NAME, /mode MODE, /status, /revoke (call no models any more), /stop (end the session on the host),
-/quit (leave; the session goes on). Commands of the project, skills and /context are the agent's own."""
 _TYPED_AHEAD_S = 1.0
 """Seconds after a question in which a line is not taken as its answer: it was typed for something else."""
 _TICK_S = 0.2
 
 
 class LineRepl:
-    """`write` prints lines. `run` returns when the person leaves or the session ends. `laptop_servers` returns the
-    names of the MCP servers of this laptop, `keep` keeps rules for the host and the directory."""
+    """`write` prints lines. `run` returns when the person leaves or the session ends; `following` is then the session
+    to which they go on, if any."""
 
     def __init__(
         self,
         client: SessionClient,
         info: ReplInfo,
         write: Callable[[str], None],
-        transfers: Transfers | None = None,
-        models: ModelChoice | None = None,
-        fetched: FetchedFiles | None = None,
-        keep: Keep | None = None,
-        laptop_servers: Callable[[], Collection[str]] = tuple,
+        laptop: LaptopSide = NO_LAPTOP,
+        environ: Mapping[str, str] = os.environ,
     ) -> None:
-        self._models = models
-        self._laptop_servers = laptop_servers
-        self._keep = keep
+        self.following: NextSession | None = None
+        self._laptop = laptop
         self._client = client
         self._info = info
         self._write = write
-        self._files = PlainFiles(transfers, fetched, write)
         self._printer = LinePrinter(write, info.path.rstrip("/"))
         self.reducer = TranscriptReducer(
             self._printer, model=info.model, mode=info.mode, sandbox=info.sandbox, own_name=info.client_name
         )
         self.reducer.notices.cwd = info.path.rstrip("/")
-        self.commands = PlainCommands(client, info, self.reducer, write, self._printer.problems)
+        self._api = SessionApi(
+            client,
+            info,
+            self.reducer,
+            laptop,
+            place=Place.LINES,
+            environ=environ,
+            waits=lambda: write("ccb: sent when the connection is there again"),
+            terminal=lambda: f"{environ.get('TERM', '?')}, --plain",
+            problems=lambda: self._printer.problems,
+        )
+        self._replies = LineReplies(self._api, write)
         self._questions = OpenQuestions()
         self._replay = ReplayMonitor()
         self._shown: PlainQuestion | None = None
@@ -106,15 +95,10 @@ class LineRepl:
             client.register(kind)
 
     @property
-    def following(self) -> NextSession | None:
-        """The session to which the person goes on, if any."""
-        return self.commands.of_session.following
-
-    @property
     def busy(self) -> bool:
         """Whether the agent works or waits for an answer, prompts wait for it, or files are copied."""
         waits = self.reducer.running or len(self._questions) > 0 or self.reducer.prompts.queued_count > 0
-        return waits or self._files.busy
+        return waits or self._replies.busy
 
     async def run(self, lines: AsyncIterator[str], *, waits: bool) -> CcbError | None:
         """Show the session and send `lines` until they end. With `waits`, then wait until the agent is done. Return the
@@ -131,13 +115,13 @@ class LineRepl:
             for each in (listening, typing, ticking):
                 each.cancel()
             await asyncio.gather(listening, typing, ticking, return_exceptions=True)
-            await self._files.close()
+            await self._replies.close()
         return self._lost
 
     async def interrupted(self) -> bool:
         """Ctrl+C: end the running turn, or else a copy. Return False if neither runs."""
         if not self.reducer.running:
-            return self._files.cancel_newest()
+            return self._replies.cancel_newest()
         self._write("ccb: interrupting")
         await self._attempt(self._client.interrupt)
         return True
@@ -228,7 +212,7 @@ class LineRepl:
             if self._shown is None and self._replay.over(self._client.hello.seq, time.monotonic()):
                 head = self._questions.show_head()
                 if head is not None:
-                    place = place_of_call(head, self._info.place, self._laptop_servers())
+                    place = place_of_call(head, self._info.place, self._api.laptop_servers)
                     self._show(PlainQuestion(head, place))
 
     def _show(self, question: PlainQuestion) -> None:
@@ -254,57 +238,24 @@ class LineRepl:
 
     async def _typed(self, text: str) -> bool:
         """Act on a line. Return False if the person leaves."""
-        word, _, rest = text.strip().partition(" ")
-        if not word:
+        line = text.strip()
+        if not line:
             return True
-        if word in ("/quit", "/exit"):
-            return False
-        if word == "/stop":
+        if self._shown is not None and not line.startswith("/"):
+            await self._answer(self._shown, text)
+            return True
+        typed = parse_command(self._replies.meant(line))
+        command = find_command(typed.name) if typed is not None else None
+        if typed is None or command is None or Place.LINES not in command.places:
+            await self._prompt(text)
+            return True
+        left = await self._replies.answer(command, typed.argument)
+        if isinstance(left, Switch):
+            self.following = left.following
+        elif left is not None and left.stops:
             self._stopping = True
             await self._attempt(self._client.stop)
-            return False
-        if self._shown is not None and not word.startswith("/"):
-            await self._answer(self._shown, text)
-        elif word == "/help":
-            for each in (*_HELP.split("\n"), *(f"{usage}: {does}." for usage, does in COMMAND_HELP)):
-                self._write(each)
-        elif await self.commands.command(word, rest):
-            return self.following is None
-        elif word == "/revoke":
-            self._info.revoke()
-        elif word == "/status":
-            self._write(f"ccb: {self._info.place}, {self._client.state.value}, model {self.reducer.model}, "
-                        f"mode {self.reducer.mode}")  # fmt: skip
-        elif word == "/mode":
-            await self._attempt(lambda: self._client.request(Request(SET_PERMISSION_MODE, rest)))
-        elif self._files.command(word, rest, self._client.hello.cwd.raw):
-            pass
-        elif word == "/model":
-            await self._model(rest.strip())
-        else:
-            await self._prompt(text)
-        return True
-
-    async def _model(self, name: str) -> None:
-        """Show the model, or use another one, if there can be one of this name."""
-        name = self._models.without_alias(name) if self._models is not None else name
-        if not name:
-            self._write(f"ccb: model {self.reducer.model or 'not known before the first turn'}")
-        elif not may_be_model(name):
-            takes = f"/model takes {', '.join(ALIASES)}, or the full id of a model"
-            self._write(f"ccb: {name} is no model, so the model stays. {takes}")
-        else:
-            await self._attempt(lambda: self._use_model(name))
-
-    async def _use_model(self, name: str) -> None:
-        """Use a model that its provider lists, and tell the worker what this laptop knows of it. Raise CcbError,
-        RequestFailed."""
-        if self._models is not None:
-            for sentence in await self._models.check(name):
-                self._write(f"ccb: {sentence}")
-            with suppress(RequestFailed):  # an older worker does without
-                await self._client.request(Request(LEARN_MODELS, self._models.known(name)))
-        await self._client.request(Request(SET_MODEL, name))
+        return left is None
 
     async def _answer(self, question: PlainQuestion, text: str) -> None:
         if time.monotonic() - self._shown_at < _TYPED_AHEAD_S:
@@ -320,8 +271,8 @@ class LineRepl:
             self._questions.answered(question.request.request_id)
             response = reply.response
             await self._attempt(lambda: self._client.answer(question.request.request_id, response))
-            kept, keep = kept_updates(response), self._keep
-            if kept and keep is not None and await self._attempt(lambda: keep(kept)):
+            kept, projects = kept_updates(response), self._laptop.projects
+            if kept and projects is not None and await self._attempt(lambda: projects.keep(kept)):
                 self._write(f"ccb: {kept_note(kept)}")
 
     async def _prompt(self, text: str) -> None:

@@ -22,13 +22,12 @@ from ..connect.connect_session import connect_session
 from ..connect.dialer import SpareTransport
 from ..files.copying import Transfers
 from ..files.fetched_files import FetchedFiles, PrivateFolder
+from ..slash_commands.session_api import arguments_for, info_of, laptop_of
 from ..terminal.console import print_line
 from ..terminal.input_machine import typed_line
 from ..terminal.signals import Interrupts
 from ..terminal.stdio import read_pieces
 from ..terminal.terminal_prompts import prompts_for
-from ..tui.session_switching import arguments_for
-from ..tui.widgets.session_info import ReplInfo
 from .line_repl import LineRepl
 
 if TYPE_CHECKING:
@@ -100,22 +99,10 @@ async def _one_session(
         FetchedFiles(transfers, PrivateFolder(state_dir(environ) / "opened"), connected.open_with, environ) as fetched,
     ):
         prompts.over()
-        hello, options = connected.session.hello, connected.options
-        info = ReplInfo(
-            connected.host,
-            hello.cwd.raw,
-            options.model or "",
-            options.permission_mode,
-            __version__,
-            connected.resume,
-            options.client,
-            sandbox=hello.sandbox.cell,
-            revoke=connected.revoke,
-        )
-        mcp, keep = connected.mcp, connected.projects.keep
-        servers = (lambda: [each.name for each in mcp.states()]) if mcp is not None else tuple
-        repl = LineRepl(connected.session, info, _write, transfers, connected.models, fetched, keep, servers)
-        repl.commands.use(connected.sessions)
+        hello = connected.session.hello
+        info = info_of(connected)
+        laptop = laptop_of(connected, transfers, fetched)
+        repl = LineRepl(connected.session, info, _write, laptop, environ)
         _write(f"ccb {__version__}, {info.place}. Type a prompt; /help says more.")
         for warning in connected.warnings:
             _write(f"ccb: warning: {warning}")

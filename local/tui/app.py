@@ -24,6 +24,7 @@ from ccb.tunnel.plain_text import neutralise
 
 from ..command_line.exit_codes import ExitCode
 from ..config.settings_loading import DEFAULT_SCREEN, ScreenSettings
+from ..slash_commands.registry import parse_command, refusal
 from ..terminal.editor import NoEditor, edited
 from ..terminal.keymap import DEFAULT_KEYS, Keymap
 from .appearance import Appearance
@@ -33,17 +34,14 @@ from .keys import LoneChord
 from .login_handover import LoginHandover
 from .opening import Opening
 from .rendering.themes import terminal_colours, wants_no_colour
-from .repl_shell import LeaveState
-from .session_switching import Switching
-from .slash_commands import parse_command, refusal
+from .repl_shell import LeaveState, Switching
 from .terminal_driver import TerminalDriver
 from .widgets.painting import KeyPriority, ReplScreen
 
 if TYPE_CHECKING:
     from ..session.session_client import SessionClient
-    from .repl_shell import LaptopSide
+    from ..slash_commands.session_api import LaptopSide, ReplInfo
     from .session_view import SessionView
-    from .widgets.session_info import ReplInfo
 
 
 SESSION_ACTIONS: Mapping[str, Callable[[SessionView], object]] = {
@@ -51,7 +49,7 @@ SESSION_ACTIONS: Mapping[str, Callable[[SessionView], object]] = {
     "interrupt": lambda view: view.stop_keys.interrupt(),
     "background": lambda view: view.move_to_background(),
     "queue": lambda view: view.show_queue(),
-    "open": lambda view: view.steering.files.open_now(),
+    "open": lambda view: view.files.open_now(),
     "mode": lambda view: view.next_mode(),
     "approval": lambda view: view.approvals.focus_card(),
     "details": lambda view: view.details(),
@@ -222,19 +220,18 @@ class Repl(App[int]):
         laptop: LaptopSide | None = None,
     ) -> None:
         """Show a session with what the person should know about it, and send it what was typed before it was there."""
+        from ..slash_commands.session_api import NO_LAPTOP
         from .rendering.pictures import PictureShelf, can_decode
         from .session_view import SessionView
 
         self.login_handover.come_back()
         shelf = PictureShelf(self.run_worker) if self._draws_images and can_decode() else None
-        view = SessionView(client, info, self, shelf)
-        if laptop is not None:
-            view.use_laptop(laptop)
+        view = SessionView(client, info, self, laptop or NO_LAPTOP, shelf)
         self.title = f"ccb {info.place}"
         self.attention.session_is(info.place, self._driver, headless=self.is_headless)
         with self.batch_update():
             await self.mount(view, before=self.composer)
-            await self.mount(view.submissions.completion, before=self.composer)
+            await self.mount(view.completion, before=self.composer)
             await self.mount(view.status_line, after=self.composer)
             opening = self.opening
             await opening.line.remove()
@@ -308,7 +305,7 @@ class Repl(App[int]):
         if why_not:
             self.opening.say("\n".join(why_not))
             self.composer.give_back(event.text)
-        elif command is not None and command.name == "quit":
+        elif command is not None and command.name in ("quit", "exit"):
             self.leave()
         else:
             self.opening.queue(event.text)
@@ -327,7 +324,7 @@ class Repl(App[int]):
 
     def on_text_area_changed(self, event: TextArea.Changed) -> None:
         if self.attached is not None and event.text_area is self.composer:
-            self.attached.submissions.completion.refresh_list()
+            self.attached.completion.refresh_list()
 
     def on_composer_shortcut(self) -> None:
         self.retry()  # there is no other shortcut

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 
 from ..command_line.exit_codes import ExitCode
 from ..config.log import state_dir
+from ..slash_commands.session_api import way_back
 from ..terminal.console import SCREENS, print_line, restored_at_the_end, say
 from ..terminal.signals import Interrupts
 from .app import Repl
 from .opening import Opening
 from .repl_shell import LeaveState
-from .widgets.session_info import way_back
 
 if TYPE_CHECKING:
     from ..connect.host_sessions import HostSessions
@@ -81,7 +81,7 @@ async def take_off(app: Repl) -> None:
     with app.batch_update():
         await app.mount(app.opening, before=app.composer)
         await app.mount(app.opening.line, after=app.composer)
-        for each in (view.submissions.completion, view.status_line, view):
+        for each in (view.completion, view.status_line, view):
             await each.remove()
     app.opening.say(said)
     app.composer.focus()

@@ -11,17 +11,95 @@ from textual.screen import Screen
 from textual.timer import Timer
 from textual.widgets import Input
 
-from ..terminal.keymap import Keymap
+from ..terminal.keymap import DEFAULT_KEYS, ID, Keymap
 from .cards.question_card import BURST_S, HOLD_S
 from .repl_shell import QUIT_WINDOW_S, ReplShell
 from .widgets.painting import call_once_after
 
 if TYPE_CHECKING:
+    from .file_transfers import FileCarrying
     from .panels.page_holder import PageHolder
     from .panels.rewind_panel import Rewinding
     from .session_actions import SessionActions
-    from .submissions import Steering
     from .widgets.connection_banner import ConnectionView
+
+
+KEYS = (
+    ("{send}", "send; while the agent works, queued until its turn ends"),
+    ("{steer}", "steer: while the agent works, it gets this with its next tool results; else the next queued prompt"),
+    ("{newline}", "new line"),
+    ("Up, Down", "earlier prompts, from the first and last line of the input"),
+    ("{history}", "search the prompts of this directory; again for the next one, Enter takes it, Esc goes back"),
+    ("Up", "while nothing is typed: take the newest prompt back that waits for the agent"),
+    ("{queue}", "the prompts that wait for the agent, as /queue"),
+    (
+        "{queue-edit!}, {queue-steer!}, {queue-up!}, {queue-down!}, {queue-drop!}",
+        "on a prompt that waits: edit it, let it steer, move it up or down, drop it",
+    ),
+    ("{background}", "let the running command go on in the background"),
+    ("{interrupt}", "interrupt the agent; while it is idle, put such a file away or break off the newest copy"),
+    ("{interrupt}, {interrupt}", "while nothing is typed and the agent is idle: go back to an earlier prompt"),
+    ("{open}", "open the file that /open has fetched, with the laptop's viewer; also /open alone"),
+    ("/ and Tab", "the commands that fit what is typed; Up and Down choose, Tab or Enter completes, Esc closes"),
+    ("@", "name a file or directory on the host; the list works as that of the commands"),
+    ("paste or drop a file", "an image or a text of this laptop goes along with the prompt"),
+    ("{paste}", "the image in the laptop's clipboard goes along with the prompt, as /paste; Backspace removes it"),
+    ("!", "at the start: run a shell command on the host; the agent reads what it printed with your next prompt"),
+    ("#", "at the start: keep this line for every agent in the CLAUDE.md of the project"),
+    ("{approval-tab}, {approval}, click", "go to the waiting approval; Esc goes back"),
+    (
+        "{answer-once!}, {answer-session!}, {answer-deny!}, {answer-always!}",
+        "on an approval, before Enter: once, this session, deny, always here; arrows mark, too",
+    ),
+    ("{answer-rule}", "on an approval, before Enter: edit the rule before you grant it"),
+    ("{next-question}, {previous-question}", "on an approval: the next of the questions that wait, the one before"),
+    (
+        "1-9 or arrows, then Enter",
+        "on a question of the agent: an option or own words; Space ticks, Esc declines",
+    ),
+    ("Esc", "with vim's keys (/vim): from insert to normal mode; there, Esc interrupts the agent"),
+    ("{editor}, Ctrl+X Ctrl+E", "write the prompt in your editor (VISUAL, EDITOR)"),
+    ("{editor}", "on a plan: change it before you approve it"),
+    ("{session-rename!}, {session-delete!}", "in the list of sessions: rename one, delete one"),
+    ("{model-take}", "in the list of models: take the marked one"),
+    ("{rule-add}; {rule-remove}", "in the list of rules: add one; remove one of yours"),
+    (
+        "{view-search}; {view-next}, {view-previous}; {view-start!}, {view-end!}; {view-copy}; {view-pager}",
+        "on a page (/transcript, /diff): search; next, before; start, end; copy the entry; the page in your PAGER",
+    ),
+    ("{view-fold}, {view-unfold-all}, {view-fold-all}", "on the page of /diff: fold a file, unfold all, fold all"),
+    ("Space, Up, Down, PgUp, PgDn, Home, End", "on an approval: scroll"),
+    ("{mode}", "next permission mode: default, acceptEdits, plan"),
+    ("{todos}", "show all todos of the agent, or only the one in progress"),
+    ("{details}, {details}", "the whole conversation on a page, as /transcript: / searches, n and N go on, Esc closes"),
+    ("{details}", "show or hide all of tool output and thinking; on an approval: take the whole screen for it"),
+    ("{page-up}, {page-down}, wheel", "scroll; load events that are not loaded"),
+    ("drag", "select, which copies; with Shift held, most terminals select in their own way"),
+    ("{retry}", "connect now, or log in; also r while nothing is typed"),
+    ("{take-back}", "take over a session that another client drives"),
+    ("{ladder}", "clear the input, then interrupt, then (twice) quit"),
+    ("{quit}", "quit, if pressed twice"),
+    ("{suspend}", "stop ccb and return to the shell, whose `fg` continues it; the agent keeps working"),
+    ("{undo}", "undo in the input"),
+    ("{leave}", "leave if the input is empty; the agent keeps working on the host"),
+    ("{help}; ? and {send}", "show the keys and commands"),
+)
+"""The keys by their ids, or as they are where nothing changes them, and what they do."""
+
+
+def key_sections(keymap: Keymap) -> list[tuple[str, list[tuple[str, str]]]]:
+    """Return what /keys shows: the keys that the setting `keys` may change, by their ids."""
+    rows = [(f"{key_id}: {keymap.names(key_id)}", does) for key_id, does in key_ids().items()]
+    return [('Change them in the settings: "keys": {"details": "Ctrl+Y"}', rows)]
+
+
+def key_ids() -> dict[str, str]:
+    """Return what the key of each id does."""
+    found: dict[str, str] = {}
+    for key, does in KEYS:
+        for key_id, _ in ID.findall(key):
+            found.setdefault(key_id, does)
+    return {key_id: found[key_id] for key_id in DEFAULT_KEYS}
 
 
 class StopKeyTarget(Protocol):
@@ -29,7 +107,7 @@ class StopKeyTarget(Protocol):
 
     reading: PageHolder
     rewinding: Rewinding
-    steering: Steering
+    files: FileCarrying
 
     @property
     def connection(self) -> ConnectionView: ...
@@ -57,7 +135,7 @@ class StopKeys:
         view, actions = self._view, self._actions
         if actions.busy or view.connection.watching or self._shell.composer.text:
             view.run_worker(actions.interrupt())
-        elif done := view.steering.files.cancel_newest():
+        elif done := view.files.cancel_newest():
             actions.hint(done)
         elif view.rewinding.pressed_twice(time.monotonic()):
             self.rewind()
@@ -68,14 +146,18 @@ class StopKeys:
 
     def rewind(self) -> None:
         """Let the person go back to an earlier prompt."""
-        view = self._view
-        if view.connection.watching:
-            self._actions.hint(view.connection.only_watches_hint())
-        elif self._actions.busy:
+        if self._actions.busy and not self._view.connection.watching:
             key = self._keymap.name("interrupt")
             self._actions.hint(f"the agent is working: {key} interrupts it, then go back")
         else:
-            view.run_worker(view.rewinding.open())
+            self.if_driving(lambda: self._view.run_worker(self._view.rewinding.open()))
+
+    def if_driving(self, act: Callable[[], object]) -> None:
+        """Do something that only the client does that drives the session. Else say why not."""
+        if self._view.connection.watching:
+            self._actions.hint(self._view.connection.only_watches_hint())
+        else:
+            act()
 
     def ladder(self) -> None:
         """Clear the input, else close what is read, else interrupt, else quit if pressed twice. It also quits while an

@@ -8,13 +8,13 @@ from collections.abc import Callable
 from textual.message_pump import MessagePump
 
 from ..session.session_client import LinkChange, LinkState
+from ..slash_commands.session_api import ReplInfo
 from ..terminal.keymap import Keymap
 from ..transcript.notices import AskedAgain
 from ..transcript.transcript_reducer import TranscriptReducer
 from .approvals import Approvals
 from .composer.composer import Composer
 from .widgets.connection_banner import Banner, ConnectionView
-from .widgets.session_info import ReplInfo
 from .widgets.status_line import Busy, LinkFacts, StatusFacts, StatusLine, TodoPanel, state_in_words
 from .widgets.transcript import Transcript
 

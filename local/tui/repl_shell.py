@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 from enum import Enum
 from typing import TYPE_CHECKING, Protocol
 
 from ccb.tunnel.errors import CcbError
-from ccb.tunnel.wire.dataclass import dataclass
 
 from ..command_line.exit_codes import ExitCode, code_of
 from .composer.composer import Composer
-from .session_switching import Switching
 from .widgets.painting import KeyPriority
 
 if TYPE_CHECKING:
-    from ..connect.host_sessions import HostSessions
-    from ..connect.project_trust import ProjectDesk
-    from ..files.copying import Transfers
-    from ..files.fetched_files import FetchedFiles
-    from ..mcp.mcp_service import LaptopServers
-    from ..providers.known_models import ModelChoice
+    from ..slash_commands.session_api import NextSession
     from .appearance import Appearance
     from .attention import Attention
 
@@ -75,18 +69,26 @@ class LeaveState:
         return now - before <= QUIT_WINDOW_S
 
 
-@dataclass(frozen=True)
-class LaptopSide:
-    """`projects` asks about the project on the screen, `mcp` are the MCP servers of this laptop, `sessions` are the
-    sessions of the host, `transfers` copies files, `models` are those that the session may use, `fetched` are files to
-    look at."""
+class Switching:
+    """Tells whoever holds the connection which session the person wants next."""
 
-    projects: ProjectDesk
-    mcp: LaptopServers | None
-    sessions: HostSessions
-    transfers: Transfers | None = None
-    models: ModelChoice | None = None
-    fetched: FetchedFiles | None = None
+    def __init__(self) -> None:
+        self._next: asyncio.Queue[NextSession] = asyncio.Queue()
+
+    def go_to(self, following: NextSession) -> None:
+        """Show another session in place of this one."""
+        self._next.put_nowait(following)
+
+    async def wait(self, left: asyncio.Event) -> NextSession | None:
+        """Return the next session, None once the person has `left`."""
+        leaving, going = asyncio.ensure_future(left.wait()), asyncio.ensure_future(self._next.get())
+        try:
+            await asyncio.wait({leaving, going}, return_when=asyncio.FIRST_COMPLETED)
+            return going.result() if going.done() and not leaving.done() else None
+        finally:
+            for each in (leaving, going):
+                each.cancel()
+            await asyncio.gather(leaving, going, return_exceptions=True)
 
 
 class ReplShell(Protocol):

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable
-from contextlib import suppress
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from ccb.tunnel.errors import CcbError, UsageError
 from ccb.tunnel.plain_text import HostText
-from ccb.tunnel.wire.client_requests import LEARN_MODELS, REMEMBER, SHELL_COMMAND
-from ccb.tunnel.wire.control_protocol import SET_MODEL, SET_PERMISSION_MODE, Request, RequestFailed
+from ccb.tunnel.wire.client_requests import BACKGROUND_TASKS, REMEMBER, SHELL_COMMAND
+from ccb.tunnel.wire.control_protocol import SET_PERMISSION_MODE, Request, RequestFailed
 
 from ..session.session_client import AS_PROMPT, LinkState, PromptDelivery, SessionClient
 from ..transcript.blocks import Level, PromptFacts, pictures_of
@@ -18,10 +17,13 @@ from ..transcript.transcript_reducer import TranscriptReducer
 from .approvals import Approvals
 from .cards.question_card import CardAnswer
 from .presenters import HINT_S, StatusPresenter
-from .rendering.permission_updates import Keep, kept_note, kept_updates
+from .rendering.permission_updates import kept_note, kept_updates
 from .rendering.tool_output import FIX
 from .repl_shell import LeaveState
 from .widgets.connection_banner import ConnectionView
+
+if TYPE_CHECKING:
+    from ..connect.project_trust import ProjectDesk
 
 Json = dict[str, Any]
 
@@ -66,6 +68,10 @@ class SessionActions:
         parts = (error.what, error.evidence, do) if isinstance(error, CcbError) else (f"{HostText(str(error))}",)
         self._reducer.notice([line for part in parts for line in part.splitlines()], Level.ERROR)
 
+    def waits_for_connection(self) -> None:
+        """Say that what the person does now reaches the host later."""
+        self._status.hint(_SENT_LATER)
+
     def hint(self, text: str, seconds: float = HINT_S) -> None:
         """Show a short answer to a key."""
         self._status.hint(text, seconds)
@@ -104,13 +110,13 @@ class SessionActions:
             if not sent and question is not None:
                 self._approvals.not_answered(question)
 
-    async def keep(self, answer: CardAnswer, keep: Keep | None) -> None:
+    async def keep(self, answer: CardAnswer, projects: ProjectDesk | None) -> None:
         """Keep the rules of an answer that are for this host and directory, and say so."""
         updates = kept_updates(answer.response)
-        if not updates or keep is None:
+        if not updates or projects is None:
             return
         try:
-            await keep(updates)
+            await projects.keep(updates)
         except CcbError as error:
             self.show_error(error)
             return
@@ -127,8 +133,7 @@ class SessionActions:
             self._interrupting = False
             self._status.interrupting(taken)  # until the turn has ended
 
-    async def set_mode(self, mode: str) -> None:
-        """Change the permission mode of the session."""
+    async def _set_mode(self, mode: str) -> None:
         self._modes_asked.append(mode)
         try:
             if await self._attempt(self._client.request(Request(SET_PERMISSION_MODE, mode))):
@@ -140,19 +145,17 @@ class SessionActions:
         """Change to the mode after the one that the person chose last, also while the host has not confirmed that."""
         mode = self._modes_asked[-1] if self._modes_asked else self._reducer.mode
         place = _MODES.index(mode) if mode in _MODES else -1
-        await self.set_mode(_MODES[(place + 1) % len(_MODES)])
+        await self._set_mode(_MODES[(place + 1) % len(_MODES)])
 
-    async def teach(self, known: Json) -> None:
-        """Tell the worker what this laptop knows of a model. One of an older version does without."""
-        with suppress(CcbError, RequestFailed):
-            await self._client.request(Request(LEARN_MODELS, known))
-
-    async def set_model(self, model: str) -> bool:
-        """Change the model of the session, from the next model call on. Return False if that failed."""
-        if not await self._attempt(self._client.request(Request(SET_MODEL, model))):
-            return False
-        self._reducer.model = model
-        return True
+    async def move_to_background(self) -> None:
+        """Let the commands that the agent waits for go on in the background."""
+        try:
+            answer = await self._client.request(Request(BACKGROUND_TASKS, None))
+        except (CcbError, RequestFailed) as error:
+            self.show_error(error)
+            return
+        moved = answer.get("moved") is True
+        self.hint("moved to the background" if moved else "no command runs that could go to the background")
 
     async def remember(self, note: str) -> bool:
         """Add a note to the instruction file on the host, and say where. Return False if it was not written."""
@@ -180,7 +183,7 @@ class SessionActions:
     async def _attempt(self, action: Awaitable[object]) -> bool:
         """Await an action of the client. If it fails, show the error and return False."""
         if not self._connection.up:
-            self._status.hint(_SENT_LATER)
+            self.waits_for_connection()
         try:
             await action
         except UsageError as error:

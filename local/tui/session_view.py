@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from textual import work
 from textual.app import ComposeResult
@@ -12,6 +12,7 @@ from textual.containers import Vertical
 
 from ccb.tunnel.errors import CcbError
 from ccb.tunnel.link.link import Greeting
+from ccb.tunnel.plain_text import one_line
 from ccb.tunnel.wire.control_protocol import CAN_USE_TOOL, TRUST_PROJECT, RequestKind
 from ccb.tunnel.wire.journal_records import MAIN_AGENT, InputRecord, MessageRecord, agent_of_message, parse_page
 from ccb.tunnel.wire.mcp_messages import ELICITATION
@@ -27,17 +28,20 @@ from ..session.session_client import (
     SessionEvent,
     parse_snapshot,
 )
-from ..transcript.blocks import BlockList, Level
+from ..slash_commands.command_table import COMMANDS, OWN_NAMES, ArgumentChoices
+from ..slash_commands.registry import Place
+from ..slash_commands.session_api import NO_LAPTOP, LaptopSide, LeftSession, ReplInfo, SessionApi, farewell
+from ..transcript.blocks import BlockList, Level, NoticeBlock
 from ..transcript.notices import tips
 from ..transcript.session_facts import used_text
 from ..transcript.transcript_reducer import TranscriptReducer
-from .about_session import Exporting, McpServerList, SessionFacts
 from .approvals import Approvals, Settlement
 from .cards.question_card import QuestionCard
 from .command_replies import CommandReplies
+from .composer.completion_list import CompletionList
+from .composer.completion_offers import Candidate
 from .file_transfers import FileCarrying
 from .keys import StopKeys
-from .model_and_mode import ModelChoosing, ThinkingSteering
 from .panels.page_holder import PageHolder
 from .panels.queue_panel import QueueEditing
 from .panels.rewind_panel import Rewinding
@@ -45,21 +49,12 @@ from .presenters import ConnectionPresenter, RefreshPulse, StatusPresenter
 from .rendering.pictures import PictureShelf
 from .repl_shell import ReplShell, SessionFate
 from .session_actions import SessionActions
-from .session_switching import SessionChoosing
-from .slash_commands import help_sections
-from .submissions import Steering, Submissions, TaskSteering
-from .this_laptop import Insight, KnownArguments
+from .submissions import Submissions
 from .widgets.connection_banner import ConnectionView
 from .widgets.history_loader import HistoryLoader
 from .widgets.painting import WorkSlices
-from .widgets.session_info import LeftSession, ReplInfo, farewell
 from .widgets.status_line import StatusLine
 from .widgets.transcript import Transcript
-
-if TYPE_CHECKING:
-    from ..connect.project_trust import ProjectDesk
-    from .repl_shell import LaptopSide
-
 
 ASKED_ON_CARDS: tuple[RequestKind[Any, Any], ...] = (CAN_USE_TOOL, ELICITATION, TRUST_PROJECT)
 """The requests that the person answers on a card."""
@@ -169,7 +164,12 @@ class SessionView(Vertical):
     DEFAULT_CSS = "SessionView { height: 1fr; background: $background; overflow: hidden; }"
 
     def __init__(
-        self, client: SessionClient, info: ReplInfo, shell: ReplShell, shelf: PictureShelf | None = None
+        self,
+        client: SessionClient,
+        info: ReplInfo,
+        shell: ReplShell,
+        laptop: LaptopSide = NO_LAPTOP,
+        shelf: PictureShelf | None = None,
     ) -> None:
         super().__init__()
         self._client = client
@@ -185,7 +185,6 @@ class SessionView(Vertical):
         self.approvals = Approvals(client, connection, self.transcript, shell.composer, info.place)
         self._presenter = ConnectionPresenter(connection, shell.composer, self.approvals, self.transcript, self.reducer)
         self._history = HistoryLoader(client, self.transcript, self.reducer)
-        self.projects: ProjectDesk | None = None
         self._last_screen = LastScreen(self.transcript, self.reducer)
         self._status = StatusPresenter(info, self.reducer, connection, self.approvals, self.transcript, keymap)
         self._status.tell_state = shell.attention.state_is
@@ -193,25 +192,30 @@ class SessionView(Vertical):
         self._actions = SessionActions(client, self.reducer, connection, self.approvals, self._status, shell.leaving)
         self.rewinding = Rewinding(client, self.reducer, shell.composer, self._actions)
         self.reading = reading = PageHolder(client, info, self.transcript, shell.composer, shell.copied)
-        choosing = SessionChoosing(client, info.host, self.reducer, shell.composer, self._actions)
-        facts, mcp = SessionFacts(client, info, self.reducer, reading), McpServerList(client, self.reducer)
-        models = ModelChoosing(self.reducer, reading, self._actions)
-        arguments = KnownArguments(self.reducer, shell, choosing, mcp, facts, models)
-        self.steering = Steering(
-            TaskSteering(client, self.reducer, self._actions, self.hint),
-            mcp,
-            ThinkingSteering(client, self.reducer, self._actions),
-            Exporting(client, self.reducer, info.place),
-            facts,
-            choosing,
-            QueueEditing(client, self.reducer.prompts, shell.composer, self._actions),
-            Insight(client, info, self.reducer, reading, shell, choosing),
-            FileCarrying(client, self.reducer, self._actions, keymap),
-            models,
-        )
-        self.submissions = Submissions(client, info.host, shell.composer, self.reducer, self._actions, arguments)
-        self.submissions.run = CommandReplies(self, shell, self._actions, client, info).answer
+        self.queue = QueueEditing(client, self.reducer.prompts, shell.composer, self._actions)
+        self.files = FileCarrying(laptop, self.reducer, self._actions, keymap)
         self.stop_keys = StopKeys(self, shell, self._actions)
+        self.api = SessionApi(
+            client,
+            info,
+            self.reducer,
+            laptop,
+            place=Place.SCREEN,
+            waits=self._actions.waits_for_connection,
+            terminal=self._terminal,
+            problems=self._problems,
+        )
+        self._choices = ArgumentChoices(self.api)
+        composer = shell.composer
+        own = self._own_commands
+        self.completion = CompletionList(composer, client, one_line(info.host), own, self._choices.ask, OWN_NAMES)
+        composer.around.completes = self.completion.take_key
+        known = self.completion.worker_commands
+        self.replies = CommandReplies(
+            self.api, shell, self._actions, reading, self.queue, self.files, self.stop_keys, known
+        )
+        self._submissions = Submissions(composer, self.reducer, self.transcript, self._actions, self.replies, known)
+        self.approvals.laptop_servers = lambda: self.api.laptop_servers
         self._pulse: RefreshPulse | None = None
 
     @property
@@ -230,10 +234,8 @@ class SessionView(Vertical):
         return self.approvals.card
 
     def compose(self) -> ComposeResult:
-        steering = self.steering
         yield from (self.transcript, self.reading, self.approvals, self.rewinding)
-        yield from (steering.choosing, steering.queue, steering.insight, steering.models)
-        yield from (self._presenter.banner, self._status.todos, steering.files)
+        yield from (self.replies, self.queue, self._presenter.banner, self._status.todos, self.files)
 
     def on_mount(self) -> None:
         self.reducer.notice(
@@ -270,18 +272,6 @@ class SessionView(Vertical):
             self.reducer.notice(text.split("\n"), Level.DIM)
         for warning in warnings:
             self.reducer.notice(warning, Level.WARNING)
-
-    def use_laptop(self, laptop: LaptopSide) -> None:
-        """Use what this laptop offers: questions about the project, MCP servers, the host's other sessions, copies."""
-        projects = laptop.projects
-        self.projects = projects
-        self.steering.mcp.laptop = laptop.mcp
-        self.approvals.laptop_servers = lambda: self.steering.mcp.own_names
-        choosing = self.steering.choosing
-        self.steering.files.transfers, self.steering.files.fetched = laptop.transfers, laptop.fetched
-        self.steering.models.use(laptop.models)
-        self.steering.facts.keep, self.steering.insight.sessions = projects.keep, laptop.sessions
-        choosing.sessions, choosing.switching = laptop.sessions, self._shell.switching
 
     def login_says(self, text: str) -> None:
         """Show text of a login that is not a question. A ProxyCommand may print some even after the login."""
@@ -353,27 +343,50 @@ class SessionView(Vertical):
         now = time.monotonic()
         self._presenter.tick(now)
         self._status.tick(now)
-        self.steering.queue.refresh_panel()
+        self.queue.refresh_panel()
         self.reading.tick()
-        copying = self.steering.files.refresh_panel()
+        copying = self.files.refresh_panel()
         away = self.connection.shown is not LinkState.CONNECTED or not self.connection.up
         return copying or away or self.approvals.unsettled
+
+    def _own_commands(self) -> list[Candidate]:
+        """Return the commands of ccb for the list above the composer."""
+        colours = dict.fromkeys(self._shell.appearance.names, "")
+        return [
+            Candidate(
+                each.name,
+                each.hint,
+                each.does,
+                choices=colours if each.name == "theme" else self._choices.now(each),
+                takes_text=each.takes_text,
+            )
+            for each in COMMANDS
+        ]
+
+    def _terminal(self) -> str:
+        """Return in what the person sees the session, for a report."""
+        return f"{self.api.environ.get('TERM', '?')}, {self.app.size.width} columns, theme {self._shell.theme}"
+
+    def _problems(self) -> list[str]:
+        """Return the warnings and errors of the conversation, for a report."""
+        notices = (each for each in self.transcript.blocks if isinstance(each, NoticeBlock))
+        return [each.text for each in notices if each.level in (Level.ERROR, Level.WARNING)]
 
     # What the person sends.
 
     @work
     async def submit(self, text: str, before: tuple[str, ...] = (), *, steers: bool = False) -> None:
         """Send a prompt, in front of the waiting prompts `before`, or run a slash command."""
-        await self.submissions.submit(text, self.transcript, PromptDelivery(before=before, waits=not steers))
+        await self._submissions.submit(text, PromptDelivery(before=before, waits=not steers))
 
     @work
     async def submit_all(self, texts: Sequence[str]) -> None:
         """Send the first prompt of the command line, and then what was typed before the session was there, in order."""
-        await self.submissions.submit_all(self._info.first_prompt, texts, self.transcript)
+        await self._submissions.submit_all(self._info.first_prompt, texts)
 
     async def on_question_card_answered(self, event: QuestionCard.Answered) -> None:
         await self._actions.answer(event.answer)
-        await self._actions.keep(event.answer, self.projects.keep if self.projects is not None else None)
+        await self._actions.keep(event.answer, self.api.laptop.projects)
 
     def on_question_card_left(self) -> None:
         self._shell.composer.focus()
@@ -408,7 +421,7 @@ class SessionView(Vertical):
     @work
     async def move_to_background(self) -> None:
         """Let the running command go on in the background."""
-        await self.steering.tasks.move()
+        await self._actions.move_to_background()
 
     @property
     def can_take_prompt_back(self) -> bool:
@@ -418,14 +431,11 @@ class SessionView(Vertical):
     @work
     async def take_prompt_back(self) -> None:
         """Put the newest prompt that waits into the composer again."""
-        await self.steering.queue.edit_newest()
+        await self.queue.edit_newest()
 
     def show_queue(self) -> None:
         """Show the prompts that wait for the agent."""
-        if self.connection.watching:
-            self.only_watches()
-        else:
-            self.run_worker(self.steering.queue.open())
+        self.replies.show_queue()
 
     @work
     async def next_mode(self) -> None:
@@ -448,11 +458,9 @@ class SessionView(Vertical):
         if not self._status.todos.toggle():
             self._status.hint("nothing is on the todo list")
 
-    def help(self, sought: str = "") -> None:
-        """Show the keys and commands, or close them again. `sought`: only what has these words."""
-        if not self.reading.close():
-            sections = help_sections(self._keymap, self.submissions.completion.worker_commands.known)
-            self.reading.open_panel("Help", sections, sought)
+    def help(self) -> None:
+        """Show the keys and commands, or close them again."""
+        self.replies.help()
 
     def details(self) -> None:
         """Show all of tool output and thinking, or the summary; pressed twice, open the whole conversation. On a

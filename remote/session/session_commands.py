@@ -1,13 +1,9 @@
-"""/compact, /clear, /context, /init, /memory, /agents."""
+"""/compact, /clear, /context, /init, /memory, /agents: what reads or changes the context of the model."""
 
 from __future__ import annotations
 
 import asyncio
-import os
-import sys
-from typing import Any
 
-from ccb.tunnel.wire.model_facts import ALIASES, ESTIMATED
 from ccb.tunnel.wire.session_options import SETUP_COMMAND
 
 from ..model.model_request import SMALL
@@ -16,104 +12,40 @@ from ..subagents.sub_agents import SubAgents
 from ..tools.agent_definitions import AgentDefinition
 from .session import Session
 
-Json = dict[str, Any]
-
-ON_SCREEN = """
+ON_LAPTOP = """
 ? bug config copy diff doctor effort exit export get hosts keys mode new open paste permissions put queue quit reconnect
 rename resume revoke rewind sessions stop tasks theme thinking tools transcript trust vim"""
-"""The commands of the REPL that have no counterpart here."""
+"""The commands of the laptop that are not listed here. Their lines must not reach the model as text."""
 
-_INPUT = ("inputTokens", "cacheCreationInputTokens", "cacheReadInputTokens")
+_LISTED = (
+    ("cost", "Show the tokens and the cost of this session", ""),
+    ("help", "List the commands", ""),
+    ("mcp", "List the MCP servers with their state", ""),
+    ("model", "Show or change the model", "[name]"),
+    ("status", "Show session, host, model and mode", ""),
+)
+"""The commands of the laptop that clients see in the list of the session's commands."""
 
 
 def register_session_commands(session: Session) -> None:
-    """Register the commands."""
+    """Register the names of the commands that the laptop carries out."""
 
-    async def cost(_: CommandCall) -> Printed:
-        return Printed(_cost(session))
-
-    async def help_(_: CommandCall) -> Printed:
-        return Printed(
-            "\n".join(f"/{each.name} {each.hint}".ljust(24) + each.description for each in commands.commands)
-        )
-
-    async def mcp(_: CommandCall) -> Printed:
-        return Printed(_servers(session))
-
-    async def model(call: CommandCall) -> Printed:
-        return Printed(_model(session, call.arguments))
-
-    async def status(_: CommandCall) -> Printed:
-        return Printed(_status(session))
-
-    async def on_screen(call: CommandCall) -> Printed:
+    async def on_laptop(call: CommandCall) -> Printed:
         here = ", ".join(f"/{each.name}" for each in commands.commands)
         raise CommandRefused(f"It belongs to the screen of ccb (`ccb` without -p). Here there are {here}.")
+
+    async def by_laptop(_: CommandCall) -> Printed:
+        raise CommandRefused("ccb on the laptop carries it out, and the one there is too old: update it.")
 
     async def setup(_: CommandCall) -> Printed:
         return Printed("The hooks of the start have run.")
 
     commands = session.commands
     commands.reserve(SlashCommand(SETUP_COMMAND[1:], "", setup, local=True))
-    for name, does, run, hint in (
-        ("cost", "Show the tokens and the cost of this session", cost, ""),
-        ("help", "List the commands", help_, ""),
-        ("mcp", "List the MCP servers with their state", mcp, ""),
-        ("model", "Show or change the model", model, "[name]"),
-        ("status", "Show session, host, model and mode", status, ""),
-    ):
-        commands.register(SlashCommand(name, does, run, hint, local=True))
-    for name in ON_SCREEN.split():
-        commands.reserve(SlashCommand(name, "", on_screen, local=True))
-
-
-def _cost(session: Session) -> str:
-    spent = session.log.usage.spent
-    models = spent["modelUsage"]
-    lines = [_used("", models.values(), spent["total_cost_usd"])]
-    if len(models) > 1:
-        lines += [_used(f"  {name}: ", [each], each.get("costUSD", 0)) for name, each in models.items()]
-    return "\n".join(lines)
-
-
-def _used(prefix: str, usages: Any, cost: float) -> str:
-    into = sum(each.get(name, 0) for each in usages for name in _INPUT)
-    about = "about " if any(each.get(ESTIMATED) for each in usages) else ""
-    out = sum(each.get("outputTokens", 0) for each in usages)
-    return f"{prefix}{about}{into:,} tokens in, {out:,} out, ${cost:.4f}"
-
-
-def _servers(session: Session) -> str:
-    return "\n".join(map(_server, session.clients.status)) or "There is no MCP server."
-
-
-def _server(state: Json) -> str:
-    again = f"; next try in {state['retryInSeconds']} s" if "retryInSeconds" in state else ""
-    return f"{state['name']}: {state['status']}" + (f" ({state['error']}{again})" if state.get("error") else "")
-
-
-def _model(session: Session, name: str) -> str:
-    if not name:
-        return f"Model: {session.agent.model}"
-    if not session.agent.config.models.names.may_be(name):
-        raise CommandRefused(f"{name[:100]} is no model: it is {', '.join(ALIASES)}, or the full id of a model.")
-    session.agent.set_model(name)
-    return f"Model: {session.agent.model}, from the next model call on"
-
-
-def _status(session: Session) -> str:
-    agent = session.agent
-    permissions, cwd = agent.config.permissions, agent.config.context.cwd
-    facts = {
-        "Session": session.id,
-        "Directory": f"{cwd} on {os.uname().nodename}",
-        "Worker": f"pid {os.getpid()}, Python {sys.version.split()[0]}",
-        "Model": agent.model,
-        "Mode": permissions.mode,
-        "Sandbox": permissions.cage_in_force,
-        "Used": _cost(session).partition("\n")[0],
-    }
-    return "\n".join(f"{name:<12}{value}" for name, value in facts.items())
+    for name, does, hint in _LISTED:
+        commands.register(SlashCommand(name, does, by_laptop, hint, local=True))
+    for name in ON_LAPTOP.split():
+        commands.reserve(SlashCommand(name, "", on_laptop, local=True))
 
 
 _INIT = """\

@@ -13,8 +13,9 @@ import pytest
 from ccb.local.command_line.exit_codes import ExitCode
 from ccb.local.command_line.options import BY_NAME
 from ccb.local.config.settings import SETTING_NAMES, Settings
+from ccb.local.slash_commands.command_table import COMMANDS
 from ccb.local.terminal.keymap import DEFAULT_KEYMAP
-from ccb.local.tui.slash_commands import COMMANDS, KEYS
+from ccb.local.tui.keys import KEYS
 
 ROOT = Path(__file__).resolve().parents[2]
 KIT = ROOT / "tests" / "support"

@@ -21,8 +21,10 @@ from ccb.local.command_line.help_text import HOSTS, PATHS
 from ccb.local.command_line.option_declaration import Group, Option, OptionKind, Subcommand
 from ccb.local.command_line.options import OPTIONS, SUBCOMMANDS
 from ccb.local.config.settings import Section, Settings
+from ccb.local.slash_commands.command_table import COMMANDS
+from ccb.local.slash_commands.registry import EVERYWHERE, ON_SCREEN, Command
 from ccb.local.terminal.keymap import DEFAULT_KEYMAP
-from ccb.local.tui.slash_commands import COMMANDS, KEYS
+from ccb.local.tui.keys import KEYS
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDER = ROOT / "docs" / "reference"
@@ -53,7 +55,13 @@ def _repl() -> Iterator[str]:
         "servers besides. [The REPL](../guide/repl.md) tells more."
     )
     yield "## Commands"
-    yield _table(("command", "what it does"), ((f"`{each.usage}`", each.does) for each in COMMANDS))
+    yield _table(
+        ("command", "what it does", "where"), ((f"`{each.usage}`", _does(each), _where(each)) for each in COMMANDS)
+    )
+    yield (
+        "Those everywhere are answered as the prompt of a headless run, too (`ccb -p /cost`). A command that a project "
+        "defines under one of these names is reached in headless runs only."
+    )
     yield "## Keys"
     yield (
         "The setting `keys` gives the key of an id another key, or several: "
@@ -62,6 +70,14 @@ def _repl() -> Iterator[str]:
         "shows those that hold. A key without an id does not change."
     )
     yield _table(("key", "id", "what it does"), ((DEFAULT_KEYMAP.filled(key), _ids(key), does) for key, does in KEYS))
+
+
+def _does(each: Command) -> str:
+    return each.does + (f" (also {', '.join(f'/{name}' for name in each.aliases)})" if each.aliases else "")
+
+
+def _where(each: Command) -> str:
+    return "screen" if each.places == ON_SCREEN else "everywhere" if each.places == EVERYWHERE else "screen, `--plain`"
 
 
 def _ids(key: str) -> str:

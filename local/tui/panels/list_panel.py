@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Callable, Sequence
 from typing import ClassVar
 
@@ -16,9 +15,9 @@ from textual.message import Message
 from textual.widgets import Static
 
 from ccb.tunnel.plain_text import one_line
-from ccb.tunnel.wire.dataclass import dataclass
 
 from ...commands.session_table import age_text
+from ...slash_commands.this_laptop import RecentHost
 from ...terminal.keymap import DEFAULT_KEYMAP, Keymap
 from ..rendering.themes import Palette, palette_of
 from ..widgets.painting import CARET
@@ -110,25 +109,6 @@ class ListPanel(Static, can_focus=True):
 
 _FRAME_LINES = 11
 _KEYS = "Enter: sessions of this host, the command for another · Esc closes"
-
-
-@dataclass(frozen=True)
-class RecentHost:
-    """A host and a directory. `ago_s`: seconds since the last model call there. `state` is what is known of the
-    connection, "" for none. `here`: it is the one on the screen."""
-
-    host: str
-    directory: str
-    ago_s: float | None = None
-    state: str = ""
-    here: bool = False
-
-    @property
-    def command(self) -> str:
-        """The command that opens a session there."""
-        if self.host == "local":
-            return f"ccb --local {shlex.quote(self.directory)}"
-        return f"ccb ssh {shlex.quote(f'{self.host}:{self.directory}')}"
 
 
 class HostPanel(ListPanel):

@@ -11,10 +11,10 @@ from textual.containers import Vertical
 from textual.widget import Widget
 
 from ...session.session_client import EventGap, SessionClient, SessionEvent
+from ...slash_commands.session_api import ReplInfo
 from ...terminal.editor import NoEditor, page
 from ...transcript.blocks import Block
 from ..composer.composer import Composer
-from ..widgets.session_info import ReplInfo
 from ..widgets.transcript import Transcript
 from .list_panel import HelpPanel, HelpRow, ListPanel
 from .pages import TranscriptPage

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import ValidationError
 from textual import events, work
 
 from ccb.tunnel.errors import CcbError
@@ -15,6 +15,7 @@ from ccb.tunnel.wire.control_protocol import Request, RequestFailed
 from ccb.tunnel.wire.journal_records import MAIN_AGENT, agent_of_message
 
 from ...session.session_client import EventGap, SessionClient, SessionEvent, parse_snapshot
+from ...slash_commands.about_session import DiffFile, DiffFiles
 from ...transcript.blocks import FileDiffBlock, Level, NoticeBlock
 from ...transcript.transcript_reducer import TranscriptReducer
 from ..rendering.diffs import is_patch
@@ -22,7 +23,6 @@ from ..rendering.pictures import PictureShelf
 from ..widgets.history_loader import HistoryLoader
 from ..widgets.transcript import Transcript
 from .reading_page import ReadingPage
-from .rewind_panel import ChangedFile
 
 _OPEN_AT_FIRST = 5  # files
 _LAST = "What commands have changed is not here: `! git diff` shows it. /rewind takes changes back."
@@ -32,21 +32,6 @@ _BACK = {"create": "remove", "remove": "create"}  # going back does the contrary
 _SIGNS = {"change": "~", "create": "+", "remove": "-"}
 
 Json = dict[str, Any]
-
-
-class DiffFile(ChangedFile):
-    """A file as it would go back. `patch` are the lines of what was changed, None if the worker was not asked."""
-
-    patch: list[Json] | None = None
-    complete: bool = True
-
-
-class DiffFiles(BaseModel):
-    """The files that the agent's tools have changed."""
-
-    model_config = ConfigDict(extra="ignore", frozen=True)
-
-    files: list[DiffFile] = []
 
 
 class DiffPage(ReadingPage):

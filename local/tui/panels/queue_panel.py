@@ -21,10 +21,10 @@ from ccb.tunnel.wire.client_requests import CANCEL_ASYNC_MESSAGE, MOVE_ASYNC_MES
 from ccb.tunnel.wire.control_protocol import P, Request, RequestFailed
 
 from ...session.session_client import Json, SessionClient
+from ...slash_commands.session_api import ErrorDisplay
 from ...terminal.keymap import DEFAULT_KEYMAP, Keymap
 from ...transcript.prompt_tracker import PromptTracker, WaitingPrompt
 from ..composer.composer import Composer
-from ..widgets.session_info import ErrorDisplay
 from .list_panel import ListPanel, PanelClosed
 
 _TAKEN = "the agent has taken this prompt already"

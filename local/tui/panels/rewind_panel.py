@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TypeVar
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ValidationError
 from rich.text import Text
 from textual import events
 from textual.containers import Vertical
@@ -25,57 +25,15 @@ from ccb.tunnel.wire.client_requests import (
 from ccb.tunnel.wire.control_protocol import A, P, Request, RequestFailed
 
 from ...session.session_client import SessionClient
+from ...slash_commands.about_session import PastPrompt, PastPrompts
+from ...slash_commands.other_sessions import ChangedFile, RewindPreview
+from ...slash_commands.session_api import ErrorDisplay
 from ...transcript.blocks import Level
 from ...transcript.notices import path_in
 from ...transcript.transcript_reducer import TranscriptReducer
 from ..composer.composer import Composer
 from ..rendering.themes import Palette
-from ..widgets.session_info import ErrorDisplay
 from .list_panel import ListPanel, PanelClosed
-
-
-class _RewindAnswer(BaseModel):
-    model_config = ConfigDict(extra="ignore", frozen=True)
-
-
-class PastPrompt(_RewindAnswer):
-    """A prompt to which the person may go back. `files`: how many were changed since."""
-
-    id: str
-    text: str = ""
-    time: float = 0.0
-    files: int = 0
-
-
-class PastPrompts(_RewindAnswer):
-    """The prompts, the newest first. `files_kept`: whether this session keeps earlier versions of files."""
-
-    points: list[PastPrompt] = []
-    files_kept: bool = True
-
-
-class ChangedFile(_RewindAnswer):
-    """A file that going back would change. `does`: change, create or remove; `why`: why it cannot be restored."""
-
-    path: str
-    insertions: int = 0
-    deletions: int = 0
-    does: str = "change"
-    changedElsewhere: bool = False
-    why: str = ""
-
-
-class RewindPreview(_RewindAnswer):
-    """What going back would change, or has changed. `prompt` is the text of the prompt."""
-
-    files: list[ChangedFile] = []
-    prompt: str = ""
-
-    @property
-    def restorable(self) -> list[ChangedFile]:
-        """The files that can be restored."""
-        return [each for each in self.files if not each.why]
-
 
 _MAX_FILES = 8
 _SIGNS = {"change": "~", "create": "+", "remove": "-"}

@@ -10,13 +10,10 @@ from rich.text import Text
 from textual import events
 
 from ccb.tunnel.plain_text import one_line
-from ccb.tunnel.wire.dataclass import dataclass
 
+from ...slash_commands.about_session import KEPT, SESSION, HeldRule
 from ..widgets.painting import CARET
 from .list_panel import ListPanel, PanelClosed, typed
-
-SESSION, KEPT = "session", "localSettings"
-"""Where a rule of the person holds, in the public protocol: in this session, or always for this host and directory."""
 
 _RULE = re.compile(r"[A-Za-z_][A-Za-z0-9_.*-]*(\([^\S\n]*\S.*\))?")
 _ORDER = ("deny", "ask", "allow")
@@ -36,20 +33,6 @@ _WHERE = {SESSION: "in this session", KEPT: "always here"}
 _KINDS = tuple((behavior, where) for where in (SESSION, KEPT) for behavior in ("allow", "ask", "deny"))
 _FRAME_LINES = 12
 _KEYS = "{rule-add!} adds a rule · {rule-remove!} removes one of yours · Up, Down · Esc closes"
-
-
-@dataclass(frozen=True)
-class HeldRule:
-    """A rule that holds. `behavior`: allow, ask or deny. `source` as in the public protocol."""
-
-    behavior: str
-    source: str
-    rule: str
-
-    @property
-    def is_own(self) -> bool:
-        """Whether the person may remove it here."""
-        return self.source in (SESSION, KEPT)
 
 
 class RulePanel(ListPanel):

@@ -21,9 +21,7 @@ async def told(laptop: Laptop, command: str) -> str:
     return str(result["result"])
 
 
-async def test_what_a_client_may_ask_about_its_session_is_answered_without_the_model(
-    host: WorkerHost, session: str
-) -> None:
+async def test_what_fills_the_context_is_told_without_the_model(host: WorkerHost, session: str) -> None:
     (host.project / "CLAUDE.md").write_text("Say please.\n" * 2000)
     laptop = await host.drive(session, SessionOptions(model="sonnet"))
     picture = await told(laptop, "/context")
@@ -32,25 +30,16 @@ async def test_what_a_client_may_ask_about_its_session_is_answered_without_the_m
     await laptop.say("hello")
     await laptop.tell(says("hi"))
     assert (await laptop.message("result"))["num_turns"] == 1
-    assert "tokens in" in await told(laptop, "/cost") and "$0.0" in await told(laptop, "/cost")
-    status = await told(laptop, "/status")
-    assert session in status and str(host.project) in status and "claude-sonnet-4-5" in status
-    assert "There is no MCP server" in await told(laptop, "/mcp")
-    assert "/compact [what to keep]" in await told(laptop, "/help")
-    assert await told(laptop, "/model") == "Model: claude-sonnet-4-5"
-    assert "opsu is no model" in await told(laptop, "/model opsu")
-    assert "claude-opus-4-5, from the next" in await told(laptop, "/model opus")
-    await laptop.say("go on")
-    _, body = await laptop.call()
-    assert json.loads(body)["model"] == "claude-opus-4-5" and "/status" not in body.decode()
 
 
-async def test_a_command_of_the_screen_is_refused_with_a_word_and_others_are_text(
+async def test_a_command_of_the_laptop_is_refused_with_a_word_and_others_are_text(
     host: WorkerHost, session: str
 ) -> None:
     laptop = await host.drive(session)
     for name in ("/vim", "/theme dark", "/mode bypassPermissions", "/quit"):
         assert "belongs to the screen of ccb" in await told(laptop, name)
+    for name in ("/cost", "/help", "/mcp", "/model opus", "/status"):  # from a laptop that does not answer them itself
+        assert "the one there is too old" in await told(laptop, name)
     assert "/nosuch thing" in json.dumps((await laptop.sent("/nosuch thing", says("no")))["messages"])
 
 

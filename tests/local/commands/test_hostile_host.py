@@ -25,10 +25,10 @@ from ccb.local.doctor.host_checks import host_findings
 from ccb.local.plain import line_repl
 from ccb.local.plain.line_output import LinePrinter
 from ccb.local.plain.line_repl import LineRepl
+from ccb.local.slash_commands.session_api import ReplInfo
 from ccb.local.terminal import console
 from ccb.local.terminal.console import print_line, say
 from ccb.local.transcript.notices import Notices
-from ccb.local.tui.widgets.session_info import ReplInfo
 from ccb.tunnel import plain_text
 from ccb.tunnel.errors import CcbError
 from ccb.tunnel.plain_text import HostText

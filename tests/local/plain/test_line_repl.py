@@ -10,7 +10,8 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from tests.support.model.fake_model import FakeModel
@@ -26,13 +27,12 @@ from ccb.local.plain.line_repl import LineRepl
 from ccb.local.plain.plain_run import FirstLoginPrompts
 from ccb.local.providers.known_models import ModelChoice
 from ccb.local.session.session_client import LinkState
+from ccb.local.slash_commands.session_api import NO_LAPTOP, LaptopSide, ReplInfo
 from ccb.local.terminal.terminal_prompts import prompts_for
-from ccb.local.tui.widgets.session_info import ReplInfo
 from ccb.tunnel.errors import CcbError
 from ccb.tunnel.plain_text import as_line
 from ccb.tunnel.transports.command_transport import LocalTransport
 from ccb.tunnel.transports.pipe import Transport
-from ccb.tunnel.wire.client_requests import CANCEL_ASYNC_MESSAGE, CHANGE_RULES, LIST_RULES, REWIND_FILES, REWIND_POINTS
 from ccb.tunnel.wire.control_protocol import ProjectTrust
 
 Json = dict[str, Any]
@@ -78,9 +78,8 @@ async def plain(
     *,
     waits: bool = False,
     ahead: float = 0.0,
-    transfers: Transfers | None = None,
+    laptop: LaptopSide = NO_LAPTOP,
     cwd: str = "/srv/shop",
-    models: ModelChoice | None = None,
 ) -> AsyncIterator[Person]:
     """The session as lines. `ahead` are the seconds after a question in which a line is no answer."""
     monkeypatch.setattr(line_repl, "_TYPED_AHEAD_S", ahead)
@@ -88,7 +87,7 @@ async def plain(
     session = session or ScriptedSession(greeting=hello(cwd=cwd))
     printed: list[str] = []
     info = ReplInfo("devbox", "/srv/shop", MODEL, "default", "0.1.0", "ccb ssh x")
-    repl = LineRepl(session, info, lambda line: printed.append(as_line(line)), transfers, models)
+    repl = LineRepl(session, info, lambda line: printed.append(as_line(line)), laptop)
     person = Person(repl, session, printed)
     person.running = asyncio.create_task(repl.run(person.lines(), waits=waits))
     try:
@@ -144,8 +143,7 @@ async def test_a_rule_can_be_kept_for_the_host_and_the_directory(monkeypatch: py
     async def keep(updates: Sequence[dict[str, Any]]) -> None:
         kept.append(updates)
 
-    async with plain(monkeypatch) as at:
-        at.repl._keep = keep
+    async with plain(monkeypatch, laptop=LaptopSide(cast(Any, SimpleNamespace(keep=keep)))) as at:
         rule = session_rule("Bash", "make *")
         asked = at.session.ask("q1", "Bash", {"command": "make all"}, permission_suggestions=[rule])
         await at.reads("4: allow, and always for this host and directory allow Bash(make *); kept in ")
@@ -316,7 +314,10 @@ async def test_files_are_copied_beside_the_session_and_ctrl_c_breaks_a_copy_off(
     async def lend() -> AsyncIterator[OpenTransport]:
         yield open_transport
 
-    async with Transfers(lend) as transfers, plain(monkeypatch, transfers=transfers, cwd=str(tmp_path)) as at:
+    async with (
+        Transfers(lend) as transfers,
+        plain(monkeypatch, laptop=LaptopSide(transfers=transfers), cwd=str(tmp_path)) as at,
+    ):
         at.types(f"/get plot.png {tmp_path}/one")
         await at.reads("ccb: copying ↓ plot.png; Ctrl+C breaks it off")
         assert at.repl.busy and await at.repl.interrupted()
@@ -330,15 +331,6 @@ async def test_files_are_copied_beside_the_session_and_ctrl_c_breaks_a_copy_off(
         assert at.session.prompts == []
 
 
-async def test_a_word_that_is_no_model_is_refused_and_the_model_shown(monkeypatch: pytest.MonkeyPatch) -> None:
-    async with plain(monkeypatch) as at:
-        at.types("/model nonsense", "/model")
-        await at.reads("nonsense is no model, so the model stays. /model takes default, sonnet", f"ccb: model {MODEL}")
-        at.types("/model opus")
-        await at.until(lambda: at.session.controls == [("set_model", {"model": "opus"})])
-        assert at.session.prompts == []
-
-
 async def test_a_model_that_its_provider_does_not_list_is_refused_and_short_names_work(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -348,75 +340,38 @@ async def test_a_model_that_its_provider_does_not_list_is_refused_and_short_name
         own = ProviderSettings(kind="vllm", baseUrl=server.url, keyVariable="LAB_KEY")
         settings = Settings(providers={"lab": own}, modelAliases={"quick": "lab/coder-8"})
         choice = ModelChoice({"HOME": str(tmp_path), "LAB_KEY": KEY}, settings, [])
-        async with plain(monkeypatch, models=choice) as at:
+        async with plain(monkeypatch, laptop=LaptopSide(models=choice)) as at:
             at.types("/model lab/coder-9", "/model quick")
-            await at.reads("ccb: error: vLLM has no model 'coder-9'", "ccb: lab/coder-8 takes no PDF files")
+            await at.reads("vLLM has no model 'coder-9': the model stays.", "lab/coder-8 takes no PDF files")
             await at.until(lambda: at.session.controls and at.session.controls[-1][0] == "set_model")
             assert [kind for kind, _ in at.session.controls] == ["learn_models", "set_model"]
             assert at.session.controls[-1] == ("set_model", {"model": "lab/coder-8"})
 
 
-CHANGED = [
-    {"path": "/srv/shop/cart.py", "insertions": 1, "deletions": 2, "does": "change"},
-    {"path": "/srv/shop/new\x1b[31m.py", "deletions": 9, "does": "remove"},
-]
-LINES = [{"oldStart": 11, "oldLines": 1, "newStart": 11, "newLines": 1, "lines": ["-return 1", "+return 2\x1b[2J"]}]
-
-
-async def test_what_the_agent_has_changed_is_a_list_with_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
-    async with plain(monkeypatch) as at:
-        answers = at.session.control_answers
-        at.types("/diff")
-        await at.reads("ccb: The agent's tools have changed no file in this session.")
-        answers[REWIND_POINTS.name] = {"points": [{"id": "p1"}]}
-        answers[REWIND_FILES.name] = {"files": CHANGED}
-        at.types("/diff")
-        await at.reads("1: /srv/shop/cart.py, changed, +2 -1", "2: /srv/shop/new", "new, +9 -0", "/diff N prints")
-        answers[REWIND_FILES.name] = {"files": [{**CHANGED[0], "patch": LINES}]}
-        at.types("/diff 1", "/diff 3")
-        await at.reads("11 - return 1", "11 + return 2", "ccb: there is no file 3")
-        assert "\x1b" not in at.text and not at.session.prompts
-
-
-async def test_rules_are_listed_added_and_removed_by_their_number(monkeypatch: pytest.MonkeyPatch) -> None:
-    async with plain(monkeypatch) as at:
-        rules = [
-            {"behavior": "deny", "source": "managed", "rule": "Read(.env)"},
-            {"behavior": "allow", "source": "session", "rule": "Bash(make:*)"},
-        ]
-        at.session.control_answers[LIST_RULES.name] = {"state": {"rules": rules}}
-        at.types("/permissions", "/permissions remove 1", "/permissions remove 2", "/permissions ask WebFetch")
-        await at.reads("1: deny Read(.env) (managed)", "2: allow Bash(make:*) (session)", "this one is of managed")
-        await at.reads("removed, for this session: allow Bash(make:*)", "added, for this session: ask WebFetch")
-        changes = [body for name, body in at.session.controls if name == CHANGE_RULES.name]
-        assert [each["updates"][0]["type"] for each in changes] == ["removeRules", "addRules"]
-
-
-async def test_prompts_that_wait_are_listed_and_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
-    async with plain(monkeypatch) as at:
-        at.types("first")
-        await at.until(lambda: at.session.prompts)
-        at.session.begin()
-        at.types("second", "third", "/queue")
-        await at.reads("1: second", "2: third")
-        at.session.control_answers[CANCEL_ASYNC_MESSAGE.name] = {"cancelled": True}
-        at.types("/queue drop 1", "/queue drop 7")
-        await at.reads("ccb: dropped", "ccb: no prompt 7 waits")
-
-
-async def test_session_and_laptop_answer_the_other_commands(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("HOME", str(tmp_path))
-    async with plain(monkeypatch) as at:
-        at.types("/help", "/tools", "/cost", "/rename", "/rename a \x1bname", "/hosts", "/config", "/doctor")
-        await at.reads("/diff [N]: the files", "Bash: runs commands, on the host", "ccb: nothing was used yet")
-        await at.reads("/rename TITLE gives", "called a ", "no other host", "no setting is set", "Python")
-        at.types(f"/export {tmp_path}/session.txt", f"/export {tmp_path}/session.md")
-        await at.reads("/export writes FILE.md or FILE.json.", f"The session is in {tmp_path}/session.md")
-        assert not at.session.prompts and "\x1b" not in at.text
-
-
-async def test_a_host_that_refuses_a_command_is_an_error_in_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    async with plain(monkeypatch) as at:
-        at.session.refuse_controls = "not now"
-        at.types("/rename x")
-        await at.reads("ccb: error: “not now”")
+@pytest.mark.programs
+async def test_a_new_session_begins_in_the_place_of_this_one(tmp_path: Path, fake_model: FakeModel) -> None:
+    project = tmp_path / "project"
+    project.mkdir()
+    fake_model.add({"text": "First-answer."}, {"text": "Second-answer."}, {"text": "Third-answer."})
+    with tidy_laptop(tmp_path, fake_model.url) as laptop:
+        argv = [sys.executable, "-m", "ccb", str(project), "--plain"]
+        async with terminal(argv, laptop.env, str(laptop.home)) as running:
+            await running.shows("Type a prompt; /help says more.")
+            running.type("one\n")
+            await running.shows("First-answer.")
+            running.type("/new\n")
+            await running.shows("this session stays on the host: ccb")
+            await running.until(lambda: running.text.count("Type a prompt; /help says more.") == 2)
+            running.type("two\n")
+            await running.shows("Second-answer.")
+            assert "one" not in str(fake_model.requests[-1].messages)
+            running.type("/resume\n")
+            await running.shows("/resume N goes on with one")
+            listed = [line for line in running.text.splitlines() if ": one (" in line]
+            running.type(f"/resume {listed[-1].strip()[0]}\n")
+            await running.until(lambda: running.text.count("Type a prompt; /help says more.") == 3)
+            running.type("three\n")
+            await running.shows("Third-answer.")
+            assert "First-answer." in str(fake_model.requests[-1].messages)
+            running.type("\x04")
+            assert await running.ended() == 0

@@ -20,8 +20,8 @@ from ccb.local.commands.session_table import session_table
 from ccb.local.connect.session_rows import SessionRow
 from ccb.local.headless.stderr_reports import RetryReports, report_damage
 from ccb.local.session.session_client import shown_name
+from ccb.local.slash_commands.session_api import LeftSession, ReplInfo, farewell
 from ccb.local.terminal.console import guarded_streams
-from ccb.local.tui.widgets.session_info import LeftSession, ReplInfo, farewell
 from ccb.tunnel import plain_text
 from ccb.tunnel.errors import CcbError, ProtocolError
 from ccb.tunnel.link.link import limited_hello

@@ -16,6 +16,7 @@ from tests.support.repl.scripted_session import ScriptedSession, hello
 from ccb.local.files.copying import OpenTransport, Transfers
 from ccb.local.files.fetched_files import FetchedFiles, PrivateFolder
 from ccb.local.session.session_client import FoundNames
+from ccb.local.slash_commands.session_api import LaptopSide
 from ccb.local.tui.composer.completion_names import path_argument_at
 from ccb.local.tui.panels import transfer_panel
 from ccb.tunnel.transports.command_transport import LocalTransport
@@ -23,7 +24,7 @@ from ccb.tunnel.transports.pipe import Transport
 
 
 @asynccontextmanager
-async def copying(cwd: Path, gate: asyncio.Event | None = None) -> AsyncIterator[Desk]:
+async def copying(cwd: Path, gate: asyncio.Event | None = None, viewer: str = "") -> AsyncIterator[Desk]:
     """A REPL whose session works in `cwd` of this machine. No copy has a connection before `gate` is set."""
 
     async def open_transport(again: bool) -> Transport:
@@ -35,8 +36,13 @@ async def copying(cwd: Path, gate: asyncio.Event | None = None) -> AsyncIterator
     async def lend() -> AsyncIterator[OpenTransport]:
         yield open_transport
 
-    async with desk(ScriptedSession(greeting=hello(cwd=str(cwd)))) as at, Transfers(lend) as transfers:
-        at.app.view.steering.files.transfers = transfers
+    async with (
+        Transfers(lend) as transfers,
+        FetchedFiles(transfers, PrivateFolder(cwd / "opened"), viewer) as fetched,
+        desk(
+            ScriptedSession(greeting=hello(cwd=str(cwd))), laptop=LaptopSide(transfers=transfers, fetched=fetched)
+        ) as at,
+    ):
         yield at
 
 
@@ -150,30 +156,28 @@ async def test_a_file_is_fetched_and_a_key_opens_it(tmp_path: Path, monkeypatch:
     viewer.chmod(0o755)
     (tmp_path / "run.sh").write_text("#!/bin/sh\n")
     (tmp_path / "tool").write_bytes(b"\x7fELF\0")
-    async with copying(tmp_path) as at:
-        files = at.app.view.steering.files
-        assert files.transfers is not None
-        folder = PrivateFolder(tmp_path / "opened")
-        async with FetchedFiles(files.transfers, folder, str(viewer)) as files.fetched:
-            await command(at, "/open run.sh")
-            await at.sees("run.sh.txt · text · 10 B", "Alt+O opens it with viewer")
-            await at.type("o ")
-            at.app.composer.text = ""
-            assert not seen.exists()
-            await at.pilot.press("escape")
-            await at.loses("Alt+O opens it")
-            await command(at, "/open")
-            await at.sees("No file waits to be opened")
-            await command(at, "/open run.sh")
-            await at.sees("Alt+O opens it")
-            monkeypatch.setattr(transfer_panel, "SEEN_S", 60.0)
-            await at.chord("alt+o")  # the file has only just come: the key was meant for something else
-            assert files.fetched.offered
-            monkeypatch.setattr(transfer_panel, "SEEN_S", 0.0)
-            await at.chord("alt+o")
-            await at.sees("Opened run.sh.txt with")
-            await at.loses("Alt+O opens it")
-            assert seen.read_text() == "run.sh.txt\n"
-            await command(at, "/open tool")
-            await at.sees("tool is a program of Linux, and ccb opens only what is looked at")
-            assert at.session.prompts == []
+    async with copying(tmp_path, viewer=str(viewer)) as at:
+        fetched = at.app.view.api.laptop.fetched
+        assert fetched is not None
+        await command(at, "/open run.sh")
+        await at.sees("run.sh.txt · text · 10 B", "Alt+O opens it with viewer")
+        await at.type("o ")
+        at.app.composer.text = ""
+        assert not seen.exists()
+        await at.pilot.press("escape")
+        await at.loses("Alt+O opens it")
+        await command(at, "/open")
+        await at.sees("No file waits to be opened")
+        await command(at, "/open run.sh")
+        await at.sees("Alt+O opens it")
+        monkeypatch.setattr(transfer_panel, "SEEN_S", 60.0)
+        await at.chord("alt+o")  # the file has only just come: the key was meant for something else
+        assert fetched.offered
+        monkeypatch.setattr(transfer_panel, "SEEN_S", 0.0)
+        await at.chord("alt+o")
+        await at.sees("Opened run.sh.txt with")
+        await at.loses("Alt+O opens it")
+        assert seen.read_text() == "run.sh.txt\n"
+        await command(at, "/open tool")
+        await at.sees("tool is a program of Linux, and ccb opens only what is looked at")
+        assert at.session.prompts == []

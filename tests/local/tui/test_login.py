@@ -15,7 +15,7 @@ PROGRAM = """
 import asyncio, sys
 from ccb.local.session.session_client import LinkState
 from ccb.local.terminal.terminal_prompts import TerminalPrompts
-from ccb.local.tui.widgets.session_info import ReplInfo
+from ccb.local.slash_commands.session_api import ReplInfo
 from ccb.tunnel.transports.host_keys import HostKeyInfo
 from tests.support.repl.attached_repl import run_on
 from tests.support.repl.scripted_session import ScriptedSession

@@ -11,6 +11,7 @@ from tests.support.repl.pilot import Desk, desk
 
 from ccb.local.config.settings import ModelSettings, ProviderSettings, Settings
 from ccb.local.providers.known_models import ModelChoice
+from ccb.local.slash_commands.session_api import LaptopSide
 
 LISTED = {"data": [{"id": f"coder-{each}", "max_model_len": each * 1000} for each in (8, 32, 64, 128, 1_050)]}
 PRICES = ModelSettings(inputPrice=0.5, outputPrice=2.0, efforts=["low", "high"])
@@ -21,12 +22,12 @@ async def choosing(home: Path, *, listed: bool = True) -> AsyncIterator[Desk]:
     """A REPL whose laptop knows one provider besides the gateway, which does not answer."""
     server = DialectServer("vllm")
     server.listed = LISTED if listed else None
-    async with server.running(), desk() as at:
+    async with server.running():
         own = ProviderSettings(kind="vllm", baseUrl=server.url, keyVariable="LAB_KEY", models={"coder-64": PRICES})
         settings = Settings(providers={"lab": own}, modelAliases={"quick": "lab/coder-8"})
         environ = {"HOME": str(home), "LAB_KEY": KEY, "ANTHROPIC_API_KEY": "k", "ANTHROPIC_BASE_URL": "http://[::1]:1"}
-        at.app.view.steering.models.use(ModelChoice(environ, settings, []))
-        yield at
+        async with desk(laptop=LaptopSide(models=ModelChoice(environ, settings, []))) as at:
+            yield at
 
 
 async def say(at: Desk, text: str) -> None:

@@ -16,8 +16,8 @@ from tests.support.repl.pilot import COLOURFUL, QuickPilot, screen_text, wait_un
 from tests.support.repl.scripted_session import MODEL, ScriptedSession
 
 from ccb.local.session.session_client import AS_PROMPT, LinkState
+from ccb.local.slash_commands.session_api import ReplInfo
 from ccb.local.tui.app import Repl
-from ccb.local.tui.widgets.session_info import ReplInfo
 
 
 @dataclass
@@ -169,7 +169,7 @@ import asyncio, select, sys
 from ccb.local.terminal.terminal_prompts import TerminalPrompts
 from ccb.local.tui.app import Repl
 from ccb.local.tui.between_sessions import run_repl
-from ccb.local.tui.widgets.session_info import ReplInfo
+from ccb.local.slash_commands.session_api import ReplInfo
 from ccb.tunnel.errors import CcbError, Unreachable
 from tests.support.repl.scripted_session import ScriptedSession
 

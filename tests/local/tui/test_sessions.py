@@ -15,13 +15,12 @@ from ccb.local.command_line.arguments import AgentOptions, Arguments, SessionCho
 from ccb.local.connect.host_sessions import HostSessions
 from ccb.local.connect.session_rows import SessionRow
 from ccb.local.session.session_client import LinkState
+from ccb.local.slash_commands.session_api import LaptopSide, NextSession, ReplInfo, arguments_for
 from ccb.local.tui.app import Repl
 from ccb.local.tui.between_sessions import choose_first, take_off
 from ccb.local.tui.panels.session_panel import PreviewLines
 from ccb.local.tui.rendering.themes import palette_of
-from ccb.local.tui.repl_shell import LaptopSide
-from ccb.local.tui.session_switching import NextSession, Switching, arguments_for
-from ccb.local.tui.widgets.session_info import ReplInfo
+from ccb.local.tui.repl_shell import Switching
 from ccb.tunnel.errors import ConnectionLost, UsageError
 from ccb.tunnel.plain_text import HostText
 
@@ -96,7 +95,7 @@ async def switching(
     async def attend(app: Repl) -> None:
         for session in sessions:
             info = ReplInfo("devbox", session.hello.cwd.raw, MODEL, "default", "0.1.0")
-            await app.attach(session, info, (), LaptopSide(cast(Any, Projects()), None, there))
+            await app.attach(session, info, (), LaptopSide(cast(Any, Projects()), None, cast(Any, there)))
             following = await app.switching.wait(app.left)
             if following is None:
                 return

@@ -23,7 +23,7 @@ pytestmark = pytest.mark.programs
 
 HOSTILE = """
 import asyncio, sys
-from ccb.local.tui.widgets.session_info import ReplInfo
+from ccb.local.slash_commands.session_api import ReplInfo
 from tests.support.repl.attached_repl import run_on
 from tests.support.repl.scripted_session import ScriptedSession
 
@@ -44,7 +44,7 @@ sys.exit(asyncio.run(main()))
 """
 BUSY = """
 import asyncio, os, signal, sys
-from ccb.local.tui.widgets.session_info import ReplInfo
+from ccb.local.slash_commands.session_api import ReplInfo
 from tests.support.repl.attached_repl import run_on
 from tests.support.repl.scripted_session import ScriptedSession
 

@@ -22,7 +22,7 @@ pytestmark = pytest.mark.programs
 
 PROGRAM = """
 import asyncio, os, sys
-from ccb.local.tui.widgets.session_info import ReplInfo
+from ccb.local.slash_commands.session_api import ReplInfo
 from tests.support.repl.attached_repl import run_on
 from tests.support.repl.scripted_session import ScriptedSession
 

@@ -8,10 +8,10 @@ from contextlib import ExitStack
 
 from ccb.local.config.settings_loading import DEFAULT_SCREEN, ScreenSettings
 from ccb.local.session.session_client import SessionClient
+from ccb.local.slash_commands.session_api import NO_LAPTOP, LaptopSide, ReplInfo
 from ccb.local.terminal.terminal_prompts import TerminalPrompts
 from ccb.local.tui.app import Repl
 from ccb.local.tui.between_sessions import run_repl
-from ccb.local.tui.widgets.session_info import ReplInfo
 
 
 def repl_on(
@@ -20,6 +20,7 @@ def repl_on(
     environ: Mapping[str, str] = os.environ,
     prompts: TerminalPrompts | None = None,
     screen: ScreenSettings = DEFAULT_SCREEN,
+    laptop: LaptopSide = NO_LAPTOP,
 ) -> Repl:
     """A REPL that shows `session` as soon as it has shown itself. Questions of a login come through `prompts`."""
 
@@ -27,7 +28,7 @@ def repl_on(
         with ExitStack() as stack:
             if prompts is not None:
                 stack.enter_context(app.login_handover.serving(prompts))
-            await app.attach(session, info)
+            await app.attach(session, info, (), laptop)
             await app.left.wait()
 
     return Repl(info.host, attend, first_prompt=info.first_prompt, environ=environ, screen=screen)

@@ -21,9 +21,9 @@ from textual.message_pump import MessagePump
 from textual.pilot import Pilot
 
 from ccb.local.config.settings_loading import DEFAULT_SCREEN, ScreenSettings
+from ccb.local.slash_commands.session_api import NO_LAPTOP, LaptopSide, ReplInfo
 from ccb.local.tui.app import Repl
 from ccb.local.tui.cards.question_card import BURST_S
-from ccb.local.tui.widgets.session_info import ReplInfo
 
 DEADLINE_S = 60.0
 RESUME = "ccb ssh devbox:/srv/shop --resume 5e55"
@@ -228,11 +228,16 @@ async def desk(
     environ: Mapping[str, str] = COLOURFUL,
     before: Callable[[Repl], None] | None = None,
     screen: ScreenSettings = DEFAULT_SCREEN,
+    laptop: LaptopSide = NO_LAPTOP,
 ) -> AsyncIterator[Desk]:
     """The REPL over a scripted session, on a screen of `size`. `before` gets the application before it runs."""
     session = session or ScriptedSession()
     app = repl_on(
-        session, ReplInfo("devbox", "/srv/shop", MODEL, "default", "0.1.0", RESUME, WHO, prompt), environ, screen=screen
+        session,
+        ReplInfo("devbox", "/srv/shop", MODEL, "default", "0.1.0", RESUME, WHO, prompt),
+        environ,
+        screen=screen,
+        laptop=laptop,
     )
     if before is not None:
         before(app)

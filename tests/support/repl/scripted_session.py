@@ -419,7 +419,7 @@ def main() -> int:
     from tests.support.repl.scripted_work import work
 
     from ccb import __version__
-    from ccb.local.tui.widgets.session_info import ReplInfo
+    from ccb.local.slash_commands.session_api import ReplInfo
 
     async def run() -> int:
         session = ScriptedSession(play=work)

@@ -6,7 +6,8 @@ from tests.support.repl.pilot import Desk
 from tests.support.screens.scenes import answered, sessions
 
 from ccb.local.session.session_client import SessionEvent
-from ccb.local.tui.panels.list_panel import HostPanel, RecentHost
+from ccb.local.slash_commands.this_laptop import RecentHost
+from ccb.local.tui.panels.list_panel import HostPanel
 from ccb.tunnel.wire.client_requests import LIST_RULES, REWIND_FILES, REWIND_POINTS
 
 __all__ = ["changes", "conversation", "hosts", "rules", "sessions", "settings", "tools"]

@@ -17,6 +17,7 @@ from tests.support.repl.scripted_work import ANSWER, EDIT, PATCH, PATH, THOUGHT,
 from ccb.local import first_run
 from ccb.local.connect.session_rows import SessionRow
 from ccb.local.session.session_client import LinkState
+from ccb.local.slash_commands.session_api import LaptopSide
 from ccb.local.tui import presenters
 from ccb.local.tui.widgets.transcript import Spinners
 from ccb.tunnel.errors import ConnectionLost
@@ -241,9 +242,7 @@ async def sessions(at: Desk) -> None:
         said = ["prompt: fix the flaky test", "call Bash pytest -q tests/test_api.py", "agent: It waits for a port."]
         return [*map(HostText, said)]
 
-    choosing = at.app.view.steering.choosing
-    choosing.sessions = cast(Any, SimpleNamespace(listed=listed, last_said=last_said))
-    choosing.switching = at.app.switching
+    at.app.view.api.laptop = LaptopSide(sessions=cast(Any, SimpleNamespace(listed=listed, last_said=last_said)))
     await at.type("/resume")
     await at.pilot.press("enter")
     await at.sees("fix the flaky")

@@ -10,6 +10,7 @@ from tests.support.repl.pilot import COLOURFUL, Desk, desk
 from tests.support.repl.scripted_session import MODEL, ScriptedSession
 
 from ccb.local.connect.session_rows import SessionRow
+from ccb.local.slash_commands.session_api import LaptopSide
 from ccb.local.tui.composer.completion_offers import Candidate, choice_offers
 from ccb.tunnel.errors import ConnectionLost
 from ccb.tunnel.plain_text import HostText
@@ -73,14 +74,13 @@ async def test_themes_of_the_person_are_offered(tmp_path: Path) -> None:
 
 
 async def test_the_sessions_of_the_host_are_offered_once_it_has_named_them() -> None:
-    async with desk() as at:
-        asked: list[int] = []
+    asked: list[int] = []
 
-        async def listed() -> list[SessionRow]:
-            asked.append(1)
-            return ROWS
+    async def listed() -> list[SessionRow]:
+        asked.append(1)
+        return ROWS
 
-        at.app.view.steering.choosing.sessions = cast(Any, SimpleNamespace(listed=listed))
+    async with desk(laptop=LaptopSide(sessions=cast(Any, SimpleNamespace(listed=listed)))) as at:
         await offers(at, "/resume fl", "aaaa1111  /srv/api · fix the")
         assert "the one on the screen" not in at.screen and "\x1b" not in at.screen
         assert len(asked) == 1
@@ -90,8 +90,7 @@ async def test_a_host_that_cannot_be_asked_only_means_that_nothing_is_offered() 
     async def refuse() -> list[SessionRow]:
         raise ConnectionLost("there is no connection")
 
-    async with desk() as at:
-        at.app.view.steering.choosing.sessions = cast(Any, SimpleNamespace(listed=refuse))
+    async with desk(laptop=LaptopSide(sessions=cast(Any, SimpleNamespace(listed=refuse)))) as at:
         await at.type("/resume x")
         await at.pilot.pause(0.1)
         assert at.app.composer.text == "/resume x" and "no connection" not in at.screen

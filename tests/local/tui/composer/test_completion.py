@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from tests.support.repl.pilot import desk
 
-from ccb.local.terminal.keymap import DEFAULT_KEYMAP
+from ccb.local.slash_commands.command_table import worker_rows
 from ccb.local.tui.composer.completion_names import from_worker
 from ccb.local.tui.composer.completion_offers import Candidate, fitting
-from ccb.local.tui.slash_commands import OWN_NAMES, help_sections
-from ccb.remote.session.session_commands import ON_SCREEN
 
 LISTED = [
     {"name": "compact", "description": "Summarise what was said", "argumentHint": "[hint]"},
@@ -31,10 +29,8 @@ def test_what_the_worker_lists_is_made_harmless_and_checked() -> None:
     assert from_worker([{"description": "no name"}]) == from_worker("x") == []
 
 
-def test_every_command_of_the_screen_has_an_answer_in_clients_without_one() -> None:
-    elsewhere = {"help", "model", "mcp", "status", "cost", "clear"}  # the worker has a command of this name
-    assert set(ON_SCREEN.split()) | elsewhere == OWN_NAMES and not elsewhere & set(ON_SCREEN.split())
-    assert not any("/clear" in name for name, _ in help_sections(DEFAULT_KEYMAP, [Candidate("clear", "", "")])[-1][1])
+def test_a_command_of_the_worker_that_the_laptop_has_is_not_listed_twice() -> None:
+    assert [row.name for row in worker_rows([("/clear", ""), ("/lint [FILE]", "")])] == ["/lint [FILE]"]
 
 
 async def test_the_list_filters_completes_and_closes() -> None:

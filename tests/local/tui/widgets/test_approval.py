@@ -15,6 +15,7 @@ from tests.support.repl.scripted_session import ScriptedSession, session_rule
 from tests.support.repl.scripted_work import EDIT, NEW, OLD, PATH
 from textual import events
 
+from ccb.local.slash_commands.session_api import LaptopSide
 from ccb.local.tui.cards.question_card import BURST_S
 
 COMMAND = {"command": "make test && rm -rf build", "description": "Test and clean"}
@@ -148,8 +149,8 @@ async def test_4_keeps_the_rule_for_this_host_and_directory_on_the_laptop() -> N
     async def keep(updates: Sequence[dict[str, Any]]) -> None:
         kept.extend(updates)
 
-    async with desk() as at:
-        at.app.view.projects = cast(Any, SimpleNamespace(keep=keep))
+    projects = cast(Any, SimpleNamespace(keep=keep))
+    async with desk(laptop=LaptopSide(projects)) as at:
         await at.prompt("go")
         ask(at.session)
         await at.card_focused()

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import errno
 import json
-import os
 from pathlib import Path
 
-import pytest
 from tests.local.tui.widgets.test_history import long_session, said
 from tests.support.repl.pilot import desk
 
 from ccb.local.transcript.blocks import Level, MarkdownBlock, NoticeBlock, PromptBlock, ToolBlock, ToolState
 from ccb.local.transcript.markdown_export import markdown_of
-from ccb.local.tui.about_session import write_new
 
 
 async def test_all_of_the_session_is_written_also_what_is_not_on_the_screen(tmp_path: Path) -> None:
@@ -34,37 +30,6 @@ async def test_all_of_the_session_is_written_also_what_is_not_on_the_screen(tmp_
         await at.sees("session.json,")
         found = json.loads((tmp_path / "session.json").read_text())
         assert found["session"] == "5e55" and len(found["messages"]) == 26
-
-
-async def test_nothing_is_overwritten_and_a_name_of_another_kind_is_refused(tmp_path: Path) -> None:
-    mine = tmp_path / "mine.md"
-    mine.write_text("mine")
-    async with desk(long_session()) as at:
-        for name, why in ((str(mine), "Nothing was written"), ("session.txt", "writes FILE.md or FILE.json")):
-            at.app.composer.text = f"/export {name}"
-            await at.pilot.press("enter")
-            await at.sees(why)
-    assert mine.read_text() == "mine" and [path.name for path in tmp_path.iterdir()] == ["mine.md"]
-
-
-def test_a_directory_without_hard_links_takes_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(*_: object, **__: object) -> None:
-        raise PermissionError(errno.EPERM, "Operation not permitted")
-
-    monkeypatch.setattr(os, "link", refuse)
-    write_new(tmp_path / "a.md", "text")
-    assert (tmp_path / "a.md").read_text() == "text" and (tmp_path / "a.md").stat().st_mode & 0o777 == 0o600
-    with pytest.raises(FileExistsError):
-        write_new(tmp_path / "a.md", "other")
-    assert [path.name for path in tmp_path.iterdir()] == ["a.md"]
-
-
-def test_a_file_is_there_as_a_whole_or_not_at_all(tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError):
-        write_new(tmp_path / "missing" / "a.md", "text")
-    with pytest.raises(TypeError):
-        write_new(tmp_path / "a.md", None)  # type: ignore[arg-type]
-    assert not list(tmp_path.iterdir())
 
 
 def test_what_the_host_says_cannot_leave_its_place_in_the_document() -> None:

@@ -1,0 +1,64 @@
+"""Answers the slash commands of the laptop in headless runs: what one replies becomes the text of a `result`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from contextlib import suppress
+
+from pydantic import ValidationError
+
+from ccb.tunnel.errors import CcbError
+from ccb.tunnel.wire.control_protocol import RequestFailed
+
+from ..session.session_client import SessionClient
+from ..slash_commands.about_session import all_events
+from ..slash_commands.command_table import find_command
+from ..slash_commands.registry import Live, Place, Reply, Rows, Text, parse_command
+from ..slash_commands.session_api import LaptopSide, ReplInfo, SessionApi
+from ..transcript.blocks import BlockList
+from ..transcript.transcript_reducer import TranscriptReducer
+
+
+def is_command(prompt: str) -> bool:
+    """Return whether this machine has a slash command of the name that a prompt begins with."""
+    typed = parse_command(prompt.strip())
+    command = find_command(typed.name) if typed is not None else None
+    return command is not None and Place.HEADLESS in command.places
+
+
+async def command_result(
+    prompt: str, client: SessionClient, info: ReplInfo, laptop: LaptopSide, environ: Mapping[str, str] = os.environ
+) -> str | None:
+    """Carry out the slash command that a prompt is, and return its text. Return None if the worker is to get the
+    prompt."""
+    typed = parse_command(prompt.strip())
+    command = find_command(typed.name) if typed is not None else None
+    if typed is None or command is None or Place.HEADLESS not in command.places:
+        return None
+    transcript = TranscriptReducer(BlockList(), model=info.model, mode=info.mode, sandbox=info.sandbox)
+    transcript.notices.cwd = info.path.rstrip("/")
+    api = SessionApi(client, info, transcript, laptop, place=Place.HEADLESS, environ=environ)
+    with suppress(CcbError, RequestFailed, ValidationError):  # the worker may be too old to list its commands
+        if any(each.name == typed.name and not each.builtin for each in await api.worker_commands()):
+            return None  # the project has a command of this name
+    try:
+        for event in await all_events(api):
+            transcript.apply_event(event.record, replayed=True)
+        return await reply_text(await command.run(api, typed.argument))
+    except CcbError as error:
+        return f"/{command.name} was not run. {error.what}. {error.do}".rstrip()
+    except RequestFailed as error:
+        return f"/{command.name} was not run. {error}"
+    except ValidationError:
+        return f"/{command.name} was not run. The worker's answer cannot be read."
+
+
+async def reply_text(reply: Reply) -> str:
+    """Return a reply as text."""
+    if isinstance(reply, Live):
+        reply = [rows async for rows in reply.updates][-1]
+    if isinstance(reply, Rows):
+        reply = reply.text
+    assert isinstance(reply, Text), "a command of headless runs replies with something to read"
+    return "\n".join(reply.lines)

@@ -1,0 +1,464 @@
+"""/status, /cost, /tools, /permissions, /diff, /mcp, /rename, /export, /revoke, /trust: what is known of the session,
+its rules, its changes and its servers."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pydantic import BaseModel, ConfigDict
+
+from ccb.tunnel.errors import CcbError
+from ccb.tunnel.plain_text import HostText, one_line
+from ccb.tunnel.wire.client_requests import (
+    CHANGE_RULES,
+    LIST_RULES,
+    RENAME_SESSION,
+    REWIND_FILES,
+    REWIND_POINTS,
+    FileRewind,
+)
+from ccb.tunnel.wire.control_protocol import Request, RequestRefused
+from ccb.tunnel.wire.dataclass import dataclass
+from ccb.tunnel.wire.mcp_messages import MCP_RECONNECT, MCP_STATUS
+from ccb.tunnel.wire.tool_traits import BUILT_IN, Effect, RunsOn, traits_of
+
+from ..command_line.option_rules import no_such_tool
+from ..session.session_client import Json, SessionEvent
+from ..terminal.stdio import in_thread
+from ..transcript.agent_runs import agent_label
+from ..transcript.blocks import BlockList, Level
+from ..transcript.markdown_export import markdown_of
+from ..transcript.session_facts import tokens
+from ..transcript.transcript_reducer import TranscriptReducer
+from .registry import EVERYWHERE, NOTHING, Choices, Reply, Row, Rows, Text, command
+from .session_api import SessionApi
+
+if TYPE_CHECKING:
+    from ..mcp.mcp_service import ServerState
+
+SESSION, KEPT = "session", "localSettings"
+"""Where a rule of the person holds, in the public protocol: in this session, or always for this host and directory."""
+
+_MAX_SHOWN = 50
+_MAX_AGENTS = 20
+_JOURNAL = {
+    "volatile": "journal in a directory that may not outlive a restart of the host",
+    "memory": "journal in memory only",
+}
+
+
+@command("status", "", "show host, session, worker and connection", places=EVERYWHERE)
+async def status(api: SessionApi, _: str) -> Reply:
+    hello, transcript = api.client.hello, api.transcript
+    waiting = f", but no answer for {api.client.unanswered_s:.0f} s" if api.client.unanswered_s else ""
+    size, sent = api.client.request_bytes
+    shown = (_size_text(size), _size_text(sent))
+    uploads = [f"Requests    {shown[0]} to the model, of which the host sent {shown[1]}"] if size else []
+    mode = f"permission mode {HostText(transcript.mode).cell}"
+    return Text(
+        [
+            f"Session     {hello.session}",
+            f"Host        {api.info.place}",
+            f"Worker      pid {hello.pid}, Python {hello.python.cell} on {hello.platform.cell}",
+            f"Connection  {api.client.state.value}{waiting}; {_JOURNAL.get(hello.storage, 'journal on disk')}",
+            *uploads,
+            f"Model       {HostText(transcript.model).cell or 'not known before the first turn'}, {mode}",
+            f"Sandbox     {HostText(transcript.sandbox).cell or 'no cage: the worker is of an older version'}",
+            f"Used        {_used(transcript)}",
+        ]
+    )
+
+
+def _size_text(size: int) -> str:
+    from ..files.copying import size_of
+
+    return size_of(size)
+
+
+def _used(transcript: TranscriptReducer) -> str:
+    totals = transcript.totals
+    return f"{tokens(totals.input_tokens)} tokens in, {tokens(totals.output_tokens)} out, ${totals.cost_usd:.4f}"
+
+
+@command("cost", "", "show the tokens and the cost of this session", places=EVERYWHERE)
+async def cost(api: SessionApi, _: str) -> Reply:
+    lines = [_used(api.transcript), *filter(None, [api.transcript.totals.context_text])]
+    by_agents = []
+    for block in api.transcript.agent_calls[-_MAX_AGENTS:]:
+        run = block.agent
+        if run is not None and run.tokens:
+            cost = "" if run.cost_usd is None else f", ${run.cost_usd:.4f}"
+            by_agents.append(f"  {agent_label(block.tool_input)[:80]}: {tokens(run.tokens)} tokens{cost}")
+    return Text([*lines, *(["Of that, by sub-agents:", *by_agents] if by_agents else [])])
+
+
+_EFFECTS = {
+    Effect.NONE: "changes nothing",
+    Effect.READ: "reads files",
+    Effect.WRITE: "writes files",
+    Effect.EXECUTE: "runs commands",
+    Effect.NETWORK: "reads the network",
+}
+_RUNS_ON = {RunsOn.HOST: "on the host", RunsOn.LAPTOP: "on this laptop", RunsOn.CLIENT: "in the client"}
+
+
+def _tool_names(api: SessionApi) -> Choices:
+    return dict.fromkeys(map(one_line, api.transcript.tools or tuple(BUILT_IN)), "")
+
+
+@command(
+    "tools",
+    "[NAME]",
+    "list the tools of the agent: what each may change, and where it runs",
+    places=EVERYWHERE,
+    choices=_tool_names,
+    takes_text=True,
+)
+async def tools(api: SessionApi, sought: str) -> Reply:
+    rows = []
+    for name in sorted(api.transcript.tools or tuple(BUILT_IN), key=lambda name: name.startswith("mcp__")):
+        if name.startswith("mcp__"):
+            rows.append(Row(name, "of an MCP server: /mcp says where it runs", section="MCP servers"))
+            continue
+        traits = traits_of(name)
+        asks = ", asks you each time" if traits.asks else ""
+        rows.append(Row(name, f"{_EFFECTS[traits.effect]}, {_RUNS_ON[traits.runs_on]}{asks}", section="Built in"))
+    known = "" if api.transcript.tools else " (before the first turn)"
+    return Rows(rows, title=f"Tools of the agent on {api.info.host}{known}", sought=sought)
+
+
+# The rules that hold.
+
+
+@dataclass(frozen=True)
+class HeldRule:
+    """A rule that holds. `behavior`: allow, ask or deny. `source` as in the public protocol."""
+
+    behavior: str
+    source: str
+    rule: str
+
+    @property
+    def is_own(self) -> bool:
+        """Whether the person may remove it here."""
+        return self.source in (SESSION, KEPT)
+
+
+class _Answer(BaseModel):
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+
+class _HeldRule(_Answer):
+    behavior: str
+    source: str = ""
+    rule: str
+
+
+class _RuleState(_Answer):
+    rules: list[_HeldRule] = []
+
+
+class _HeldRules(_Answer):
+    state: _RuleState = _RuleState()
+
+
+@dataclass(frozen=True)
+class Rules(Rows):
+    """The rules that hold."""
+
+    held: Sequence[HeldRule] = ()
+
+
+async def held_rules(api: SessionApi) -> list[HeldRule]:
+    """Return the rules that hold. Raise CcbError, RequestFailed, ValidationError."""
+    state = (await api.read(Request(LIST_RULES, None), _HeldRules)).state
+    return [HeldRule(each.behavior, each.source, each.rule) for each in state.rules]
+
+
+async def change_rule(api: SessionApi, held: HeldRule, *, adds: bool) -> str:
+    """Add a rule or remove one: in the session, and if it holds always, also in what is kept on the laptop. Return what
+    was done. Raise CcbError, RequestFailed."""
+    tool, _, content = held.rule.partition("(")
+    rule = {"toolName": tool, "ruleContent": content[:-1]} if content else {"toolName": tool}
+    kind = "addRules" if adds else "removeRules"
+    update: Json = {"type": kind, "rules": [rule], "behavior": held.behavior, "destination": held.source}
+    await api.request(Request(CHANGE_RULES, [update]))
+    if held.source == KEPT and api.laptop.projects is not None:
+        await api.laptop.projects.keep([update])
+    wrong = no_such_tool(tool) if adds else ""
+    said = f"{'Added' if adds else 'Removed'}: {held.behavior} {held.rule}"
+    return one_line(f"{said}, but {wrong}" if wrong else said)
+
+
+async def _rule_texts(api: SessionApi) -> Choices:
+    return {one_line(each.rule): each.behavior for each in await held_rules(api)}
+
+
+@command(
+    "permissions",
+    "[RULE]",
+    "the rules that allow, ask, deny: origin, add, remove",
+    asked=_rule_texts,
+    takes_text=True,
+)
+async def permissions(api: SessionApi, argument: str) -> Reply:
+    word, _, rest = argument.partition(" ")
+    rest, held = rest.strip(), await held_rules(api)
+    if word in ("allow", "ask", "deny") and rest:
+        return Text(await change_rule(api, HeldRule(word, SESSION, rest), adds=True))
+    if word == "remove" and rest.isdigit() and 0 < int(rest) <= len(held):
+        rule = held[int(rest) - 1]
+        if not rule.is_own:
+            return Text(f"This rule is not yours to remove here: it comes from {rule.source}.", Level.WARNING)
+        return Text(await change_rule(api, rule, adds=False))
+    return Rules(
+        [Row(f"{each.behavior} {one_line(each.rule)} ({each.source})") for each in held],
+        none="No rule holds: what is not harmless is asked.",
+        after="/permissions allow RULE, ask RULE, deny RULE and remove N change them for this session.",
+        sought=argument,
+        held=held,
+    )
+
+
+# What the agent has changed.
+
+
+class DiffFile(_Answer):
+    """A file as it would go back. `patch` are the lines of what was changed, None if the worker was not asked."""
+
+    path: str
+    insertions: int = 0
+    deletions: int = 0
+    does: str = "change"
+    changedElsewhere: bool = False
+    why: str = ""
+    patch: list[Json] | None = None
+    complete: bool = True
+
+
+class DiffFiles(_Answer):
+    """The files that the agent's tools have changed."""
+
+    files: list[DiffFile] = []
+
+
+class PastPrompt(_Answer):
+    """A prompt to which the person may go back. `files`: how many were changed since."""
+
+    id: str
+    text: str = ""
+    time: float = 0.0
+    files: int = 0
+
+
+class PastPrompts(_Answer):
+    """The prompts, the newest first. `files_kept`: whether this session keeps earlier versions of files."""
+
+    points: list[PastPrompt] = []
+    files_kept: bool = True
+
+
+@dataclass(frozen=True)
+class ChangedFiles(Rows):
+    """The files that the agent's tools have changed since the prompt `since`."""
+
+    since: str = ""
+    files: Sequence[DiffFile] = ()
+
+
+_BACK = {"create": "removed", "remove": "new"}  # going back does the contrary of what the agent has done
+
+
+@command(
+    "diff",
+    "[N]",
+    "show what the agent has changed in this session, a file each, with the lines",
+    places=EVERYWHERE,
+)
+async def diff(api: SessionApi, number: str) -> Reply:
+    points = await api.read(Request(REWIND_POINTS, None), PastPrompts)
+    if not points.files_kept:
+        return Text("This session keeps no versions of files. `! git diff` shows what git knows.")
+    none = "The agent's tools have changed no file in this session. `! git status` shows what commands did."
+    since = points.points[-1].id if points.points else ""
+    if not since:
+        return Text(none)
+    files = (await api.read(Request(REWIND_FILES, FileRewind(since, dry_run=True)), DiffFiles)).files
+    if number.isdigit() and 0 < int(number) <= len(files):
+        path = files[int(number) - 1].path
+        one = FileRewind(since, dry_run=True, path=path)
+        found = (await api.read(Request(REWIND_FILES, one), DiffFiles)).files
+        return Text(_patch_lines(found[0]) if found else "The lines of this file are not known.")
+    if number:
+        return Text(f"There is no file {number[:20]}: /diff lists them.", Level.WARNING)
+    rows = []
+    for place, each in enumerate(files, 1):
+        does = f"{_BACK.get(each.does, 'changed')}, +{each.deletions} -{each.insertions}"
+        rows.append(Row(one_line(each.path), does, f"/diff {place}"))
+    return ChangedFiles(rows, none, "/diff N shows the lines of one.", since=since, files=files)
+
+
+def _patch_lines(file: DiffFile) -> list[str]:
+    """Return the lines of a change as a patch."""
+    lines = [one_line(file.path)]
+    for hunk in file.patch or ():
+        old, new = (f"{hunk.get(f'{side}Start')},{hunk.get(f'{side}Lines')}" for side in ("old", "new"))
+        texts = hunk.get("lines")
+        lines += [f"@@ -{old} +{new} @@", *map(str, texts if isinstance(texts, list) else ())]
+    return lines if file.patch else ["The lines of this file are not known."]
+
+
+# The MCP servers.
+
+_WHERE = {"laptop": "on this laptop", "client": "in the client", "sdk": "in the client", "stdio": "on the host"}
+
+
+def _servers(api: SessionApi) -> Choices:
+    others = [tool.split("__")[1] for tool in api.transcript.tools if tool.startswith("mcp__")]
+    return {f"reconnect {one_line(each)}": "" for each in dict.fromkeys((*api.laptop_servers, *others))}
+
+
+@command(
+    "mcp",
+    "[reconnect NAME]",
+    "list the MCP servers with their state, connect one again",
+    places=EVERYWHERE,
+    choices=_servers,
+)
+async def mcp(api: SessionApi, argument: str) -> Reply:
+    word, _, name = argument.partition(" ")
+    if word == "reconnect" and name.strip():
+        return await _reconnect(api, name.strip())
+    if argument:
+        return Text("/mcp lists the servers, /mcp reconnect NAME connects one again.", Level.WARNING)
+    listed = (await api.request(Request(MCP_STATUS, None))).get("mcpServers")
+    servers = [each for each in listed if isinstance(each, dict)] if isinstance(listed, list) else []
+    own = {each.name: each for each in api.laptop.mcp.states()} if api.laptop.mcp is not None else {}
+    rows = [_server_row(each, own) for each in servers[:_MAX_SHOWN]]
+    missing = [state for name, state in own.items() if name not in {each.get("name") for each in servers}]
+    rows += [Row(each.name, f"not used by the agent, on this laptop: {each.shown}") for each in missing]
+    broken = any(each.get("status") in ("failed", "needs-auth") for each in servers)
+    return Rows(
+        rows,
+        none="There is no MCP server. `ccb mcp add NAME -- COMMAND` adds one to your settings.",
+        after="/mcp reconnect NAME tries again." if broken else "",
+    )
+
+
+async def _reconnect(api: SessionApi, name: str) -> Text:
+    servers = api.laptop.mcp
+    if servers is not None and name in api.laptop_servers:
+        try:
+            await servers.restart(name)
+        except RequestRefused as refused:
+            why = next((each.why for each in servers.states() if each.name == name), "")
+            return Text(f"{refused}{f': {why}' if why else ''}", Level.ERROR)
+    await api.request(Request(MCP_RECONNECT, name))
+    return Text(f"{name} is being connected again. Its tools count from the next turn.")
+
+
+def _server_row(server: Json, own: Mapping[str, ServerState]) -> Row:
+    """Return what is known of a server: the host says what the agent sees of it, the laptop why one
+    of its own fails."""
+    name, status = (HostText(str(server.get(each))).line(most) for each, most in (("name", 64), ("status", 20)))
+    tools = server.get("tools")
+    offers = f", {len(tools)} tool{'' if len(tools) == 1 else 's'}" if isinstance(tools, list) else ""
+    transport = str(server.get("transport"))
+    state = own.get(str(server.get("name"))) if transport == "laptop" else None
+    where = _WHERE.get(transport, HostText(transport).line(20)) + (f": {state.shown}" if state is not None else "")
+    why = (state.why if state is not None else "") or str(server.get("error") or "")
+    wait = server.get("retryInSeconds")
+    again = f"; next try in {wait} s" if isinstance(wait, int) else ""
+    reason = f" ({HostText(why).line(300)}{again})" if why and status != "connected" else ""
+    return Row(name, f"{status}{offers}, {where}{reason}")
+
+
+# Its name, its text, what is kept of its project.
+
+
+@command("rename", "TITLE", "give this session a name for the lists", places=EVERYWHERE)
+async def rename(api: SessionApi, title: str) -> Reply:
+    if not title:
+        return Text("/rename TITLE gives this session a name, under which /resume and `ccb ps` list it.")
+    await api.request(Request(RENAME_SESSION, title))
+    return Text(f"This session is now called {title}.")
+
+
+_PAGE = 1 << 20
+_AFTER_ALL = 1 << 52  # no event has such a number
+_PUBLIC = ("message", "input")
+
+
+# Not in headless runs: there, the text of a prompt may come from somebody who must not write files of the laptop.
+@command("export", "[FILE]", "write the whole session to a file on the laptop: FILE.md or FILE.json")
+async def export(api: SessionApi, argument: str) -> Reply:
+    session = api.client.hello.session
+    path = _target(argument or f"ccb-{session[:8]}.md")
+    if path.suffix not in (".md", ".json"):
+        return Text("/export writes FILE.md or FILE.json.", Level.WARNING)
+    try:
+        events = await all_events(api)
+        if path.suffix == ".json":
+            messages = [event.body for event in events if event.kind in _PUBLIC]
+            whole = {"session": session, "place": api.info.place, "messages": messages}
+            text = json.dumps(whole, ensure_ascii=False, indent=1) + "\n"
+        else:
+            loaded = BlockList()
+            reducer = TranscriptReducer(loaded)
+            for event in events:
+                reducer.apply_event(event.record, replayed=True)
+            text = markdown_of(f"A session of ccb on {api.info.place}", loaded.blocks)
+        await in_thread(lambda: write_new(path, text))
+    except CcbError as error:
+        return Text(f"Nothing was written: {error.what}.", Level.WARNING)
+    except OSError as error:
+        return Text(f"Nothing was written: {path}: {error.strerror or error}.", Level.WARNING)
+    return Text(f"The session is in {path}, on the laptop.")
+
+
+def _target(name: str) -> Path:
+    return Path(name).expanduser().absolute()
+
+
+async def all_events(api: SessionApi) -> list[SessionEvent]:
+    """Return all events of the session, oldest first: also those that are not on the screen. Raise CcbError."""
+    pages: list[list[SessionEvent]] = []
+    before = _AFTER_ALL
+    while page := await api.client.earlier(before, _PAGE):
+        pages.append(page)
+        before = page[0].seq
+    return [event for page in reversed(pages) for event in page]
+
+
+def write_new(path: Path, text: str) -> None:
+    """Write a file that nobody else can read. Raise FileExistsError rather than replace one, and other OSError; then
+    nothing is left of it."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    try:
+        with os.fdopen(descriptor, "w", encoding="utf-8", errors="replace") as file:
+            file.write(text)
+    except BaseException:
+        path.unlink()
+        raise
+
+
+@command("revoke", "", "let this session call no models any more; calls under way end at once")
+async def revoke(api: SessionApi, _: str) -> Reply:
+    api.info.revoke()
+    return NOTHING
+
+
+@command(
+    "trust",
+    "[revoke]",
+    'show what is kept of this project: trust, "always"; take it back',
+    choices={"revoke": ""},
+)
+async def trust(api: SessionApi, argument: str) -> Reply:
+    if api.laptop.projects is None:
+        return Text("This terminal keeps nothing of projects.")
+    return Text(await api.laptop.projects.command(argument))

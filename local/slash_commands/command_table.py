@@ -1,0 +1,88 @@
+"""All slash commands of the laptop: help, completion and the reserved names come from here."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+
+from ccb.tunnel.errors import CcbError
+from ccb.tunnel.plain_text import one_line
+from ccb.tunnel.wire.control_protocol import RequestFailed
+
+from . import about_session, file_transfers, model_and_mode, other_sessions, tasks_and_queue, this_laptop
+from .registry import EVERYWHERE, Choices, Command, Place, Reply, Row, Rows, View, command
+from .session_api import SessionApi
+
+_FRESH_S = 10.0
+
+
+def _names(_: SessionApi) -> Choices:
+    return {each.name: each.does for each in COMMANDS}
+
+
+@command(
+    "help", "[WORD]", "show this help, or what of it has a word", places=EVERYWHERE, choices=_names, takes_text=True
+)
+async def show_help(api: SessionApi, sought: str) -> Reply:
+    if api.place is Place.SCREEN:
+        return View()
+    rows = [Row(each.usage, each.does) for each in COMMANDS if api.place in each.places]
+    with suppress(CcbError, RequestFailed, ValueError):  # the other commands are known without the worker
+        listed = await api.worker_commands()
+        rows += worker_rows([(f"/{each.name} {each.argumentHint}".rstrip(), each.description) for each in listed])
+    words = sought.lower().split()
+    fitting = [row for row in rows if all(word in row.line.lower() for word in words)]
+    return Rows(fitting, none="Nothing fits.", title="Help")
+
+
+def worker_rows(commands: list[tuple[str, str]]) -> list[Row]:
+    """Return the rows of /help for commands of the worker, without those that the laptop carries out."""
+    others = [(one_line(usage), one_line(does)) for usage, does in commands]
+    return [
+        Row(usage, does, section="Commands of the project, skills, prompts")
+        for usage, does in others
+        if usage[1:].partition(" ")[0] not in OWN_NAMES
+    ]
+
+
+_MODULES = (model_and_mode, tasks_and_queue, about_session, other_sessions, this_laptop, file_transfers)
+COMMANDS = (show_help, *(each for module in _MODULES for each in vars(module).values() if isinstance(each, Command)))
+_BY_NAME: Mapping[str, Command] = {name: each for each in COMMANDS for name in (each.name, *each.aliases)}
+OWN_NAMES = frozenset((*_BY_NAME, "?"))
+"""What a person may call these commands. Commands of the worker with one of these names are not reached on the screen
+and in lines."""
+
+
+def find_command(name: str) -> Command | None:
+    """Return the command of this name."""
+    return _BY_NAME.get(name)
+
+
+class ArgumentChoices:
+    """Knows what may follow a command. Some has to be asked for. Nothing of that is ever an error."""
+
+    def __init__(self, api: SessionApi) -> None:
+        self._api = api
+        self._asked_at: dict[str, float] = {}
+        self._answers: dict[str, Choices] = {}
+
+    def now(self, each: Command) -> Choices:
+        """Return what is known."""
+        if each.asked is not None:
+            return self._answers.get(each.name, {})
+        return each.choices if isinstance(each.choices, Mapping) else each.choices(self._api)
+
+    async def ask(self, name: str) -> bool:
+        """Bring up to date what may follow a command. Return whether something has changed."""
+        found, now = find_command(name), time.monotonic()
+        if found is None or found.asked is None or now - self._asked_at.get(found.name, -_FRESH_S) < _FRESH_S:
+            return False
+        self._asked_at[found.name] = now
+        try:
+            answer = await found.asked(self._api)
+        except (CcbError, RequestFailed, ValueError):
+            return False
+        changed = answer != self._answers.get(found.name)
+        self._answers[found.name] = answer
+        return changed

@@ -1,0 +1,142 @@
+"""/model, /mode, /effort, /thinking: how the agent works from now on."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from ccb.tunnel.errors import CcbError
+from ccb.tunnel.plain_text import one_line
+from ccb.tunnel.wire.client_requests import (
+    DEFAULT_THINKING_TOKENS,
+    EFFORTS,
+    LEARN_MODELS,
+    SET_EFFORT,
+    SET_MAX_THINKING_TOKENS,
+)
+from ccb.tunnel.wire.control_protocol import SET_MODEL, SET_PERMISSION_MODE, Request, RequestFailed
+from ccb.tunnel.wire.dataclass import dataclass
+from ccb.tunnel.wire.model_facts import ALIASES, may_be_model
+
+from ..transcript.blocks import Level
+from .registry import EVERYWHERE, Choices, Place, Reply, Row, Rows, Text, command
+from .session_api import SessionApi
+
+if TYPE_CHECKING:
+    from ..providers.known_models import ModelChoice, ModelOffer
+
+_MAX_COMPLETED = 200
+MODES = ("default", "acceptEdits", "plan", "bypassPermissions")
+
+
+@dataclass(frozen=True)
+class Models(Rows):
+    """The models that the session may use. `choice` brings the lists up to date."""
+
+    offers: Sequence[ModelOffer] = ()
+    choice: ModelChoice | None = None
+
+
+def _model_names(api: SessionApi) -> Choices:
+    known = api.laptop.models.names[:_MAX_COMPLETED] if api.laptop.models is not None else ()
+    return dict.fromkeys(map(one_line, (*ALIASES, *known)), "")
+
+
+@command(
+    "model",
+    "[NAME]",
+    "choose a model from a list, or name one: opus, sonnet, haiku, an id",
+    places=EVERYWHERE,
+    choices=_model_names,
+)
+async def model(api: SessionApi, given: str) -> Reply:
+    models, current = api.laptop.models, api.transcript.model
+    if given:
+        return await _use_model(api, given)
+    if api.place is not Place.SCREEN or models is None:
+        return Text(f"Model: {current or 'not known before the first turn'}")
+    offers = await models.kept()
+    return Models([Row(each.name) for each in offers], offers=offers, choice=models)
+
+
+async def _use_model(api: SessionApi, given: str) -> Text:
+    models = api.laptop.models
+    name = models.without_alias(given) if models is not None else given
+    if not may_be_model(name):
+        near = difflib.get_close_matches(name.lower(), ALIASES, n=1)
+        meant = f" Did you mean /model {near[0]}?" if near else ""
+        takes = f"/model takes {', '.join(ALIASES)}, or the full id of a model as its provider writes it."
+        return Text([f"{name} is no model: the model stays.{meant}", takes], Level.WARNING)
+    said: list[str] = []
+    if models is not None:
+        try:
+            said = await models.check(name)
+        except CcbError as error:
+            texts = (f"{error.what}: the model stays.", error.evidence, error.do)
+            return Text([each for each in texts if each], Level.WARNING)
+        with suppress(CcbError, RequestFailed):  # a worker of an older version does without
+            await api.request(Request(LEARN_MODELS, models.known(name)))
+    known = name in ALIASES or (models is not None and name in models.names)
+    judged = "" if known else ", where the provider refuses it if it does not exist"
+    await api.request(Request(SET_MODEL, name))
+    api.transcript.model = name
+    return Text([f"Model: {name}, from the next model call on{judged}", *said])
+
+
+# Not in headless runs: the text of a prompt must not loosen the permissions of the run.
+@command(
+    "mode",
+    "[MODE]",
+    "show or change the mode: default, acceptEdits, plan, bypassPermissions",
+    choices=dict.fromkeys(MODES, ""),
+)
+async def mode(api: SessionApi, wanted: str) -> Reply:
+    if not wanted:
+        return Text(f"Permission mode: {api.transcript.mode}")
+    await api.request(Request(SET_PERMISSION_MODE, wanted))
+    api.transcript.mode = wanted
+    return Text(f"Permission mode: {wanted}", brief=True)
+
+
+@command(
+    "effort",
+    "LEVEL",
+    "set the effort: low, medium, high, xhigh, max, or default",
+    choices=dict.fromkeys((*EFFORTS, "default"), ""),
+)
+async def effort(api: SessionApi, level: str) -> Reply:
+    if level not in (*EFFORTS, "", "default"):
+        text = f"{level} is no level: the effort stays. /effort takes {', '.join(EFFORTS)} or default."
+        return Text(text, Level.WARNING)
+    wanted = level if level in EFFORTS else None
+    answer = await api.request(Request(SET_EFFORT, wanted))
+    applied, used = str(answer.get("applied") or ""), api.transcript.model or "the model"
+    if wanted is None:
+        return Text("Effort: the model's own, from the next turn on")
+    if not applied:
+        return Text(f"Effort: {wanted}, for models that have levels; {used} has none", Level.WARNING)
+    if applied != wanted:
+        return Text(f"Effort: {wanted}; {used} knows {one_line(applied)} at most")
+    return Text(f"Effort: {wanted}, from the next turn on")
+
+
+@command(
+    "thinking",
+    "[on, off, N]",
+    "let the model think, with at most N tokens",
+    choices={"on": "", "off": ""},
+)
+async def thinking(api: SessionApi, argument: str) -> Reply:
+    tokens = {"on": DEFAULT_THINKING_TOKENS, "off": 0}.get(argument)
+    if tokens is None and argument.isascii() and argument.isdigit() and len(argument) < 8:
+        tokens = int(argument)
+    if tokens is None:
+        return Text("/thinking takes on, off, or a number of tokens.", Level.WARNING if argument else Level.INFO)
+    answer = await api.request(Request(SET_MAX_THINKING_TOKENS, tokens))
+    if tokens and answer.get("can_think") is not True:
+        used = api.transcript.model or "the model"
+        return Text(f"Thinking: on, for models that can; {used} is not known to think", Level.WARNING)
+    how = f"on, with at most {tokens:,} tokens" if tokens else "off"
+    return Text(f"Thinking: {how}, from the next turn on")

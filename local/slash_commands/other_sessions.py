@@ -1,0 +1,165 @@
+"""/new, /resume, /rewind, /stop, /quit: another session, the past of this one, and its end."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from pydantic import BaseModel, ConfigDict
+
+from ccb.tunnel.plain_text import one_line
+from ccb.tunnel.wire.client_requests import (
+    REWIND_CONVERSATION,
+    REWIND_FILES,
+    REWIND_POINTS,
+    ConversationRewind,
+    FileRewind,
+)
+from ccb.tunnel.wire.control_protocol import Request
+from ccb.tunnel.wire.dataclass import dataclass
+
+from ..transcript.blocks import Level
+from ..transcript.notices import path_in
+from .about_session import PastPrompts
+from .registry import NOTHING, Choices, Leave, Place, Reply, Row, Rows, Switch, Text, View, command
+from .session_api import NextSession, SessionApi
+
+if TYPE_CHECKING:
+    from ..connect.session_rows import SessionRow
+
+_MAX_PROMPT = 200
+_MAX_SAID = 80
+_LEAST_ID, _SHORT_ID = 4, 8
+
+
+@command("new", "", "begin a new session here; this one stays on the host", aliases=("clear",))
+async def new(api: SessionApi, _: str) -> Reply:
+    if api.only_here:
+        return Text(api.only_here, Level.WARNING)
+    return Switch(NextSession("", api.transcript.model, api.transcript.mode))
+
+
+@dataclass(frozen=True)
+class Sessions(Rows):
+    """The sessions of the host."""
+
+    listed: Sequence[SessionRow] = ()
+
+
+async def _session_ids(api: SessionApi) -> Choices:
+    rows = await api.laptop.sessions.listed() if api.laptop.sessions is not None else []
+    here = api.client.hello.session
+    return {
+        row.session[:_SHORT_ID]: one_line(f"{row.cwd.cell} · {row.prompt.cell}"[: 4 * _MAX_SAID])[:_MAX_SAID]
+        for row in rows
+        if row.session != here
+    }
+
+
+@command(
+    "resume",
+    "[TEXT]",
+    "go on with another session of this host: a list, or the ID of one",
+    aliases=("sessions",),
+    asked=_session_ids,
+    takes_text=True,
+)
+async def resume(api: SessionApi, sought: str) -> Reply:
+    if api.only_here or api.laptop.sessions is None:
+        return Text(api.only_here, Level.WARNING)
+    listed, here = await api.laptop.sessions.listed(), api.client.hello.session
+    named = [row for row in listed if len(sought) >= _LEAST_ID and row.session.startswith(sought.lower())]
+    if api.place is not Place.SCREEN and sought.isdigit() and 0 < int(sought) <= len(listed):
+        named = [listed[int(sought) - 1]]
+    if len(named) == 1 and named[0].session != here:
+        return Switch(NextSession(named[0].session))
+    if sought and api.place is not Place.SCREEN:
+        why = f"{one_line(sought)} is not the number or the ID of a session: /resume lists them."
+        return Text("This is the session that you are in." if named else why, Level.WARNING)
+    rows = []
+    for row in listed:
+        mark = " (this one)" if row.session == here else ""
+        state = f"{row.state}, {row.cwd.cell}, {row.session[:_SHORT_ID]}"
+        prompt = row.prompt.cell[:_MAX_PROMPT] or "(no prompt)"
+        rows.append(Row(f"{prompt} ({state}){mark}", choose="" if mark else f"/resume {row.session}"))
+    return Sessions(
+        rows, none="There is no session.", after="/resume N goes on with one.", sought=sought, listed=listed
+    )
+
+
+# Going back.
+
+
+class ChangedFile(BaseModel):
+    """A file that going back would change. `does`: change, create or remove; `why`: why it cannot be restored."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+    path: str
+    insertions: int = 0
+    deletions: int = 0
+    does: str = "change"
+    changedElsewhere: bool = False
+    why: str = ""
+
+
+class RewindPreview(BaseModel):
+    """What going back would change, or has changed. `prompt` is the text of the prompt."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+    files: list[ChangedFile] = []
+    prompt: str = ""
+
+    @property
+    def restorable(self) -> list[ChangedFile]:
+        """The files that can be restored."""
+        return [each for each in self.files if not each.why]
+
+
+@command("rewind", "[N]", "go back to before a prompt: files, conversation, or both")
+async def rewind(api: SessionApi, argument: str) -> Reply:
+    if not argument and api.place is Place.SCREEN:
+        return View()
+    points = (await api.read(Request(REWIND_POINTS, None), PastPrompts)).points
+    number, _, scope = argument.partition(" ")
+    if not number:
+        rows = []
+        for place, each in enumerate(points, 1):
+            files = f" ({each.files} file{'s' if each.files != 1 else ''} changed since)" if each.files else ""
+            rows.append(Row(f"{one_line(each.text)[:_MAX_PROMPT]}{files}", choose=f"/rewind {place}"))
+        none = "There is no prompt to go back to yet."
+        return Rows(rows, none=none, after="/rewind N says what going back changes.")
+    if not number.isdigit() or not 0 < int(number) <= len(points):
+        return Text(f"There is no prompt {one_line(number)[:20]}: /rewind lists them.", Level.WARNING)
+    point = points[int(number) - 1].id
+    if scope.strip() not in ("files", "conversation", "both"):
+        return await _what_changes(api, point, number)
+    if scope.strip() == "files":
+        await api.request(Request(REWIND_FILES, FileRewind(point)))
+        return NOTHING
+    back = ConversationRewind(point, files=scope.strip() == "both")
+    done = await api.read(Request(REWIND_CONVERSATION, back), RewindPreview)
+    return Text(["The prompt was:", *done.prompt.split("\n")]) if done.prompt else NOTHING
+
+
+async def _what_changes(api: SessionApi, point: str, number: str) -> Reply:
+    preview = await api.read(Request(REWIND_FILES, FileRewind(point, dry_run=True)), RewindPreview)
+    lines = []
+    for each in preview.files:
+        why = f", not possible: {one_line(each.why)}" if each.why else ""
+        why += ", changed by something else since" if each.changedElsewhere else ""
+        path = path_in(api.transcript.notices.cwd, each.path)
+        lines.append(f"{one_line(each.does)} {path}, +{each.insertions} -{each.deletions}{why}")
+    ways = ", ".join(f"/rewind {number} {scope}" for scope in ("files", "conversation", "both"))
+    return Text([*(lines or ["No file would change."]), f"To go back to before this prompt: {ways}"])
+
+
+@command("stop", "", "end the session on the host; what runs there is killed")
+async def stop(api: SessionApi, _: str) -> Reply:
+    return Leave(stops=True)
+
+
+@command("quit", "", "leave; the session keeps running on the host", aliases=("exit",))
+async def quit_(api: SessionApi, _: str) -> Reply:
+    return Leave()

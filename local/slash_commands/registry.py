@@ -1,0 +1,201 @@
+"""What a slash command is, what it replies, and how one is typed.
+
+A command is an async function over `SessionApi`, decorated with `command`. It returns a reply and draws nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from dataclasses import field
+from enum import Enum
+from typing import TYPE_CHECKING
+
+from ccb.tunnel.wire.dataclass import dataclass
+
+from ..transcript.blocks import Level
+
+if TYPE_CHECKING:
+    from ..files.copying import Transfer
+    from .session_api import NextSession, SessionApi
+
+Choices = Mapping[str, str]
+"""What may follow a command, with a few words about each."""
+
+
+class Place(Enum):
+    """Where a command is given: on the screen of the REPL, in the lines of `--plain`, as the prompt of a headless
+    run."""
+
+    SCREEN = "screen"
+    LINES = "lines"
+    HEADLESS = "headless"
+
+
+EVERYWHERE = frozenset(Place)
+INTERACTIVE = frozenset((Place.SCREEN, Place.LINES))
+ON_SCREEN = frozenset((Place.SCREEN,))
+
+
+@dataclass(frozen=True)
+class Text:
+    """Something to read. One that is `brief` goes to the status line of the screen, and disappears soon."""
+
+    text: str | Sequence[str] = ""
+    level: Level = Level.INFO
+    brief: bool = False
+
+    @property
+    def lines(self) -> list[str]:
+        """The text as lines."""
+        return self.text.split("\n") if isinstance(self.text, str) else [*self.text]
+
+
+@dataclass(frozen=True)
+class Row:
+    """One row of a list. `choose` is the command line that stands for it, "" for none. `section` is the heading above
+    it."""
+
+    name: str
+    text: str = ""
+    choose: str = ""
+    section: str = ""
+
+    @property
+    def line(self) -> str:
+        """The row as one line."""
+        return f"{self.name}: {self.text}" if self.text else self.name
+
+
+@dataclass(frozen=True)
+class Rows:
+    """A list. `none` is said instead if it is empty, `after` below it. With a `title` the screen shows it in a panel,
+    narrowed to `sought`; without one, among the conversation. Subclasses have a panel of their own on the screen."""
+
+    rows: Sequence[Row] = ()
+    none: str = ""
+    after: str = ""
+    title: str = ""
+    sought: str = ""
+
+    @property
+    def text(self) -> Text:
+        """The list as text."""
+        return Text([*(each.line for each in self.rows), *filter(None, [self.after])] if self.rows else self.none)
+
+
+@dataclass(frozen=True)
+class Live:
+    """A list that grows: each of `updates` takes the place of the one before."""
+
+    updates: AsyncIterator[Rows]
+
+
+@dataclass(frozen=True)
+class Copying:
+    """A copy has begun. If `shown`, the file is shown to the person afterwards."""
+
+    transfer: Transfer
+    shown: bool = False
+
+
+@dataclass(frozen=True)
+class OpenNext:
+    """The fetched file that waits first is to be opened."""
+
+
+@dataclass(frozen=True)
+class Switch:
+    """Another session takes the place of this one."""
+
+    following: NextSession
+
+
+@dataclass(frozen=True)
+class Leave:
+    """The person leaves. `stops`: the session ends on its host."""
+
+    stops: bool = False
+
+
+@dataclass(frozen=True)
+class View:
+    """The screen does what the command is called."""
+
+
+Reply = Text | Rows | Live | Copying | OpenNext | Switch | Leave | View
+NOTHING = Text()
+
+
+@dataclass(frozen=True)
+class Command:
+    """One slash command. `hint` shows its arguments, `does` explains it. `places` are where it can be given. What may
+    follow it is offered while the person types: `choices` at once, `asked` has to be asked for. If it `takes_text`,
+    other arguments are as good."""
+
+    name: str
+    hint: str
+    does: str
+    run: Callable[[SessionApi, str], Awaitable[Reply]]
+    places: frozenset[Place] = INTERACTIVE
+    aliases: tuple[str, ...] = ()
+    choices: Choices | Callable[[SessionApi], Choices] = field(default_factory=dict)
+    asked: Callable[[SessionApi], Awaitable[Choices]] | None = None
+    takes_text: bool = False
+
+    @property
+    def usage(self) -> str:
+        """What the person types."""
+        return f"/{self.name} {self.hint}".rstrip()
+
+
+def command(
+    name: str,
+    hint: str,
+    does: str,
+    *,
+    places: frozenset[Place] = INTERACTIVE,
+    aliases: tuple[str, ...] = (),
+    choices: Choices | Callable[[SessionApi], Choices] | None = None,
+    asked: Callable[[SessionApi], Awaitable[Choices]] | None = None,
+    takes_text: bool = False,
+) -> Callable[[Callable[[SessionApi, str], Awaitable[Reply]]], Command]:
+    """Make a command of a function. `command_table` finds it."""
+
+    def made(run: Callable[[SessionApi, str], Awaitable[Reply]]) -> Command:
+        return Command(name, hint, does, run, places, aliases, choices or {}, asked, takes_text)
+
+    return made
+
+
+@dataclass(frozen=True)
+class TypedCommand:
+    """A slash command as a person typed it."""
+
+    name: str
+    argument: str
+
+
+def parse_command(text: str) -> TypedCommand | None:
+    """Return the slash command in `text`, or None for a prompt. A question mark alone asks for help. A path such as
+    `/etc/hosts is wrong` is a prompt."""
+    if text == "?":
+        text = "/help"
+    if not text.startswith("/") or "\n" in text:
+        return None
+    word, _, argument = text[1:].partition(" ")
+    if "/" in word or not word:
+        return None
+    return TypedCommand(word, argument.strip())
+
+
+def refusal(text: str) -> list[str]:
+    """Return why an input is not sent, or nothing if nothing is wrong with it. A blank in front makes it an ordinary
+    prompt."""
+    if text.startswith("!") and not text[1:].strip():
+        why = "! at the start runs a command on the host, and there is none"
+    elif text.startswith("#") and ("\n" in text or not text[1:].strip()):
+        why = "# at the start keeps a note for the agent in CLAUDE.md, which is one line"
+    else:
+        return []
+    instead = f"To send this to the agent as it is, put a space in front of the {text[0]}."
+    return [f"Nothing was sent: {why}.", instead]

@@ -1,0 +1,273 @@
+"""What a slash command may use: the session, its transcript, and what the laptop lends. And the text that stays on the
+terminal after a session."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Protocol, TypeVar
+
+from pydantic import BaseModel, ConfigDict
+
+from ccb import __version__
+from ccb.tunnel.errors import CcbError
+from ccb.tunnel.plain_text import HostText, neutralise, one_line
+from ccb.tunnel.wire.client_requests import LIST_COMMANDS
+from ccb.tunnel.wire.control_protocol import A, P, Request, RequestFailed
+from ccb.tunnel.wire.dataclass import dataclass
+from ccb.tunnel.wire.session_options import CAGES
+
+from ..command_line.arguments import Arguments, SessionChoice
+from ..session.session_client import LinkState
+from .registry import Place
+
+if TYPE_CHECKING:
+    from ..connect.connect_session import OpenSession
+    from ..connect.host_sessions import HostSessions
+    from ..connect.project_trust import ProjectDesk
+    from ..files.copying import Transfers
+    from ..files.fetched_files import FetchedFiles
+    from ..mcp.mcp_service import LaptopServers
+    from ..providers.known_models import ModelChoice
+    from ..session.session_client import Json, SessionClient
+    from ..transcript.transcript_reducer import TranscriptReducer
+
+Shape = TypeVar("Shape", bound=BaseModel)
+_MAX_COMMANDS = 1000
+
+
+@dataclass(frozen=True)
+class LaptopSide:
+    """What the laptop lends to a session: the decisions about its project, its MCP servers, the other sessions of the
+    host, copies, the models that the session may use, and fetched files. None where there is none, as in a test."""
+
+    projects: ProjectDesk | None = None
+    mcp: LaptopServers | None = None
+    sessions: HostSessions | None = None
+    transfers: Transfers | None = None
+    models: ModelChoice | None = None
+    fetched: FetchedFiles | None = None
+
+
+NO_LAPTOP = LaptopSide()
+
+
+class WorkerCommand(BaseModel):
+    """A slash command that the worker carries out. `builtin`: it comes neither from a file nor from a server."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+    name: str
+    argumentHint: str = ""
+    description: str = ""
+    builtin: bool = False
+
+
+class _WorkerCommands(BaseModel):
+    commands: list[WorkerCommand] = []
+
+
+class SessionApi:
+    """`transcript` is what has happened in the session. `waits` is called when a request is sent only once there is a
+    connection again. `terminal` and `problems` are for reports: what the person sees the session in, and the last
+    errors there."""
+
+    def __init__(
+        self,
+        client: SessionClient,
+        info: ReplInfo,
+        transcript: TranscriptReducer,
+        laptop: LaptopSide = NO_LAPTOP,
+        *,
+        place: Place,
+        environ: Mapping[str, str] = os.environ,
+        waits: Callable[[], None] = lambda: None,
+        terminal: Callable[[], str] = lambda: "none",
+        problems: Callable[[], Sequence[str]] = tuple,
+    ) -> None:
+        self.client = client
+        self.info = info
+        self.transcript = transcript
+        self.laptop = laptop
+        self.place = place
+        self.environ = environ
+        self.terminal = terminal
+        self.problems = problems
+        self._waits = waits
+
+    async def request(self, request: Request[P, A]) -> A:
+        """Send a request to the worker. Raise CcbError, RequestFailed."""
+        if self.client.state is not LinkState.CONNECTED:
+            self._waits()
+        return await self.client.request(request)
+
+    async def read(self, request: Request[P, Json], shape: type[Shape]) -> Shape:
+        """Send a request, and return its answer. Raise CcbError, RequestFailed, ValidationError."""
+        return shape.model_validate(await self.request(request))
+
+    async def worker_commands(self) -> list[WorkerCommand]:
+        """Return the commands that the worker has. Raise CcbError, RequestFailed, ValidationError."""
+        return (await self.read(Request(LIST_COMMANDS, None), _WorkerCommands)).commands[:_MAX_COMMANDS]
+
+    @property
+    def laptop_servers(self) -> list[str]:
+        """The names of the MCP servers of this laptop."""
+        return [each.name for each in self.laptop.mcp.states()] if self.laptop.mcp is not None else []
+
+    @property
+    def only_here(self) -> str:
+        """Why the person cannot go to another session now, "" if they can."""
+        if self.laptop.sessions is None:
+            return "This terminal shows one session only."
+        if self.client.state not in (LinkState.CONNECTED, LinkState.FENCED):
+            return "There is no connection now, so this session stays."
+        return ""
+
+
+@dataclass(frozen=True)
+class NextSession:
+    """The session that comes next: an existing one, or a new one if `session` is "". A new one begins with `model` and
+    `mode`, where they are not ""."""
+
+    session: str = ""
+    model: str = ""
+    mode: str = ""
+
+
+def arguments_for(following: NextSession, arguments: Arguments, cwd: str) -> Arguments:
+    """Return the arguments of the run for the session that the person wants next. `cwd` is the directory of the one
+    before, in which a new session works, too."""
+    patience = arguments.session.reconnect_timeout
+    choice = SessionChoice(resume=following.session or None, reconnect_timeout=patience)
+    agent = arguments.agent
+    if following.session:  # an existing session has a model and a mode
+        agent = replace(agent, model=None, permission_mode=None, dangerously_skip_permissions=False)
+    else:
+        bypass = agent.allow_bypass or agent.dangerously_skip_permissions
+        agent = replace(agent, model=following.model or agent.model, permission_mode=following.mode or None)
+        agent = replace(agent, allow_bypass=bypass, dangerously_skip_permissions=False)
+    directory = None if following.session else cwd
+    return replace(arguments, prompt=None, session=choice, agent=agent, directory=directory)
+
+
+class ErrorDisplay(Protocol):
+    """Shows what came of a request: an error as a card in the conversation, a hint in the status line."""
+
+    def show_error(self, error: CcbError | RequestFailed) -> None: ...
+
+    def hint(self, text: str) -> None: ...
+
+
+_SHORT_ID = 8
+_MAX_ANSWER_LINES = 60
+
+
+@dataclass(frozen=True)
+class ReplInfo:
+    """`host` is the name that the person gave ("local" without SSH), `path` the directory there, `version` that of ccb,
+    `resume` the command that returns to the session, `client_name` the name of this client at the host, `first_prompt`
+    the prompt of the command line, `sandbox` the cage of commands that run without a question, in words ("" if the
+    worker has none). `revoke` lets the session call no models any more."""
+
+    host: str
+    path: str
+    model: str
+    mode: str
+    version: str
+    resume: str = ""
+    client_name: str = ""
+    first_prompt: str = ""
+    sandbox: str = ""
+    revoke: Callable[[], None] = lambda: None
+
+    @property
+    def place(self) -> str:
+        """Host and directory on one line."""
+        return f"{one_line(self.host)}:{HostText(self.path).path}"
+
+
+def info_of(opened: OpenSession, first_prompt: str = "") -> ReplInfo:
+    """Return the facts about a session that was opened. As long as the worker has not said which cage is in force, it
+    is the one of the sandbox mode."""
+    hello, options = opened.session.hello, opened.options
+    wanted = CAGES.get(options.sandbox, "") if "sandbox" in hello.capabilities else ""
+    return ReplInfo(
+        opened.host,
+        hello.cwd.raw,
+        options.model or "",
+        options.permission_mode,
+        __version__,
+        opened.resume,
+        options.client,
+        first_prompt,
+        hello.sandbox.cell or wanted,
+        opened.revoke,
+    )
+
+
+def laptop_of(
+    opened: OpenSession, transfers: Transfers | None = None, fetched: FetchedFiles | None = None
+) -> LaptopSide:
+    """Return what the laptop lends to a session that was opened."""
+    return LaptopSide(opened.projects, opened.mcp, opened.sessions, transfers, opened.models, fetched)
+
+
+@dataclass(frozen=True)
+class LeftSession:
+    """The state in which the person leaves a session. `used`: tokens and cost in words. `in_memory`: the host keeps
+    it only as long as its worker lives. `stopped`, `lost` (the reason), `asking` and `working` say what becomes of
+    it; the first one that applies is shown. `answer` is the last one of the agent, "" for none."""
+
+    session_id: str
+    used: str
+    in_memory: bool
+    stopped: bool
+    lost: str
+    asking: bool
+    working: bool
+    answer: str = ""
+
+
+def farewell(info: ReplInfo, left: LeftSession) -> list[str]:
+    """Return the lines that stay on the terminal: the end of the last answer, the session, its tokens and cost, its
+    state, and how to return to it."""
+    lines = [
+        *_end_of(left.answer),
+        f"Session {left.session_id} on {info.place}" + (f": {left.used}" if left.used else ""),
+    ]
+    lines += _fate(left)
+    if info.resume and not (left.in_memory and left.stopped):
+        lines += ["Come back with:", f"  {info.resume}"]
+    return lines
+
+
+def _end_of(answer: str) -> list[str]:
+    """Return the last lines of an answer, and a blank one below them."""
+    lines = neutralise(answer).strip().splitlines()
+    left_out = len(lines) - _MAX_ANSWER_LINES
+    more = [f"… {left_out:,} earlier lines of the last answer are in the session"] if left_out > 0 else []
+    return [*more, *lines[-_MAX_ANSWER_LINES:], ""] if lines else []
+
+
+def way_back(left: LeftSession) -> str:
+    """Return what the person reads above the next session: what becomes of the one before, and how to return to it."""
+    name = left.session_id[:_SHORT_ID]
+    return " ".join([f"Before this: session {name}.", *_fate(left), f"/resume {name} goes back to it."])
+
+
+def _fate(left: LeftSession) -> list[str]:
+    """Return what becomes of a session that the person leaves, in sentences."""
+    sentences = []
+    if left.stopped:
+        sentences.append("It was stopped on the host.")
+    elif left.lost:
+        sentences.append(f"Lost: {left.lost}.")
+    elif left.asking:
+        sentences.append("The agent waits there for an answer.")
+    elif left.working:
+        sentences.append("The agent keeps working there.")
+    if left.in_memory:
+        end = "It was in memory only." if left.stopped else "It is in memory only, and gone when its worker ends."
+        sentences.append(end)
+    return sentences

@@ -1,0 +1,245 @@
+"""/help, /doctor, /config, /hosts, /bug, and the commands that only the screen has: what is answered without the
+worker."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import AsyncIterator, Sequence
+from typing import TYPE_CHECKING
+
+from ccb.tunnel.errors import CcbError
+from ccb.tunnel.plain_text import one_line
+from ccb.tunnel.wire.dataclass import dataclass
+
+from ..terminal.stdio import in_thread
+from ..transcript.blocks import Level
+from .registry import (
+    EVERYWHERE,
+    NOTHING,
+    ON_SCREEN,
+    Choices,
+    Live,
+    Place,
+    Reply,
+    Row,
+    Rows,
+    Text,
+    View,
+    command,
+)
+from .session_api import SessionApi
+
+if TYPE_CHECKING:
+    from ..doctor.doctor_findings import Finding
+
+_MAX_SAID = 80
+_MAX_ANSWERS = 9
+
+
+@command("keys", "", "list the keys with their ids, by which the setting `keys` changes them", places=ON_SCREEN)
+async def keys(api: SessionApi, _: str) -> Reply:
+    return View()
+
+
+_MARKS = {"ok": "✓", "warn": "!", "block": "✗", "info": "·"}
+_WORDS = {"ok": "ok", "warn": "warning", "block": "problem", "info": "note"}
+_WHERE = {"laptop": "This laptop", "connection": "The connection", "host": "The host"}
+
+
+@command("doctor", "", "examine this laptop and the host; each finding with what helps", places=EVERYWHERE)
+async def doctor(api: SessionApi, _: str) -> Reply:
+    return Live(_findings(api))
+
+
+async def _findings(api: SessionApi) -> AsyncIterator[Rows]:
+    """Yield the findings so far, each time that there is one more."""
+    from ..doctor import doctor
+    from ..doctor.doctor_findings import summary
+
+    yield Rows([Row("Examining …")], title=f"Doctor: this laptop and {api.info.host}")
+    found: list[Finding] = []
+    stopped = ""
+    try:
+        async for finding in doctor.attached_findings(api.laptop.sessions, api.environ):
+            found.append(finding)
+            yield Rows(_finding_rows(found, api.place), title=f"Doctor: {len(found)} findings …")
+    except CcbError as error:
+        stopped = f"The doctor did not come to an end: {error.what}"
+    bad = [sum(each.state.value == name for each in found) for name in ("block", "warn")]
+    yield Rows(_finding_rows(found, api.place), after=stopped, title=f"Doctor: {summary(*bad)}")
+
+
+def _finding_rows(found: list[Finding], place: Place) -> list[Row]:
+    marks = _MARKS if place is Place.SCREEN else {state: f"{word}:" for state, word in _WORDS.items()}
+    rows = []
+    for each in found:
+        fix = f"\n→ {each.fix}" if each.fix and each.state.value != "ok" else ""
+        section = _WHERE.get(each.where, each.where)
+        rows.append(Row(f"{marks[each.state.value]} {each.name}", f"{each.found}{fix}", section=section))
+    return rows
+
+
+@command(
+    "config",
+    "[edit]",
+    "show the settings of this laptop with their origin, or open the file",
+    places=EVERYWHERE,
+    choices={"edit": ""},
+)
+async def config(api: SessionApi, argument: str) -> Reply:
+    from ..commands.config_show import setting_lines
+    from ..config.settings import settings_path
+    from ..config.settings_loading import load_settings
+
+    if argument == "edit" and api.place is Place.SCREEN:
+        return View()
+    settings = await in_thread(lambda: load_settings(api.environ))
+    rows = [Row(name, f"{value}\n{origin}", section="Set") for name, value, origin in setting_lines(settings)]
+    rows = rows or [Row("nothing", "No setting is set: all have their defaults.", section="Set")]
+    path = settings_path(api.environ)
+    if api.place is Place.SCREEN:
+        rows.append(
+            Row("/config edit", f"opens {path} in your editor; it counts from the next run on", section="Change")
+        )
+    return Rows(rows, title="Settings of this laptop")
+
+
+@dataclass(frozen=True)
+class RecentHost:
+    """A host and a directory. `ago_s`: seconds since the last model call there. `state` is what is known of the
+    connection, "" for none. `here`: it is the one on the screen."""
+
+    host: str
+    directory: str
+    ago_s: float | None = None
+    state: str = ""
+    here: bool = False
+
+    @property
+    def command(self) -> str:
+        """The command that opens a session there."""
+        if self.host == "local":
+            return f"ccb --local {shlex.quote(self.directory)}"
+        return f"ccb ssh {shlex.quote(f'{self.host}:{self.directory}')}"
+
+
+@dataclass(frozen=True)
+class Hosts(Rows):
+    """The hosts of the last sessions, the present one first."""
+
+    hosts: Sequence[RecentHost] = ()
+
+
+async def recent_hosts(api: SessionApi) -> list[RecentHost]:
+    """Return the hosts and directories of the last sessions. Raise CcbError."""
+    from ..ledger.call_ledger import recent_places
+
+    places = await in_thread(lambda: recent_places(api.environ))
+    here = RecentHost(api.info.host, api.info.path, state=api.client.state.value, here=True)
+    others = [
+        RecentHost(each.host, each.directory, each.ago_s, "connection kept" if each.kept else "")
+        for each in places
+        if (each.host, each.directory) != (here.host, here.directory)
+    ]
+    return [here, *others]
+
+
+async def _host_places(api: SessionApi) -> Choices:
+    return {f"{one_line(each.host)}:{one_line(each.directory)}": "" for each in (await recent_hosts(api))}
+
+
+@command(
+    "hosts",
+    "[HOST:PATH]",
+    "the hosts of your last sessions: sessions, or a command",
+    places=EVERYWHERE,
+    asked=_host_places,
+    takes_text=True,
+)
+async def hosts(api: SessionApi, sought: str) -> Reply:
+    found = await recent_hosts(api)
+    rows = [Row(one_line(each.command), "here" if each.here else each.state) for each in found]
+    alone = "No other host: sessions leave their trace with their first answer." if len(found) == 1 else ""
+    return Hosts(rows, after=alone, sought=sought, hosts=found)
+
+
+@command("bug", "", "write a report of a problem to a file, without prompts and secrets", places=EVERYWHERE)
+async def bug(api: SessionApi, _: str) -> Reply:
+    from ..config.bug_report import write_report
+
+    hello = api.client.hello
+    facts = {
+        "worker": f"Python {hello.python.cell} on {hello.platform.cell}, "
+        f"protocol capabilities {len(hello.capabilities)}",
+        "journal": hello.storage,
+        "connection": api.client.state.value,
+        "model": api.transcript.model,
+        "permission mode": api.transcript.mode,
+        "sandbox": api.transcript.sandbox,
+        "terminal": api.terminal(),
+    }
+    problems = tuple(api.problems())
+    try:
+        path = await in_thread(lambda: write_report(api.environ, facts, problems))
+    except OSError as error:
+        return Text(f"No report was written: {error.strerror or error}.", Level.WARNING)
+    contents = "It has versions, state and the last errors, no prompts, no answers and no secrets."
+    return Text([f"The report is in {path}, on the laptop.", f"{contents} Read it before you send it."])
+
+
+# What only the screen has.
+
+
+@command("theme", "[NAME]", "show or change the colours, now and in later runs", places=ON_SCREEN)
+async def theme(api: SessionApi, _: str) -> Reply:
+    return View()
+
+
+@command(
+    "transcript",
+    "[pager]",
+    "the whole conversation on a page: search, copy; or in your PAGER",
+    places=ON_SCREEN,
+    choices={"pager": ""},
+)
+async def transcript(api: SessionApi, _: str) -> Reply:
+    return View()
+
+
+@command("vim", "", "edit the input with vim's keys, or no longer", places=ON_SCREEN)
+async def vim(api: SessionApi, _: str) -> Reply:
+    return View()
+
+
+@command(
+    "paste",
+    "",
+    "let the image in the laptop's clipboard go along with the prompt (also Ctrl+V)",
+    places=ON_SCREEN,
+)
+async def paste(api: SessionApi, _: str) -> Reply:
+    return View()
+
+
+def _answers(api: SessionApi) -> Choices:
+    answers = [each.strip() for each in reversed(api.transcript.answers)][:_MAX_ANSWERS]
+    return {str(place): one_line(text[: 4 * _MAX_SAID])[:_MAX_SAID] for place, text in enumerate(answers, 1)}
+
+
+@command(
+    "copy",
+    "[N]",
+    "copy the last answer (or the Nth from the end) to the clipboard",
+    places=ON_SCREEN,
+    choices=_answers,
+)
+async def copy(api: SessionApi, _: str) -> Reply:
+    return View()
+
+
+@command("reconnect", "", "connect now, while the connection is lost (also Alt+R)")
+async def reconnect(api: SessionApi, _: str) -> Reply:
+    if api.place is Place.SCREEN:
+        return View()
+    api.client.retry()
+    return NOTHING

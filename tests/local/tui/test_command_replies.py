@@ -1,0 +1,281 @@
+"""The panels and pages in which the screen shows the replies of slash commands, and what only the screen can do."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator, Mapping, Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from tests.support.repl.pilot import Desk, desk
+from tests.support.repl.scripted_session import ScriptedSession
+
+from ccb.local.doctor import doctor
+from ccb.local.doctor.doctor_findings import Finding, State
+from ccb.local.ledger.call_ledger import CallLedger, CallPlace, ledger_path
+from ccb.local.session.session_client import LinkState
+from ccb.local.slash_commands.session_api import LaptopSide
+from ccb.tunnel.errors import ConnectionLost
+from ccb.tunnel.proxy.metering import CallReport, TokenCounts
+from ccb.tunnel.wire.control_protocol import A, P, Request, Success
+
+Json = dict[str, Any]
+
+RULES: Json = {
+    "state": {
+        "rules": [
+            {"behavior": "allow", "source": "session", "rule": "Bash(make *)", "editability": "session"},
+            {"behavior": "deny", "source": "userSettings", "rule": "Read(\x1b[31m.env)"},
+            {"behavior": "allow", "source": "localSettings", "rule": "Edit"},
+        ]
+    }
+}
+POINTS: Json = {"points": [{"id": "u2"}, {"id": "u1"}], "files_kept": True}
+PREVIEW: Json = {
+    "files": [
+        {"path": "/srv/shop/cart.py", "insertions": 1, "deletions": 3, "does": "change"},
+        {"path": "/srv/shop/new.py", "deletions": 9, "does": "remove"},
+        {"path": "/srv/shop/old.py", "insertions": 4, "does": "create", "changedElsewhere": True},
+    ]
+}
+HUNKS: list[Json] = [
+    {"oldStart": 1, "oldLines": 1, "newStart": 1, "newLines": 1, "lines": ["-total = 0", "+total = sum(\x1b[31mx)"]}
+]
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    for name in ("XDG_STATE_HOME", "XDG_CONFIG_HOME"):
+        monkeypatch.setenv(name, str(tmp_path))
+    return tmp_path
+
+
+async def say(at: Desk, text: str) -> None:
+    at.app.composer.text = text
+    await at.pilot.press("enter")
+
+
+async def test_a_command_is_shown_above_its_answer_and_one_that_opens_a_panel_is_not() -> None:
+    async with desk() as at:
+        at.app.view.reducer.model = ""
+        at.app.composer.text = "/status"
+        await at.pilot.press("enter")
+        await at.sees("❯ /status\n\n Session ", "Model       not known before the first turn, permission mode")
+        at.app.composer.text = "/help"
+        await at.pilot.press("enter")
+        await at.until(lambda: "type to search" in at.screen)
+        await at.pilot.press("escape")
+        at.app.composer.text = "/nonsense"
+        await at.pilot.press("enter")
+        await at.sees("❯ /nonsense\n\n There is no command /nonsense.")
+        assert "❯ /help" not in at.screen
+
+
+async def test_tools_are_listed_with_what_they_change_and_where_they_run() -> None:
+    async with desk() as at:
+        await say(at, "/tools")
+        await at.sees("Tools of the agent on devbox (before the first turn)")
+        await at.type("bash")
+        await at.sees("runs commands, on the host")
+        await at.pilot.press("escape")
+        at.session.begin()
+        await at.until(lambda: at.app.view.reducer.tools == ("Bash", "Edit"))
+        await say(at, "/tools")
+        await at.sees("Edit", "writes files, on the host")
+        assert "Grep" not in at.screen
+
+
+async def test_the_doctor_s_findings_come_into_a_panel_with_what_helps(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def findings(_: object, __: Mapping[str, str]) -> AsyncIterator[Finding]:
+        yield Finding("laptop", "ccb", State.INFO, "ccb 1")
+        yield Finding("host", "python", State.WARN, "Python \x1b[31m3.9", "Install a newer one.")
+        raise ConnectionLost("devbox is gone")
+
+    monkeypatch.setattr(doctor, "attached_findings", findings)
+    async with desk() as at:
+        await say(at, "/doctor")
+        await at.sees("This laptop", "· ccb", "! python", "→ Install a newer one.", "Nothing blocks; 1 warning.")
+        assert "\x1b" not in at.screen
+        await at.pilot.press("escape")
+        await at.sees("The doctor did not come to an end: devbox is gone")
+
+
+async def test_config_shows_values_with_their_origin(home: Path) -> None:
+    settings = home / "ccb" / "settings.json"
+    settings.parent.mkdir()
+    settings.write_text('{"model": "opus", "permissions": {"allow": ["Bash(make *)"]}}')
+    async with desk() as at:
+        await say(at, "/config")
+        await at.sees('"opus"', "permissions.allow", '"Bash(make *)"', "line 1", "/config edit")
+        await at.pilot.press("escape")
+        settings.write_text("{")
+        await say(at, "/config")
+        await at.sees("settings.json")
+        assert "Settings of this laptop" not in at.screen
+
+
+async def test_hosts_of_the_last_sessions_are_listed_and_one_gives_the_command(home: Path) -> None:
+    with CallLedger(ledger_path(home / "ccb")) as ledger:
+        for host, ago in (("devbox", 60), ("gpu\x1b[31m1", 7200)):
+            place = CallPlace("s", host, "/srv/my app")
+            ledger.add(
+                place,
+                CallReport(
+                    "c",
+                    "/v1/messages",
+                    "m",
+                    TokenCounts(1, 0, 0, 1),
+                    cost_usd=0.0,
+                    began=time.time() - ago,
+                    first_byte_s=0.1,
+                    duration_s=1.0,
+                    status=200,
+                    complete=True,
+                    request_bytes=9,
+                    digest="",
+                    priced=True,
+                ),
+            )
+    async with desk() as at:
+        await say(at, "/hosts")
+        await at.sees("now  devbox:/srv/shop  here, connected", "1m  devbox:/srv/my app", "2h  gpu1:/srv/my app")
+        assert "\x1b" not in at.screen
+        await at.pilot.press("down", "down", "enter")
+        await at.sees("This command opens it; it was", "'gpu")
+        assert at.app.focused is at.app.composer
+
+
+async def test_a_damaged_ledger_is_said(home: Path) -> None:
+    path = ledger_path(home / "ccb")
+    path.parent.mkdir()
+    path.write_text("no database at all, but long enough to be read as the head of one" * 40)
+    async with desk() as at:
+        await say(at, "/hosts")
+        await at.sees("the ledger", "cannot be")
+        assert "Hosts of your last sessions" not in at.screen
+
+
+async def test_a_rule_is_added_for_the_session_or_always_and_its_own_are_removed() -> None:
+    kept: list[Any] = []
+
+    async def keep(updates: Sequence[Any]) -> None:
+        kept.extend(updates)
+
+    async with desk(laptop=LaptopSide(cast(Any, SimpleNamespace(keep=keep, ask=None, tell=None)))) as at:
+        at.session.control_answers["list_permission_rules"] = RULES
+        await say(at, "/permissions")
+        await at.sees("a adds a rule")
+        await at.pilot.press("a")
+        await at.type("Bash(npm")
+        await at.pilot.press("enter")
+        await at.sees("A rule is Tool or Tool(pattern)")
+        await at.type(" test *)")
+        await at.sees("allow in this session: Bash(npm test *)▏")
+        await at.pilot.press("enter")
+        await at.sees("Added: allow Bash(npm test *)")
+        rule = {"toolName": "Bash", "ruleContent": "npm test *"}
+        update = {"type": "addRules", "rules": [rule], "behavior": "allow", "destination": "session"}
+        assert ("change_permission_rules", {"updates": [update]}) in at.session.controls and not kept
+        await at.pilot.press("a", "up")
+        await at.type("Edti")
+        await at.sees("deny always here: Edti▏")
+        await at.pilot.press("enter")
+        await at.until(lambda: kept)
+        await at.sees("Added: deny Edti, but there is no tool 'Edti'; did you mean Edit?")
+        assert kept[0]["destination"] == "localSettings" and kept[0]["behavior"] == "deny"
+        await at.pilot.press("pageup", "d")
+        await at.sees("This rule is not yours to remove here")
+        await at.pilot.press("down", "d")
+        await at.sees("Remove “allow Bash(make *)”, this session?")
+        at.session.refuse_controls = "the agent said no"
+        await at.pilot.press("y")
+        await at.sees("the agent said no")
+        assert at.session.controls[-1][1]["updates"][0]["type"] == "removeRules"
+
+
+class ChangedFiles(ScriptedSession):
+    """A session whose files have changed; it tells the lines of one."""
+
+    async def request(self, request: Request[P, A]) -> A:
+        path = request.kind.write(request.payload).get("path")
+        if request.kind.name == "rewind_files" and path:
+            files = [{"path": path, "does": "change", **({"patch": HUNKS} if "cart" in path else {})}]
+            return request.kind.read_answer(Success(request.id, {"files": files}))
+        return await super().request(request)
+
+
+async def test_diff_shows_the_lines_of_what_the_agent_has_changed_since_the_first_prompt() -> None:
+    async with desk(ChangedFiles()) as at:
+        at.session.control_answers.update(rewind_points=POINTS, rewind_files=PREVIEW)
+        await say(at, "/diff")
+        await at.sees("3 files +12 -5, changed in this session on devbox:/srv/shop")
+        await at.sees(
+            "› ▾ ~ /srv/shop/cart.py  +3 -1", "1 - total = 0", "1 + total = sum(⟨ESC⟩[31m", "▾ + /srv/shop/new.py"
+        )
+        await at.sees("▾ - /srv/shop/old.py  +0 -4  changed by something else since", "of an older version")
+        assert "\x1b" not in at.screen
+        await at.pilot.press("enter")
+        await at.sees("› ▸ ~ /srv/shop/cart.py")
+        await at.loses("total = 0")
+        await at.type("/TOTAL = SUM")
+        await at.pilot.press("enter")
+        await at.sees("1 of 1 for “total = sum”", "total = sum(")
+        await at.pilot.press("escape", "down")
+        await at.sees("› ▾ + /srv/shop/new.py")
+        await at.pilot.press("escape")
+        await at.sees("Ask for a change")
+        assert at.session.controls[-1] == ("rewind_files", {"user_message_id": "u1", "dry_run": True})
+
+
+async def test_copy_takes_the_nth_answer_from_the_end() -> None:
+    async with desk() as at:
+        copied: list[str] = []
+
+        async def copy(text: str) -> str:
+            copied.append(text)
+            return "copied to the tmux buffer"
+
+        at.app.copied = copy  # type: ignore[method-assign]
+        for number, text in enumerate(("one", "two", "three")):
+            at.session.text(text, message_id=f"m{number}")
+        await at.sees("three")
+        await say(at, "/copy")
+        await at.sees("The last answer was copied to the tmux buffer.")
+        await say(at, "/copy 3")
+        await at.sees("Answer 3 from the end was copied to the tmux buffer.")
+        assert copied == ["three", "one"]
+        for wrong in ("4", "0", "x"):
+            await say(at, f"/copy {wrong}")
+        await at.until(lambda: at.screen.count("/copy takes a number from 1, the last answer, to 3.") == 3)
+        assert len(copied) == 2
+
+
+async def test_reconnect_connects_now() -> None:
+    async with desk() as at:
+        at.session.link(LinkState.RECONNECTING, "the network is down")
+        await at.sees("reconnecting")
+        await say(at, "/reconnect")
+        await at.until(lambda: at.session.retries == 1)
+
+
+async def test_the_progress_of_a_call_stays_in_its_row_between_signs_of_life() -> None:
+    async with desk(size=(110, 30)) as at:
+        await at.prompt("go")
+        at.session.begin()
+        call = at.session.call("mcp__far__work", what="all")
+        at.session.run(call, "1/4 first", name="mcp__far__work")
+        await at.sees("1/4 first")
+        at.session.progress(
+            {
+                "type": "tool_progress",
+                "tool_use_id": call,
+                "tool_name": "x",
+                "elapsed_time_seconds": 30,
+                "heartbeat": True,
+            }
+        )
+        await at.sees("1/4 first")
+        at.session.text("meanwhile")
+        await at.sees("meanwhile", "1/4 first")
