@@ -20,13 +20,6 @@ from ..transcript.blocks import BlockList
 from ..transcript.transcript_reducer import TranscriptReducer
 
 
-def is_command(prompt: str) -> bool:
-    """Return whether this machine has a slash command of the name that a prompt begins with."""
-    typed = parse_command(prompt.strip())
-    command = find_command(typed.name) if typed is not None else None
-    return command is not None and Place.HEADLESS in command.places
-
-
 async def command_result(
     prompt: str, client: SessionClient, info: ReplInfo, laptop: LaptopSide, environ: Mapping[str, str] = os.environ
 ) -> str | None:

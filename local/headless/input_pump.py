@@ -22,7 +22,7 @@ from ccb.tunnel.wire.messages import (
     as_dict,
     parse_message,
 )
-from ccb.tunnel.wire.session_options import CLAUDE_CODE_VERSION
+from ccb.tunnel.wire.session_options import CLAUDE_CODE_VERSION, LAPTOP_COMMANDS
 
 from ..session.newest import Newest
 from .stderr_reports import report
@@ -140,7 +140,7 @@ class InputPump:
     async def send_prompt(self, prompt: str) -> bool:
         """Send the only prompt of the run. Return whether it went to the worker."""
         printer = self._printer
-        text = await self._run_command(prompt) if prompt.lstrip().startswith("/") else None
+        text = await self._run_command(prompt) if _names_command(prompt) else None
         if text is None:
             printer.results.pending.sent(await printer.session.prompt(prompt))
         else:
@@ -215,12 +215,13 @@ class InputPump:
 
 
 def _may_be_command(message: UserMessage) -> bool:
-    text = str(message.blocks[0].get("text")) if len(message.blocks) == 1 else ""
-    if not text.lstrip().startswith("/"):
-        return False
-    from .command_results import is_command
+    return len(message.blocks) == 1 and _names_command(str(message.blocks[0].get("text")))
 
-    return is_command(text)
+
+def _names_command(prompt: str) -> bool:
+    """Return whether a prompt begins with the name of a slash command of this machine. This loads none of them."""
+    word = prompt.split(maxsplit=1)[0] if prompt.strip() else ""
+    return word.startswith("/") and word[1:] in LAPTOP_COMMANDS.split()
 
 
 END = "end_session"

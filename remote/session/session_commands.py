@@ -4,18 +4,13 @@ from __future__ import annotations
 
 import asyncio
 
-from ccb.tunnel.wire.session_options import SETUP_COMMAND
+from ccb.tunnel.wire.session_options import LAPTOP_COMMANDS, SETUP_COMMAND
 
 from ..model.model_request import SMALL
 from ..slash_commands.command_registry import CommandCall, CommandRefused, Expanded, Printed, SlashCommand
 from ..subagents.sub_agents import SubAgents
 from ..tools.agent_definitions import AgentDefinition
 from .session import Session
-
-ON_LAPTOP = """
-? bug config copy diff doctor effort exit export get hosts keys mode new open paste permissions put queue quit reconnect
-rename resume revoke rewind sessions stop tasks theme thinking tools transcript trust vim"""
-"""The commands of the laptop that are not listed here. Their lines must not reach the model as text."""
 
 _LISTED = (
     ("cost", "Show the tokens and the cost of this session", ""),
@@ -44,7 +39,7 @@ def register_session_commands(session: Session) -> None:
     commands.reserve(SlashCommand(SETUP_COMMAND[1:], "", setup, local=True))
     for name, does, hint in _LISTED:
         commands.register(SlashCommand(name, does, by_laptop, hint, local=True))
-    for name in ON_LAPTOP.split():
+    for name in LAPTOP_COMMANDS.split():  # those that are listed, too: a registered command goes first
         commands.reserve(SlashCommand(name, "", on_laptop, local=True))
 
 

@@ -62,6 +62,11 @@ INSTRUCTIONS, BUILT_IN_AGENTS = "instructions", "built_in_agents"
 SETUP_COMMAND = "/?setup"
 """A prompt that only starts a session: its hooks run, and no model is called."""
 
+LAPTOP_COMMANDS = """
+? bug config copy cost diff doctor effort exit export get help hosts keys mcp mode model new open paste permissions put
+queue quit reconnect rename resume revoke rewind sessions status stop tasks theme thinking tools transcript trust vim"""
+"""The names of the slash commands that the laptop carries out. Their lines must not reach a model as text."""
+
 
 @dataclass(frozen=True)
 class SessionOptions:

@@ -24,9 +24,9 @@ from ccb.local.slash_commands.command_table import COMMANDS, OWN_NAMES, find_com
 from ccb.local.slash_commands.registry import Place, parse_command
 from ccb.local.slash_commands.session_api import LaptopSide, NextSession, ReplInfo
 from ccb.local.transcript.blocks import NoticeBlock
-from ccb.remote.session.session_commands import ON_LAPTOP
 from ccb.tunnel.plain_text import HostText
 from ccb.tunnel.wire.control_protocol import A, P, Request, RequestRefused, Success
+from ccb.tunnel.wire.session_options import LAPTOP_COMMANDS
 
 Json = dict[str, Any]
 INFO = ReplInfo("devbox", "/srv/shop", "", "default", "0.1.0", "ccb ssh x")
@@ -347,8 +347,7 @@ def test_each_command_has_a_row() -> None:
 
 
 def test_the_worker_knows_the_names_of_the_laptop() -> None:
-    listed = {"help", "model", "mcp", "status", "cost", "clear"}  # the worker has them in its list
-    assert set(ON_LAPTOP.split()) | listed == OWN_NAMES and not listed & set(ON_LAPTOP.split())
+    assert {*LAPTOP_COMMANDS.split(), "clear"} == OWN_NAMES, "/clear has a meaning on the host, too"
 
 
 @pytest.mark.parametrize(
