@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Coroutine
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 from textual.app import App
-from textual.screen import Screen
 from textual.timer import Timer
 from textual.widgets import Input
 
@@ -102,29 +101,24 @@ def key_ids() -> dict[str, str]:
     return {key_id: found[key_id] for key_id in DEFAULT_KEYS}
 
 
-class StopKeyTarget(Protocol):
-    """The parts of a session's view that these keys act on."""
-
-    reading: PageHolder
-    rewinding: Rewinding
-    files: FileCarrying
-
-    @property
-    def connection(self) -> ConnectionView: ...
-
-    @property
-    def screen(self) -> Screen[object]: ...
-
-    def run_worker(self, work: Coroutine[None, None, None]) -> object: ...
-
-
 class StopKeys:
     """Carries out these keys for one session."""
 
-    def __init__(self, view: StopKeyTarget, shell: ReplShell, actions: SessionActions) -> None:
-        self._view = view
+    def __init__(
+        self,
+        shell: ReplShell,
+        actions: SessionActions,
+        connection: ConnectionView,
+        reading: PageHolder,
+        rewinding: Rewinding,
+        files: FileCarrying,
+    ) -> None:
         self._shell = shell
         self._actions = actions
+        self._connection = connection
+        self._reading = reading
+        self._rewinding = rewinding
+        self._files = files
 
     @property
     def _keymap(self) -> Keymap:
@@ -132,12 +126,12 @@ class StopKeys:
 
     def interrupt(self) -> None:
         """End the running turn. Pressed twice while nothing runs and nothing is typed: go back to an earlier prompt."""
-        view, actions = self._view, self._actions
-        if actions.busy or view.connection.watching or self._shell.composer.text:
-            view.run_worker(actions.interrupt())
-        elif done := view.files.cancel_newest():
+        actions = self._actions
+        if actions.busy or self._connection.watching or self._shell.composer.text:
+            self._reading.run_worker(actions.interrupt())
+        elif done := self._files.cancel_newest():
             actions.hint(done)
-        elif view.rewinding.pressed_twice(time.monotonic()):
+        elif self._rewinding.pressed_twice(time.monotonic()):
             self.rewind()
         else:
             from .panels.rewind_panel import TWICE_S
@@ -146,27 +140,27 @@ class StopKeys:
 
     def rewind(self) -> None:
         """Let the person go back to an earlier prompt."""
-        if self._actions.busy and not self._view.connection.watching:
+        if self._actions.busy and not self._connection.watching:
             key = self._keymap.name("interrupt")
             self._actions.hint(f"the agent is working: {key} interrupts it, then go back")
         else:
-            self.if_driving(lambda: self._view.run_worker(self._view.rewinding.open()))
+            self.if_driving(lambda: self._rewinding.run_worker(self._rewinding.open()))
 
     def if_driving(self, act: Callable[[], object]) -> None:
         """Do something that only the client does that drives the session. Else say why not."""
-        if self._view.connection.watching:
-            self._actions.hint(self._view.connection.only_watches_hint())
+        if self._connection.watching:
+            self._actions.hint(self._connection.only_watches_hint())
         else:
             act()
 
     def ladder(self) -> None:
         """Clear the input, else close what is read, else interrupt, else quit if pressed twice. It also quits while an
         interrupt is on its way. A terminal that only watches can only quit."""
-        drives, composer = not self._view.connection.watching, self._shell.composer
-        focused = self._view.screen.focused
+        drives, composer = not self._connection.watching, self._shell.composer
+        focused = self._reading.screen.focused
         if isinstance(focused, Input) and focused.value:
             focused.clear()
-        elif self._view.reading.close():
+        elif self._reading.close():
             return
         elif drives and composer.text and focused is composer:
             composer.clear()

@@ -194,7 +194,7 @@ class SessionView(Vertical):
         self.reading = reading = PageHolder(client, info, self.transcript, shell.composer, shell.copied)
         self.queue = QueueEditing(client, self.reducer.prompts, shell.composer, self._actions)
         self.files = FileCarrying(laptop, self.reducer, self._actions, keymap)
-        self.stop_keys = StopKeys(self, shell, self._actions)
+        self.stop_keys = StopKeys(shell, self._actions, connection, reading, self.rewinding, self.files)
         self.api = SessionApi(
             client,
             info,

@@ -17,15 +17,12 @@ import pytest
 from tests.support.model.fake_model import FakeModel
 from tests.support.person.laptop import tidy_laptop
 from tests.support.person.terminal import terminal
-from tests.support.providers.dialect_server import KEY, DialectServer
 from tests.support.repl.scripted_session import MODEL, ScriptedSession, hello, question, session_rule
 
-from ccb.local.config.settings import ProviderSettings, Settings
 from ccb.local.files.copying import OpenTransport, Transfers
 from ccb.local.plain import line_repl
 from ccb.local.plain.line_repl import LineRepl
 from ccb.local.plain.plain_run import FirstLoginPrompts
-from ccb.local.providers.known_models import ModelChoice
 from ccb.local.session.session_client import LinkState
 from ccb.local.slash_commands.session_api import NO_LAPTOP, LaptopSide, ReplInfo
 from ccb.local.terminal.terminal_prompts import prompts_for
@@ -329,23 +326,6 @@ async def test_files_are_copied_beside_the_session_and_ctrl_c_breaks_a_copy_off(
         await at.reads(f"ccb: error: {tmp_path}/nothing on this machine: No such file or directory")
         assert (tmp_path / "two").read_bytes() == b"pixels" and not (tmp_path / "one").exists()
         assert at.session.prompts == []
-
-
-async def test_a_model_that_its_provider_does_not_list_is_refused_and_short_names_work(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    server = DialectServer("vllm")
-    server.listed = {"data": [{"id": "coder-8", "max_model_len": 8_000}]}
-    async with server.running():
-        own = ProviderSettings(kind="vllm", baseUrl=server.url, keyVariable="LAB_KEY")
-        settings = Settings(providers={"lab": own}, modelAliases={"quick": "lab/coder-8"})
-        choice = ModelChoice({"HOME": str(tmp_path), "LAB_KEY": KEY}, settings, [])
-        async with plain(monkeypatch, laptop=LaptopSide(models=choice)) as at:
-            at.types("/model lab/coder-9", "/model quick")
-            await at.reads("vLLM has no model 'coder-9': the model stays.", "lab/coder-8 takes no PDF files")
-            await at.until(lambda: at.session.controls and at.session.controls[-1][0] == "set_model")
-            assert [kind for kind, _ in at.session.controls] == ["learn_models", "set_model"]
-            assert at.session.controls[-1] == ("set_model", {"model": "lab/coder-8"})
 
 
 @pytest.mark.programs

@@ -4,7 +4,7 @@ run. A row a command line."""
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -18,7 +18,7 @@ from tests.support.repl.scripted_session import MODEL, ScriptedSession
 from ccb.local.connect.session_rows import SessionRow
 from ccb.local.headless.command_results import command_result
 from ccb.local.mcp.mcp_service import ServerState
-from ccb.local.session.session_client import SessionEvent
+from ccb.local.session.session_client import LinkState, SessionEvent
 from ccb.local.slash_commands.about_session import write_new
 from ccb.local.slash_commands.command_table import COMMANDS, OWN_NAMES, find_command
 from ccb.local.slash_commands.registry import Place, parse_command
@@ -311,6 +311,10 @@ async def test_on_the_screen(home: Path) -> None:
             assert "\x1b" not in shown(), case
             view.reducer.model, view.reducer.mode = MODEL, "default"
             await at.pilot.press(*["escape"] * (at.app.focused is not at.app.composer))
+        session.link(LinkState.RECONNECTING, "the network is down")
+        await at.sees("reconnecting")
+        await view.replies.run("reconnect")
+        assert session.retries == 1
         assert not session.prompts and (home / "there.md").read_text() == "mine"
 
 
@@ -414,10 +418,16 @@ async def test_prompts_that_wait_are_listed_and_dropped_in_lines(monkeypatch: py
         await at.reads("The agent has taken this prompt already.")
 
 
-async def test_a_line_revokes_the_model_and_connects_again(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_lines_revoke_connect_again_and_leave_to_the_worker_what_only_the_screen_has(
+    monkeypatch: pytest.MonkeyPatch, home: Path
+) -> None:
+    (home / "ccb/settings.json").write_text("{")
     async with plain(monkeypatch) as at:
-        at.types("/reconnect", "/theme dark")
-        await at.until(lambda: at.session.retries == 1 and at.session.prompts == ["/theme dark"])
+        revoked: list[int] = []
+        at.repl._api.info = replace(INFO, revoke=lambda: revoked.append(1))
+        at.types("/revoke", "/reconnect", "/config", "/theme dark")
+        await at.until(lambda: revoked and at.session.retries == 1 and at.session.prompts == ["/theme dark"])
+        await at.reads("ccb: error: ", "settings.json")
 
 
 async def test_a_report_has_the_last_problems_and_no_prompts(monkeypatch: pytest.MonkeyPatch, home: Path) -> None:

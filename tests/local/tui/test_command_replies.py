@@ -15,7 +15,6 @@ from tests.support.repl.scripted_session import ScriptedSession
 from ccb.local.doctor import doctor
 from ccb.local.doctor.doctor_findings import Finding, State
 from ccb.local.ledger.call_ledger import CallLedger, CallPlace, ledger_path
-from ccb.local.session.session_client import LinkState
 from ccb.local.slash_commands.session_api import LaptopSide
 from ccb.tunnel.errors import ConnectionLost
 from ccb.tunnel.proxy.metering import CallReport, TokenCounts
@@ -73,20 +72,6 @@ async def test_a_command_is_shown_above_its_answer_and_one_that_opens_a_panel_is
         assert "❯ /help" not in at.screen
 
 
-async def test_tools_are_listed_with_what_they_change_and_where_they_run() -> None:
-    async with desk() as at:
-        await say(at, "/tools")
-        await at.sees("Tools of the agent on devbox (before the first turn)")
-        await at.type("bash")
-        await at.sees("runs commands, on the host")
-        await at.pilot.press("escape")
-        at.session.begin()
-        await at.until(lambda: at.app.view.reducer.tools == ("Bash", "Edit"))
-        await say(at, "/tools")
-        await at.sees("Edit", "writes files, on the host")
-        assert "Grep" not in at.screen
-
-
 async def test_the_doctor_s_findings_come_into_a_panel_with_what_helps(monkeypatch: pytest.MonkeyPatch) -> None:
     async def findings(_: object, __: Mapping[str, str]) -> AsyncIterator[Finding]:
         yield Finding("laptop", "ccb", State.INFO, "ccb 1")
@@ -100,20 +85,6 @@ async def test_the_doctor_s_findings_come_into_a_panel_with_what_helps(monkeypat
         assert "\x1b" not in at.screen
         await at.pilot.press("escape")
         await at.sees("The doctor did not come to an end: devbox is gone")
-
-
-async def test_config_shows_values_with_their_origin(home: Path) -> None:
-    settings = home / "ccb" / "settings.json"
-    settings.parent.mkdir()
-    settings.write_text('{"model": "opus", "permissions": {"allow": ["Bash(make *)"]}}')
-    async with desk() as at:
-        await say(at, "/config")
-        await at.sees('"opus"', "permissions.allow", '"Bash(make *)"', "line 1", "/config edit")
-        await at.pilot.press("escape")
-        settings.write_text("{")
-        await say(at, "/config")
-        await at.sees("settings.json")
-        assert "Settings of this laptop" not in at.screen
 
 
 async def test_hosts_of_the_last_sessions_are_listed_and_one_gives_the_command(home: Path) -> None:
@@ -250,14 +221,6 @@ async def test_copy_takes_the_nth_answer_from_the_end() -> None:
             await say(at, f"/copy {wrong}")
         await at.until(lambda: at.screen.count("/copy takes a number from 1, the last answer, to 3.") == 3)
         assert len(copied) == 2
-
-
-async def test_reconnect_connects_now() -> None:
-    async with desk() as at:
-        at.session.link(LinkState.RECONNECTING, "the network is down")
-        await at.sees("reconnecting")
-        await say(at, "/reconnect")
-        await at.until(lambda: at.session.retries == 1)
 
 
 async def test_the_progress_of_a_call_stays_in_its_row_between_signs_of_life() -> None:
