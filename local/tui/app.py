@@ -24,7 +24,7 @@ from ccb.tunnel.plain_text import neutralise
 
 from ..command_line.exit_codes import ExitCode
 from ..config.settings_loading import DEFAULT_SCREEN, ScreenSettings
-from ..slash_commands.registry import parse_command, refusal
+from ..slash_commands.typed_line import parse_command, refusal
 from ..terminal.editor import NoEditor, edited
 from ..terminal.keymap import DEFAULT_KEYS, Keymap
 from .appearance import Appearance

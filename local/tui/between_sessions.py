@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 from ..command_line.exit_codes import ExitCode
 from ..config.log import state_dir
-from ..slash_commands.session_api import way_back
 from ..terminal.console import SCREENS, print_line, restored_at_the_end, say
 from ..terminal.signals import Interrupts
 from .app import Repl
@@ -73,6 +72,8 @@ def _tell_of_no_session(app: Repl, *, said: bool, why: str) -> None:
 async def take_off(app: Repl) -> None:
     """Show the opening of the next session in place of the one on the screen, and how to come back to that. What is
     typed in the composer stays."""
+    from ..slash_commands.session_api import way_back
+
     view, app.attached, app.leaving = app.view, None, LeaveState()
     said = way_back(view.left_behind)
     app.opening = Opening(app.opening.host, app.composer.keymap)

@@ -20,22 +20,11 @@ from ..slash_commands.about_session import ChangedFiles, HeldRule, Rules, change
 from ..slash_commands.command_table import COMMANDS, find_command, worker_rows
 from ..slash_commands.model_and_mode import Models
 from ..slash_commands.other_sessions import Sessions
-from ..slash_commands.registry import (
-    Copying,
-    Leave,
-    Live,
-    OpenNext,
-    Reply,
-    Row,
-    Rows,
-    Switch,
-    Text,
-    TypedCommand,
-    View,
-)
+from ..slash_commands.registry import Copying, Leave, Live, OpenNext, Reply, Row, Rows, Switch, Text, View
 from ..slash_commands.session_api import NextSession, SessionApi
 from ..slash_commands.tasks_and_queue import Waiting
 from ..slash_commands.this_laptop import Hosts, RecentHost
+from ..slash_commands.typed_line import TypedCommand
 from ..terminal.editor import NoEditor
 from ..terminal.stdio import in_thread
 from ..transcript.blocks import Level

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from ..session.session_client import PromptDelivery
 from ..slash_commands.command_table import find_command
-from ..slash_commands.registry import parse_command, refusal
+from ..slash_commands.typed_line import parse_command, refusal
 from ..transcript.blocks import Level
 from ..transcript.transcript_reducer import TranscriptReducer
 from .command_replies import CommandReplies

@@ -10,7 +10,7 @@ from tests.support.repl.scripted_session import MODEL, ScriptedSession
 from textual import events
 
 from ccb.local.slash_commands.command_table import COMMANDS
-from ccb.local.slash_commands.registry import parse_command
+from ccb.local.slash_commands.typed_line import parse_command
 from ccb.tunnel.errors import ConnectionLost
 
 

@@ -1,0 +1,42 @@
+"""What a line means that a person has typed: a slash command or a prompt.
+
+This stands alone because the first frame of the REPL loads it, which waits for nothing else of the commands.
+"""
+
+from __future__ import annotations
+
+from ccb.tunnel.wire.dataclass import dataclass
+
+
+@dataclass(frozen=True)
+class TypedCommand:
+    """A slash command as a person typed it."""
+
+    name: str
+    argument: str
+
+
+def parse_command(text: str) -> TypedCommand | None:
+    """Return the slash command in `text`, or None for a prompt. A question mark alone asks for help. A path such as
+    `/etc/hosts is wrong` is a prompt."""
+    if text == "?":
+        text = "/help"
+    if not text.startswith("/") or "\n" in text:
+        return None
+    word, _, argument = text[1:].partition(" ")
+    if "/" in word or not word:
+        return None
+    return TypedCommand(word, argument.strip())
+
+
+def refusal(text: str) -> list[str]:
+    """Return why an input is not sent, or nothing if nothing is wrong with it. A blank in front makes it an ordinary
+    prompt."""
+    if text.startswith("!") and not text[1:].strip():
+        why = "! at the start runs a command on the host, and there is none"
+    elif text.startswith("#") and ("\n" in text or not text[1:].strip()):
+        why = "# at the start keeps a note for the agent in CLAUDE.md, which is one line"
+    else:
+        return []
+    instead = f"To send this to the agent as it is, put a space in front of the {text[0]}."
+    return [f"Nothing was sent: {why}.", instead]
