@@ -29,7 +29,7 @@ from textual.app import App, ComposeResult
 from textual.containers import VerticalScroll
 from textual.widgets import Markdown
 
-from ccb.local.tui.widgets.session_info import ReplInfo
+from ccb.local.slash_commands.session_api import ReplInfo
 from ccb.local.tui.widgets.transcript import Transcript
 
 Json = dict[str, Any]
