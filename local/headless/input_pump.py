@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections import Counter, deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ccb.tunnel.errors import CcbError
 from ccb.tunnel.wire.control_protocol import Success, public_answer
@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from ..session.remote_session import RemoteSession
     from .event_printer import EventPrinter
 
-
-Json = dict[str, Any]
 
 _MAX_AGENTS = 1_000
 _MAX_TEXT = 4_000  # characters
