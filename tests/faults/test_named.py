@@ -52,6 +52,15 @@ NAMED = {
     "a cut while a hook runs": Plan(0, ending="cut link", moment="hooked", work="agents"),
     "a cut while agents work in worktrees": Plan(0, ending="cut link", moment="leaves-runs", work="agents"),
     "kill -9 of ccb while a server of it works": Plan(0, ending="kill ccb", moment="spent-runs", work="background"),
+    "kill -9 of the daemon while a summary is made": Plan(0, ending="kill daemon", moment=SUMMARY, work="compaction"),
+    "kill -9 of the daemon while a task runs": Plan(0, ending="kill daemon", moment="task-runs", work="background"),
+    "kill -9 of the daemon while a prompt is queued": Plan(
+        0, ending="kill daemon", moment="busy-runs", work="background"
+    ),
+    "kill -9 of the daemon while a server works": Plan(
+        0, ending="kill daemon", moment="served-runs", work="background"
+    ),
+    "a cut while a server of the project works": Plan(0, ending="cut link", moment="served-runs", work="background"),
 }
 
 if os.environ.get("CCB_FAULT_LOG"):
@@ -72,6 +81,17 @@ async def test_a_session_survives(
         told = {str(given.get("word")): result for given, result in outcome.told}
         killed = NAMED[name].ending == "kill ccb"
         assert ("had any effect is not known" if killed else "counted spent") in told["spent"]
+    if NAMED[name].ending == "kill daemon" and NAMED[name].moment:
+        ends = [each.get("subtype") for each in outcome.messages if each["type"] == "result"]
+        assert "error_during_execution" in ends, "the turn that was cut has its result"
+    if NAMED[name].moment == "task-runs":
+        ended = [each["status"] for each in outcome.messages if each.get("subtype") == "task_notification"]
+        assert ended == ["stopped" if NAMED[name].ending == "kill daemon" else "completed"]
+    if NAMED[name].moment == SUMMARY:
+        boundaries = sum(each.get("subtype") == "compact_boundary" for each in outcome.messages)
+        assert boundaries == sum(bool(each.get("isCompactSummary")) for each in outcome.messages) >= 1
+    if name == "kill -9 of the bridge":
+        assert outcome.connections == 1, "a living connection is used again"
     if NAMED[name].steps:
         assert all(kind in outcome.happened for kind in (step.kind for step in NAMED[name].steps))
 

@@ -9,16 +9,10 @@ from pathlib import Path
 import psutil
 import pytest
 from tests.support.hosts.sshd import HostUser, Sshd, make_key
-from tests.support.model.fake_model import FakeModel
-from tests.support.person.laptop import Laptop, make_laptop
+from tests.support.person.laptop import Laptop
 from tests.support.person.terminal import Terminal, terminal
 
 pytestmark = pytest.mark.visited
-
-
-@pytest.fixture
-def laptop(tmp_path: Path, fake_model: FakeModel) -> Laptop:
-    return make_laptop(tmp_path, fake_model.url)
 
 
 async def ended_by(running: Terminal, number: signal.Signals) -> int:

@@ -13,20 +13,14 @@ import psutil
 import pytest
 from tests.support.hosts.container import container
 from tests.support.hosts.sshd import HostUser, Sshd, make_key
+from tests.support.hosts.whole_session import STREAM
 from tests.support.machine.waiting import until
 from tests.support.model.fake_model import FakeModel
 from tests.support.network.relay import relay
-from tests.support.person.laptop import Done, Laptop, make_laptop
+from tests.support.person.laptop import Done, Laptop
 from tests.support.person.terminal import terminal
 
 pytestmark = pytest.mark.visited
-
-STREAM = ["--output-format", "stream-json", "--verbose"]
-
-
-@pytest.fixture
-def laptop(tmp_path: Path, fake_model: FakeModel) -> Laptop:
-    return make_laptop(tmp_path, fake_model.url)
 
 
 def children_of(pid: int, name: str) -> list[psutil.Process]:

@@ -4,22 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from tests.support.model.fake_model import FakeModel
-from tests.support.person.laptop import Laptop, tidy_laptop
+from tests.support.person.laptop import Laptop
 
 from ccb.local.command_line.exit_codes import ExitCode
 
 ARGV = ["-p", "go", "--output-format", "stream-json", "--verbose"]
-
-
-@pytest.fixture
-def laptop(tmp_path: Path, fake_model: FakeModel) -> Iterator[Laptop]:
-    with tidy_laptop(tmp_path, fake_model.url) as laptop:
-        yield laptop
 
 
 async def test_a_run_beyond_the_budget_of_the_day_is_refused_on_the_laptop(

@@ -10,12 +10,12 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.e2e.drops.test_reconnect import STDIO, user_message
 from tests.e2e.hosts.test_secrets import NONCE, memory_of, processes_of
 from tests.support.hosts.sshd import HostUser, Sshd
+from tests.support.hosts.whole_session import STDIO, user_message
 from tests.support.machine.waiting import until
 from tests.support.model.fake_model import API_KEY, FakeModel
-from tests.support.person.laptop import Laptop, make_laptop
+from tests.support.person.laptop import Laptop
 from tests.support.person.terminal import terminal
 
 pytestmark = pytest.mark.visited
@@ -38,11 +38,6 @@ PRIVATE = (
     "RULES-8888",
     "REASON-1212",
 )
-
-
-@pytest.fixture
-def laptop(tmp_path: Path, fake_model: FakeModel) -> Laptop:
-    return make_laptop(tmp_path, fake_model.url)
 
 
 def project(directory: Path, owner: str = "") -> Path:
@@ -135,6 +130,7 @@ async def test_a_session_of_the_terminal_interface(laptop: Laptop, fake_model: F
         await running.shows("ANSWER-5b5b")
         running.type("\x04")
         await running.shows("--resume")
+        assert await running.ended() == 0
     assert_public(the_log(laptop))
 
 

@@ -9,15 +9,14 @@ import shlex
 import signal
 import sys
 import uuid
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.support.hosts.whole_session import STREAM
 from tests.support.machine.processes import left_with_home
 from tests.support.model.fake_model import FakeModel
-from tests.support.person.laptop import Json, Laptop, tidy_laptop
+from tests.support.person.laptop import Json, Laptop
 
-STREAM = ["--output-format", "stream-json", "--verbose"]
 STREAMS = [*STREAM, "--input-format", "stream-json"]
 
 
@@ -27,12 +26,6 @@ def project(tmp_path: Path) -> Path:
     path.mkdir()
     (path / "greet.txt").write_text("hello wrold\n")
     return path
-
-
-@pytest.fixture
-def laptop(tmp_path: Path, fake_model: FakeModel) -> Iterator[Laptop]:
-    with tidy_laptop(tmp_path, fake_model.url) as laptop:
-        yield laptop
 
 
 def tool(name: str, **given: object) -> Json:
@@ -73,13 +66,6 @@ async def test_a_session_without_settings_never_loads_what_checks_them(
     out, loaded = await process.communicate()
     assert (process.returncode, out) == (0, b"Four.\n")
     assert b"aiohttp" in loaded and b"pydantic" not in loaded
-
-
-async def test_json_is_one_object(laptop: Laptop, fake_model: FakeModel, project: Path) -> None:
-    fake_model.add({"text": "Four."})
-    done = await laptop.run([str(project), "-p", "2+2?", "--output-format", "json"])
-    result = json.loads(done.stdout)
-    assert (done.code, result["type"], result["result"]) == (0, "result", "Four.")
 
 
 async def test_json_verbose_is_an_array_of_all_messages(laptop: Laptop, fake_model: FakeModel, project: Path) -> None:
@@ -156,13 +142,6 @@ async def test_a_run_ends_tasks_that_take_longer_than_it_waits(
     assert [each["status"] for each in done.messages if each.get("subtype") == "task_notification"] == ["stopped"]
 
 
-async def test_what_is_piped_in_follows_the_prompt(laptop: Laptop, fake_model: FakeModel, project: Path) -> None:
-    fake_model.add({"text": "ok"})
-    done = await laptop.run([str(project), "-p", "review this"], stdin=b"+ a changed line\n")
-    assert done.code == 0
-    assert "review this\\n\\n+ a changed line" in json.dumps(fake_model.requests[0].messages)
-
-
 async def test_what_nobody_can_be_asked_about_is_denied_with_code_3(
     laptop: Laptop, fake_model: FakeModel, project: Path
 ) -> None:
@@ -184,21 +163,6 @@ async def test_a_rule_that_denies_is_no_surprise(laptop: Laptop, fake_model: Fak
     assert not (project / "made").exists()
 
 
-async def test_max_turns_is_code_4(laptop: Laptop, fake_model: FakeModel, project: Path) -> None:
-    fake_model.add({**tool("Bash", command="true"), "times": 0})
-    done = await laptop.run([str(project), "-p", "go", *STREAM, "--max-turns", "2", "--allowedTools", "Bash"])
-    assert done.code == 4
-    assert [result["subtype"] for result in done.results] == ["error_max_turns"]
-    assert len(fake_model.requests) == 2
-
-
-async def test_a_key_that_the_provider_refuses_is_code_77(laptop: Laptop, project: Path) -> None:
-    done = await laptop.run([str(project), "-p", "go", *STREAM], ANTHROPIC_API_KEY="sk-ant-wrong")
-    assert done.code == 77
-    assert len(done.results) == 1 and done.results[0]["is_error"]
-    assert "sk-ant-wrong" not in done.stdout + done.stderr
-
-
 @pytest.mark.parametrize("output", ["text", "json"])
 async def test_the_first_try_that_fails_is_told_where_the_stream_is_not_seen(
     output: str, laptop: Laptop, fake_model: FakeModel, project: Path
@@ -207,30 +171,6 @@ async def test_the_first_try_that_fails_is_told_where_the_stream_is_not_seen(
     done = await laptop.run([str(project), "-p", "2+2?", "--output-format", output])
     assert done.code == 0 and "Four." in done.stdout
     assert done.stderr.count("trying again") == 1 and "HTTP 529" in done.stderr
-
-
-@pytest.mark.parametrize(
-    ("step", "code", "said"),
-    [
-        ({"status": 400}, 1, "API Error: 400"),
-        ({"status": 401}, 77, "API Error: 401"),
-        ({"text": ""}, 1, "The turn ended without an answer."),
-        (
-            {"blocks": [{"type": "thinking", "thinking": "Hm.", "signature": "s"}]},
-            1,
-            "The turn ended without an answer.",
-        ),
-        ({"text": "", "stop_reason": "refusal"}, 1, "API Error: the model refused to answer"),
-    ],
-)
-@pytest.mark.quick_rows(2)
-async def test_in_text_mode_only_an_answer_is_on_stdout(
-    step: Json, code: int, said: str, laptop: Laptop, fake_model: FakeModel, project: Path
-) -> None:
-    fake_model.add(step, step)
-    done = await laptop.run([str(project), "-p", "go"])
-    assert (done.code, done.stdout) == (code, "")
-    assert f"ccb: {said}" in done.stderr
 
 
 async def test_a_missing_directory_is_code_66_and_lists_near_names(laptop: Laptop, project: Path) -> None:
@@ -375,20 +315,6 @@ async def test_a_question_open_at_the_end_of_stdin_is_denied_and_the_turn_goes_o
     assert not (project / "made").exists()
 
 
-async def test_control_requests_of_the_client_are_answered(
-    laptop: Laptop, fake_model: FakeModel, project: Path
-) -> None:
-    async with laptop.start([str(project), *STREAMS]) as running:
-        await running.send({"type": "control_request", "request_id": "r1", "request": {"subtype": "initialize"}})
-        reply = (await running.until("control_response"))["response"]
-        assert (reply["subtype"], reply["request_id"]) == ("success", "r1")
-        await running.send({"type": "control_request", "request_id": "r2", "request": {"subtype": "no_such_thing"}})
-        reply = (await running.until("control_response"))["response"]
-        assert (reply["subtype"], reply["request_id"]) == ("error", "r2")
-        running.end_input()
-        assert (await running.done()).code == 0
-
-
 async def test_a_client_that_counts_its_requests_from_one_in_each_process_is_answered_in_each(
     laptop: Laptop, fake_model: FakeModel, project: Path
 ) -> None:
@@ -404,12 +330,6 @@ async def test_a_client_that_counts_its_requests_from_one_in_each_process_is_ans
             resumed = ["--resume", (await running.until("result"))["session_id"]]
             running.end_input()
             assert (await running.done()).code == 0
-
-
-async def test_a_bad_line_on_stdin_ends_the_run_with_code_1(laptop: Laptop, project: Path) -> None:
-    done = await laptop.run([str(project), *STREAMS], stdin=b"this is no json\n")
-    assert done.code == 1
-    assert "Error parsing streaming input line" in done.stderr and len(done.results) == 1
 
 
 @pytest.mark.parametrize(

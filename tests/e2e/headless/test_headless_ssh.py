@@ -5,26 +5,14 @@ from __future__ import annotations
 import json
 import shlex
 import socket
-from pathlib import Path
 
-import psutil
 import pytest
 from tests.support.hosts.sshd import HostUser, Sshd, make_key
+from tests.support.hosts.whole_session import STREAM
 from tests.support.model.fake_model import API_KEY, FakeModel
-from tests.support.person.laptop import Laptop, make_laptop
+from tests.support.person.laptop import Laptop
 
 pytestmark = pytest.mark.visited
-
-STREAM = ["--output-format", "stream-json", "--verbose"]
-
-
-@pytest.fixture
-def laptop(tmp_path: Path, fake_model: FakeModel) -> Laptop:
-    return make_laptop(tmp_path, fake_model.url)
-
-
-def processes_of(user: HostUser) -> list[str]:
-    return [p.info["name"] for p in psutil.process_iter(["username", "name"]) if p.info["username"] == user.name]
 
 
 async def test_the_main_job(laptop: Laptop, fake_model: FakeModel, sshd: Sshd, host_user: HostUser) -> None:
@@ -72,28 +60,6 @@ async def test_a_model_that_says_nothing_is_given_up_and_asked_once_more(
     assert "The model has said nothing for" in told[0] and "it is asked again in 1 s" in told[0]
     assert "The model said nothing for 2 s in the middle of an answer; last try 1 of 1" in told[-1]
     await fake_model.until(lambda model: model.aborted == [1])  # it stops writing, and charging for it
-
-
-async def test_a_warm_host_needs_no_upload_and_sessions_leave_no_process(
-    laptop: Laptop, fake_model: FakeModel, sshd: Sshd, host_user: HostUser
-) -> None:
-    fake_model.add({"text": "ok", "times": 0})
-    argv = ["ssh", f"{host_user.name}@127.0.0.1:", *sshd.client_options(), "-p", "hi"]
-    for _ in range(2):
-        done = await laptop.run(argv)
-        assert (done.code, done.stdout) == (0, "ok\n")
-    _, left = psutil.wait_procs(
-        [p for p in psutil.process_iter(["username"]) if p.info["username"] == host_user.name], timeout=10
-    )
-    assert not left and not processes_of(host_user)
-
-
-async def test_a_missing_directory_lists_near_names(laptop: Laptop, sshd: Sshd, host_user: HostUser) -> None:
-    (host_user.home / "service").mkdir()
-    argv = ["ssh", f"{host_user.name}@127.0.0.1:~/servce", *sshd.client_options(), "-p", "hi", *STREAM]
-    done = await laptop.run(argv)
-    assert done.code == 66
-    assert str(host_user.home / "service") in done.stderr and len(done.results) == 1
 
 
 async def test_a_key_the_host_does_not_know_is_code_77(laptop: Laptop, sshd: Sshd, host_user: HostUser) -> None:

@@ -11,18 +11,13 @@ import pytest
 from tests.support.hosts.sshd import HostUser, Sshd, host_user
 from tests.support.hosts.sshd import sshd as serve
 from tests.support.model.fake_model import FakeModel
-from tests.support.person.laptop import Laptop, make_laptop
+from tests.support.person.laptop import Laptop
 from tests.support.person.terminal import terminal
 
 pytestmark = pytest.mark.visited
 
 GUARD = "case $- in *i*) ;; *) return;; esac\n"
 """How the .bashrc of Debian begins: commands over ssh read no further."""
-
-
-@pytest.fixture
-def laptop(tmp_path: Path, fake_model: FakeModel) -> Laptop:
-    return make_laptop(tmp_path, fake_model.url)
 
 
 def bash(fake_model: FakeModel, command: str) -> None:

@@ -17,14 +17,15 @@ from typing import Any
 
 import psutil
 import pytest
-from tests.e2e.drops.test_reconnect import STDIO, daemon_of, user_message, where
+from tests.e2e.drops.test_reconnect import daemon_of, where
 from tests.support.hosts import sshd as servers
 from tests.support.hosts.sshd import HostUser, Sshd
+from tests.support.hosts.whole_session import STDIO, user_message
 from tests.support.machine.processes import processes_of
 from tests.support.machine.waiting import until
 from tests.support.model.fake_model import FakeModel
 from tests.support.network.relay import relay
-from tests.support.person.laptop import Laptop, make_laptop
+from tests.support.person.laptop import Laptop
 
 from ccb.deploy.bootstrap import launch
 from ccb.deploy.bundle import load
@@ -39,11 +40,6 @@ pytestmark = pytest.mark.visited
 Json = dict[str, Any]
 
 BUSY = "echo $$ >> pids; setsid sleep 600 & sleep 600"
-
-
-@pytest.fixture
-def laptop(tmp_path: Path, fake_model: FakeModel) -> Laptop:
-    return make_laptop(tmp_path, fake_model.url)
 
 
 @asynccontextmanager
@@ -202,22 +198,6 @@ async def test_a_living_worker_does_not_need_its_bundle_on_the_disk(
     assert done.code == 0, done.stderr
     assert not (host_user.home / ".cache" / "ccb").exists()
     assert "greet.txt:1:bonjour" in str(fake_model.requests[-1].messages)
-
-
-async def test_a_worker_killed_9_in_mid_tool_leaves_nothing_after_gc(
-    laptop: Laptop, fake_model: FakeModel, sshd: Sshd, host_user: HostUser
-) -> None:
-    async with at_work(laptop, fake_model, sshd, host_user) as session:
-        daemon_of(host_user).send_signal(signal.SIGKILL)
-    await until(lambda: names_of(host_user) <= {"bash", "sleep", "sh"})
-    assert names_of(host_user), "the tool still runs"
-    reports = await command(sshd, host_user, "gc")
-    assert {kind for kind, _ in reports} == {"ended", "removed"}
-    await until(lambda: not processes_of(host_user))
-    uid = pwd.getpwnam(host_user.name).pw_uid
-    assert list(Path(f"/tmp/ccb-{uid}").iterdir()) == []
-    ((_, body),) = await command(sshd, host_user, "ps")
-    assert (body["session"], body["state"]) == (session, "ended")
 
 
 @pytest.mark.visited(False)

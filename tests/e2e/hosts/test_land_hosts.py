@@ -14,7 +14,7 @@ from tests.deploy.test_bootstrap import tiny_bundle
 from tests.support.hosts.sshd import HostUser, Sshd, host_user
 from tests.support.machine.clock import jumping_clocks
 from tests.support.model.fake_model import FakeModel
-from tests.support.person.laptop import Laptop, make_laptop
+from tests.support.person.laptop import Laptop
 
 from ccb.deploy.bootstrap import launch
 from ccb.tunnel.transports.command_transport import CommandTransport, PipeCommand
@@ -67,11 +67,6 @@ def scene(directory: Path, setup: str) -> Path:
     path.write_text(SCENE.format(setup=setup), encoding="utf-8")
     path.chmod(0o755)
     return path
-
-
-@pytest.fixture
-def laptop(tmp_path: Path, fake_model: FakeModel) -> Laptop:
-    return make_laptop(tmp_path, fake_model.url)
 
 
 @pytest.mark.parametrize("host", HOSTS)

@@ -26,7 +26,7 @@ from tests.support.machine.processes import name_of
 from tests.support.machine.waiting import until
 from tests.support.model.fake_model import FakeModel
 from tests.support.network.relay import relay
-from tests.support.person.laptop import Laptop, make_laptop
+from tests.support.person.laptop import Laptop
 
 PYTHONS = [Path(sys.base_prefix), *sorted(Path("~/.pyenv/versions").expanduser().glob("3.9.*"))[-1:]]
 """The prefixes of the Pythons the worker runs on."""
@@ -80,11 +80,6 @@ class Host:
 def commands() -> list[tuple[int, str]]:
     """Every process and its command line."""
     return [(process.pid, " ".join(process.info["cmdline"] or [])) for process in psutil.process_iter(["cmdline"])]
-
-
-@pytest.fixture
-def laptop(tmp_path: Path, fake_model: FakeModel) -> Laptop:
-    return make_laptop(tmp_path, fake_model.url)
 
 
 @pytest.fixture

@@ -7,18 +7,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.support.hosts.whole_session import STREAM
 from tests.support.model.fake_model import FakeModel
-from tests.support.person.laptop import Json, Laptop, make_laptop
+from tests.support.person.laptop import Json, Laptop
 from tests.support.worker.cages import NO_CAGE, NO_NAMESPACES
 
 from ccb.remote.sandbox.cage_server import CageServer
-
-STREAM = ["--output-format", "stream-json", "--verbose"]
-
-
-@pytest.fixture
-def laptop(tmp_path: Path, fake_model: FakeModel) -> Laptop:
-    return make_laptop(tmp_path, fake_model.url)
 
 
 @pytest.fixture

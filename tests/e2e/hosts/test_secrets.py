@@ -16,7 +16,7 @@ import pytest
 from tests.support.hosts.sshd import HostUser, Sshd
 from tests.support.hosts.sshd import host_user as make_user
 from tests.support.model.fake_model import API_KEY, FakeModel
-from tests.support.person.laptop import Laptop, make_laptop
+from tests.support.person.laptop import Laptop
 
 pytestmark = pytest.mark.visited
 
@@ -24,11 +24,6 @@ PROCESSES = "-- processes of this user --"
 LOOK = f"env; cat /proc/self/environ; echo '{PROCESSES}'; ps -fu $USER"
 WAIT = f"touch ready; while [ ! -e go ]; do sleep 0.05; done; {LOOK}"
 NONCE = re.compile(rb'"nonce":"([A-Za-z0-9_-]{20,})"')  # as it stands in a frame
-
-
-@pytest.fixture
-def laptop(tmp_path: Path, fake_model: FakeModel) -> Laptop:
-    return make_laptop(tmp_path, fake_model.url)
 
 
 def processes_of(uid: int) -> list[Path]:

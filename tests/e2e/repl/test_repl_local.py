@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import signal
 import sys
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
 from tests.support.model.fake_model import FakeModel
-from tests.support.person.laptop import Laptop, tidy_laptop
+from tests.support.person.laptop import Laptop
 from tests.support.person.terminal import Terminal, terminal
 
 
@@ -20,12 +20,6 @@ def project(tmp_path: Path) -> Path:
     path.mkdir()
     (path / "greet.txt").write_text("hello wrold\n")
     return path
-
-
-@pytest.fixture
-def laptop(tmp_path: Path, fake_model: FakeModel) -> Iterator[Laptop]:
-    with tidy_laptop(tmp_path, fake_model.url) as laptop:
-        yield laptop
 
 
 @asynccontextmanager

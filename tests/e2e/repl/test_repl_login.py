@@ -8,15 +8,10 @@ from pathlib import Path
 import pytest
 from tests.support.hosts.sshd import HostUser, Sshd, make_key
 from tests.support.model.fake_model import FakeModel
-from tests.support.person.laptop import Laptop, make_laptop
+from tests.support.person.laptop import Laptop
 from tests.support.person.terminal import terminal
 
 pytestmark = pytest.mark.visited
-
-
-@pytest.fixture
-def laptop(tmp_path: Path, fake_model: FakeModel) -> Laptop:
-    return make_laptop(tmp_path, fake_model.url)
 
 
 async def test_a_prompt_typed_before_a_login_with_questions_is_sent_once_and_nothing_of_it_is_an_answer(

@@ -4,25 +4,18 @@ from __future__ import annotations
 
 import shlex
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
 import pytest
 from tests.support.hosts.sshd import HostUser, Sshd, make_key
 from tests.support.model.fake_model import FakeModel
-from tests.support.person.laptop import Laptop, tidy_laptop
+from tests.support.person.laptop import Laptop
 from tests.support.person.terminal import Terminal, terminal
 
 pytestmark = pytest.mark.visited
 
 ASKED = "─ Bash on"  # the border of the card
-
-
-@pytest.fixture
-def laptop(tmp_path: Path, fake_model: FakeModel) -> Iterator[Laptop]:
-    with tidy_laptop(tmp_path, fake_model.url) as laptop:
-        yield laptop
 
 
 async def _ask(running: Terminal, fake_model: FakeModel, command: str) -> None:

@@ -4,24 +4,16 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from tests.support.hosts.sshd import HostUser, Sshd
 from tests.support.model.fake_model import FakeModel
-from tests.support.person.laptop import Laptop, tidy_laptop
+from tests.support.person.laptop import Laptop
 from tests.support.person.terminal import terminal
 
 pytestmark = pytest.mark.visited
 
 _LEFT = re.compile("Before this: session ([0-9a-f]{8})")
-
-
-@pytest.fixture
-def laptop(tmp_path: Path, fake_model: FakeModel) -> Iterator[Laptop]:
-    with tidy_laptop(tmp_path, fake_model.url) as laptop:
-        yield laptop
 
 
 async def test_a_new_session_and_the_way_back_need_no_second_login(
