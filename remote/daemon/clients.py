@@ -193,7 +193,7 @@ class AttachedClients:
             if session is None:
                 self.session = self._begin(options)
             else:
-                given = frame.options if set(frame.options) - {"client"} else session.launch_of(options.client)
+                given = frame.options if set(frame.options) - {"client"} else session.launches.of_client(options.client)
                 if given is not None:
                     session.relaunch(given)
         except HostRefusal as refusal:

@@ -23,7 +23,7 @@ from ..session_store.session_registry import (
     worker_directories,
 )
 from .gc import end_leftovers, remove_left_directories, session_places, stop_lost_daemons
-from .removing import Remover, hold
+from .removing import Remover, locks_of, remove_worktrees
 from .reports import Reports
 from .stopping import StopTarget, all_targets, chosen, stop_all
 
@@ -37,8 +37,6 @@ _WORKER = re.compile(
 def clean_host(reports: Reports, bundles: Sequence[str], *, dry_run: bool) -> None:
     """Remove everything. The bundles with the hashes `bundles`, which this process runs from, are removed
     last."""
-    from .removing import remove_worktrees  # imports much
-
     targets, places = all_targets(), session_places()
     if dry_run:
         for target in targets:
@@ -150,18 +148,13 @@ def remove(params: Json, reports: Reports) -> None:
     if driver and not params.get("driven"):
         raise HostRefusal("in_use", "%s drives this session now" % driver[:200], {"do": "Look at the list again."})
     stop_all([target], reports)  # also what tools of a killed worker have left running
-    held = hold(target.session, target.directory)
-    if held is None:
-        reports.kept(target.directory, "a process has the session open")
-        return
-    try:
-        from .removing import remove_worktrees  # imports much
-
+    with locks_of(target.session, target.directory) as free:
+        if not free:
+            reports.kept(target.directory, "a process has the session open")
+            return
         remover = Remover(reports, dry_run=False)
         remove_worktrees(remover, target.directory)
         remover.tree(target.directory, "session", "asked for")
-    finally:
-        held.release()
 
 
 def _on_disk(params: Json) -> StopTarget:

@@ -27,7 +27,17 @@ from ..session_store.session_registry import (
     worker_directories,
 )
 from ..system.process import stop_marked
-from .removing import YOUNG_S, Remover, age, bundles_in_use, hold, marked_processes, name_of, own_processes
+from .removing import (
+    YOUNG_S,
+    Remover,
+    age,
+    bundles_in_use,
+    locks_of,
+    marked_processes,
+    name_of,
+    own_processes,
+    remove_worktrees,
+)
 from .reports import Reports
 from .stopping import mark_of
 
@@ -142,19 +152,12 @@ def _old_session(remover: Remover, entry: SessionEntry, older_than_s: float) -> 
         if idle > older_than_s:
             remover.reports.kept(entry.directory, "its worker may run on %s" % entry.elsewhere)
         return
-    held = hold(entry.session, entry.directory)
-    if held is None:
-        return
-    try:
-        if idle > older_than_s:
-            from .removing import remove_worktrees  # imports much
-
+    with locks_of(entry.session, entry.directory) as free:
+        if free and idle > older_than_s:
             remove_worktrees(remover, entry.directory)
             remover.tree(entry.directory, "session", "not used for %s" % _long(idle))
-        else:
+        elif free:
             _half_written(remover, entry)
-    finally:
-        held.release()
 
 
 def _long(seconds: float) -> str:
@@ -182,12 +185,9 @@ def _unused_sessions(remover: Remover) -> None:
         locks = [os.path.join(top, session + ".lock") for top in runtime_directories()]
         if not any(map(read_lock, locks)) and age(directory) < YOUNG_S:
             continue  # the session may be about to begin
-        held = hold(session, directory)
-        if held is not None:
-            try:
+        with locks_of(session, directory) as free:
+            if free:
                 remover.tree(directory, "session", "never begun")
-            finally:
-                held.release()
 
 
 def _remove_dead_sockets(remover: Remover) -> None:
@@ -214,16 +214,12 @@ def _remove_dead_lock(remover: Remover, top: str, session: str, directory: str) 
     if host:
         remover.reports.kept(path, "its worker may run on %s" % host)
         return
-    held = hold(session, directory)
-    if held is None:
-        return
-    try:
+    with locks_of(session, directory) as free:
         sock = os.path.join(top, session + ".sock")
-        if os.path.lexists(sock):
+        if free and os.path.lexists(sock):
             remover.file(sock, "socket", "its worker is gone")
-        remover.file(path, "lock", "its worker is gone")
-    finally:
-        held.release()
+        if free:
+            remover.file(path, "lock", "its worker is gone")
 
 
 def _is_dead(path: str) -> bool:
