@@ -167,11 +167,9 @@ class AttachedClients:
         if drives:
             self.driver = client
             if self.session is not None:
-                self.session.broker.ask_driver_again()
+                self.session.meet_driver()
         if client.model_link is not None:
             (self._calls.attach if drives else self._calls.back)(client.model_link)
-        if drives and self.session is not None:
-            self.session.turns.look_again()
 
     def _skip(self, client: AttachedClient, frame: Attach) -> int:
         """Return the number of the event after which the client is sent all events. A snapshot replaces the earlier

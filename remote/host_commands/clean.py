@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..session_store.refusal import HostRefusal
-from ..session_store.session_files import private_file
+from ..session_store.session_files import replace_private
 from ..session_store.session_paths import MADE
 from ..session_store.session_registry import (
     TITLE,
@@ -133,10 +133,8 @@ def rename(params: Json, reports: Reports) -> None:
     """Name a session. The name counts until the session itself is given another one. Raise HostRefusal, OSError."""
     target = _on_disk(params)
     title = " ".join(str(params.get("title") or "").split())[:_MAX_TITLE]
-    path = os.path.join(target.directory, TITLE)
-    with open(path + ".new", "w", encoding="utf-8", opener=private_file) as file:
-        json.dump({"title": title, "over": read_summary(target.directory).get("title") or ""}, file)
-    os.replace(path + ".new", path)
+    named = {"title": title, "over": read_summary(target.directory).get("title") or ""}
+    replace_private(os.path.join(target.directory, TITLE), json.dumps(named))
     reports.report("renamed", {"session": target.session})
 
 

@@ -20,7 +20,7 @@ from ..session_store.session_registry import (
     directories,
     is_ours,
     live_sessions,
-    read_lock,
+    read_object,
     runtime_directories,
     sessions,
     state_directories,
@@ -183,7 +183,7 @@ def _unused_sessions(remover: Remover) -> None:
         if session in owners or (os.path.exists(journal) and os.path.getsize(journal)):
             continue
         locks = [os.path.join(top, session + ".lock") for top in runtime_directories()]
-        if not any(map(read_lock, locks)) and age(directory) < YOUNG_S:
+        if not any(map(read_object, locks)) and age(directory) < YOUNG_S:
             continue  # the session may be about to begin
         with locks_of(session, directory) as free:
             if free:
@@ -207,7 +207,7 @@ def _remove_dead_sockets(remover: Remover) -> None:
 
 def _remove_dead_lock(remover: Remover, top: str, session: str, directory: str) -> None:
     path = os.path.join(top, session + ".lock")
-    owner = read_lock(path)
+    owner = read_object(path)
     if process_identity.is_alive(owner):
         return
     host = process_identity.elsewhere(owner)

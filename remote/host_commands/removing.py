@@ -17,7 +17,7 @@ from ccb.tunnel.wire.journal_records import WorktreeRecord
 
 from ..session_store.journal_summary import worktrees
 from ..session_store.process_identity import elsewhere, is_alive
-from ..session_store.session_registry import live_sessions, read_lock, runtime_directories
+from ..session_store.session_registry import live_sessions, read_object, runtime_directories
 from ..subagents.worktrees import Worktrees
 from ..system.process import MARK
 from ..tools.toolset import close_context, make_context
@@ -99,7 +99,7 @@ def _may_hold(path: str) -> bool:
     taken."""
     if not path.endswith(".lock"):
         return True
-    owner = read_lock(path)
+    owner = read_object(path)
     if not owner:
         with contextlib.suppress(OSError):
             return age(path) >= YOUNG_S

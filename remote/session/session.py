@@ -112,6 +112,11 @@ class Session:
     def _holds_notices(self) -> bool:
         return self.broker.waits_for(AnsweredBy.PERSON) or not self.agent.online
 
+    def meet_driver(self) -> None:
+        """A client drives now: send it the requests that are not in the journal. Notices may no longer have to wait."""
+        self.broker.ask_driver_again()
+        self._inputs.wake()
+
     def take_back(self, uuid: str) -> bool:
         """Take a prompt that no turn has taken out of the queue. Return whether it waited. Raise JournalError."""
         input_id = self._inputs.waiting_id(uuid)
@@ -222,7 +227,8 @@ class Session:
     def _take_prompt(self, input_id: str, line: UserMessage, *, repeated: bool) -> None:
         echo = self.options.replay_user_messages
         if not repeated:
-            self.turns.put(input_id, line, echo=echo)
+            if self._inputs.put(input_id, line, echo=echo) and self.turns.state is TurnState.RUNNING:
+                self.turns.interrupt()
             before = line.body.get(BEFORE)
             if isinstance(before, list) and before:
                 self.move(QueueMove(input_id, [str(each) for each in before]))

@@ -12,13 +12,12 @@ from typing import Any, Callable
 
 from ccb.tunnel.wire.journal_records import (
     PromptRecord,
-    QueuedRecord,
     Record,
     TakenRecord,
     TurnEndRecord,
     TurnStartRecord,
 )
-from ccb.tunnel.wire.messages import ResultMessage, UserMessage
+from ccb.tunnel.wire.messages import ResultMessage
 from ccb.tunnel.wire.projection import Projection, on
 
 from ..agent.agent import Agent
@@ -64,20 +63,12 @@ class Turns(Projection):
         self._inputs = inputs
         self._agent = agent
         self._ready = ready
-        self._echoes: dict[str, Json] = {}  # prompts that are shown again when a turn takes them, by input id
         self._alone = asyncio.Lock()  # held by a turn, and by what must not run beside one
         self._tasks = tasks
         self._notices = notices
         self._holds_notices = holds_notices
         self._finish_by: float | None = None  # end when idle; wait for tasks until this monotonic time
         session_log.follow(self)
-
-    def put(self, input_id: str, line: UserMessage, *, echo: bool) -> None:
-        """Queue the prompt in a user message. `echo`: show the message again when a turn takes it."""
-        if echo:
-            self._echoes[input_id] = line.body
-        if self._inputs.put(input_id, line) and self.state is TurnState.RUNNING:
-            self.interrupt()
 
     @contextlib.asynccontextmanager
     async def idle(self) -> AsyncIterator[bool]:
@@ -87,10 +78,6 @@ class Turns(Projection):
             return
         async with self._alone:
             yield True
-
-    def notify(self, notice: QueuedRecord, agent_id: str) -> None:
-        """Queue a notice that an earlier worker has journalled."""
-        self._inputs.notify(notice, agent_id)
 
     async def run(self) -> None:
         """Run turns. Returns after `finish`, once no prompt waits and no task runs."""
@@ -115,10 +102,6 @@ class Turns(Projection):
     def due(self) -> bool:
         """Whether a turn is about to start."""
         return self._inputs.any_waiting or (bool(self._inputs) and not self._holds_notices())
-
-    def look_again(self) -> None:
-        """Note that notices may no longer have to wait."""
-        self._inputs.wake()
 
     def finish(self, wait_s: float = 600.0) -> None:
         """Let `run` return once no prompt waits and no task runs, or no prompt waits after `wait_s` seconds."""
@@ -198,7 +181,7 @@ class Turns(Projection):
 
     def _show_again(self, input_ids: Sequence[str]) -> None:
         for input_id in input_ids:
-            body = self._echoes.pop(input_id, None)
+            body = self._inputs.echo_of(input_id)
             if body is not None:
                 # Without a uuid of its client a prompt is known by its input: rewind_files takes what is shown here.
                 self._log.say({**body, "uuid": body.get("uuid") or input_id, "isReplay": True})

@@ -60,6 +60,7 @@ NAMED = {
     "kill -9 of the daemon while a server works": Plan(
         0, ending="kill daemon", moment="served-runs", work="background"
     ),
+    "kill -9 of the daemon while two agents run": Plan(0, ending="kill daemon", moment="right-runs", work="agents"),
     "a cut while a server of the project works": Plan(0, ending="cut link", moment="served-runs", work="background"),
 }
 
@@ -87,6 +88,8 @@ async def test_a_session_survives(
     if NAMED[name].moment == "task-runs":
         ended = [each["status"] for each in outcome.messages if each.get("subtype") == "task_notification"]
         assert ended == ["stopped" if NAMED[name].ending == "kill daemon" else "completed"]
+    if NAMED[name].moment == "right-runs" and NAMED[name].ending == "kill daemon":
+        assert any("resume: '" in result for _, result in outcome.told), "the model knows how an agent goes on"
     if NAMED[name].moment == SUMMARY:
         boundaries = sum(each.get("subtype") == "compact_boundary" for each in outcome.messages)
         assert boundaries == sum(bool(each.get("isCompactSummary")) for each in outcome.messages) >= 1
