@@ -20,6 +20,7 @@ from tests.faults.play.runner import play
 from tests.faults.work.work import SUMMARY
 from tests.support.hosts.sshd import HostUser, Sshd
 from tests.support.model.fake_model import FakeModel
+from tests.support.model.model_script import uses
 from tests.support.network.relay import relay
 from tests.support.person.laptop import make_laptop
 
@@ -131,7 +132,7 @@ async def test_when_the_link_stays_away_ccb_ends_with_its_own_code_and_the_print
     tmp_path: Path, sshd: Sshd, host_user: HostUser, fake_model: FakeModel
 ) -> None:
     command = "echo run >> count; touch started; while [ ! -e go ]; do sleep 0.05; done; echo finished >> count"
-    fake_model.add({"blocks": [{"type": "tool_use", "name": "Bash", "input": {"command": command}}]}, {"text": "done"})
+    fake_model.add(uses("Bash", command=command), {"text": "done"})
     laptop = make_laptop(tmp_path, fake_model.url)
     home = host_user.home
     streams = ["--input-format", "stream-json", "--output-format", "stream-json", "--verbose"]

@@ -7,6 +7,7 @@ import json
 
 import pytest
 from tests.support.model.fake_model import FakeModel
+from tests.support.model.model_script import uses
 from tests.support.person.laptop import Laptop
 
 from ccb.local.command_line.exit_codes import ExitCode
@@ -47,7 +48,7 @@ async def test_a_budget_for_a_model_without_a_price_is_refused_before_anything_i
 
 
 async def test_a_run_is_revoked_from_another_terminal_and_audited(laptop: Laptop, fake_model: FakeModel) -> None:
-    fake_model.add({"blocks": [{"type": "tool_use", "name": "Bash", "input": {"command": "echo hi"}}]})
+    fake_model.add(uses("Bash", command="echo hi"))
     fake_model.add({"text": "a long answer", "stall_after": 2})
     async with laptop.start(ARGV) as running:
         session = str((await running.until("system", "init"))["session_id"])

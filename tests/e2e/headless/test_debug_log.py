@@ -15,6 +15,7 @@ from tests.support.hosts.sshd import HostUser, Sshd
 from tests.support.hosts.whole_session import STDIO, user_message
 from tests.support.machine.waiting import until
 from tests.support.model.fake_model import API_KEY, FakeModel
+from tests.support.model.model_script import uses
 from tests.support.person.laptop import Laptop
 from tests.support.person.terminal import terminal
 
@@ -61,7 +62,7 @@ def script(model: FakeModel, directory: Path) -> None:
         ("Bash", {"command": "printf '%s%s\\n' OUTPUT -c0de"}),
         ("Bash", {"command": "rm -r somewhere"}),
     ):
-        model.add({"blocks": [{"type": "tool_use", "name": name, "input": given}]})
+        model.add(uses(name, **given))
     model.add({"text": ANSWER})
 
 
@@ -120,7 +121,7 @@ async def test_a_session_over_ssh_with_tools_an_approval_a_denial_and_a_lost_con
 async def test_a_session_of_the_terminal_interface(laptop: Laptop, fake_model: FakeModel, tmp_path: Path) -> None:
     directory = project(tmp_path / "shop")
     fake_model.add(
-        {"blocks": [{"type": "tool_use", "name": "Read", "input": {"file_path": str(directory / "note.txt")}}]},
+        uses("Read", file_path=str(directory / "note.txt")),
         {"text": ANSWER},
     )
     argv = [sys.executable, "-m", "ccb", str(directory), "--debug"]

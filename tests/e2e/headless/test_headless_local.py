@@ -15,6 +15,7 @@ import pytest
 from tests.support.hosts.whole_session import STREAM
 from tests.support.machine.processes import left_with_home
 from tests.support.model.fake_model import FakeModel
+from tests.support.model.model_script import uses
 from tests.support.person.laptop import Json, Laptop
 
 STREAMS = [*STREAM, "--input-format", "stream-json"]
@@ -28,10 +29,6 @@ def project(tmp_path: Path) -> Path:
     return path
 
 
-def tool(name: str, **given: object) -> Json:
-    return {"blocks": [{"type": "tool_use", "name": name, "input": given}]}
-
-
 def user(text: str, **more: object) -> Json:
     return {"type": "user", "message": {"role": "user", "content": text}, **more}
 
@@ -39,8 +36,8 @@ def user(text: str, **more: object) -> Json:
 def edits(fake_model: FakeModel, project: Path) -> None:
     path = str(project / "greet.txt")
     fake_model.add(
-        tool("Read", file_path=path),
-        tool("Edit", file_path=path, old_string="wrold", new_string="world"),
+        uses("Read", file_path=path),
+        uses("Edit", file_path=path, old_string="wrold", new_string="world"),
         {"text": "Corrected."},
     )
 
@@ -120,8 +117,8 @@ async def test_a_run_waits_for_what_it_has_started_in_the_background(
 ) -> None:
     command = "while [ ! -e go ]; do sleep 0.02; done; echo gone"
     fake_model.add(
-        tool("Bash", command=command, run_in_background=True),
-        tool("Bash", command="touch go"),
+        uses("Bash", command=command, run_in_background=True),
+        uses("Bash", command="touch go"),
         {"text": "It runs."},
         {"text": "It has ended."},
     )
@@ -134,7 +131,7 @@ async def test_a_run_waits_for_what_it_has_started_in_the_background(
 async def test_a_run_ends_tasks_that_take_longer_than_it_waits(
     laptop: Laptop, fake_model: FakeModel, project: Path
 ) -> None:
-    fake_model.add(tool("Bash", command="sleep 600", run_in_background=True), {"text": "It runs."})
+    fake_model.add(uses("Bash", command="sleep 600", run_in_background=True), {"text": "It runs."})
     argv = [str(project), "-p", "go", *STREAM, "--allowedTools", "Bash"]
     done = await laptop.run(argv, CLAUDE_CODE_PRINT_BG_WAIT_CEILING_MS="100")
     assert done.code == 0
@@ -145,7 +142,7 @@ async def test_a_run_ends_tasks_that_take_longer_than_it_waits(
 async def test_what_nobody_can_be_asked_about_is_denied_with_code_3(
     laptop: Laptop, fake_model: FakeModel, project: Path
 ) -> None:
-    fake_model.add(tool("Bash", command=f"touch {project}/made"), {"text": "I was not allowed to."})
+    fake_model.add(uses("Bash", command=f"touch {project}/made"), {"text": "I was not allowed to."})
     done = await laptop.run([str(project), "-p", "go", *STREAM])
     assert done.code == 3
     assert not (project / "made").exists()
@@ -157,7 +154,7 @@ async def test_what_nobody_can_be_asked_about_is_denied_with_code_3(
 
 
 async def test_a_rule_that_denies_is_no_surprise(laptop: Laptop, fake_model: FakeModel, project: Path) -> None:
-    fake_model.add(tool("Bash", command="touch made"), {"text": "Then not."})
+    fake_model.add(uses("Bash", command="touch made"), {"text": "Then not."})
     done = await laptop.run([str(project), "-p", "go", "--disallowedTools", "Bash(touch *)"])
     assert (done.code, done.stdout) == (0, "Then not.\n")
     assert not (project / "made").exists()
@@ -221,7 +218,7 @@ async def test_root_may_not_skip_permissions(laptop: Laptop, fake_model: FakeMod
 
 
 async def test_tools_do_not_see_the_key(laptop: Laptop, fake_model: FakeModel, project: Path) -> None:
-    fake_model.add(tool("Bash", command="env; cat /proc/$PPID/environ | tr '\\0' '\\n'"), {"text": "ok"})
+    fake_model.add(uses("Bash", command="env; cat /proc/$PPID/environ | tr '\\0' '\\n'"), {"text": "ok"})
     done = await laptop.run([str(project), "-p", "go", "--allowedTools", "Bash"])
     seen = fake_model.requests[1].tool_result_text
     assert done.code == 0 and "HOME=" in seen
@@ -256,7 +253,7 @@ async def test_queued_work_is_finished_after_the_end_of_stdin(
 async def test_permissions_are_asked_on_stdout_when_wanted(
     laptop: Laptop, fake_model: FakeModel, project: Path
 ) -> None:
-    fake_model.add(tool("Bash", command=f"touch {project}/made"), {"text": "Made."})
+    fake_model.add(uses("Bash", command=f"touch {project}/made"), {"text": "Made."})
     async with laptop.start([str(project), *STREAMS, "--permission-prompt-tool", "stdio"]) as running:
         await running.send(user("go"))
         ask = await running.until("control_request")
@@ -278,8 +275,8 @@ async def test_an_edit_of_another_file_than_the_one_that_was_shown_is_refused(
     other.write_text("rate 10\nkeep this\n")
     link.symlink_to(shown)
     fake_model.add(
-        {"blocks": [block for file in (shown, other) for block in tool("Read", file_path=str(file))["blocks"]]},
-        tool("Edit", file_path=str(link), old_string="rate 10", new_string="rate 15"),
+        {"blocks": [block for file in (shown, other) for block in uses("Read", file_path=str(file))["blocks"]]},
+        uses("Edit", file_path=str(link), old_string="rate 10", new_string="rate 15"),
         {"text": "Refused."},
     )
     async with laptop.start([str(project), *STREAMS, "--permission-prompt-tool", "stdio"]) as running:
@@ -303,7 +300,7 @@ async def test_an_edit_of_another_file_than_the_one_that_was_shown_is_refused(
 async def test_a_question_open_at_the_end_of_stdin_is_denied_and_the_turn_goes_on(
     laptop: Laptop, fake_model: FakeModel, project: Path
 ) -> None:
-    fake_model.add(tool("Bash", command=f"touch {project}/made"), {"text": "Then not."})
+    fake_model.add(uses("Bash", command=f"touch {project}/made"), {"text": "Then not."})
     async with laptop.start([str(project), *STREAMS, "--permission-prompt-tool", "stdio"]) as running:
         await running.send(user("go"))
         await running.until("control_request")
@@ -339,7 +336,7 @@ async def test_a_client_that_counts_its_requests_from_one_in_each_process_is_ans
 async def test_a_signal_in_a_tool_ends_with_one_result_and_kills_the_tool(
     number: signal.Signals, code: int, laptop: Laptop, fake_model: FakeModel, project: Path
 ) -> None:
-    fake_model.add(tool("Bash", command="echo started > began; sleep 60"), {"text": "never"})
+    fake_model.add(uses("Bash", command="echo started > began; sleep 60"), {"text": "never"})
     async with laptop.start([str(project), "-p", "go", *STREAM, "--allowedTools", "Bash"], piped=False) as running:
         await running.until("assistant")
         async with asyncio.timeout(60):
@@ -356,7 +353,7 @@ async def test_a_second_interrupt_ends_at_once_and_still_stops_the_worker(
     laptop: Laptop, fake_model: FakeModel, project: Path
 ) -> None:
     fake_model.add(
-        tool("Bash", command="trap '' INT TERM; echo started > began; sleep 60; sleep 60"), {"text": "never"}
+        uses("Bash", command="trap '' INT TERM; echo started > began; sleep 60; sleep 60"), {"text": "never"}
     )
     async with laptop.start([str(project), "-p", "go", *STREAM, "--allowedTools", "Bash"], piped=False) as running:
         async with asyncio.timeout(60):
@@ -389,7 +386,7 @@ async def test_an_answer_that_cannot_be_written_is_no_success(
 
 
 async def test_a_reader_that_goes_away_ends_the_run(laptop: Laptop, fake_model: FakeModel, project: Path) -> None:
-    fake_model.add({**tool("Bash", command="sleep 0.1"), "times": 0})
+    fake_model.add({**uses("Bash", command="sleep 0.1"), "times": 0})
     argv = [str(project), "-p", "go", *STREAM, "--allowedTools", "Bash"]
     async with laptop.start(argv, piped=False) as running:
         await running.until("assistant")

@@ -10,6 +10,7 @@ import pytest
 from tests.support.hosts.sshd import HostUser, Sshd, make_key
 from tests.support.hosts.whole_session import STREAM
 from tests.support.model.fake_model import API_KEY, FakeModel
+from tests.support.model.model_script import uses
 from tests.support.person.laptop import Laptop
 
 pytestmark = pytest.mark.visited
@@ -18,8 +19,8 @@ pytestmark = pytest.mark.visited
 async def test_the_main_job(laptop: Laptop, fake_model: FakeModel, sshd: Sshd, host_user: HostUser) -> None:
     path = f"{host_user.home}/app.py"
     fake_model.add(
-        {"blocks": [{"type": "tool_use", "name": "Write", "input": {"file_path": path, "content": "print(6 * 7)\n"}}]},
-        {"blocks": [{"type": "tool_use", "name": "Bash", "input": {"command": "python3 app.py; id -un"}}]},
+        uses("Write", file_path=path, content="print(6 * 7)\n"),
+        uses("Bash", command="python3 app.py; id -un"),
         {"text": "It prints 42."},
     )
     argv = ["ssh", f"{host_user.name}@127.0.0.1:~", *sshd.client_options(), "-p", "write app.py", *STREAM]
@@ -37,7 +38,7 @@ async def test_an_old_rule_and_a_pipe_let_no_program_run_that_nobody_allowed(
     laptop: Laptop, fake_model: FakeModel, sshd: Sshd, host_user: HostUser
 ) -> None:
     commands = ["git ls-remote --upload-p='touch made;' .", "echo 'touch made' | bash", "git ls-remote --quiet ."]
-    calls = [{"blocks": [{"type": "tool_use", "name": "Bash", "input": {"command": each}}]} for each in commands]
+    calls = [uses("Bash", command=each) for each in commands]
     fake_model.add(*calls, {"text": "Done."})
     rules = ["--allowedTools", "Bash(git ls-remote *),Bash(bash),Bash(echo *)", "--disallowedTools", "Bash(touch *)"]
     argv = ["ssh", f"{host_user.name}@127.0.0.1:~", *sshd.client_options(), "-p", "go", *STREAM, *rules]

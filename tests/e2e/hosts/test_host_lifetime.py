@@ -24,6 +24,7 @@ from tests.support.hosts.whole_session import STDIO, user_message
 from tests.support.machine.processes import processes_of
 from tests.support.machine.waiting import until
 from tests.support.model.fake_model import FakeModel
+from tests.support.model.model_script import uses
 from tests.support.network.relay import relay
 from tests.support.person.laptop import Laptop
 
@@ -93,7 +94,7 @@ async def at_work(
     laptop: Laptop, fake_model: FakeModel, server: Sshd, user: HostUser, path: str = "~"
 ) -> AsyncIterator[str]:
     """A session in the middle of a Bash call with children, and a laptop attached to it."""
-    fake_model.add({"blocks": [{"type": "tool_use", "name": "Bash", "input": {"command": BUSY}}]})
+    fake_model.add(uses("Bash", command=BUSY))
     argv = ["ssh", f"{user.name}@127.0.0.1:{path}", *server.client_options(), "-p", *STDIO, "--allowedTools", "Bash"]
     async with laptop.start([*argv, "--reconnect-timeout", "0"]) as running:
         await running.send(user_message("go"))
@@ -130,9 +131,7 @@ LOST = 'env -i setsid sh -c "(sleep 600 & echo \\$! >lost) &"; while [ ! -s lost
 async def test_what_a_command_leaves_running_is_told_and_ends_with_the_run(
     laptop: Laptop, fake_model: FakeModel, sshd: Sshd, host_user: HostUser, sandbox: bool
 ) -> None:
-    fake_model.add(
-        {"blocks": [{"type": "tool_use", "name": "Bash", "input": {"command": LOST}}]}, {"text": "a server runs"}
-    )
+    fake_model.add(uses("Bash", command=LOST), {"text": "a server runs"})
     path = host_user.home / "project"
     path.mkdir()
     os.chown(path, pwd.getpwnam(host_user.name).pw_uid, -1)
@@ -156,9 +155,7 @@ async def test_stop_all_ends_what_has_lost_its_environment(
     laptop: Laptop, fake_model: FakeModel, sshd: Sshd, host_user: HostUser, attack: str
 ) -> None:
     line = f"{LOST}; {ATTACKS[attack]} touch ready"
-    fake_model.add(
-        {"blocks": [{"type": "tool_use", "name": "Bash", "input": {"command": line}}]}, {"text": "a server runs"}
-    )
+    fake_model.add(uses("Bash", command=line), {"text": "a server runs"})
     lost, ready = host_user.home / "lost", host_user.home / "ready"
     argv = ["ssh", f"{host_user.name}@127.0.0.1:~", *sshd.client_options(), "-p", *STDIO, "--allowedTools", "Bash"]
     async with laptop.start([*argv, "--reconnect-timeout", "0"]) as running:
@@ -189,8 +186,8 @@ async def test_a_living_worker_does_not_need_its_bundle_on_the_disk(
     """`ccb gc`, or a cleaner of old files, may take it away while the session is at work."""
     (host_user.home / "greet.txt").write_text("bonjour\n", encoding="utf-8")
     fake_model.add(
-        {"blocks": [{"type": "tool_use", "name": "Bash", "input": {"command": "rm -rf .cache/ccb"}}]},
-        {"blocks": [{"type": "tool_use", "name": "Grep", "input": {"pattern": "bonj", "output_mode": "content"}}]},
+        uses("Bash", command="rm -rf .cache/ccb"),
+        uses("Grep", pattern="bonj", output_mode="content"),
         {"text": "found"},
     )
     where = ["ssh", f"{host_user.name}@127.0.0.1:~", *sshd.client_options()]
@@ -287,9 +284,7 @@ async def test_where_logout_kills_the_session_says_so_and_lives_as_long_as_its_c
     laptop: Laptop, fake_model: FakeModel, host_user: HostUser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     command_line = "echo run >> count; touch started; sleep 600"
-    fake_model.add(
-        {"blocks": [{"type": "tool_use", "name": "Bash", "input": {"command": command_line}}]}, {"text": "after"}
-    )
+    fake_model.add(uses("Bash", command=command_line), {"text": "after"})
     with killing_at_logout(tmp_path, monkeypatch):
         async with servers.sshd(tmp_path / "sshd") as server, relay(server.port) as between:
             async with login(server, host_user, {"session": str(uuid.uuid4()), "cwd": "~"}) as frames:

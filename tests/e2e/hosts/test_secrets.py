@@ -16,6 +16,7 @@ import pytest
 from tests.support.hosts.sshd import HostUser, Sshd
 from tests.support.hosts.sshd import host_user as make_user
 from tests.support.model.fake_model import API_KEY, FakeModel
+from tests.support.model.model_script import uses
 from tests.support.person.laptop import Laptop
 
 pytestmark = pytest.mark.visited
@@ -92,7 +93,7 @@ async def test_no_credential_and_no_nonce_can_be_found_on_the_host(
     laptop: Laptop, fake_model: FakeModel, sshd: Sshd, host_user: HostUser, tmp_path: Path
 ) -> None:
     fake_model.add(
-        {"blocks": [{"type": "tool_use", "name": "Bash", "input": {"command": WAIT}}]},
+        uses("Bash", command=WAIT),
         {"text": "done"},
     )
     uid = pwd.getpwnam(host_user.name).pw_uid

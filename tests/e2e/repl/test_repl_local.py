@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from tests.support.model.fake_model import FakeModel
+from tests.support.model.model_script import uses
 from tests.support.person.laptop import Laptop
 from tests.support.person.terminal import Terminal, terminal
 
@@ -40,8 +41,8 @@ async def test_an_edit_is_asked_for_approved_and_done(laptop: Laptop, project: P
     file = project / "greet.txt"
     edit = {"file_path": str(file), "old_string": "wrold", "new_string": "world"}
     fake_model.add(
-        {"blocks": [{"type": "tool_use", "name": "Read", "input": {"file_path": str(file)}}]},
-        {"blocks": [{"type": "tool_use", "name": "Edit", "input": edit}]},
+        uses("Read", file_path=str(file)),
+        uses("Edit", **edit),
         {"text": "Corrected-the-greeting."},
     )
     async with repl(laptop, project) as running:
@@ -59,7 +60,7 @@ async def test_an_edit_is_asked_for_approved_and_done(laptop: Laptop, project: P
 
 async def test_esc_ends_a_running_command(laptop: Laptop, project: Path, fake_model: FakeModel) -> None:
     fake_model.add(
-        {"blocks": [{"type": "tool_use", "name": "Bash", "input": {"command": "echo started; sleep 600"}}]},
+        uses("Bash", command="echo started; sleep 600"),
     )
     async with repl(laptop, project, "--allowedTools", "Bash(echo *),Bash(sleep *)") as running:
         running.type("run it\r")

@@ -10,6 +10,7 @@ import psutil
 import pytest
 from tests.support.hosts.sshd import HostUser, Sshd, make_key
 from tests.support.model.fake_model import FakeModel
+from tests.support.model.model_script import uses
 from tests.support.person.laptop import Laptop
 from tests.support.person.terminal import Terminal, terminal
 
@@ -20,7 +21,7 @@ ASKED = "─ Bash on"  # the border of the card
 
 async def _ask(running: Terminal, fake_model: FakeModel, command: str) -> None:
     fake_model.add(
-        {"blocks": [{"type": "tool_use", "name": "Bash", "input": {"command": command}}]},
+        uses("Bash", command=command),
         {"text": "Counted-once."},
     )
     await running.shows("F1 or /help")

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from tests.support.hosts.sshd import HostUser, Sshd
 from tests.support.model.fake_model import FakeModel
+from tests.support.model.model_script import uses
 from tests.support.network.relay import relay
 from tests.support.person.laptop import Laptop
 from tests.support.person.tmux import Window, tmux_window
@@ -19,7 +20,7 @@ PASTED = [f"line {number} of what was pasted" for number in range(3)]
 
 
 def bash(command: str) -> dict[str, object]:
-    return {"blocks": [{"type": "tool_use", "name": "Bash", "input": {"command": command}}]}
+    return uses("Bash", command=command)
 
 
 async def answer(window: Window, key: str) -> None:
