@@ -43,7 +43,7 @@ from .stopping import mark_of
 
 _TEMPORARY = re.compile(
     r"\.probe-[0-9a-f]{16}|\.probe-(\d+)|journal\.jsonl\.new-(\d+)"
-    r"|\.[0-9a-f]{16}\.(\d+)(?:-[0-9a-f]{16})?|\.(\d+)-\d+-.+"
+    r"|\.[0-9a-f]{16}\.(\d+)(?:-[0-9a-f]{16})?|\.(\d+)-(?:\d+-.+|[a-z0-9_]{8})"
 )
 _BUNDLE = re.compile(r"[0-9a-f]{64}\.(bundle|zip|[\w.+-]+\.code)")  # a bundle, or the compiled copy of one
 _HALF_WRITTEN = ("summary.json.new", "epoch.new")
@@ -247,18 +247,8 @@ def _remove_temporary(remover: Remover, directory: str) -> None:
             path = os.path.join(directory, name)
             pid = next((each for each in match.groups() if each), "")
             with contextlib.suppress(FileNotFoundError):
-                if not _process_exists(int(pid)) if pid else age(path) >= YOUNG_S:
+                if not process_identity.exists(int(pid)) if pid else age(path) >= YOUNG_S:
                     remover.file(path, "temp", "left by a process that is gone")
-
-
-def _process_exists(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except (PermissionError, OverflowError):
-        pass
-    return True
 
 
 def _remove_bundles(remover: Remover, current: Sequence[str]) -> None:

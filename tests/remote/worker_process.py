@@ -274,10 +274,12 @@ class WorkerHost:
         self._laptops.append(laptop)
         return laptop
 
-    async def drive(self, session: str, options: SessionOptions = _DEFAULTS, *, have: int = 0) -> Laptop:
-        """Log in to a session, and drive it."""
-        laptop = await self.connect(session)
-        await laptop.attach(options, have=have)
+    async def drive(
+        self, session: str, options: SessionOptions = _DEFAULTS, *, have: int = 0, role: str = "driver", **params: Any
+    ) -> Laptop:
+        """Log in to a session and attach to it. `params` are more start parameters."""
+        laptop = await self.connect(session, **params)
+        await laptop.attach(options, have=have, role=role)
         return laptop
 
     async def kill_worker(self, pid: int) -> None:

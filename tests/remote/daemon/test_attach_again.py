@@ -59,8 +59,7 @@ def summary(host: WorkerHost, session: str) -> Json:
 
 
 async def test_an_attach_is_granted_in_words_before_anything_else(host: WorkerHost, session: str) -> None:
-    laptop = await host.connect(session)
-    await laptop.attach(ALICE)
+    laptop = await host.drive(session, ALICE)
     granted = await laptop.next(Attached)
     assert (granted.role, granted.epoch, granted.driver) == ("driver", 1, ALICE.client)
     await turn(laptop, "one", "1")
@@ -98,8 +97,7 @@ async def test_the_drivers_name_outlives_a_killed_daemon(host: WorkerHost, sessi
 
 
 async def test_a_change_of_driver_is_an_event(host: WorkerHost, session: str) -> None:
-    first = await host.connect(session)
-    await first.attach(ALICE)
+    first = await host.drive(session, ALICE)
     await turn(first, "one", "1")
     await come(host, session, {"client": BOB.client})
     fenced = await first.next(Fenced)
@@ -111,9 +109,8 @@ async def test_a_change_of_driver_is_an_event(host: WorkerHost, session: str) ->
 async def test_a_reconnect_changes_nothing_and_a_new_process_brings_its_own_command_line(
     host: WorkerHost, session: str
 ) -> None:
-    first = await host.connect(session)
-    await first.attach(
-        SessionOptions(client=ALICE.client, allowed_tools=["Bash"], permission_prompts="stdio", model="opus")
+    first = await host.drive(
+        session, SessionOptions(client=ALICE.client, allowed_tools=["Bash"], permission_prompts="stdio", model="opus")
     )
     await turn(first, "one", "1")
     command = {"command": "echo run >> count"}
@@ -156,8 +153,7 @@ async def test_what_a_new_process_brought_is_still_so_after_a_kill(host: WorkerH
 
 async def asking(host: WorkerHost, session: str, options: SessionOptions) -> tuple[Laptop, Json]:
     """A driver whose session waits for an answer about a command; the question."""
-    first = await host.connect(session)
-    await first.attach(options)
+    first = await host.drive(session, options)
     await first.say("go")
     await first.answers(calls(("toolu_1", "Bash", {"command": "echo run >> count"})))
     return first, await first.message("control_request")
@@ -199,8 +195,7 @@ async def test_a_run_that_comes_back_to_a_question_of_somebody_else_does_not_den
     host: WorkerHost, session: str
 ) -> None:
     """Its own launch options would count again, and with those nobody is asked."""
-    run = await host.connect(session)
-    await run.attach(BOB)
+    run = await host.drive(session, BOB)
     await turn(run, "one", "1")
     await run.drop()
     options = SessionOptions(client=ALICE.client, permission_prompts="stdio").to_json()
@@ -216,8 +211,7 @@ async def test_a_run_that_comes_back_to_a_question_of_somebody_else_does_not_den
 
 
 async def test_from_far_behind_there_is_a_snapshot_and_only_the_tail(host: WorkerHost, session: str) -> None:
-    first = await host.connect(session)
-    await first.attach(ALICE)
+    first = await host.drive(session, ALICE)
     for number in range(30):
         await turn(first, f"prompt {number}", "x" * 2000)
     whole = first.events
@@ -237,8 +231,7 @@ async def test_from_far_behind_there_is_a_snapshot_and_only_the_tail(host: Worke
 
 
 async def test_a_client_that_wants_nothing_of_the_past_is_told_what_is_open(host: WorkerHost, session: str) -> None:
-    first = await host.connect(session)
-    await first.attach(SessionOptions(client=ALICE.client, permission_prompts="stdio"))
+    first = await host.drive(session, SessionOptions(client=ALICE.client, permission_prompts="stdio"))
     await turn(first, "one", "1")
     await first.say("go")
     opened, _ = await first.call()
@@ -257,8 +250,7 @@ async def test_a_client_that_wants_nothing_of_the_past_is_told_what_is_open(host
 async def test_who_comes_in_the_middle_of_a_turn_is_told_its_prompt_and_what_waits(
     host: WorkerHost, session: str
 ) -> None:
-    first = await host.connect(session)
-    await first.attach(ALICE)
+    first = await host.drive(session, ALICE)
     await turn(first, "one", "1")
     running = await first.say("two")
     await first.call()
@@ -273,8 +265,7 @@ async def test_who_comes_in_the_middle_of_a_turn_is_told_its_prompt_and_what_wai
 
 
 async def test_earlier_events_come_page_by_page_also_to_a_viewer(host: WorkerHost, session: str) -> None:
-    first = await host.connect(session)
-    await first.attach(ALICE)
+    first = await host.drive(session, ALICE)
     for number in range(40):
         await turn(first, f"prompt {number}", "y" * 1000)
     whole = [(event.seq, event.kind) for event in first.events]

@@ -15,6 +15,7 @@ import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.remote.agent_kit import says
@@ -121,7 +122,8 @@ async def test_commands_know_a_session_in_memory_which_is_continued_and_not_copi
     ((_, logged),) = await command(host, "logs", session)
     assert "in memory only" in logged["text"]
     assert not [kind for kind, _ in await command(host, "gc") if kind in ("ended", "stopped")]
-    latest = await host.connect("", **{"continue": True})
+    params: dict[str, Any] = {"continue": True}
+    latest = await host.connect("", **params)
     assert (await latest.attach()).pid == hello.pid
     stopped = {body["session"]: body["how"] for _, body in await command(host, "stop", session)}
     assert stopped[session].endswith("it was in memory only and is gone") and not alive(hello.pid)
@@ -299,8 +301,7 @@ def test_only_names_that_somebody_listens_at_are_sessions(session: str) -> None:
 
 async def test_no_copy_takes_over_a_session_in_memory_that_has_its_id(host: WorkerHost, session: str) -> None:
     source = str(uuid.uuid4())
-    first = await host.connect(source)
-    await first.attach()
+    first = await host.drive(source)
     await first.next(Event)
     with no_byte():
         other = await host.connect(session)

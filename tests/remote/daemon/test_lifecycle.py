@@ -42,8 +42,7 @@ async def test_a_refused_session_leaves_no_directory(host: WorkerHost, session: 
 
 
 async def test_a_session_that_exists_is_not_started_as_a_fresh_one(host: WorkerHost, session: str) -> None:
-    first = await host.connect(session)
-    await first.attach()
+    first = await host.drive(session)
     await first.next(Event)
     while_alive = await host.connect(session, fresh=True)
     assert (await while_alive.next(Refused)).code == "in_use"
@@ -84,16 +83,14 @@ async def test_a_host_that_goes_down_ends_the_worker_and_not_the_session(host: W
     await until(lambda: not alive(hello.pid), "the daemon has ended")
     assert not alive(tool)
     assert host.runtime_files() == []
-    again = await host.connect(session, create=False)
-    await again.attach()
+    again = await host.drive(session, create=False)
     assert (await again.message("result"))["is_error"]
 
 
 async def test_a_connection_that_meets_an_ending_worker_is_not_told_that_the_session_is_over(
     host: WorkerHost, session: str
 ) -> None:
-    driver = await host.connect(session)
-    await driver.attach()
+    driver = await host.drive(session)
     await driver.next(Event)
     late = await host.connect(session)
     await late.next(Hello)
@@ -122,8 +119,7 @@ async def test_connections_at_the_same_moment_find_one_daemon(host: WorkerHost, 
 async def test_a_connection_while_the_daemon_is_ending_gets_the_next_one(host: WorkerHost, session: str) -> None:
     """The lock of an ending daemon is held, and nobody listens: the test plays it."""
     lock = host.runtime / "ccb"
-    first = await host.connect(session)
-    await first.attach()
+    first = await host.drive(session)
     await first.next(Event)
     await first.stop()
     with (lock / f"{session}.lock").open("w") as held:
@@ -170,8 +166,7 @@ async def test_files_that_tools_make_have_the_users_modes(host: WorkerHost, sess
 
 
 async def test_everything_that_happened_reaches_a_slow_client_before_bye(host: WorkerHost, session: str) -> None:
-    laptop = await host.connect(session)
-    await laptop.attach()
+    laptop = await host.drive(session)
     await laptop.say("go")
     opened, _ = await laptop.call()
     await laptop.send(Stop(laptop.epoch, finish=True))
@@ -269,8 +264,7 @@ async def test_a_disk_that_fills_during_a_turn_ends_it_with_a_reason_of_its_own_
 async def test_more_prompts_than_may_wait_are_taken_as_there_is_room_and_an_interrupt_overtakes_them(
     host: WorkerHost, session: str
 ) -> None:
-    laptop = await host.connect(session)
-    await laptop.attach()
+    laptop = await host.drive(session)
     sent = [await laptop.say("first")]
     await laptop.call()  # so the turn holds it, and the rest waits
     sent += [await laptop.say(f"number {number}") for number in range(MAX_WAITING + 2)]
@@ -290,8 +284,7 @@ async def test_a_session_that_shall_end_after_its_prompts_takes_those_first_that
     host: WorkerHost, session: str
 ) -> None:
     host.prelude = "import ccb.remote.session.input_queue as inputs\ninputs.MAX_WAITING = 1\n"
-    laptop = await host.connect(session)
-    await laptop.attach()
+    laptop = await host.drive(session)
     await laptop.say("first")
     opened, _ = await laptop.call()  # so the turn holds it, and the rest waits
     for prompt in ("waits", "has no room"):

@@ -90,8 +90,7 @@ async def kill(hello: Hello) -> None:
 async def test_a_question_goes_over_to_who_takes_over_and_an_old_answer_does_nothing(
     host: WorkerHost, session: str
 ) -> None:
-    alice = await host.connect(session)
-    await alice.attach(ALICE)
+    alice = await host.drive(session, ALICE)
     asked = await ask(alice, "echo run >> count")
     bob = await come(host, session, {"client": BOB.client})
     again = await bob.message("control_request")
@@ -147,8 +146,7 @@ async def test_what_was_allowed_for_the_session_is_not_asked_again_after_a_kill(
 async def test_a_new_system_prompt_and_tool_list_reach_a_running_agent_and_nothing_else_changes_them(
     host: WorkerHost, session: str
 ) -> None:
-    alice = await host.connect(session)
-    await alice.attach(ALICE)
+    alice = await host.drive(session, ALICE)
     before = json.loads(await turn(alice, "one", "1"))
     plain = await come(host, session, BOB.to_json(), have=alice.last_seq)
     same = json.loads(await turn(plain, "two", "2"))
@@ -185,8 +183,7 @@ async def test_who_takes_back_is_asked_again_although_a_headless_run_drove_in_be
 async def test_what_one_reads_of_the_model_it_reads_to_the_end_although_another_drives(
     host: WorkerHost, session: str
 ) -> None:
-    alice = await host.connect(session)
-    await alice.attach(ALICE)
+    alice = await host.drive(session, ALICE)
     await alice.say("go")
     opened, _ = await alice.call()
     answer = content(calls(("toolu_1", "Bash", {"command": "echo ran >> count"})))
@@ -208,8 +205,7 @@ async def test_what_one_reads_of_the_model_it_reads_to_the_end_although_another_
 async def test_who_was_taken_over_from_reads_on_after_a_lost_connection(
     role: str, host: WorkerHost, session: str
 ) -> None:
-    alice = await host.connect(session)
-    await alice.attach(ALICE)
+    alice = await host.drive(session, ALICE)
     await alice.say("go")
     opened, _ = await alice.call()
     answer = content(says("a long answer"))
@@ -228,8 +224,7 @@ async def test_who_was_taken_over_from_reads_on_after_a_lost_connection(
 async def test_who_was_taken_over_from_and_says_nothing_any_more_is_not_waited_for_long(
     host: WorkerHost, session: str
 ) -> None:
-    alice = await host.connect(session)
-    await alice.attach(ALICE)
+    alice = await host.drive(session, ALICE)
     await alice.say("go")
     opened, _ = await alice.call()
     os.kill(alice.process.pid, signal.SIGSTOP)
@@ -242,8 +237,7 @@ async def test_who_was_taken_over_from_and_says_nothing_any_more_is_not_waited_f
 
 
 async def test_a_driver_comes_back_also_when_its_name_cannot_be_written(host: WorkerHost, session: str) -> None:
-    alice = await host.connect(session)
-    await alice.attach(ALICE)
+    alice = await host.drive(session, ALICE)
     await turn(alice, "one", "1")
     (host.state(session) / "epoch.new").mkdir()  # what the file is made as
     back = await come(host, session, {"client": ALICE.client}, have=alice.last_seq)
@@ -293,8 +287,7 @@ async def test_a_viewer_that_asks_for_much_and_takes_nothing_holds_up_nobody(hos
 
 
 async def test_one_that_asks_for_pages_without_end_is_left(host: WorkerHost, session: str) -> None:
-    alice = await host.connect(session)
-    await alice.attach(ALICE)
+    alice = await host.drive(session, ALICE)
     await turn(alice, "one", "v" * 400_000)
     viewer = await come(host, session, {}, tail=1, role="viewer")
     os.kill(viewer.process.pid, signal.SIGSTOP)

@@ -126,8 +126,7 @@ async def test_ps_says_that_a_driver_is_away(host: WorkerHost, session: str) -> 
     path = host.state(session) / "summary.json"
     await until(lambda: json.loads(path.read_text())["away"] is True, "its connection is over for the worker")
     assert await driver() == ("me@laptop", True)
-    again = await host.connect(session)
-    await again.attach(SessionOptions(client="me@laptop"))
+    again = await host.drive(session, SessionOptions(client="me@laptop"))
     await again.next(Event, lambda event: event.kind == "driver")
     assert await driver() == ("me@laptop", False)
     await again.send(Detach(again.epoch))

@@ -46,8 +46,7 @@ async def test_a_client_that_comes_back_by_itself_does_not_start_a_session_that_
 
 
 async def test_a_person_starts_it_again_and_then_clients_come_back_as_ever(host: WorkerHost, session: str) -> None:
-    client = await host.connect(session)
-    await client.attach(SessionOptions(client="me@laptop"))
+    client = await host.drive(session, SessionOptions(client="me@laptop"))
     await client.say("one")
     await client.call()
     await stop(host, session)

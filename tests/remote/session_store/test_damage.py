@@ -335,6 +335,5 @@ async def test_a_disk_that_is_still_full_is_said_and_the_session_waits_for_room(
     assert refused.code == "no_storage" and "journal cannot be written" in refused.message
     assert journal.read_bytes() == before
     await until(lambda: host.runtime_files() == [], "nothing is left of the attempt")
-    again = await host.connect(session)
-    await again.attach(SessionOptions())
+    again = await host.drive(session, SessionOptions())
     assert "stopped in the middle" in (await again.message("result"))["errors"][0]
