@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import json
 import shlex
-import socket
 
 import pytest
-from tests.support.hosts.sshd import HostUser, Sshd, make_key
+from tests.support.hosts.sshd import HostUser, Sshd
 from tests.support.hosts.whole_session import STREAM
 from tests.support.model.fake_model import API_KEY, FakeModel
 from tests.support.model.model_script import uses
@@ -61,40 +60,6 @@ async def test_a_model_that_says_nothing_is_given_up_and_asked_once_more(
     assert "The model has said nothing for" in told[0] and "it is asked again in 1 s" in told[0]
     assert "The model said nothing for 2 s in the middle of an answer; last try 1 of 1" in told[-1]
     await fake_model.until(lambda model: model.aborted == [1])  # it stops writing, and charging for it
-
-
-async def test_a_key_the_host_does_not_know_is_code_77(laptop: Laptop, sshd: Sshd, host_user: HostUser) -> None:
-    options = sshd.client_options()
-    options[options.index("-i") + 1] = str(make_key(laptop.home / "other"))
-    done = await laptop.run(["ssh", f"{host_user.name}@127.0.0.1:/", *options, "-p", "hi", *STREAM])
-    assert done.code == 77
-    assert "refused the login" in done.stderr and len(done.results) == 1
-    assert "Traceback" not in done.stderr
-
-
-async def test_a_closed_port_is_code_69(laptop: Laptop) -> None:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))  # bound and not listening: refused
-        port = taken.getsockname()[1]
-        done = await laptop.run(["ssh", "127.0.0.1:/", "-P", str(port), "-p", "hi", *STREAM])
-    assert done.code == 69
-    assert str(port) in done.stderr and len(done.results) == 1
-
-
-async def test_a_name_that_does_not_resolve_is_code_69(laptop: Laptop) -> None:
-    done = await laptop.run(["ssh", "no-such-host.invalid:/", "-p", "hi"])
-    assert (done.code, done.stdout) == (69, "")
-    assert "no-such-host.invalid" in done.stderr
-
-
-async def test_an_unknown_host_key_is_refused_with_code_79(laptop: Laptop, sshd: Sshd, host_user: HostUser) -> None:
-    empty = laptop.home / "known_hosts"
-    options = sshd.client_options()
-    options[options.index("-o") + 1] = f"UserKnownHostsFile={empty}"
-    done = await laptop.run(["ssh", f"{host_user.name}@127.0.0.1:/", *options, "-p", "hi", *STREAM])
-    assert done.code == 79
-    assert "SHA256:" in done.stderr and len(done.results) == 1
-    assert not empty.exists() or not empty.read_text()
 
 
 async def test_a_link_that_breaks_in_a_turn_is_code_75_with_one_result(
