@@ -80,8 +80,7 @@ async def test_a_directory_that_cannot_be_used_is_refused_and_leaves_nothing(
 
 
 async def test_stop_leaves_no_process_no_socket_and_a_readable_journal(host: WorkerHost, session: str) -> None:
-    laptop = await host.connect(session)
-    hello = await laptop.attach(SessionOptions(allowed_tools=["Bash"]))
+    laptop = await host.drive(session, SessionOptions(allowed_tools=["Bash"]))
     await laptop.say("go")
     await laptop.answers(calls(("toolu_1", "Bash", {"command": "echo $$ > pid; exec sleep 600"})))
     pid_file = host.project / "pid"
@@ -89,7 +88,7 @@ async def test_stop_leaves_no_process_no_socket_and_a_readable_journal(host: Wor
     await laptop.stop()
     assert any(isinstance(frame, Bye) for frame in laptop.frames)
     await until(lambda: not alive(int(pid_file.read_text())), "the tool's process has ended")
-    await until(lambda: not alive(hello.pid), "the daemon has ended")
+    await until(lambda: not alive(laptop.hello.pid), "the daemon has ended")
     assert host.runtime_files() == []
     for line in (host.state(session) / "journal.jsonl").read_bytes().splitlines():
         json.loads(line)
@@ -102,9 +101,8 @@ async def test_the_session_outlives_its_connection_and_replays_what_was_missed(h
     await until((host.project / "started").exists, "the tool has started")
     have = max(frame.seq for frame in first.frames if isinstance(frame, Event))
     await first.drop()
-    second = await host.connect(session)
-    hello = await second.attach(have=have)
-    assert hello.epoch == 1
+    second = await host.drive(session, have=have)
+    assert second.hello.epoch == 1
     assert (await second.next(Event)).seq == have + 1
     opened, _body = await second.call()
     await second.answer(opened, content(says("finished")))
@@ -216,14 +214,13 @@ async def test_every_control_request_is_answered(host: WorkerHost, session: str)
 
 
 async def test_after_kill_minus_9_the_journal_goes_on_and_no_tool_runs_again(host: WorkerHost, session: str) -> None:
-    first = await host.connect(session)
-    hello = await first.attach(SessionOptions(allowed_tools=["Bash"]))
+    first = await host.drive(session, SessionOptions(allowed_tools=["Bash"]))
     await first.say("go")
     opened, _ = await first.call()
     command = "echo $$ > pid; echo run >> count; touch started; exec sleep 600"
     await first.answer(opened, content(calls(("toolu_1", "Bash", {"command": command}))))
     await until((host.project / "started").exists, "the tool has started")
-    os.kill(hello.pid, 9)
+    os.kill(first.hello.pid, 9)
     with contextlib.suppress(ProcessLookupError):
         os.kill(int((host.project / "pid").read_text()), 9)
     await first.process.wait()
@@ -240,8 +237,7 @@ async def test_after_kill_minus_9_the_journal_goes_on_and_no_tool_runs_again(hos
 
 
 async def test_everything_on_disk_is_private_and_without_the_nonce(host: WorkerHost, session: str) -> None:
-    laptop = await host.connect(session)
-    hello = await laptop.attach()
+    laptop = await host.drive(session)
     await laptop.say("go")
     opened, _ = await laptop.call()
     await laptop.answer(opened, content(says("ok")))
@@ -256,7 +252,7 @@ async def test_everything_on_disk_is_private_and_without_the_nonce(host: WorkerH
         if path.is_file():
             assert opened.nonce.encode() not in path.read_bytes()
     for name in ("cmdline", "environ"):
-        assert opened.nonce.encode() not in Path(f"/proc/{hello.pid}/{name}").read_bytes()
+        assert opened.nonce.encode() not in Path(f"/proc/{laptop.hello.pid}/{name}").read_bytes()
 
 
 async def test_a_refused_bypass_as_root_says_why(host: WorkerHost, session: str) -> None:

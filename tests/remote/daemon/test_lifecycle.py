@@ -61,26 +61,24 @@ async def sleeping_tool(host: WorkerHost, laptop: Laptop) -> int:
 
 
 async def test_who_stops_the_session_tells_its_clients_that_it_is_over(host: WorkerHost, session: str) -> None:
-    laptop = await host.connect(session)
-    hello = await laptop.attach(SessionOptions(allowed_tools=["Bash"]))
+    laptop = await host.drive(session, SessionOptions(allowed_tools=["Bash"]))
     tool = await sleeping_tool(host, laptop)
-    os.kill(hello.pid, signal.SIGINT)
+    os.kill(laptop.hello.pid, signal.SIGINT)
     assert (await laptop.next(Bye)).reason
-    await until(lambda: not alive(hello.pid), "the daemon has ended")
+    await until(lambda: not alive(laptop.hello.pid), "the daemon has ended")
     assert not alive(tool)
     assert host.runtime_files() == []
 
 
 async def test_a_host_that_goes_down_ends_the_worker_and_not_the_session(host: WorkerHost, session: str) -> None:
     """Every process gets SIGTERM then. A goodbye would tell the laptop that the session is over."""
-    laptop = await host.connect(session)
-    hello = await laptop.attach(SessionOptions(allowed_tools=["Bash"]))
+    laptop = await host.drive(session, SessionOptions(allowed_tools=["Bash"]))
     tool = await sleeping_tool(host, laptop)
-    os.kill(hello.pid, signal.SIGTERM)
+    os.kill(laptop.hello.pid, signal.SIGTERM)
     while await laptop.read():
         pass
     assert not [frame for frame in laptop.frames if isinstance(frame, Bye)]
-    await until(lambda: not alive(hello.pid), "the daemon has ended")
+    await until(lambda: not alive(laptop.hello.pid), "the daemon has ended")
     assert not alive(tool)
     assert host.runtime_files() == []
     again = await host.drive(session, create=False)
@@ -133,10 +131,9 @@ async def test_a_connection_while_the_daemon_is_ending_gets_the_next_one(host: W
 
 
 async def test_the_daemon_is_nobodys_child_and_holds_nothing_of_the_channel(host: WorkerHost, session: str) -> None:
-    laptop = await host.connect(session)
-    hello = await laptop.attach()
+    laptop = await host.drive(session)
     await laptop.next(Event)
-    process = Path(f"/proc/{hello.pid}")
+    process = Path(f"/proc/{laptop.hello.pid}")
     fields = (process / "stat").read_text().rpartition(")")[2].split()
     parent, sid = int(fields[1]), int(fields[3])
     assert parent != laptop.process.pid
@@ -180,8 +177,7 @@ async def test_everything_that_happened_reaches_a_slow_client_before_bye(host: W
 
 
 async def test_one_that_talks_no_frames_is_told_and_left(host: WorkerHost, session: str) -> None:
-    laptop = await host.connect(session)
-    hello = await laptop.attach()
+    laptop = await host.drive(session)
     await laptop.next(Event)
     with socket.socket(socket.AF_UNIX) as stranger:
         stranger.settimeout(15)
@@ -195,7 +191,7 @@ async def test_one_that_talks_no_frames_is_told_and_left(host: WorkerHost, sessi
             said += data
     frames = [json.loads(line) for line in said.splitlines()]
     assert [frame["t"] for frame in frames] == ["hello", "refused"]
-    assert alive(hello.pid)
+    assert alive(laptop.hello.pid)
 
 
 async def test_an_attach_that_claims_the_future_is_refused(host: WorkerHost, session: str) -> None:
@@ -224,13 +220,12 @@ def full_disk(pid: int) -> Iterator[None]:
 
 
 async def test_an_answer_that_found_no_room_on_the_disk_counts_when_there_is(host: WorkerHost, session: str) -> None:
-    laptop = await host.connect(session)
-    hello = await laptop.attach(SessionOptions(permission_prompts="stdio"))
+    laptop = await host.drive(session, SessionOptions(permission_prompts="stdio"))
     await laptop.say("go")
     await laptop.answers(calls(("toolu_1", "Bash", {"command": "touch touched"})))
     asked = await laptop.message("control_request")
     response = {"subtype": "success", "request_id": asked["request_id"], "response": {"behavior": "allow"}}
-    with full_disk(hello.pid):
+    with full_disk(laptop.hello.pid):
         await laptop.send(Input(laptop.epoch, "the-answer", {"type": "control_response", "response": response}))
         await laptop.send(Ping(laptop.epoch, 7))
         await laptop.next(Pong, lambda frame: frame.n == 7)  # so it was tried
@@ -243,12 +238,11 @@ async def test_an_answer_that_found_no_room_on_the_disk_counts_when_there_is(hos
 async def test_a_disk_that_fills_during_a_turn_ends_it_with_a_reason_of_its_own_and_with_its_counts(
     host: WorkerHost, session: str
 ) -> None:
-    laptop = await host.connect(session)
-    hello = await laptop.attach()
+    laptop = await host.drive(session)
     await laptop.say("go")
     await laptop.answers(calls(("toolu_1", "Read", {"file_path": "/dev/null"})))
     opened, _ = await laptop.call()
-    with full_disk(hello.pid):
+    with full_disk(laptop.hello.pid):
         await laptop.answer(opened, content(says("more", message_id="msg_2")))
         result = (await laptop.next(Progress, lambda frame: frame.body.get("type") == "result")).body
     assert (result["subtype"], result["is_error"]) == ("error_during_execution", True)

@@ -115,8 +115,7 @@ async def test_hostile_lines_have_no_effect_when_the_parser_lets_everything_thro
     evil.write_text("#!/bin/sh\necho RAN\ntouch ran\n")
     evil.chmod(0o755)
     before = snapshot(host.home)
-    laptop = await host.connect(session)
-    hello = await laptop.attach()
+    laptop = await host.drive(session)
     async with listener() as (port, reached):
         said = await results(
             laptop,
@@ -124,12 +123,12 @@ async def test_hostile_lines_have_no_effect_when_the_parser_lets_everything_thro
             bash("./evil"),
             bash("cat ~/.ssh/id; cat /proc/self/root$HOME/.ssh/id; find / -name id -exec cat {} + 2>/dev/null"),
             bash(connecting(port)),
-            bash(f"kill -9 {hello.pid}; echo sent"),
+            bash(f"kill -9 {laptop.hello.pid}; echo sent"),
             bash("(sleep 0.2; touch late) & echo started", run_in_background=True),
             bash("git init sub; git config --global core.pager ./evil"),
         )
         assert not reached
-    assert alive(hello.pid)
+    assert alive(laptop.hello.pid)
     assert not any("PRIVATE" in each or "RAN" in each or "reached" in each for each in said), said
     assert "stopped by the sandbox: " in said[0] and "dangerouslyDisableSandbox" in said[0]
     assert snapshot(host.home) == before

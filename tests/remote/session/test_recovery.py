@@ -53,15 +53,14 @@ async def test_a_turn_that_was_cut_gets_its_one_result(host: WorkerHost, session
 
 
 async def test_temporary_files_of_a_killed_worker_are_removed(host: WorkerHost, session: str) -> None:
-    first = await host.connect(session)
-    hello = await first.attach(SessionOptions(allowed_tools=["Write"]))
+    first = await host.drive(session, SessionOptions(allowed_tools=["Write"]))
     await first.say("go")
     opened, _ = await first.call()
     written = host.project / "deep" / "written"
     write = {"file_path": str(written), "content": "x"}
     await first.answer(opened, content(calls(("toolu_1", "Write", write))))
     await until(written.exists, "the file is written")
-    await kill(first, hello)
+    await kill(first, first.hello)
     names = (".ccb-0123456789abcdef", ".ccb-00000000000000ff", ".ccb-of-somebody", ".ccb-0123456789abcde")
     left, used, *others = [written.with_name(name) for name in names]
     at_the_top = host.project / left.name
@@ -75,12 +74,11 @@ async def test_temporary_files_of_a_killed_worker_are_removed(host: WorkerHost, 
 
 
 async def test_a_question_that_died_with_the_worker_is_withdrawn(host: WorkerHost, session: str) -> None:
-    first = await host.connect(session)
-    hello = await first.attach(SessionOptions(permission_prompts="stdio"))
+    first = await host.drive(session, SessionOptions(permission_prompts="stdio"))
     await first.say("go")
     await first.answers(calls(("toolu_1", "Bash", {"command": "touch made"})))
     asked = await first.message("control_request")
-    await kill(first, hello)
+    await kill(first, first.hello)
     second = await host.drive(session)
     assert (await second.message("control_cancel_request"))["request_id"] == asked["request_id"]
     response = {"subtype": "success", "request_id": asked["request_id"], "response": {"behavior": "allow"}}
@@ -90,13 +88,12 @@ async def test_a_question_that_died_with_the_worker_is_withdrawn(host: WorkerHos
 
 
 async def test_a_prompt_that_waited_is_run_by_the_next_worker(host: WorkerHost, session: str) -> None:
-    first = await host.connect(session)
-    hello = await first.attach()
+    first = await host.drive(session)
     await first.say("the first")
     await first.call()
     await first.say("the second", input_id="waiting")
     await first.next(Event, lambda event: event.kind == "input" and event.body["id"] == "waiting")
-    await kill(first, hello)
+    await kill(first, first.hello)
     second = await host.drive(session)
     opened, body = await second.call()
     assert "the second" in json.dumps(json.loads(body)["messages"][-1])
@@ -105,9 +102,8 @@ async def test_a_prompt_that_waited_is_run_by_the_next_worker(host: WorkerHost, 
 
 
 async def test_the_person_s_order_of_waiting_prompts_outlives_the_worker(host: WorkerHost, session: str) -> None:
-    first = await host.connect(session)
-    hello = await first.attach()
-    assert "move_async_message" in hello.capabilities
+    first = await host.drive(session)
+    assert "move_async_message" in first.hello.capabilities
     await first.say("running")
     await first.call()
     for each in ("b", "c", "d"):
@@ -127,7 +123,7 @@ async def test_the_person_s_order_of_waiting_prompts_outlives_the_worker(host: W
     for _ in range(2):  # as after a reconnect: the same input comes again
         await first.send(Input(first.epoch, "b2", edited))
     assert await asked("move_async_message", message_uuid="c", before=[]) == {"moved": True}
-    await kill(first, hello)
+    await kill(first, first.hello)
     second = await host.drive(session)
     taken = []
     for number in range(3):
@@ -143,9 +139,8 @@ async def test_the_person_s_order_of_waiting_prompts_outlives_the_worker(host: W
 async def test_what_steers_goes_with_the_next_tool_results_once_and_the_rest_waits(
     host: WorkerHost, session: str
 ) -> None:
-    first = await host.connect(session)
-    hello = await first.attach(SessionOptions(allowed_tools=["Bash"]))
-    assert "steer" in hello.capabilities
+    first = await host.drive(session, SessionOptions(allowed_tools=["Bash"]))
+    assert "steer" in first.hello.capabilities
     await first.say("go")
     await first.call()
 
@@ -168,7 +163,7 @@ async def test_what_steers_goes_with_the_next_tool_results_once_and_the_rest_wai
     last = json.loads(body)["messages"][-1]["content"]
     assert [block["type"] for block in last] == ["tool_result", "text", "text"]
     assert [block["text"] for block in last[1:]] == ["steers", "promoted"]
-    await kill(again, hello)
+    await kill(again, first.hello)
     second = await host.drive(session)
     _, body = await second.call()
     assert json.loads(body)["messages"][-1]["content"][-1]["text"] == "queued"
@@ -176,8 +171,7 @@ async def test_what_steers_goes_with_the_next_tool_results_once_and_the_rest_wai
 
 
 async def test_a_prompt_that_was_made_to_steer_does_so_after_a_restart(host: WorkerHost, session: str) -> None:
-    first = await host.connect(session)
-    hello = await first.attach(SessionOptions(allowed_tools=["Bash"]))
+    first = await host.drive(session, SessionOptions(allowed_tools=["Bash"]))
     await first.say("go")
     await first.call()
     for each in ("b", "c"):
@@ -186,36 +180,34 @@ async def test_a_prompt_that_was_made_to_steer_does_so_after_a_restart(host: Wor
     request_id = await first.control("move_async_message", message_uuid="c", before=["b"], steer=True)
     while (await first.message("control_response"))["response"]["request_id"] != request_id:
         pass
-    await kill(first, hello)
+    await kill(first, first.hello)
     second = await host.drive(session)
     _, body = await second.call()
     assert json.loads(body)["messages"][-1]["content"][-1]["text"] == "c", "it comes before what waits"
 
 
 async def test_what_a_killed_worker_left_running_is_ended(host: WorkerHost, session: str) -> None:
-    first = await host.connect(session)
-    hello = await first.attach(SessionOptions(allowed_tools=["Bash"]))
+    first = await host.drive(session, SessionOptions(allowed_tools=["Bash"]))
     await first.say("go")
     await first.answers(calls(("toolu_1", "Bash", {"command": "echo $$ > pid; exec sleep 600"})))
     pid_file = host.project / "pid"
     await until(lambda: pid_file.exists() and pid_file.read_text().strip() != "", "the tool has started")
-    await kill(first, hello)
+    await kill(first, first.hello)
     assert alive(int(pid_file.read_text()))
     await host.drive(session)
     await until(lambda: not alive(int(pid_file.read_text())), "the process of the dead worker has ended")
 
 
 async def test_the_small_files_of_a_killed_worker_go_with_its_processes(host: WorkerHost, session: str) -> None:
-    first = await host.connect(session)
-    hello = await first.attach(SessionOptions(allowed_tools=["Bash"]))
+    first = await host.drive(session, SessionOptions(allowed_tools=["Bash"]))
     await first.say("go")
     opened, _ = await first.call()
     command = "trap - TERM; touch started; sleep 600"
     await first.answer(opened, content(calls(("toolu_1", "Bash", {"command": command}))))
     await until((host.project / "started").exists, "the tool has started")
-    await kill(first, hello)
+    await kill(first, first.hello)
     outputs = host.state(session) / "outputs"
-    (outputs / f".{hello.pid}-9-cwd").touch()  # where a shell says at its end which directory it is in
+    (outputs / f".{first.hello.pid}-9-cwd").touch()  # where a shell says at its end which directory it is in
     (outputs / "0009-bash").touch()
     second = await host.drive(session)
     await second.message("result")
@@ -224,11 +216,10 @@ async def test_the_small_files_of_a_killed_worker_go_with_its_processes(host: Wo
 
 
 async def test_the_permission_mode_is_the_one_last_chosen(host: WorkerHost, session: str) -> None:
-    first = await host.connect(session)
-    hello = await first.attach(SessionOptions(permission_mode="acceptEdits"))
+    first = await host.drive(session, SessionOptions(permission_mode="acceptEdits"))
     await first.control("set_permission_mode", mode="plan")
     await first.message("system", "status")
-    await kill(first, hello)
+    await kill(first, first.hello)
     second = await host.drive(session)
     await second.control("initialize")
     answer = await second.next(
@@ -265,11 +256,10 @@ async def test_the_history_is_rebuilt_from_a_journal_larger_than_what_stays_in_m
     host: WorkerHost, session: str
 ) -> None:
     host.more_env["CCB_DISABLE_AUTO_COMPACT"] = "1"  # prompts of such a size fill the window
-    first = await host.connect(session)
-    hello = await first.attach()
+    first = await host.drive(session)
     for number in range(3):
         await first.turn(f"prompt {number} " + "x" * 1_200_000, says(f"answer {number}", f"msg_{number}"))
-    await kill(first, hello)
+    await kill(first, first.hello)
     second = await host.drive(session)
     await second.say("what did I say?")
     opened, body = await second.call()

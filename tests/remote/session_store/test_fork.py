@@ -41,14 +41,13 @@ async def ask(laptop: Laptop, prompt: str, *replies: Reply) -> None:
 async def test_a_fork_knows_the_conversation_and_the_original_stays_as_it_was(
     host: WorkerHost, session: str, copy: str
 ) -> None:
-    first = await host.connect(session)
-    hello = await first.attach()
+    first = await host.drive(session)
     await ask(first, "the word is swordfish", says("noted"))
     await until(lambda: journal(host, session)[-1]["kind"] == "turn_end", "the turn is in the journal")
     before = (host.state(session) / "journal.jsonl").read_bytes()
     second = await host.connect(copy, fork_of=session[:8])
     forked = await second.attach()
-    assert (forked.session, forked.cwd, forked.pid == hello.pid) == (copy, str(host.project), False)
+    assert (forked.session, forked.cwd, forked.pid == first.hello.pid) == (copy, str(host.project), False)
     await second.say("which word?")
     _, body = await second.call()
     assert b"swordfish" in body
@@ -173,14 +172,13 @@ async def test_a_copy_of_one_session_is_not_taken_for_a_copy_of_another(
 async def test_a_large_output_stays_readable_when_the_original_is_removed(
     host: WorkerHost, session: str, copy: str
 ) -> None:
-    first = await host.connect(session)
-    hello = await first.attach(SessionOptions(allowed_tools=["Bash"]))
+    first = await host.drive(session, SessionOptions(allowed_tools=["Bash"]))
     await ask(first, "go", calls(("toolu_1", "Bash", {"command": "seq 1 20000"})), says("done", "msg_2"))
     outputs = host.state(session) / "outputs"
     (kept,) = [each for each in outputs.iterdir() if not each.name.startswith(".")]
     await host.drive(copy, fork_of=session)
     await first.stop()
-    await until(lambda: not alive(hello.pid), "the original has ended")
+    await until(lambda: not alive(first.hello.pid), "the original has ended")
     kept.unlink()
     mine = host.state(copy) / "outputs" / kept.name
     assert mine.read_text().endswith("20000\n")
@@ -189,11 +187,10 @@ async def test_a_large_output_stays_readable_when_the_original_is_removed(
 
 
 async def test_a_torn_last_record_is_not_copied(host: WorkerHost, session: str, copy: str) -> None:
-    first = await host.connect(session)
-    hello = await first.attach()
+    first = await host.drive(session)
     await ask(first, "one", says("1"))
     await first.stop()
-    await until(lambda: not alive(hello.pid), "the original has ended")
+    await until(lambda: not alive(first.hello.pid), "the original has ended")
     path = host.state(session) / "journal.jsonl"
     before = path.read_bytes()
     path.write_bytes(before + b'{"seq":99,"time":1,"kind":"mess')
