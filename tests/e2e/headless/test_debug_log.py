@@ -6,7 +6,6 @@ import os
 import pwd
 import re
 import signal
-import sys
 from pathlib import Path
 
 import pytest
@@ -17,7 +16,6 @@ from tests.support.machine.waiting import until
 from tests.support.model.fake_model import API_KEY, FakeModel
 from tests.support.model.model_script import uses
 from tests.support.person.laptop import Laptop
-from tests.support.person.terminal import terminal
 
 pytestmark = pytest.mark.visited
 
@@ -124,8 +122,7 @@ async def test_a_session_of_the_terminal_interface(laptop: Laptop, fake_model: F
         uses("Read", file_path=str(directory / "note.txt")),
         {"text": ANSWER},
     )
-    argv = [sys.executable, "-m", "ccb", str(directory), "--debug"]
-    async with terminal(argv, laptop.env, str(laptop.home)) as running:
+    async with laptop.on_terminal(str(directory), "--debug") as running:
         await running.shows("F1 or /help")
         running.type(PROMPT + "\r")
         await running.shows("ANSWER-5b5b")

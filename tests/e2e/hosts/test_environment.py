@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import sys
 from pathlib import Path
 
 import pytest
@@ -12,7 +11,6 @@ from tests.support.hosts.sshd import HostUser, Sshd, host_user
 from tests.support.hosts.sshd import sshd as serve
 from tests.support.model.fake_model import FakeModel
 from tests.support.person.laptop import Laptop
-from tests.support.person.terminal import terminal
 
 pytestmark = pytest.mark.visited
 
@@ -132,8 +130,7 @@ async def test_the_screen_says_what_it_waits_for_and_which_path_counts(
     fake_model.add({"text": "Done-it-all."})
     write(host_user, ".profile", "while ! test -e ~/go; do sleep 0.05; done; exit\n")
     place = f"{host_user.name}@127.0.0.1:~"
-    argv = [sys.executable, "-m", "ccb", "ssh", place, *sshd.client_options()]
-    async with terminal(argv, laptop.env, str(laptop.home)) as running:
+    async with laptop.on_terminal("ssh", place, *sshd.client_options()) as running:
         await running.shows("Waiting for the start-up files of your shell on the host")
         running.type("do it\r")
         write(host_user, "go", "")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -12,7 +11,7 @@ import pytest
 from tests.support.model.fake_model import FakeModel
 from tests.support.model.model_script import uses
 from tests.support.person.laptop import Laptop
-from tests.support.person.terminal import Terminal, terminal
+from tests.support.person.terminal import Terminal
 
 
 @pytest.fixture
@@ -25,8 +24,7 @@ def project(tmp_path: Path) -> Path:
 
 @asynccontextmanager
 async def repl(laptop: Laptop, project: Path, *arguments: str) -> AsyncIterator[Terminal]:
-    argv = [sys.executable, "-m", "ccb", str(project), *arguments]
-    async with terminal(argv, laptop.env, str(laptop.home)) as running:
+    async with laptop.on_terminal(str(project), *arguments) as running:
         await running.shows("F1 or /help")
         yield running
 

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import pytest
 from tests.support.hosts.sshd import HostUser, Sshd, make_key
 from tests.support.model.fake_model import FakeModel
 from tests.support.person.laptop import Laptop
-from tests.support.person.terminal import terminal
 
 pytestmark = pytest.mark.visited
 
@@ -21,8 +19,9 @@ async def test_a_prompt_typed_before_a_login_with_questions_is_sent_once_and_not
     key = make_key(laptop.home / "locked", passphrase="open sesame")
     (sshd.identity.parent / "authorized_keys").write_text(key.with_suffix(".pub").read_text())
     options = ["-P", str(sshd.port), "-i", str(key), "-o", f"UserKnownHostsFile={tmp_path / 'known'}"]
-    argv = [sys.executable, "-m", "ccb", "ssh", f"{host_user.name}@127.0.0.1:~", *options, "-o", "IdentitiesOnly=yes"]
-    async with terminal(argv, laptop.env, str(laptop.home)) as running:
+    async with laptop.on_terminal(
+        "ssh", f"{host_user.name}@127.0.0.1:~", *options, "-o", "IdentitiesOnly=yes"
+    ) as running:
         await running.shows("Connecting to")
         running.type("fix it\r")
         await running.shows("fix it  (queued)")

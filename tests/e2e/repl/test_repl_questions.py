@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import sys
 from pathlib import Path
 
 from tests.support.model.fake_model import FakeModel
 from tests.support.model.model_script import uses
 from tests.support.person.laptop import make_laptop
-from tests.support.person.terminal import Terminal, terminal
+from tests.support.person.terminal import Terminal
 
 from ccb.local.tui.cards.question_card import BURST_S
 
@@ -66,8 +65,7 @@ async def test_a_question_is_answered_and_a_plan_is_approved_before_the_work_beg
         {"text": "All-is-done."},
     )
     laptop = make_laptop(tmp_path, fake_model.url)
-    argv = [sys.executable, "-m", "ccb", str(project), "--permission-mode", "plan"]
-    async with terminal(argv, laptop.env, str(laptop.home)) as running:
+    async with laptop.on_terminal(str(project), "--permission-mode", "plan") as running:
         await running.shows("F1 or /help")
         running.type("move the store\r")
         await running.shows("Which store?")

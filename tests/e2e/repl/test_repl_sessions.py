@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import re
-import sys
 
 import pytest
 from tests.support.hosts.sshd import HostUser, Sshd
 from tests.support.model.fake_model import FakeModel
 from tests.support.person.laptop import Laptop
-from tests.support.person.terminal import terminal
 
 pytestmark = pytest.mark.visited
 
@@ -21,8 +19,7 @@ async def test_a_new_session_and_the_way_back_need_no_second_login(
 ) -> None:
     fake_model.add({"text": "Answer-one."}, {"text": "Answer-two."}, {"text": "Answer-three."})
     place = f"{host_user.name}@127.0.0.1:{host_user.home}"
-    argv = [sys.executable, "-m", "ccb", "ssh", place, *sshd.client_options()]
-    async with terminal(argv, laptop.env, str(laptop.home)) as running:
+    async with laptop.on_terminal("ssh", place, *sshd.client_options()) as running:
         await running.shows("F1 or /help")
         running.type("the first one\r")
         await running.shows("Answer-one.")
