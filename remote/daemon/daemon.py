@@ -23,7 +23,6 @@ from ..sandbox.cage_server import CageMechanism
 from ..session.rewind import finish_rewind
 from ..session.session import Session
 from ..session_store import sockets
-from ..session_store.client_outbox import ClientOutbox
 from ..session_store.journal import Journal, JournalError
 from ..session_store.journal_summary import JournalSummary
 from ..session_store.process_identity import own_identity
