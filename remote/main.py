@@ -1,13 +1,10 @@
-"""Find or start the daemon, then bridge the channel.
+"""Find or start the daemon of a session, then bridge the channel to it.
 
-It ends when either end closes, so that neither a dead link nor a dead daemon leaves a bridge behind. Bytes that an end
-wrote before it closed still reach the other end: the daemon's goodbye, and the inputs of a laptop that left right after
-them.
-
-This module is imported before hello, so it imports next to nothing.
+The bridge ends when either end closes. Bytes that an end wrote before it closed still reach the other end: the daemon's
+goodbye, and the inputs of a laptop that left right after them.
 
 Everything before the daemon's hello runs on a bare interpreter and is compiled from the bundle, so this module imports
-only what every connection needs: the bridge, and the code that starts a daemon, are imported when they are needed.
+only what every connection needs. The code that starts a daemon is imported when it is needed.
 """
 
 from __future__ import annotations
@@ -138,7 +135,7 @@ def start(params: Params, bundle: str, storage: str) -> int:
     - `session`: the UUID; for an existing session, a unique prefix is enough.
     - `cwd`: absolute, `~…`, relative to the home directory, or "" for the home directory.
     - `named`: the person has chosen `cwd`; a session that exists goes on there, wherever it was.
-    - `shell`: see `daemon.start.Launch`.
+    - `shell`: see `DaemonLaunch`.
     - `create`: start a new session when there is none of that id. With `fresh`, refuse one that exists.
     - `continue`: take the most recently used session of `cwd`.
     - `fork_of` (an id), or `fork` with `continue`: make `session` a copy of that one. Without `fresh`, an earlier

@@ -64,7 +64,6 @@ class AttachedClients:
     def __init__(
         self,
         journal: Journal,
-        outboxes: set[ClientOutbox],
         context: ToolContext,
         lease: DriverLease,
         lifetime: Lifetime,
@@ -75,8 +74,8 @@ class AttachedClients:
     ) -> None:
         self.driver: AttachedClient | None = None
         self.session: Session | None = None
+        self.outboxes: set[ClientOutbox] = set()
         self._journal = journal
-        self._outboxes = outboxes
         self._context = context
         self._lease = lease
         self._lifetime = lifetime
@@ -85,24 +84,20 @@ class AttachedClients:
         self._changed = changed
         self._stop = stop
         self._names: NameFinder | None = None
-        self._clients: set[AttachedClient] = set()
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._clients: dict[AttachedClient, asyncio.Task[None]] = {}
         self._finisher: AttachedClient | None = None  # the driver that asked the session to end after its turns
         self._ending = False
 
     @property
     def viewers(self) -> int:
-        return sum(1 for outbox in self._outboxes if outbox.role == "viewer")
+        return sum(1 for outbox in self.outboxes if outbox.role == "viewer")
 
     def add(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, greeting: Json | None) -> None:
         """Serve a new connection. Send `greeting` as its hello, unless it is None: then the client has its hello
         already."""
         client = AttachedClient(self._journal, self._calls, reader, writer, greeting)
-        self._clients.add(client)
-        self._outboxes.add(client.outbox)
-        task = asyncio.get_running_loop().create_task(self._serve(client))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self.outboxes.add(client.outbox)
+        self._clients[client] = asyncio.get_running_loop().create_task(self._serve(client))
         self._lifetime.count(len(self._clients))
 
     async def _serve(self, client: AttachedClient) -> None:
@@ -167,11 +162,9 @@ class AttachedClients:
         if drives:
             self.driver = client
             if self.session is not None:
-                self.session.broker.ask_driver_again()
+                self.session.meet_driver()
         if client.model_link is not None:
             (self._calls.attach if drives else self._calls.back)(client.model_link)
-        if drives and self.session is not None:
-            self.session.turns.look_again()
 
     def _skip(self, client: AttachedClient, frame: Attach) -> int:
         """Return the number of the event after which the client is sent all events. A snapshot replaces the earlier
@@ -193,7 +186,7 @@ class AttachedClients:
             if session is None:
                 self.session = self._begin(options)
             else:
-                given = frame.options if set(frame.options) - {"client"} else session.launch_of(options.client)
+                given = frame.options if set(frame.options) - {"client"} else session.launches.of_client(options.client)
                 if given is not None:
                     session.relaunch(given)
         except HostRefusal as refusal:
@@ -222,7 +215,7 @@ class AttachedClients:
 
     def _fence(self, by: str) -> None:
         """Tell all viewers that `by` drives now ("" when no client does)."""
-        for outbox in self._outboxes:
+        for outbox in self.outboxes:
             if outbox.role == "viewer":
                 outbox.control(Fenced(self._lease.epoch, by))
 
@@ -292,8 +285,8 @@ class AttachedClients:
 
     def _left(self, client: AttachedClient) -> None:
         """A connection has ended."""
-        self._clients.discard(client)
-        self._outboxes.discard(client.outbox)
+        self._clients.pop(client, None)
+        self.outboxes.discard(client.outbox)
         if self.driver is client:
             self.driver = None
         if client.model_link is not None:
@@ -301,7 +294,7 @@ class AttachedClients:
         attached = bool(client.outbox.role)
         if attached:
             self._changed()
-        last_left = attached and not any(each.role for each in self._outboxes)
+        last_left = attached and not any(each.role for each in self.outboxes)
         self._lifetime.count(len(self._clients), last_left=last_left)
 
     def release_finisher(self) -> bool:
@@ -324,16 +317,17 @@ class AttachedClients:
 
     async def close(self, *, session_over: bool) -> None:
         """End all connections. Say goodbye if the session is over; otherwise do not, so that the clients come back."""
-        for outbox in self._outboxes:
+        for outbox in self.outboxes:
             if session_over and outbox.role:
                 outbox.finish(Bye("the session has ended"))
             else:
                 outbox.close()
-        if self._tasks:
-            _, late = await asyncio.wait(self._tasks, timeout=_GOODBYE_S)
+        tasks = list(self._clients.values())
+        if tasks:
+            _, late = await asyncio.wait(tasks, timeout=_GOODBYE_S)
             for task in late:
                 task.cancel()
-            await asyncio.gather(*self._tasks, return_exceptions=True)
+            await asyncio.gather(*tasks, return_exceptions=True)
 
     async def stop_finding(self) -> None:
         """Stop sending names. Call this before the host is closed."""

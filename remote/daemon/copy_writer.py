@@ -10,7 +10,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Mapping
-from typing import Protocol, cast
+from typing import Any
 
 from . import compiled_copy
 from .compiled_copy import MISSING, Odd, copy_path, header_of, private_directory
@@ -37,13 +37,6 @@ sys.stdout.buffer.write(hashlib.sha256(body).digest() + body)
 """
 """Compiles what it reads, as the stub does, and writes the copy. In the worker this would leave 15 MB of memory behind
 that it never needs again."""
-
-
-class BundleSources(Protocol):
-    """The stub's importer: it has the files of the bundle by their names."""
-
-    @property
-    def entries(self) -> Mapping[str, bytes]: ...
 
 
 class CopyWriter:
@@ -84,11 +77,14 @@ class CopyWriter:
             log.exception("the compiled copy of the worker cannot be written")
 
 
-def _sources() -> BundleSources:
-    return cast("BundleSources", compiled_copy.__spec__ and compiled_copy.__spec__.loader)
+def _sources() -> Mapping[str, bytes]:
+    """Return the files of the bundle by their names, from the stub's importer."""
+    loader: Any = compiled_copy.__spec__ and compiled_copy.__spec__.loader
+    entries: Mapping[str, bytes] = loader.entries
+    return entries
 
 
-def write_copy(bundle_path: str, digest: str, sources: BundleSources) -> None:
+def write_copy(bundle_path: str, digest: str, sources: Mapping[str, bytes]) -> None:
     """Compile every module of the bundle, and put the copy beside it in one step. Remove copies whose bundle is gone.
     Raise Odd or OSError."""
     path = copy_path(bundle_path)
@@ -96,7 +92,7 @@ def write_copy(bundle_path: str, digest: str, sources: BundleSources) -> None:
         return
     directory = private_directory(os.path.dirname(path))
     try:
-        modules = [part for file, source in sources.entries.items() if file.endswith(".py") for part in (file, source)]
+        modules = [part for file, source in sources.items() if file.endswith(".py") for part in (file, source)]
         given = b"\0".join(part.encode() if isinstance(part, str) else part for part in modules)
         _put(directory, os.path.basename(path), digest, given)
         _remove_orphans(directory)

@@ -23,7 +23,6 @@ from ..sandbox.cage_server import CageMechanism
 from ..session.rewind import finish_rewind
 from ..session.session import Session
 from ..session_store import sockets
-from ..session_store.client_outbox import ClientOutbox
 from ..session_store.journal import Journal, JournalError
 from ..session_store.journal_summary import JournalSummary
 from ..session_store.process_identity import own_identity
@@ -122,10 +121,8 @@ class Daemon:
         # For a session in memory the token is its id: after its worker is killed, only the id can tell its processes.
         token = "" if where.state else str(facts["session"])
         self._context = make_context(str(facts["cwd"]), where.file("outputs"), token)
-        self._outboxes: set[ClientOutbox] = set()
         self.clients = AttachedClients(
             self.journal,
-            self._outboxes,
             self._context,
             self._lease,
             self._lifetime,
@@ -168,7 +165,9 @@ class Daemon:
 
     def _session_host(self) -> SessionHost:
         session = str(self._facts["session"])
-        return SessionHost(session, self.journal, self._outboxes, self.changed, self._calls, self._context, __version__)
+        return SessionHost(
+            session, self.journal, self.clients.outboxes, self.changed, self._calls, self._context, __version__
+        )
 
     def _resume(self) -> None:
         """Resume the session from the journal. Raise JournalError."""

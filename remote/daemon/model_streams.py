@@ -18,6 +18,7 @@ import time
 import zlib
 from collections import deque
 from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from typing import Any, Callable, Union
 
 from ccb.tunnel.wire.body_deltas import OutgoingBody, SentBodies, chunks, unpack
@@ -194,29 +195,6 @@ class Response:
             await response.news.wait()
 
 
-class _OpenCall:
-    """The context manager of an open call. Entering it waits for the head of the response."""
-
-    def __init__(self, calls: ModelStreams, call: _Call) -> None:
-        self._calls = calls
-        self._call = call
-
-    async def __aenter__(self) -> Response:
-        call = self._call
-        self._calls.begin(call)
-        try:
-            await call.response.has_head.wait()
-            if not call.response.status:
-                raise ModelLinkError(call.response.error)
-        except BaseException:
-            await self._calls.end(call)
-            raise
-        return Response(call)
-
-    async def __aexit__(self, *_: object) -> None:
-        await self._calls.end(self._call)
-
-
 class ModelStreams:
     """All open model calls of a session. Implements `ports.ModelTransport`."""
 
@@ -228,11 +206,22 @@ class ModelStreams:
         self._next_stream = 0
         self._sent = SentBodies()
 
-    def request(
+    @asynccontextmanager
+    async def request(
         self, call_id: str, method: str, path: str, headers: Mapping[str, str], body: Sequence[bytes]
-    ) -> _OpenCall:
-        """See ModelTransport."""
-        return _OpenCall(self, _Call(_Request(call_id, method, path, dict(headers), body)))
+    ) -> AsyncIterator[Response]:
+        """See ModelTransport. Entering the context waits for the head of the response."""
+        call = _Call(_Request(call_id, method, path, dict(headers), body))
+        self._open[call_id] = call
+        if self._driver_link is not None:  # else it waits for a driver
+            self._start(call, self._driver_link)
+        try:
+            await call.response.has_head.wait()
+            if not call.response.status:
+                raise ModelLinkError(call.response.error)
+            yield Response(call)
+        finally:
+            await self._end(call)
 
     def link_up_since(self) -> float | None:
         """Return the monotonic time since which a driver is attached, None while there is none."""
@@ -295,13 +284,7 @@ class ModelStreams:
         """Return whether any call is read over this link."""
         return any(call.link is link and not call.response.complete for call in self._open.values())
 
-    def begin(self, call: _Call) -> None:
-        """Open a call on the driver's link, or wait for a driver if there is none."""
-        self._open[call.request.id] = call
-        if self._driver_link is not None:
-            self._start(call, self._driver_link)
-
-    async def end(self, call: _Call) -> None:
+    async def _end(self, call: _Call) -> None:
         """Forget a call. If its response is not complete, the laptop cancels it too."""
         self._open.pop(call.request.id, None)
         self._by_stream.pop(call.stream, None)

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..session_store.refusal import HostRefusal
-from ..session_store.session_files import private_file
+from ..session_store.session_files import replace_private
 from ..session_store.session_paths import MADE
 from ..session_store.session_registry import (
     TITLE,
@@ -23,7 +23,7 @@ from ..session_store.session_registry import (
     worker_directories,
 )
 from .gc import end_leftovers, remove_left_directories, session_places, stop_lost_daemons
-from .removing import Remover, hold
+from .removing import Remover, locks_of, remove_worktrees
 from .reports import Reports
 from .stopping import StopTarget, all_targets, chosen, stop_all
 
@@ -37,8 +37,6 @@ _WORKER = re.compile(
 def clean_host(reports: Reports, bundles: Sequence[str], *, dry_run: bool) -> None:
     """Remove everything. The bundles with the hashes `bundles`, which this process runs from, are removed
     last."""
-    from .removing import remove_worktrees  # imports much
-
     targets, places = all_targets(), session_places()
     if dry_run:
         for target in targets:
@@ -135,10 +133,8 @@ def rename(params: Json, reports: Reports) -> None:
     """Name a session. The name counts until the session itself is given another one. Raise HostRefusal, OSError."""
     target = _on_disk(params)
     title = " ".join(str(params.get("title") or "").split())[:_MAX_TITLE]
-    path = os.path.join(target.directory, TITLE)
-    with open(path + ".new", "w", encoding="utf-8", opener=private_file) as file:
-        json.dump({"title": title, "over": read_summary(target.directory).get("title") or ""}, file)
-    os.replace(path + ".new", path)
+    named = {"title": title, "over": read_summary(target.directory).get("title") or ""}
+    replace_private(os.path.join(target.directory, TITLE), json.dumps(named))
     reports.report("renamed", {"session": target.session})
 
 
@@ -150,18 +146,13 @@ def remove(params: Json, reports: Reports) -> None:
     if driver and not params.get("driven"):
         raise HostRefusal("in_use", "%s drives this session now" % driver[:200], {"do": "Look at the list again."})
     stop_all([target], reports)  # also what tools of a killed worker have left running
-    held = hold(target.session, target.directory)
-    if held is None:
-        reports.kept(target.directory, "a process has the session open")
-        return
-    try:
-        from .removing import remove_worktrees  # imports much
-
+    with locks_of(target.session, target.directory) as free:
+        if not free:
+            reports.kept(target.directory, "a process has the session open")
+            return
         remover = Remover(reports, dry_run=False)
         remove_worktrees(remover, target.directory)
         remover.tree(target.directory, "session", "asked for")
-    finally:
-        held.release()
 
 
 def _on_disk(params: Json) -> StopTarget:

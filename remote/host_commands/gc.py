@@ -20,20 +20,30 @@ from ..session_store.session_registry import (
     directories,
     is_ours,
     live_sessions,
-    read_lock,
+    read_object,
     runtime_directories,
     sessions,
     state_directories,
     worker_directories,
 )
 from ..system.process import stop_marked
-from .removing import YOUNG_S, Remover, age, bundles_in_use, hold, marked_processes, name_of, own_processes
+from .removing import (
+    YOUNG_S,
+    Remover,
+    age,
+    bundles_in_use,
+    locks_of,
+    marked_processes,
+    name_of,
+    own_processes,
+    remove_worktrees,
+)
 from .reports import Reports
 from .stopping import mark_of
 
 _TEMPORARY = re.compile(
     r"\.probe-[0-9a-f]{16}|\.probe-(\d+)|journal\.jsonl\.new-(\d+)"
-    r"|\.[0-9a-f]{16}\.(\d+)(?:-[0-9a-f]{16})?|\.(\d+)-\d+-.+"
+    r"|\.[0-9a-f]{16}\.(\d+)(?:-[0-9a-f]{16})?|\.(\d+)-(?:\d+-.+|[a-z0-9_]{8})"
 )
 _BUNDLE = re.compile(r"[0-9a-f]{64}\.(bundle|zip|[\w.+-]+\.code)")  # a bundle, or the compiled copy of one
 _HALF_WRITTEN = ("summary.json.new", "epoch.new")
@@ -142,19 +152,12 @@ def _old_session(remover: Remover, entry: SessionEntry, older_than_s: float) -> 
         if idle > older_than_s:
             remover.reports.kept(entry.directory, "its worker may run on %s" % entry.elsewhere)
         return
-    held = hold(entry.session, entry.directory)
-    if held is None:
-        return
-    try:
-        if idle > older_than_s:
-            from .removing import remove_worktrees  # imports much
-
+    with locks_of(entry.session, entry.directory) as free:
+        if free and idle > older_than_s:
             remove_worktrees(remover, entry.directory)
             remover.tree(entry.directory, "session", "not used for %s" % _long(idle))
-        else:
+        elif free:
             _half_written(remover, entry)
-    finally:
-        held.release()
 
 
 def _long(seconds: float) -> str:
@@ -180,14 +183,11 @@ def _unused_sessions(remover: Remover) -> None:
         if session in owners or (os.path.exists(journal) and os.path.getsize(journal)):
             continue
         locks = [os.path.join(top, session + ".lock") for top in runtime_directories()]
-        if not any(map(read_lock, locks)) and age(directory) < YOUNG_S:
+        if not any(map(read_object, locks)) and age(directory) < YOUNG_S:
             continue  # the session may be about to begin
-        held = hold(session, directory)
-        if held is not None:
-            try:
+        with locks_of(session, directory) as free:
+            if free:
                 remover.tree(directory, "session", "never begun")
-            finally:
-                held.release()
 
 
 def _remove_dead_sockets(remover: Remover) -> None:
@@ -207,23 +207,19 @@ def _remove_dead_sockets(remover: Remover) -> None:
 
 def _remove_dead_lock(remover: Remover, top: str, session: str, directory: str) -> None:
     path = os.path.join(top, session + ".lock")
-    owner = read_lock(path)
+    owner = read_object(path)
     if process_identity.is_alive(owner):
         return
     host = process_identity.elsewhere(owner)
     if host:
         remover.reports.kept(path, "its worker may run on %s" % host)
         return
-    held = hold(session, directory)
-    if held is None:
-        return
-    try:
+    with locks_of(session, directory) as free:
         sock = os.path.join(top, session + ".sock")
-        if os.path.lexists(sock):
+        if free and os.path.lexists(sock):
             remover.file(sock, "socket", "its worker is gone")
-        remover.file(path, "lock", "its worker is gone")
-    finally:
-        held.release()
+        if free:
+            remover.file(path, "lock", "its worker is gone")
 
 
 def _is_dead(path: str) -> bool:
@@ -251,18 +247,8 @@ def _remove_temporary(remover: Remover, directory: str) -> None:
             path = os.path.join(directory, name)
             pid = next((each for each in match.groups() if each), "")
             with contextlib.suppress(FileNotFoundError):
-                if not _process_exists(int(pid)) if pid else age(path) >= YOUNG_S:
+                if not process_identity.exists(int(pid)) if pid else age(path) >= YOUNG_S:
                     remover.file(path, "temp", "left by a process that is gone")
-
-
-def _process_exists(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except (PermissionError, OverflowError):
-        pass
-    return True
 
 
 def _remove_bundles(remover: Remover, current: Sequence[str]) -> None:

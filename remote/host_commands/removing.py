@@ -17,7 +17,7 @@ from ccb.tunnel.wire.journal_records import WorktreeRecord
 
 from ..session_store.journal_summary import worktrees
 from ..session_store.process_identity import elsewhere, is_alive
-from ..session_store.session_registry import live_sessions, read_lock, runtime_directories
+from ..session_store.session_registry import live_sessions, read_object, runtime_directories
 from ..subagents.worktrees import Worktrees
 from ..system.process import MARK
 from ..tools.toolset import close_context, make_context
@@ -75,35 +75,23 @@ def bundles_in_use() -> set[str]:
     return used
 
 
-class Held:
-    """The locks of a session that has no daemon. No daemon of it can start until `release` is called."""
-
-    def __init__(self, fds: list[int]) -> None:
-        self._fds = fds
-
-    def release(self) -> None:
-        for fd in self._fds:
-            os.close(fd)
-
-
-def hold(session: str, directory: str = "") -> Held | None:
-    """Take all locks that a daemon of the session would hold. Return None when another process has one of them, or may
-    be about to take it."""
+@contextlib.contextmanager
+def locks_of(session: str, directory: str = "") -> Iterator[bool]:
+    """Take all locks that a daemon of the session would hold: none can start in this context. Its value is False when
+    another process has one of them, or may be about to take it."""
     paths = [os.path.join(top, session + ".lock") for top in runtime_directories()]
     if directory:
         paths.append(os.path.join(directory, "journal.jsonl"))
-    fds: list[int] = []
-    held = Held(fds)
-    for path in paths:
-        try:
-            fd = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK)
-        except OSError:
-            continue
-        fds.append(fd)
-        if not (_may_hold(path) and _hold(fd, path)):
-            held.release()
-            return None
-    return held
+    with contextlib.ExitStack() as held:
+        free = True
+        for path in paths:
+            try:
+                fd = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK)
+            except OSError:
+                continue
+            held.callback(os.close, fd)
+            free = free and _may_hold(path) and _hold(fd, path)
+        yield free
 
 
 def _may_hold(path: str) -> bool:
@@ -111,7 +99,7 @@ def _may_hold(path: str) -> bool:
     taken."""
     if not path.endswith(".lock"):
         return True
-    owner = read_lock(path)
+    owner = read_object(path)
     if not owner:
         with contextlib.suppress(OSError):
             return age(path) >= YOUNG_S

@@ -17,7 +17,7 @@ from ..session_store.refusal import HostRefusal, no_session
 from ..session_store.session_files import private_file
 from ..session_store.session_registry import live_sessions, read_summary, runtime_directories, sessions
 from ..system.process import stop_marked
-from .removing import hold
+from .removing import locks_of
 from .reports import Reports
 
 Json = dict[str, Any]
@@ -140,17 +140,12 @@ async def _until(condition: Callable[[], bool], seconds: float) -> bool:
 def _remove_sockets(target: StopTarget) -> bool:
     """Remove the socket and the lock that a killed daemon has left. Return False while a process still holds the lock.
     That may be the killed daemon itself: its main thread is gone before its last thread closes the files."""
-    held = hold(target.session, target.directory)
-    if held is None:
-        return False
-    try:
-        for top in runtime_directories():
+    with locks_of(target.session, target.directory) as free:
+        for top in runtime_directories() if free else ():
             for ending in (".sock", ".lock"):
                 with contextlib.suppress(OSError):
                     os.unlink(os.path.join(top, target.session + ending))
-    finally:
-        held.release()
-    return True
+    return free
 
 
 def mark_of(directory: str, owner: Json) -> str:

@@ -61,6 +61,7 @@ class InputQueue:
         self._seen: OrderedDict[str, None] = OrderedDict()
         self._queue: list[Waiting] = []  # by priority
         self._arrived = asyncio.Event()
+        self._echoes: dict[str, Json] = {}  # messages that are shown again when a turn takes them, by input id
 
     def __len__(self) -> int:
         """The number of items that start a turn of the main agent."""
@@ -92,12 +93,19 @@ class InputQueue:
         if len(self._queue) >= MAX_WAITING:
             raise TooManyInputs(f"{MAX_WAITING} prompts are waiting already")
 
-    def put(self, input_id: str, line: UserMessage) -> bool:
-        """Queue the prompt in a user message. Return whether the running turn is to make room for it."""
+    def put(self, input_id: str, line: UserMessage, *, echo: bool) -> bool:
+        """Queue the prompt in a user message. `echo`: keep the message for `echo_of`. Return whether the running turn
+        is to make room for it."""
         self.any_prompt = True
+        if echo:
+            self._echoes[input_id] = line.body
         priority = _PRIORITIES.get(str(line.body.get(PRIORITY)), _NEXT)
         self._add(Waiting(Prompt.from_input(input_id, line), line.uuid, priority))
         return priority == _NOW
+
+    def echo_of(self, input_id: str) -> Json | None:
+        """Return the message to show again now that a turn has taken this input, once; None if nobody wants it."""
+        return self._echoes.pop(input_id, None)
 
     def notify(self, notice: QueuedRecord, agent_id: str = MAIN_AGENT) -> None:
         """Queue a notice of the worker for an agent."""

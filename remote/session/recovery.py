@@ -299,9 +299,9 @@ def take_up(restored: Restored, agent: Agent, clients: ClientSetup, rare: Callab
     if recovered.turn_open:
         log.emit(TurnEndRecord())
     for input_id, line in prompts.waiting.items():
-        session.turns.put(input_id, line, echo=session.options.replay_user_messages)
+        restored.parts.inputs.put(input_id, line, echo=session.options.replay_user_messages)
     for notice, agent_id in prompts.notices.values():
-        session.turns.notify(notice, agent_id)
+        restored.parts.inputs.notify(notice, agent_id)
     session.watch_tasks(restored.tasks)
     log.journal.flush_soon()
     return session

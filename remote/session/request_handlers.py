@@ -85,21 +85,31 @@ def register_client_requests(session: Session) -> None:
     """Register the handlers for the requests of clients with the session's broker."""
     broker = session.broker
     broker.register_slow(INITIALIZE, lambda setup: _initialize(session, setup))
+    broker.register_slow(SET_MODEL, lambda name: _set_model(session, name))
+    broker.register_slow(GET_CONTEXT_USAGE, lambda _: _context_usage(session))
+    broker.register_slow(REMEMBER, lambda note: _remember(session, note))
     broker.register(INTERRUPT, lambda with_queue: _interrupt(session, with_queue or False))
     broker.register(SET_PERMISSION_MODE, lambda mode: _set_permission_mode(session, mode))
-    broker.register_slow(SET_MODEL, lambda name: _set_model(session, name))
-    broker.register(MCP_STATUS, lambda _: RequestOutcome({"mcpServers": session.clients.status}))
-    broker.register(MCP_RECONNECT, lambda name: _reconnect(session, name))
-    broker.register(MCP_TOGGLE, lambda switch: _toggle(session, switch))
-    broker.register(CLIENT_MCP_MESSAGE, lambda message: _server_said(session, message))
-    register_task_requests(session)
-    register_steering(session)
-    register_notes(session)
     broker.register(
         LIST_COMMANDS,
         lambda _: RequestOutcome({"commands": session.agent.config.disclosure.announced.entries("commands")}),
     )
-    broker.register_slow(GET_CONTEXT_USAGE, lambda _: _context_usage(session))
+    broker.register(MCP_STATUS, lambda _: RequestOutcome({"mcpServers": session.clients.status}))
+    broker.register(MCP_RECONNECT, lambda name: _reconnect(session, name))
+    broker.register(MCP_TOGGLE, lambda switch: _toggle(session, switch))
+    broker.register(CLIENT_MCP_MESSAGE, lambda message: _server_said(session, message))
+    broker.register(
+        BACKGROUND_TASKS, lambda _: RequestOutcome({"moved": session.agent.config.context.shells.move_all()})
+    )
+    broker.register(STOP_TASK, lambda task_id: _stop(session, task_id))
+    broker.register(READ_TASK, lambda task_id: RequestOutcome(_output(find_task(session, task_id))))
+    broker.register(CANCEL_ASYNC_MESSAGE, lambda uuid: RequestOutcome({"cancelled": session.take_back(uuid)}))
+    broker.register(MOVE_ASYNC_MESSAGE, lambda move: RequestOutcome({"moved": session.move(move)}))
+    # Changes by these hold from the next turn on, and over restarts.
+    broker.register(SET_EFFORT, lambda level: _set_effort(session, level))
+    broker.register(SET_MAX_THINKING_TOKENS, lambda tokens: _set_tokens(session, tokens))
+    broker.register(LEARN_MODELS, lambda known: _learn_models(session, known))
+    broker.register(CHANGE_RULES, lambda updates: _change_rules(session, updates))
 
 
 def _initialize(session: Session, setup: Initialize) -> Awaitable[Json]:
@@ -222,11 +232,6 @@ _MAX_FILE = 1 << 20
 _MAX_NOTE = 2_000
 
 
-def register_notes(session: Session) -> None:
-    """Register the handler."""
-    session.broker.register_slow(REMEMBER, lambda note: _remember(session, note))
-
-
 async def _remember(session: Session, note: str) -> Json:
     """Add the note to the instruction file of the session's directory, and tell the model."""
     text = " ".join(note.split())[:_MAX_NOTE]
@@ -258,14 +263,6 @@ async def _remember(session: Session, note: str) -> Json:
     return {"path": path}
 
 
-def register_steering(session: Session) -> None:
-    """Register the handlers with the session's broker. Changes hold from the next turn on, and over restarts."""
-    session.broker.register(SET_EFFORT, lambda level: _set_effort(session, level))
-    session.broker.register(SET_MAX_THINKING_TOKENS, lambda tokens: _set_tokens(session, tokens))
-    session.broker.register(LEARN_MODELS, lambda known: _learn_models(session, known))
-    session.broker.register(CHANGE_RULES, lambda updates: _change_rules(session, updates))
-
-
 def _change_rules(session: Session, updates: list[Json]) -> RequestOutcome:
     problems = session.agent.config.permissions.apply(updates)
     if problems:
@@ -294,18 +291,6 @@ def _set_tokens(session: Session, tokens: int | None) -> RequestOutcome:
 
 _MAX_LINES = 200
 _MAX_BYTES = 32 * 1024
-
-
-def register_task_requests(session: Session) -> None:
-    """Register the handlers with the session's broker."""
-    broker = session.broker
-    broker.register(
-        BACKGROUND_TASKS, lambda _: RequestOutcome({"moved": session.agent.config.context.shells.move_all()})
-    )
-    broker.register(STOP_TASK, lambda task_id: _stop(session, task_id))
-    broker.register(READ_TASK, lambda task_id: RequestOutcome(_output(find_task(session, task_id))))
-    broker.register(CANCEL_ASYNC_MESSAGE, lambda uuid: RequestOutcome({"cancelled": session.take_back(uuid)}))
-    broker.register(MOVE_ASYNC_MESSAGE, lambda move: RequestOutcome({"moved": session.move(move)}))
 
 
 def _stop(session: Session, task_id: str) -> RequestOutcome:

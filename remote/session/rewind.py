@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import Any
 
 from ccb.tunnel.wire.client_requests import (
@@ -78,16 +79,6 @@ class PlannedFile:
         return {"path": self.path, "before": self.before, "after": self.after, "mode": self.mode}
 
 
-async def plan(
-    context: ToolContext, points: RewindPoints, seq: int, *, keep: bool, only: str = ""
-) -> list[PlannedFile]:
-    """Return the files that have changed since record `seq` and are not as they were. `keep`: put their present content
-    into the file history, so that a person can go back to it. `only`: look at one file, and tell its lines."""
-    changes = [each for each in points.changed_since(seq) if only in ("", each.path)]
-    found = [await _planned(context, points, change, keep, lines=bool(only)) for change in changes]
-    return [each for each in found if each is not None]
-
-
 async def _planned(
     context: ToolContext, points: RewindPoints, change: FileChange, keep: bool, *, lines: bool
 ) -> PlannedFile | None:
@@ -127,18 +118,6 @@ async def _present(host: Host, path: str) -> tuple[FileInfo | None, bytes]:
     return info, await host.read(path, 0, MAX_BYTES + 1)
 
 
-async def restore(context: ToolContext, files: Sequence[Json]) -> list[Json]:
-    """Restore the files of a `rewind` record. Return those that could not be restored, each with the reason. It may be
-    done again after it was cut off: a file that is as it should be is left alone."""
-    failed = []
-    for each in files:
-        path, before, after, mode = each["path"], each["before"], each["after"], each["mode"]
-        why = await _restored(context, path, before, after, mode)
-        if why:
-            failed.append({"path": path, "why": why})
-    return failed
-
-
 async def _restored(context: ToolContext, path: str, before: str, after: str, mode: int) -> str:
     loop, data = asyncio.get_running_loop(), None
     if after != ABSENT:
@@ -162,20 +141,9 @@ _MAX_NAMED = 50  # files in the note to the model
 
 def register_rewinds(session: Session) -> None:
     """Register the handlers for these requests with the session's broker."""
-    broker = session.broker
-
-    async def files(rewind: FileRewind) -> Json:
-        return await _rewind_files(session, rewind)
-
-    async def conversation(rewind: ConversationRewind) -> Json:
-        return await _rewind_conversation(session, rewind)
-
-    async def points(_: None) -> Json:
-        return await _points(session)
-
-    broker.register_slow(REWIND_FILES, files)
-    broker.register_slow(REWIND_CONVERSATION, conversation)
-    broker.register_slow(REWIND_POINTS, points)
+    session.broker.register_slow(REWIND_FILES, partial(_rewind_files, session))
+    session.broker.register_slow(REWIND_CONVERSATION, partial(_rewind_conversation, session))
+    session.broker.register_slow(REWIND_POINTS, lambda _: _points(session))
 
 
 async def finish_rewind(session: Session) -> None:
@@ -264,8 +232,14 @@ async def _take_back(session: Session) -> None:
 
 
 async def _restore(session: Session, files: Sequence[Json]) -> list[Json]:
-
-    failed = await restore(session.agent.config.context, files)
+    """Restore the files of a `rewind` record, and tell the model. Return those that could not be restored, each with
+    the reason. It may be done again after it was cut off: a file that is as it should be is left alone."""
+    failed = []
+    for each in files:
+        path, before, after, mode = each["path"], each["before"], each["after"], each["mode"]
+        why = await _restored(session.agent.config.context, path, before, after, mode)
+        if why:
+            failed.append({"path": path, "why": why})
     session.log.emit(RewoundRecord(failed))
     await session.log.commit()
     lost = {each["path"] for each in failed}
@@ -302,7 +276,6 @@ async def _check_drops(session: Session, to: int, prompt: str) -> None:
 
 
 def _check(records: Iterable[Record], to: int, prompt: str, rewound: Sequence[tuple[int, int]]) -> None:
-    """See _check_drops."""
     uuids: dict[str, str] = {}  # of the prompts, by the ids of their inputs
     begun = False
     for record in records:
@@ -322,13 +295,16 @@ def _check(records: Iterable[Record], to: int, prompt: str, rewound: Sequence[tu
 
 
 async def _plan(session: Session, seq: int, *, keep: bool, only: str = "") -> list[PlannedFile]:
-
-    points = session.log.points
+    """Return the files that have changed since record `seq` and are not as they were. `keep`: put their present content
+    into the file history, so that a person can go back to it. `only`: look at one file, and tell its lines."""
+    context, points = session.agent.config.context, session.log.points
     if seq < points.complete_since:
         raise RequestRefused(
             "So many files were changed since then that not all changes are known any more.", "too_old"
         )
-    return await plan(session.agent.config.context, points, seq, keep=keep, only=only)
+    changes = [each for each in points.changed_since(seq) if only in ("", each.path)]
+    found = [await _planned(context, points, change, keep, lines=bool(only)) for change in changes]
+    return [each for each in found if each is not None]
 
 
 def _recorded(files: Sequence[PlannedFile]) -> list[Json]:

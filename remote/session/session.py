@@ -52,7 +52,7 @@ from .input_queue import InputQueue
 from .request_broker import OpenRequests, RequestBroker
 from .session_settings import SessionSettings
 from .task_notices import JournalledTasks, TaskNotices
-from .turns import Background, Turns, TurnState
+from .turns import Turns, TurnState
 
 Json = dict[str, Any]
 
@@ -87,13 +87,12 @@ class Session:
         self.log = parts.log
         self.broker = parts.broker
         self.agent = agent
-        self._launches = parts.launches
+        self.launches = parts.launches
         context = agent.config.context
         self.settings = SessionSettings(context.cwd, home_directory(), parts.broker, self._use_settings)
         self.settings.use(parts.launches.options)
         self.tasks = context.tasks
         self._notices = TaskNotices(parts.log, parts.inputs, self.tasks)
-        background = Background(self.tasks, self._notices, self._holds_notices)
         self.clients = clients
         self.extensions = SessionExtensions(
             agent, self.settings, self.clients, self.id, lambda: self.options, self._warn
@@ -102,7 +101,7 @@ class Session:
             self._use_callbacks(parts.launches.options)
         self._use_background(parts.launches.options)
         self._use_demands(parts.launches.options)
-        self.turns = Turns(parts.log, parts.inputs, agent, self._settle, background)
+        self.turns = Turns(parts.log, parts.inputs, agent, self._settle, self.tasks, self._notices, self._holds_notices)
         self._inputs = parts.inputs
         self._rare = rare
 
@@ -112,6 +111,11 @@ class Session:
 
     def _holds_notices(self) -> bool:
         return self.broker.waits_for(AnsweredBy.PERSON) or not self.agent.online
+
+    def meet_driver(self) -> None:
+        """A client drives now: send it the requests that are not in the journal. Notices may no longer have to wait."""
+        self.broker.ask_driver_again()
+        self._inputs.wake()
 
     def take_back(self, uuid: str) -> bool:
         """Take a prompt that no turn has taken out of the queue. Return whether it waited. Raise JournalError."""
@@ -154,12 +158,12 @@ class Session:
     @property
     def options(self) -> SessionOptions:
         """The options in force."""
-        return self._launches.options
+        return self.launches.options
 
     @property
     def models(self) -> ModelTable:
         """What the session knows of models."""
-        return self._launches.models
+        return self.launches.models
 
     @property
     def background_agents(self) -> frozenset[str]:
@@ -223,7 +227,8 @@ class Session:
     def _take_prompt(self, input_id: str, line: UserMessage, *, repeated: bool) -> None:
         echo = self.options.replay_user_messages
         if not repeated:
-            self.turns.put(input_id, line, echo=echo)
+            if self._inputs.put(input_id, line, echo=echo) and self.turns.state is TurnState.RUNNING:
+                self.turns.interrupt()
             before = line.body.get(BEFORE)
             if isinstance(before, list) and before:
                 self.move(QueueMove(input_id, [str(each) for each in before]))
@@ -249,10 +254,6 @@ class Session:
         await self.broker.close()
         await self.clients.close()
 
-    def launch_of(self, client: str) -> Json | None:
-        """See Launches.of_client."""
-        return self._launches.of_client(client)
-
     def relaunch(self, given: Json) -> None:
         """Apply the command line of a client process that starts to drive; `given` are the options it names. Raise
         FrameError, ValueError, JournalError. Raise HostRefusal if a request waits for an answer and this process cannot
@@ -261,7 +262,7 @@ class Session:
         self._check_askable(sent)
         config = self.agent.config
         context = config.context
-        merged = self._launches.merge(given, sent, self.mode)
+        merged = self.launches.merge(given, sent, self.mode)
         options = with_own_files(merged, os.path.dirname(context.spill.directory))
         add_dirs = added_directories(context.cwd, options)
         launch = LaunchRules.of(options, context.cages, add_dirs)
@@ -272,7 +273,7 @@ class Session:
         context.web.use(options.web, options.web_allow_private)
         new_prompt = "system_prompt" in given or "append_system_prompt" in given
         self.log.emit(OptionsRecord(options.to_json()))
-        self._launches.use(options)
+        self.launches.use(options)
         self._use_background(options)
         self.agent.configure(
             replace(
@@ -298,18 +299,18 @@ class Session:
 
     def learn_models(self, models: Json, thinking: Json) -> None:
         """Know more models, also after a restart. Raise JournalError."""
-        old = self._launches.options
+        old = self.launches.options
         facts, levels = _newest({**old.model_facts, **models}), _newest({**old.thinking_models, **thinking})
         options = replace(old, model_facts=facts, thinking_models=levels)
         self.log.emit(OptionsRecord(options.to_json()))
-        self._launches.use(options)
+        self.launches.use(options)
 
     def reason(self, reasoning: Reasoning) -> None:
         """Use another effort and budget for thinking from the next turn on. Raise JournalError."""
         tokens = reasoning.thinking_tokens
         self.log.emit(ReasoningRecord(reasoning.effort or "", -1 if tokens is None else tokens))
         options = replace(self.options, effort=reasoning.effort, max_thinking_tokens=tokens)
-        self._launches.use(options)
+        self.launches.use(options)
         config = self.agent.config
         self.agent.configure(replace(config, models=replace(config.models, reasoning=reasoning)))
 
@@ -327,7 +328,7 @@ class Session:
         if "json_schema" in setup.options:
             self._use_demands(options)
         self.log.emit(OptionsRecord(options.to_json()))
-        self._launches.use(options)
+        self.launches.use(options)
         config = self.agent.config
         config = replace(config, offer=replace(config.offer, aliases=options.tool_aliases))
         if {"system_prompt", "append_system_prompt", "append_agent_prompt", "static_prompt"} & setup.options.keys():

@@ -12,13 +12,12 @@ from typing import Any, Callable
 
 from ccb.tunnel.wire.journal_records import (
     PromptRecord,
-    QueuedRecord,
     Record,
     TakenRecord,
     TurnEndRecord,
     TurnStartRecord,
 )
-from ccb.tunnel.wire.messages import ResultMessage, UserMessage
+from ccb.tunnel.wire.messages import ResultMessage
 from ccb.tunnel.wire.projection import Projection, on
 
 from ..agent.agent import Agent
@@ -44,19 +43,10 @@ class TurnState(Enum):
     ANSWERED = "answered"  # its result is in the journal
 
 
-class Background:
-    """What runs beside the turns: the tasks, and the notices about them. `holds_notices` returns whether notices must
-    wait: a question to the person is open, or nobody is there through whom the model can be called."""
-
-    def __init__(self, tasks: TaskRegistry, notices: TaskNotices, holds_notices: Callable[[], bool]) -> None:
-        self.tasks = tasks
-        self.notices = notices
-        self.holds_notices = holds_notices
-
-
 class Turns(Projection):
-    """Runs the main agent on the prompts and notices that wait in `inputs`. A notice starts no turn while the person is
-    asked something. No turn starts before `ready` has returned."""
+    """Runs the main agent on the prompts and notices that wait in `inputs`. No turn starts before `ready` has returned.
+    `notices` are about the background `tasks`; they start no turn while `holds_notices` returns True: a question to the
+    person is open, or nobody is there through whom the model can be called."""
 
     def __init__(
         self,
@@ -64,25 +54,21 @@ class Turns(Projection):
         inputs: InputQueue,
         agent: Agent,
         ready: Callable[[], Awaitable[None]],
-        background: Background,
+        tasks: TaskRegistry,
+        notices: TaskNotices,
+        holds_notices: Callable[[], bool],
     ) -> None:
         self.state = TurnState.NONE
         self._log = session_log
         self._inputs = inputs
         self._agent = agent
         self._ready = ready
-        self._echoes: dict[str, Json] = {}  # prompts that are shown again when a turn takes them, by input id
         self._alone = asyncio.Lock()  # held by a turn, and by what must not run beside one
-        self._background = background
+        self._tasks = tasks
+        self._notices = notices
+        self._holds_notices = holds_notices
         self._finish_by: float | None = None  # end when idle; wait for tasks until this monotonic time
         session_log.follow(self)
-
-    def put(self, input_id: str, line: UserMessage, *, echo: bool) -> None:
-        """Queue the prompt in a user message. `echo`: show the message again when a turn takes it."""
-        if echo:
-            self._echoes[input_id] = line.body
-        if self._inputs.put(input_id, line) and self.state is TurnState.RUNNING:
-            self.interrupt()
 
     @contextlib.asynccontextmanager
     async def idle(self) -> AsyncIterator[bool]:
@@ -93,25 +79,20 @@ class Turns(Projection):
         async with self._alone:
             yield True
 
-    def notify(self, notice: QueuedRecord, agent_id: str) -> None:
-        """Queue a notice that an earlier worker has journalled."""
-        self._inputs.notify(notice, agent_id)
-
     async def run(self) -> None:
         """Run turns. Returns after `finish`, once no prompt waits and no task runs."""
-        background = self._background
         while True:
             await self._ready()
-            background.notices.flush()
+            self._notices.flush()
             async with self._alone:
-                prompts = self._inputs.next_turn(notices=not background.holds_notices())
+                prompts = self._inputs.next_turn(notices=not self._holds_notices())
                 if prompts:
                     await self._turn(prompts)
             if prompts:
                 continue
             if self._finish_by is None:
                 await self._inputs.wait()
-            elif not (background.tasks.awaited or self._inputs) or self._finish_by <= time.monotonic():
+            elif not (self._tasks.awaited or self._inputs) or self._finish_by <= time.monotonic():
                 return
             else:
                 with contextlib.suppress(asyncio.TimeoutError):
@@ -120,11 +101,7 @@ class Turns(Projection):
     @property
     def due(self) -> bool:
         """Whether a turn is about to start."""
-        return self._inputs.any_waiting or (bool(self._inputs) and not self._background.holds_notices())
-
-    def look_again(self) -> None:
-        """Note that notices may no longer have to wait."""
-        self._inputs.wake()
+        return self._inputs.any_waiting or (bool(self._inputs) and not self._holds_notices())
 
     def finish(self, wait_s: float = 600.0) -> None:
         """Let `run` return once no prompt waits and no task runs, or no prompt waits after `wait_s` seconds."""
@@ -204,7 +181,7 @@ class Turns(Projection):
 
     def _show_again(self, input_ids: Sequence[str]) -> None:
         for input_id in input_ids:
-            body = self._echoes.pop(input_id, None)
+            body = self._inputs.echo_of(input_id)
             if body is not None:
                 # Without a uuid of its client a prompt is known by its input: rewind_files takes what is shown here.
                 self._log.say({**body, "uuid": body.get("uuid") or input_id, "isReplay": True})

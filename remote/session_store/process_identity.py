@@ -55,9 +55,16 @@ def is_alive(owner: dict[str, object]) -> bool:
         return False
     if os.path.isdir("/proc/self"):
         return bool(owner.get("started")) and start_time(pid) == owner.get("started")
+    return exists(pid)
+
+
+def exists(pid: int) -> bool:
+    """Return whether a process runs. A zombie does not: not every container has an init that reaps it."""
+    if os.path.isdir("/proc/self"):
+        return bool(start_time(pid))
     try:
         os.kill(pid, 0)
-    except ProcessLookupError:
+    except (ProcessLookupError, OverflowError):
         return False
     except OSError:
         return True

@@ -42,9 +42,7 @@ class DriverLease:
         if not self._path:
             return
         try:
-            with open(self._path + ".new", "w", encoding="utf-8", opener=private_file) as file:
-                file.write("%d %s" % (self.epoch, " ".join(driver.split())[:_MAX_NAME]))
-            os.replace(self._path + ".new", self._path)
+            replace_private(self._path, "%d %s" % (self.epoch, " ".join(driver.split())[:_MAX_NAME]))
         except OSError as error:
             log.warning("the file that says who drives cannot be written: %s", error)
 
@@ -68,6 +66,13 @@ class _PrivateLog(logging.FileHandler):
 
     def _open(self) -> TextIOWrapper:
         return open(self.baseFilename, "a", encoding="utf-8", opener=private_file)
+
+
+def replace_private(path: str, text: str) -> None:
+    """Replace a file of a session in one step. Raise OSError."""
+    with open(path + ".new", "w", encoding="utf-8", errors="replace", newline="", opener=private_file) as file:
+        file.write(text)
+    os.replace(path + ".new", path)
 
 
 def private_file(path: str, flags: int) -> int:
@@ -113,8 +118,4 @@ class PlanFile:
 
     def write(self, text: str) -> None:
         """Replace the plan. Raise OSError."""
-        new = self.path + ".new"
-        fd = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
-        with open(fd, "w", encoding="utf-8", errors="replace", newline="") as file:
-            file.write(text + "\n")
-        os.replace(new, self.path)
+        replace_private(self.path, text + "\n")

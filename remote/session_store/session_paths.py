@@ -1,8 +1,6 @@
 """A session's directories.
 
 This module is imported before hello, so it imports next to nothing.
-
-This module is imported before hello, so it imports next to nothing.
 """
 
 from __future__ import annotations

@@ -17,6 +17,7 @@ from typing import Any
 
 from . import process_identity, session_paths, sockets
 from .session_directory import is_same_directory
+from .session_files import replace_private
 
 Json = dict[str, Any]
 
@@ -84,12 +85,9 @@ class SessionEntry:
 def state_directories() -> list[str]:
     """Return the directories that may hold state directories of sessions. They need not exist."""
     found = []
-    home = session_paths.home_directory()
-    top = os.environ.get("XDG_STATE_HOME") or ""
-    if not top.startswith("/"):
-        top = os.path.join(home, ".local", "state") if home else ""
-    if top:
-        found.append(os.path.join(top, "ccb", "sessions"))
+    durable, _ = session_paths.durable_directory("")
+    if durable:
+        found.append(os.path.dirname(durable))
     found += [os.path.join(runtime, "sessions") for runtime in runtime_directories()]
     return found
 
@@ -151,7 +149,7 @@ def live_sessions() -> dict[str, Json]:
             continue
         for name in os.listdir(top):
             if name.endswith(".lock") and _ID.fullmatch(name[:-5]):
-                owner = read_lock(os.path.join(top, name))
+                owner = read_object(os.path.join(top, name))
                 if process_identity.is_alive(owner):
                     found[name[:-5]] = {"socket": os.path.join(top, name[:-5] + ".sock"), **owner}
     return found
@@ -186,13 +184,13 @@ def _hello_at(address: str) -> Json:
     return hello if isinstance(hello, dict) else {}
 
 
-def read_lock(path: str) -> Json:
-    """Return the content of a lock file, which identifies its owner; {} when it is empty, missing or not a regular
-    file."""
+def read_object(path: str) -> Json:
+    """Return the JSON object in a small file of a session, such as its lock, which identifies its owner; {} when it is
+    empty, damaged or missing. A link is not followed."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
         with os.fdopen(fd, "rb") as file:
-            data = json.loads(file.read(4096))
+            data = json.loads(file.read(_MAX_BYTES))
     except (OSError, ValueError, RecursionError):
         return {}
     return data if isinstance(data, dict) else {}
@@ -321,7 +319,7 @@ def described(entry: SessionEntry) -> Json:
 
 def _given_title(entry: SessionEntry) -> str:
     """Return the name that a list has given to a session; "" when it has none, or was named otherwise since."""
-    given = read_lock(os.path.join(entry.directory, TITLE)) if entry.directory else {}
+    given = read_object(os.path.join(entry.directory, TITLE)) if entry.directory else {}
     return str(given.get("title") or "") if given.get("over") == (entry.summary.get("title") or "") else ""
 
 
@@ -368,7 +366,7 @@ class SummaryFile:
     def __init__(self, state_directory: str, fixed: Json) -> None:
         self._path = os.path.join(state_directory, NAME) if state_directory else ""
         self.fields: Json = dict(fixed)
-        self._written = b""
+        self._written = ""
 
     def update(self, **fields: object) -> None:
         """Change fields, and write the file if a value differs. A failure is logged, not raised."""
@@ -384,25 +382,16 @@ class SummaryFile:
     def _write(self) -> None:
         if not self._path:
             return
-        data = json.dumps(self.fields, ensure_ascii=False).encode("utf-8", "replace")
-        if data == self._written:
+        text = json.dumps(self.fields, ensure_ascii=False)
+        if text == self._written:
             return
         try:
-            fd = os.open(self._path + ".new", os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
-            with os.fdopen(fd, "wb") as file:
-                file.write(data)
-            os.replace(self._path + ".new", self._path)
-            self._written = data
+            replace_private(self._path, text)
+            self._written = text
         except OSError as error:
             log.warning("the summary of the session cannot be written: %s", error)
 
 
 def read_summary(state_directory: str) -> Json:
     """Return the fields of a summary, {} when there is no file or it is damaged."""
-    try:
-        fd = os.open(os.path.join(state_directory, NAME), os.O_RDONLY | os.O_NOFOLLOW)
-        with os.fdopen(fd, "rb") as file:
-            data = json.loads(file.read(_MAX_BYTES))
-    except (OSError, ValueError, RecursionError):
-        return {}
-    return data if isinstance(data, dict) else {}
+    return read_object(os.path.join(state_directory, NAME))

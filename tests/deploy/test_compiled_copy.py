@@ -332,10 +332,7 @@ assert len(files) == len(set(files)) == len(importer.entries), files
 def test_a_worker_that_is_killed_while_it_compiles_leaves_no_file(
     tmp_path: Path, bundle: Bundle, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    class Sources:
-        def __init__(self) -> None:
-            self.entries = {file: source.encode() for file, source in files_of(bundle.data).items()}
-
+    sources = {file: source.encode() for file, source in files_of(bundle.data).items()}
     path = tmp_path / f"{bundle.sha256}.bundle"
     path.touch()
     seen: list[list[str]] = []
@@ -347,5 +344,5 @@ def test_a_worker_that_is_killed_while_it_compiles_leaves_no_file(
 
     monkeypatch.setattr(subprocess, "run", watched)
     tmp_path.chmod(0o700)
-    write_copy(str(path), bundle.sha256, Sources())
+    write_copy(str(path), bundle.sha256, sources)
     assert seen == [[path.name]] and Path(compiled_copy.copy_path(str(path))).is_file()

@@ -25,7 +25,7 @@ from tests.faults.play.host import left_by
 from tests.support.hosts.sshd import HostUser, host_user, sshd
 from tests.support.machine.processes import name_of, processes_of
 from tests.support.model.fake_model import FakeModel
-from tests.support.model.model_script import Recorded
+from tests.support.model.model_script import Recorded, uses
 from tests.support.network.relay import Relay, relay
 from tests.support.person.laptop import Running, make_laptop
 
@@ -57,7 +57,7 @@ def _model(every: int) -> Any:
             return {"text": "That is done."}
         turn = int(request.last_user_text.rsplit(maxsplit=1)[-1])
         command = f"head -c {LARGE} /dev/zero | tr '\\0' x" if turn % every == 0 else f"echo turn {turn}"
-        return {"blocks": [{"type": "tool_use", "name": "Bash", "input": {"command": command}}]}
+        return uses("Bash", command=command)
 
     return answer
 

@@ -20,6 +20,7 @@ from tests.faults.play.runner import play
 from tests.faults.work.work import SUMMARY
 from tests.support.hosts.sshd import HostUser, Sshd
 from tests.support.model.fake_model import FakeModel
+from tests.support.model.model_script import uses
 from tests.support.network.relay import relay
 from tests.support.person.laptop import make_laptop
 
@@ -52,6 +53,16 @@ NAMED = {
     "a cut while a hook runs": Plan(0, ending="cut link", moment="hooked", work="agents"),
     "a cut while agents work in worktrees": Plan(0, ending="cut link", moment="leaves-runs", work="agents"),
     "kill -9 of ccb while a server of it works": Plan(0, ending="kill ccb", moment="spent-runs", work="background"),
+    "kill -9 of the daemon while a summary is made": Plan(0, ending="kill daemon", moment=SUMMARY, work="compaction"),
+    "kill -9 of the daemon while a task runs": Plan(0, ending="kill daemon", moment="task-runs", work="background"),
+    "kill -9 of the daemon while a prompt is queued": Plan(
+        0, ending="kill daemon", moment="busy-runs", work="background"
+    ),
+    "kill -9 of the daemon while a server works": Plan(
+        0, ending="kill daemon", moment="served-runs", work="background"
+    ),
+    "kill -9 of the daemon while two agents run": Plan(0, ending="kill daemon", moment="right-runs", work="agents"),
+    "a cut while a server of the project works": Plan(0, ending="cut link", moment="served-runs", work="background"),
 }
 
 if os.environ.get("CCB_FAULT_LOG"):
@@ -72,6 +83,19 @@ async def test_a_session_survives(
         told = {str(given.get("word")): result for given, result in outcome.told}
         killed = NAMED[name].ending == "kill ccb"
         assert ("had any effect is not known" if killed else "counted spent") in told["spent"]
+    if NAMED[name].ending == "kill daemon" and NAMED[name].moment not in ("", "task-runs"):
+        ends = [each.get("subtype") for each in outcome.messages if each["type"] == "result"]
+        assert "error_during_execution" in ends, "the turn that was cut has its result"
+    if NAMED[name].moment == "task-runs":
+        ended = [each["status"] for each in outcome.messages if each.get("subtype") == "task_notification"]
+        assert ended == ["stopped" if NAMED[name].ending == "kill daemon" else "completed"]
+    if NAMED[name].moment == "right-runs" and NAMED[name].ending == "kill daemon":
+        assert any("resume: '" in result for _, result in outcome.told), "the model knows how an agent goes on"
+    if NAMED[name].moment == SUMMARY:
+        boundaries = sum(each.get("subtype") == "compact_boundary" for each in outcome.messages)
+        assert boundaries == sum(bool(each.get("isCompactSummary")) for each in outcome.messages) >= 1
+    if name == "kill -9 of the bridge":
+        assert outcome.connections == 1, "a living connection is used again"
     if NAMED[name].steps:
         assert all(kind in outcome.happened for kind in (step.kind for step in NAMED[name].steps))
 
@@ -108,7 +132,7 @@ async def test_when_the_link_stays_away_ccb_ends_with_its_own_code_and_the_print
     tmp_path: Path, sshd: Sshd, host_user: HostUser, fake_model: FakeModel
 ) -> None:
     command = "echo run >> count; touch started; while [ ! -e go ]; do sleep 0.05; done; echo finished >> count"
-    fake_model.add({"blocks": [{"type": "tool_use", "name": "Bash", "input": {"command": command}}]}, {"text": "done"})
+    fake_model.add(uses("Bash", command=command), {"text": "done"})
     laptop = make_laptop(tmp_path, fake_model.url)
     home = host_user.home
     streams = ["--input-format", "stream-json", "--output-format", "stream-json", "--verbose"]

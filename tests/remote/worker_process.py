@@ -66,6 +66,8 @@ class Laptop:
         self.frames: list[Frame] = []
         self.epoch = 0
         self.raw = b""
+        self.hello: Hello
+        """The hello of the worker, once it is attached."""
         self._decoder = FrameDecoder()
         self._seen = 0
         self._bodies: dict[int, bytes] = {}
@@ -128,7 +130,7 @@ class Laptop:
         """Wait for hello, unless it has come (`after`), and drive the session. Unless `decided` is False, return when
         the worker has decided on the attach: what another connection does after that comes after it for the worker,
         too."""
-        hello: Hello = after if after is not None else await self.next(Hello)
+        hello = self.hello = after if after is not None else await self.next(Hello)
         self.epoch = hello.epoch + 1 if role == "driver" else hello.epoch
         await self.send(Attach(self.epoch, role, have, "nonce-" + uuid.uuid4().hex, options.to_json()))
         before = len(self.frames)
@@ -274,10 +276,12 @@ class WorkerHost:
         self._laptops.append(laptop)
         return laptop
 
-    async def drive(self, session: str, options: SessionOptions = _DEFAULTS, *, have: int = 0) -> Laptop:
-        """Log in to a session, and drive it."""
-        laptop = await self.connect(session)
-        await laptop.attach(options, have=have)
+    async def drive(
+        self, session: str, options: SessionOptions = _DEFAULTS, *, have: int = 0, role: str = "driver", **params: Any
+    ) -> Laptop:
+        """Log in to a session and attach to it. `params` are more start parameters."""
+        laptop = await self.connect(session, **params)
+        await laptop.attach(options, have=have, role=role)
         return laptop
 
     async def kill_worker(self, pid: int) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from pathlib import Path
 
@@ -11,7 +10,6 @@ from tests.support.hosts.sshd import HostUser, Sshd
 from tests.support.model.fake_model import FakeModel
 from tests.support.network.relay import relay
 from tests.support.person.laptop import make_laptop
-from tests.support.person.terminal import terminal
 
 pytestmark = pytest.mark.visited
 
@@ -26,8 +24,9 @@ async def test_leaving_is_quick_when_the_network_is_frozen(
     laptop = make_laptop(tmp_path, fake_model.url)
     async with relay(sshd.port) as between:
         sshd.trust(between.port)
-        argv = [sys.executable, "-m", "ccb", "ssh", f"{host_user.name}@127.0.0.1:~", *sshd.client_options(between.port)]
-        async with terminal(argv, laptop.env, str(laptop.home)) as running:
+        async with laptop.on_terminal(
+            "ssh", f"{host_user.name}@127.0.0.1:~", *sshd.client_options(between.port)
+        ) as running:
             await running.shows("F1 or /help")
             between.freeze()
             if noticed:

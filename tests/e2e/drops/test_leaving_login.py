@@ -3,22 +3,15 @@
 from __future__ import annotations
 
 import signal
-import sys
 from pathlib import Path
 
 import psutil
 import pytest
 from tests.support.hosts.sshd import HostUser, Sshd, make_key
-from tests.support.model.fake_model import FakeModel
-from tests.support.person.laptop import Laptop, make_laptop
-from tests.support.person.terminal import Terminal, terminal
+from tests.support.person.laptop import Laptop
+from tests.support.person.terminal import Terminal
 
 pytestmark = pytest.mark.visited
-
-
-@pytest.fixture
-def laptop(tmp_path: Path, fake_model: FakeModel) -> Laptop:
-    return make_laptop(tmp_path, fake_model.url)
 
 
 async def ended_by(running: Terminal, number: signal.Signals) -> int:
@@ -41,8 +34,7 @@ async def test_sigterm_at_a_question_of_ssh(
     options = sshd.client_options()
     options[options.index("-i") + 1] = str(key)
     words = [word.format(f"{host_user.name}@127.0.0.1") for word in command]
-    argv = [sys.executable, "-m", "ccb", *words, *options, "--transport", "ssh"]
-    async with terminal(argv, laptop.env, str(laptop.home)) as running:
+    async with laptop.on_terminal(*words, *options, "--transport", "ssh") as running:
         await running.shows("Enter passphrase for")
         await running.until(lambda: not running.echoes)
         assert await ended_by(running, signal.SIGTERM) == 143
@@ -55,7 +47,6 @@ async def test_a_window_closed_while_a_proxy_command_says_nothing(
     laptop: Laptop, sshd: Sshd, host_user: HostUser
 ) -> None:
     proxy = "echo looking for a way >&2; sleep 1000"
-    argv = [sys.executable, "-m", "ccb", "ssh", f"{host_user.name}@127.0.0.1:~", "-o", f"ProxyCommand={proxy}"]
-    async with terminal(argv, laptop.env, str(laptop.home)) as running:
+    async with laptop.on_terminal("ssh", f"{host_user.name}@127.0.0.1:~", "-o", f"ProxyCommand={proxy}") as running:
         await running.shows("looking for a way")
         assert await ended_by(running, signal.SIGHUP) == 129

@@ -7,51 +7,22 @@ import signal
 from pathlib import Path
 
 import pytest
-from tests.e2e.drops.test_reconnect import STDIO, STREAM, daemon_of, user_message, where
+from tests.e2e.drops.test_reconnect import daemon_of, where
 from tests.support.hosts.sshd import HostUser, Sshd
+from tests.support.hosts.whole_session import STREAM
 from tests.support.machine.processes import processes_of
 from tests.support.machine.waiting import until
 from tests.support.model.fake_model import FakeModel
 from tests.support.network.relay import relay
-from tests.support.person.laptop import Laptop, make_laptop
+from tests.support.person.laptop import Laptop
 
 pytestmark = pytest.mark.visited
 
 LONG = "echo run >> count; touch started; while [ ! -e go ]; do sleep 0.05; done"
 
 
-@pytest.fixture
-def laptop(tmp_path: Path, fake_model: FakeModel) -> Laptop:
-    return make_laptop(tmp_path, fake_model.url)
-
-
 def journals(user: HostUser) -> list[Path]:
     return list((user.home / ".local/state/ccb/sessions").glob("*/journal.jsonl"))
-
-
-async def test_a_run_whose_session_was_stopped_while_it_was_away_does_not_start_it_again(
-    laptop: Laptop, fake_model: FakeModel, sshd: Sshd, host_user: HostUser
-) -> None:
-    call = {"type": "tool_use", "name": "Bash", "input": {"command": LONG}}
-    fake_model.add({"blocks": [call]}, {"text": "never asked for"})
-    async with relay(sshd.port) as between:
-        argv = [*where(host_user, sshd, between), "-p", *STDIO, "--allowedTools", "Bash"]
-        async with laptop.start(argv) as running:
-            await running.send(user_message("go"))
-            await until((host_user.home / "started").exists)
-            await running.send(user_message("and this"))
-            await until(lambda: b"and this" in journals(host_user)[0].read_bytes())
-            between.freeze()
-            between.cut()
-            login = f"{host_user.name}@127.0.0.1"
-            stopped = await laptop.run(["stop", login, "--all", *sshd.client_options(sshd.port)])
-            assert stopped.code == 0, stopped.stderr
-            between.thaw()
-            done = await running.done()
-    assert done.code == 75
-    assert len(fake_model.requests) == 1, "the prompt that waited is not given to the model"
-    assert (host_user.home / "count").read_text() == "run\n"
-    await until(lambda: not processes_of(host_user))
 
 
 @pytest.mark.parametrize("damage", ["zeros", "lines removed"])

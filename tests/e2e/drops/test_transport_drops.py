@@ -6,27 +6,19 @@ import contextlib
 import os
 import signal
 import socket
-import sys
 from pathlib import Path
 
 import psutil
 import pytest
 from tests.support.hosts.container import container
 from tests.support.hosts.sshd import HostUser, Sshd, make_key
+from tests.support.hosts.whole_session import STREAM
 from tests.support.machine.waiting import until
 from tests.support.model.fake_model import FakeModel
 from tests.support.network.relay import relay
-from tests.support.person.laptop import Done, Laptop, make_laptop
-from tests.support.person.terminal import terminal
+from tests.support.person.laptop import Done, Laptop
 
 pytestmark = pytest.mark.visited
-
-STREAM = ["--output-format", "stream-json", "--verbose"]
-
-
-@pytest.fixture
-def laptop(tmp_path: Path, fake_model: FakeModel) -> Laptop:
-    return make_laptop(tmp_path, fake_model.url)
 
 
 def children_of(pid: int, name: str) -> list[psutil.Process]:
@@ -106,25 +98,6 @@ async def test_a_command_that_is_killed_is_started_again(
         await until(lambda: not box.processes())
 
 
-async def test_a_passphrase_is_asked_on_the_terminal_before_the_interface_comes(
-    laptop: Laptop, fake_model: FakeModel, sshd: Sshd, host_user: HostUser
-) -> None:
-    key = make_key(laptop.home / "locked", passphrase="open sesame")
-    (sshd.identity.parent / "authorized_keys").write_text(key.with_suffix(".pub").read_text())
-    options = sshd.client_options()
-    options[options.index("-i") + 1] = str(key)
-    fake_model.add({"text": "Hello-from-the-host."})
-    argv = [sys.executable, "-m", "ccb", "ssh", f"{host_user.name}@127.0.0.1:~", *options, "--transport", "ssh", "hi"]
-    async with terminal(argv, laptop.env, str(laptop.home)) as running:
-        await running.shows("Enter passphrase for")
-        running.type("open sesame\r")
-        await running.shows("Hello-from-the-host.")
-        assert "open sesame" not in running.text
-        running.type("\x04")
-        await running.ended()
-    assert logins(sshd) == 1
-
-
 def closed_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
@@ -146,8 +119,11 @@ async def test_what_does_not_begin_has_its_exit_code(
     options = sshd.client_options()
     other_key = [*options]
     other_key[other_key.index("-i") + 1] = str(make_key(tmp_path / "other"))
-    (tmp_path / "empty_known_hosts").touch()
+    empty = tmp_path / "empty_known_hosts"
+    empty.touch()
+    unknown, port = ["-o", f"UserKnownHostsFile={empty}"], str(closed_port())
     ask = ["-p", "hi"]
+    over_ssh = ["--transport", "ssh", *ask]
     with container(tmp_path) as box:
         laptop.env["PATH"] = f"{box.bin}:{laptop.env['PATH']}"
         for argv, code, says in (
@@ -157,25 +133,17 @@ async def test_what_does_not_begin_has_its_exit_code(
             (["ssh", "box", "--transport", "false", *ask], 69, "exit code 1"),
             (["ssh", "/no/such", "--transport", "docker exec -i web", *ask], 66, "/no/such"),
             (["ssh", "box", "--local", "--container", "db", *ask], 69, "No such container: db"),
-            (["ssh", login, "-P", str(closed_port()), "--transport", "ssh", *ask], 69, "Connection refused"),
-            (["ssh", login, *other_key, "--transport", "ssh", *ask], 77, "Permission denied"),
-            (
-                [
-                    "ssh",
-                    login,
-                    "-o",
-                    f"UserKnownHostsFile={tmp_path}/empty_known_hosts",
-                    *options,
-                    "--transport",
-                    "ssh",
-                    *ask,
-                ],
-                79,
-                "host key",
-            ),
+            (["ssh", login, "-P", port, *over_ssh], 69, "Connection refused"),
+            (["ssh", login, "-P", port, *ask], 69, port),
+            (["ssh", "no-such-host.invalid:/", *ask], 69, "no-such-host.invalid"),
+            (["ssh", login, *other_key, *over_ssh], 77, "Permission denied"),
+            (["ssh", login, *other_key, *ask], 77, "refused the login"),
+            (["ssh", login, *unknown, *options, *over_ssh], 79, "host key"),
+            (["ssh", login, *unknown, *options, *ask], 79, "SHA256:"),
             (["ssh", login, "-o", "Nonsense=1", *options, "--transport", "ssh", *ask], 78, "nonsense"),
         ):
             clear(await laptop.run(argv), code, says)
+    assert not empty.read_text(), "no key was stored"
 
 
 @pytest.mark.thorough

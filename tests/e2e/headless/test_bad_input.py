@@ -13,14 +13,9 @@ import pytest
 from tests.support.hosts.sshd import HostUser, Sshd
 from tests.support.hosts.sshd import sshd as serve
 from tests.support.model.fake_model import API_KEY, FakeModel
-from tests.support.person.laptop import Done, Laptop, make_laptop
+from tests.support.person.laptop import Done, Laptop
 
 BUSYBOX = Path(shutil.which("busybox") or "/bin/busybox")
-
-
-@pytest.fixture
-def laptop(tmp_path: Path, fake_model: FakeModel) -> Laptop:
-    return make_laptop(tmp_path, fake_model.url)
 
 
 def assert_clear(done: Done, code: int, *says: str) -> None:
@@ -84,13 +79,6 @@ async def test_no_credential_is_said_before_anything_is_connected(
     assert sshd.log.read_text() == before
 
 
-async def test_a_broken_settings_file_is_named(laptop: Laptop) -> None:
-    settings = laptop.home / ".config" / "ccb" / "settings.json"
-    settings.parent.mkdir(parents=True)
-    settings.write_text('{"model": 7}', encoding="utf-8")
-    assert_clear(await laptop.run([str(laptop.home), "-p", "hi"]), 78, str(settings), "model")
-
-
 @pytest.fixture
 async def bare_host(tmp_path: Path) -> AsyncIterator[Sshd]:
     """A host that has a shell and nothing else."""
@@ -142,12 +130,6 @@ async def test_a_full_disk_at_home_leaves_nothing_half_written_there(
         half = [path for path in host_user.home.rglob(".*") if path.is_file() and path.name != ".made"]
         assert not half
         assert gone(host_user)
-
-
-async def test_a_host_name_is_never_an_option(laptop: Laptop, tmp_path: Path) -> None:
-    done = await laptop.run(["ssh", "--", f"-oProxyCommand=touch {tmp_path}/pwned", "-p", "x"])
-    assert done.code == 2
-    assert not (tmp_path / "pwned").exists()
 
 
 async def test_a_refused_key_never_shows_it(laptop: Laptop, sshd: Sshd, host_user: HostUser) -> None:

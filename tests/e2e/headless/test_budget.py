@@ -4,22 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from tests.support.model.fake_model import FakeModel
-from tests.support.person.laptop import Laptop, tidy_laptop
+from tests.support.model.model_script import uses
+from tests.support.person.laptop import Laptop
 
 from ccb.local.command_line.exit_codes import ExitCode
 
 ARGV = ["-p", "go", "--output-format", "stream-json", "--verbose"]
-
-
-@pytest.fixture
-def laptop(tmp_path: Path, fake_model: FakeModel) -> Iterator[Laptop]:
-    with tidy_laptop(tmp_path, fake_model.url) as laptop:
-        yield laptop
 
 
 async def test_a_run_beyond_the_budget_of_the_day_is_refused_on_the_laptop(
@@ -55,7 +48,7 @@ async def test_a_budget_for_a_model_without_a_price_is_refused_before_anything_i
 
 
 async def test_a_run_is_revoked_from_another_terminal_and_audited(laptop: Laptop, fake_model: FakeModel) -> None:
-    fake_model.add({"blocks": [{"type": "tool_use", "name": "Bash", "input": {"command": "echo hi"}}]})
+    fake_model.add(uses("Bash", command="echo hi"))
     fake_model.add({"text": "a long answer", "stall_after": 2})
     async with laptop.start(ARGV) as running:
         session = str((await running.until("system", "init"))["session_id"])

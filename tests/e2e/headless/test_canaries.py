@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 from tests.support.model.fake_model import API_KEY, FakeModel
+from tests.support.model.model_script import uses
 from tests.support.network.http_server import serving
 from tests.support.person.file_keyring import FileKeyring
 from tests.support.person.laptop import Laptop, make_laptop
@@ -93,7 +94,7 @@ async def test_no_credential_is_in_anything_that_a_run_writes(kind: str, tmp_pat
     project.mkdir()
     fake_model.add(
         {"status": 529, "retry_after": 0},
-        {"blocks": [{"type": "tool_use", "name": "Bash", "input": {"command": LOOK}}]},
+        uses("Bash", command=LOOK),
         {"text": "done"},
     )
     async with token_server() as token_url:

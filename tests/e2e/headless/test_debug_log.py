@@ -6,17 +6,16 @@ import os
 import pwd
 import re
 import signal
-import sys
 from pathlib import Path
 
 import pytest
-from tests.e2e.drops.test_reconnect import STDIO, user_message
 from tests.e2e.hosts.test_secrets import NONCE, memory_of, processes_of
 from tests.support.hosts.sshd import HostUser, Sshd
+from tests.support.hosts.whole_session import STDIO, user_message
 from tests.support.machine.waiting import until
 from tests.support.model.fake_model import API_KEY, FakeModel
-from tests.support.person.laptop import Laptop, make_laptop
-from tests.support.person.terminal import terminal
+from tests.support.model.model_script import uses
+from tests.support.person.laptop import Laptop
 
 pytestmark = pytest.mark.visited
 
@@ -40,11 +39,6 @@ PRIVATE = (
 )
 
 
-@pytest.fixture
-def laptop(tmp_path: Path, fake_model: FakeModel) -> Laptop:
-    return make_laptop(tmp_path, fake_model.url)
-
-
 def project(directory: Path, owner: str = "") -> Path:
     """A directory with a file and rules."""
     directory.mkdir()
@@ -66,7 +60,7 @@ def script(model: FakeModel, directory: Path) -> None:
         ("Bash", {"command": "printf '%s%s\\n' OUTPUT -c0de"}),
         ("Bash", {"command": "rm -r somewhere"}),
     ):
-        model.add({"blocks": [{"type": "tool_use", "name": name, "input": given}]})
+        model.add(uses(name, **given))
     model.add({"text": ANSWER})
 
 
@@ -125,16 +119,16 @@ async def test_a_session_over_ssh_with_tools_an_approval_a_denial_and_a_lost_con
 async def test_a_session_of_the_terminal_interface(laptop: Laptop, fake_model: FakeModel, tmp_path: Path) -> None:
     directory = project(tmp_path / "shop")
     fake_model.add(
-        {"blocks": [{"type": "tool_use", "name": "Read", "input": {"file_path": str(directory / "note.txt")}}]},
+        uses("Read", file_path=str(directory / "note.txt")),
         {"text": ANSWER},
     )
-    argv = [sys.executable, "-m", "ccb", str(directory), "--debug"]
-    async with terminal(argv, laptop.env, str(laptop.home)) as running:
+    async with laptop.on_terminal(str(directory), "--debug") as running:
         await running.shows("F1 or /help")
         running.type(PROMPT + "\r")
         await running.shows("ANSWER-5b5b")
         running.type("\x04")
         await running.shows("--resume")
+        assert await running.ended() == 0
     assert_public(the_log(laptop))
 
 

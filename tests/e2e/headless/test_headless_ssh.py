@@ -4,34 +4,22 @@ from __future__ import annotations
 
 import json
 import shlex
-import socket
-from pathlib import Path
 
-import psutil
 import pytest
-from tests.support.hosts.sshd import HostUser, Sshd, make_key
+from tests.support.hosts.sshd import HostUser, Sshd
+from tests.support.hosts.whole_session import STREAM
 from tests.support.model.fake_model import API_KEY, FakeModel
-from tests.support.person.laptop import Laptop, make_laptop
+from tests.support.model.model_script import uses
+from tests.support.person.laptop import Laptop
 
 pytestmark = pytest.mark.visited
-
-STREAM = ["--output-format", "stream-json", "--verbose"]
-
-
-@pytest.fixture
-def laptop(tmp_path: Path, fake_model: FakeModel) -> Laptop:
-    return make_laptop(tmp_path, fake_model.url)
-
-
-def processes_of(user: HostUser) -> list[str]:
-    return [p.info["name"] for p in psutil.process_iter(["username", "name"]) if p.info["username"] == user.name]
 
 
 async def test_the_main_job(laptop: Laptop, fake_model: FakeModel, sshd: Sshd, host_user: HostUser) -> None:
     path = f"{host_user.home}/app.py"
     fake_model.add(
-        {"blocks": [{"type": "tool_use", "name": "Write", "input": {"file_path": path, "content": "print(6 * 7)\n"}}]},
-        {"blocks": [{"type": "tool_use", "name": "Bash", "input": {"command": "python3 app.py; id -un"}}]},
+        uses("Write", file_path=path, content="print(6 * 7)\n"),
+        uses("Bash", command="python3 app.py; id -un"),
         {"text": "It prints 42."},
     )
     argv = ["ssh", f"{host_user.name}@127.0.0.1:~", *sshd.client_options(), "-p", "write app.py", *STREAM]
@@ -49,7 +37,7 @@ async def test_an_old_rule_and_a_pipe_let_no_program_run_that_nobody_allowed(
     laptop: Laptop, fake_model: FakeModel, sshd: Sshd, host_user: HostUser
 ) -> None:
     commands = ["git ls-remote --upload-p='touch made;' .", "echo 'touch made' | bash", "git ls-remote --quiet ."]
-    calls = [{"blocks": [{"type": "tool_use", "name": "Bash", "input": {"command": each}}]} for each in commands]
+    calls = [uses("Bash", command=each) for each in commands]
     fake_model.add(*calls, {"text": "Done."})
     rules = ["--allowedTools", "Bash(git ls-remote *),Bash(bash),Bash(echo *)", "--disallowedTools", "Bash(touch *)"]
     argv = ["ssh", f"{host_user.name}@127.0.0.1:~", *sshd.client_options(), "-p", "go", *STREAM, *rules]
@@ -72,62 +60,6 @@ async def test_a_model_that_says_nothing_is_given_up_and_asked_once_more(
     assert "The model has said nothing for" in told[0] and "it is asked again in 1 s" in told[0]
     assert "The model said nothing for 2 s in the middle of an answer; last try 1 of 1" in told[-1]
     await fake_model.until(lambda model: model.aborted == [1])  # it stops writing, and charging for it
-
-
-async def test_a_warm_host_needs_no_upload_and_sessions_leave_no_process(
-    laptop: Laptop, fake_model: FakeModel, sshd: Sshd, host_user: HostUser
-) -> None:
-    fake_model.add({"text": "ok", "times": 0})
-    argv = ["ssh", f"{host_user.name}@127.0.0.1:", *sshd.client_options(), "-p", "hi"]
-    for _ in range(2):
-        done = await laptop.run(argv)
-        assert (done.code, done.stdout) == (0, "ok\n")
-    _, left = psutil.wait_procs(
-        [p for p in psutil.process_iter(["username"]) if p.info["username"] == host_user.name], timeout=10
-    )
-    assert not left and not processes_of(host_user)
-
-
-async def test_a_missing_directory_lists_near_names(laptop: Laptop, sshd: Sshd, host_user: HostUser) -> None:
-    (host_user.home / "service").mkdir()
-    argv = ["ssh", f"{host_user.name}@127.0.0.1:~/servce", *sshd.client_options(), "-p", "hi", *STREAM]
-    done = await laptop.run(argv)
-    assert done.code == 66
-    assert str(host_user.home / "service") in done.stderr and len(done.results) == 1
-
-
-async def test_a_key_the_host_does_not_know_is_code_77(laptop: Laptop, sshd: Sshd, host_user: HostUser) -> None:
-    options = sshd.client_options()
-    options[options.index("-i") + 1] = str(make_key(laptop.home / "other"))
-    done = await laptop.run(["ssh", f"{host_user.name}@127.0.0.1:/", *options, "-p", "hi", *STREAM])
-    assert done.code == 77
-    assert "refused the login" in done.stderr and len(done.results) == 1
-    assert "Traceback" not in done.stderr
-
-
-async def test_a_closed_port_is_code_69(laptop: Laptop) -> None:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))  # bound and not listening: refused
-        port = taken.getsockname()[1]
-        done = await laptop.run(["ssh", "127.0.0.1:/", "-P", str(port), "-p", "hi", *STREAM])
-    assert done.code == 69
-    assert str(port) in done.stderr and len(done.results) == 1
-
-
-async def test_a_name_that_does_not_resolve_is_code_69(laptop: Laptop) -> None:
-    done = await laptop.run(["ssh", "no-such-host.invalid:/", "-p", "hi"])
-    assert (done.code, done.stdout) == (69, "")
-    assert "no-such-host.invalid" in done.stderr
-
-
-async def test_an_unknown_host_key_is_refused_with_code_79(laptop: Laptop, sshd: Sshd, host_user: HostUser) -> None:
-    empty = laptop.home / "known_hosts"
-    options = sshd.client_options()
-    options[options.index("-o") + 1] = f"UserKnownHostsFile={empty}"
-    done = await laptop.run(["ssh", f"{host_user.name}@127.0.0.1:/", *options, "-p", "hi", *STREAM])
-    assert done.code == 79
-    assert "SHA256:" in done.stderr and len(done.results) == 1
-    assert not empty.exists() or not empty.read_text()
 
 
 async def test_a_link_that_breaks_in_a_turn_is_code_75_with_one_result(

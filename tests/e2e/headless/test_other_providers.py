@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from tests.support.model.fake_model import FakeModel
-from tests.support.person.laptop import Laptop, tidy_laptop
+from tests.support.person.laptop import Laptop
 from tests.support.providers.dialect_server import KEY, DialectServer, Raw, sse
 from tests.support.providers.turns import Said
 
@@ -26,12 +25,6 @@ def project(tmp_path: Path) -> Path:
     (path / "dot.png").write_bytes(PNG)
     (path / "notes.txt").write_text("remember the milk\n")
     return path
-
-
-@pytest.fixture
-def laptop(tmp_path: Path, fake_model: FakeModel) -> Iterator[Laptop]:
-    with tidy_laptop(tmp_path, fake_model.url) as laptop:
-        yield laptop
 
 
 def configure(laptop: Laptop, server: DialectServer, dialect: str) -> None:

@@ -4,22 +4,15 @@ from __future__ import annotations
 
 import os
 import pwd
-from pathlib import Path
 
 import pytest
 from tests.support.hosts.sshd import HostUser, Sshd
-from tests.support.model.fake_model import FakeModel
 from tests.support.network.relay import Fault, relay
-from tests.support.person.laptop import Laptop, make_laptop
+from tests.support.person.laptop import Laptop
 
 pytestmark = pytest.mark.visited
 
 SIZE = 6_000_000
-
-
-@pytest.fixture
-def laptop(tmp_path: Path, fake_model: FakeModel) -> Laptop:
-    return make_laptop(tmp_path, fake_model.url)
 
 
 def on_host(user: HostUser, name: str, data: bytes) -> None:

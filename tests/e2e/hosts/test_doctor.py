@@ -17,10 +17,10 @@ from tests.e2e.headless.test_bad_input import bare_host, gone
 from tests.e2e.hosts.test_land_hosts import scene
 from tests.support.hosts.sshd import HostUser, Sshd, make_key
 from tests.support.hosts.sshd import sshd as serve
-from tests.support.model.fake_model import API_KEY, FakeModel
+from tests.support.model.fake_model import API_KEY
 from tests.support.network.relay import relay
 from tests.support.network.silent_port import silent_port
-from tests.support.person.laptop import Done, Laptop, make_laptop
+from tests.support.person.laptop import Done, Laptop
 
 pytestmark = pytest.mark.visited
 
@@ -41,11 +41,6 @@ ON_CONNECTION = {
     "address", "ssh options", "known_hosts", "keys", "reachability", "SSH server", "host key", "login",
     "pipelined login",
 }  # fmt: skip
-
-
-@pytest.fixture
-def laptop(tmp_path: Path, fake_model: FakeModel) -> Laptop:
-    return make_laptop(tmp_path, fake_model.url)
 
 
 async def doctor(laptop: Laptop, user: str, server: Sshd, *words: str) -> tuple[Done, dict[tuple[str, str], Json]]:

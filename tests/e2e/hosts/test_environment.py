@@ -4,25 +4,18 @@ from __future__ import annotations
 
 import json
 import shutil
-import sys
 from pathlib import Path
 
 import pytest
 from tests.support.hosts.sshd import HostUser, Sshd, host_user
 from tests.support.hosts.sshd import sshd as serve
 from tests.support.model.fake_model import FakeModel
-from tests.support.person.laptop import Laptop, make_laptop
-from tests.support.person.terminal import terminal
+from tests.support.person.laptop import Laptop
 
 pytestmark = pytest.mark.visited
 
 GUARD = "case $- in *i*) ;; *) return;; esac\n"
 """How the .bashrc of Debian begins: commands over ssh read no further."""
-
-
-@pytest.fixture
-def laptop(tmp_path: Path, fake_model: FakeModel) -> Laptop:
-    return make_laptop(tmp_path, fake_model.url)
 
 
 def bash(fake_model: FakeModel, command: str) -> None:
@@ -137,8 +130,7 @@ async def test_the_screen_says_what_it_waits_for_and_which_path_counts(
     fake_model.add({"text": "Done-it-all."})
     write(host_user, ".profile", "while ! test -e ~/go; do sleep 0.05; done; exit\n")
     place = f"{host_user.name}@127.0.0.1:~"
-    argv = [sys.executable, "-m", "ccb", "ssh", place, *sshd.client_options()]
-    async with terminal(argv, laptop.env, str(laptop.home)) as running:
+    async with laptop.on_terminal("ssh", place, *sshd.client_options()) as running:
         await running.shows("Waiting for the start-up files of your shell on the host")
         running.type("do it\r")
         write(host_user, "go", "")

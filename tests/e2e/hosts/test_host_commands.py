@@ -10,27 +10,22 @@ import shlex
 import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, suppress
-from dataclasses import replace
 from pathlib import Path
 
 import psutil
 import pytest
-from tests.e2e.drops.test_reconnect import STDIO, daemon_of, user_message
+from tests.e2e.drops.test_reconnect import daemon_of
 from tests.support.hosts.sshd import HostUser, Sshd
+from tests.support.hosts.whole_session import STDIO, user_message
 from tests.support.machine.processes import processes_of
 from tests.support.machine.waiting import until
 from tests.support.model.fake_model import FakeModel
-from tests.support.person.laptop import Done, Laptop, Running, make_laptop
+from tests.support.person.laptop import Done, Laptop, Running
 from tests.support.person.terminal import Terminal, terminal
 
 pytestmark = pytest.mark.visited
 
 EVIL = "\x1b]2;owned\x07\x1b[31mdelete\r\neverything\x9b1m"
-
-
-@pytest.fixture
-def laptop(tmp_path: Path, fake_model: FakeModel) -> Laptop:
-    return make_laptop(tmp_path, fake_model.url)
 
 
 class Host:
@@ -160,13 +155,6 @@ async def test_stop_ends_the_worker_and_says_so_once(host: Host, fake_model: Fak
     assert (every.code, every.stdout) == (0, f"No session runs on {host.login}.\n")
 
 
-@pytest.mark.parametrize("command", ["logs", "stop"])
-async def test_a_session_that_does_not_exist_is_code_1(host: Host, command: str) -> None:
-    done = await host.run(command, "feedbeef")
-    assert (done.code, done.stdout) == (1, "")
-    assert "feedbeef" in done.stderr and done.stderr.count("  -> ") == 1 and "ccb ps" in done.stderr
-
-
 @pytest.mark.parametrize("words", [("attach",), ("attach", "--view"), ("ssh", "--resume"), ("ssh", "-c")])
 @pytest.mark.quick_rows(2)
 async def test_a_host_without_any_session_is_named_with_code_1(host: Host, words: tuple[str, ...]) -> None:
@@ -179,25 +167,6 @@ async def test_a_host_without_sessions_is_one_line(host: Host) -> None:
     done = await host.run("ps")
     assert (done.code, done.stdout, done.stderr) == (0, f"No sessions on {host.login}.\n", "")
     assert (await host.run("ps", "--json")).stdout == ""
-
-
-@pytest.mark.thorough
-async def test_gc_names_what_it_would_remove_then_removes_just_that(host: Host, fake_model: FakeModel) -> None:
-    fake_model.add({"text": "An answer.", "when": {"user_contains": "explain"}, "times": 0})
-    old = await host.ended("explain this")
-    ask_once(fake_model)
-    async with host.asking("go") as (_, session):
-        tried = await host.run("gc", "--dry-run", "--older-than", "0")
-        done = await host.run("gc", "--older-than", "0")
-        assert (tried.code, done.code) == (0, 0), tried.stderr + done.stderr
-        said, total = tried.stdout.splitlines()[:-1], tried.stdout.splitlines()[-1]
-        (line,) = [line for line in said if old in line]
-        assert line.startswith("would remove session /") and ": not used for" in line
-        assert total.startswith("would remove 1 thing, ")
-        assert done.stdout.splitlines()[-1].startswith("removed 1 thing, ")
-        assert session not in done.stdout
-        left = await host.run("ps", "--json")
-        assert [json.loads(line)["session"] for line in left.stdout.splitlines()] == [session]
 
 
 @pytest.mark.thorough
@@ -360,6 +329,9 @@ async def test_this_machine_is_a_host_too(laptop: Laptop, fake_model: FakeModel,
         table = await laptop.run(argv, ANTHROPIC_BASE_URL=nowhere, SSL_CERT_FILE=nowhere)
         assert table.code == 0 and session[:8] in table.stdout and "explain this" in table.stdout
     assert "explain this" in (await laptop.run(["logs", "--local", session])).stdout
+    tried = await laptop.run(["gc", "--local", "--dry-run", "--older-than", "0"])
+    assert f"would remove session {laptop.home}" in tried.stdout and ": not used for" in tried.stdout
+    assert tried.stdout.splitlines()[-1].startswith("would remove ")
     done = await laptop.run(["gc", "--local", "--older-than", "0"])
     assert f"removed session {laptop.home}" in done.stdout
     assert session[:8] not in (await laptop.run(["ps"])).stdout
@@ -372,22 +344,6 @@ async def test_to_resume_what_does_not_exist_is_code_1_and_says_where_to_look(la
         assert "no session" in done.stderr and "ccb ps --local" in done.stderr
     rows = (await laptop.run(["ps", "--json"])).stdout.splitlines()  # also of others: /tmp is one for all tests of root
     assert str(tmp_path) not in [json.loads(row)["cwd"] for row in rows]
-
-
-@pytest.mark.thorough
-async def test_a_session_that_is_resumed_from_another_directory_says_where_it_works(
-    laptop: Laptop, fake_model: FakeModel, tmp_path: Path
-) -> None:
-    fake_model.add({"text": "one", "times": 0})
-    here, there = tmp_path / "here", tmp_path / "there"
-    here.mkdir()
-    there.mkdir()
-    first = await laptop.run([str(here), "-p", "go", "--output-format", "json"])
-    session = json.loads(first.stdout)["session_id"]
-    done = await replace(laptop, home=there).run(["--resume", session, "-p", "go on"])
-    assert done.code == 0
-    assert f"this session works in {here}, not in {there}" in done.stderr
-    assert "works in" not in (await laptop.run([str(here), "--resume", session, "-p", "go on"])).stderr
 
 
 async def test_a_reader_that_leaves_early_is_no_bug(laptop: Laptop) -> None:

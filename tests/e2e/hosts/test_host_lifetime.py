@@ -17,14 +17,16 @@ from typing import Any
 
 import psutil
 import pytest
-from tests.e2e.drops.test_reconnect import STDIO, daemon_of, user_message, where
+from tests.e2e.drops.test_reconnect import daemon_of, where
 from tests.support.hosts import sshd as servers
 from tests.support.hosts.sshd import HostUser, Sshd
+from tests.support.hosts.whole_session import STDIO, user_message
 from tests.support.machine.processes import processes_of
 from tests.support.machine.waiting import until
 from tests.support.model.fake_model import FakeModel
+from tests.support.model.model_script import uses
 from tests.support.network.relay import relay
-from tests.support.person.laptop import Laptop, make_laptop
+from tests.support.person.laptop import Laptop
 
 from ccb.deploy.bootstrap import launch
 from ccb.deploy.bundle import load
@@ -39,11 +41,6 @@ pytestmark = pytest.mark.visited
 Json = dict[str, Any]
 
 BUSY = "echo $$ >> pids; setsid sleep 600 & sleep 600"
-
-
-@pytest.fixture
-def laptop(tmp_path: Path, fake_model: FakeModel) -> Laptop:
-    return make_laptop(tmp_path, fake_model.url)
 
 
 @asynccontextmanager
@@ -97,7 +94,7 @@ async def at_work(
     laptop: Laptop, fake_model: FakeModel, server: Sshd, user: HostUser, path: str = "~"
 ) -> AsyncIterator[str]:
     """A session in the middle of a Bash call with children, and a laptop attached to it."""
-    fake_model.add({"blocks": [{"type": "tool_use", "name": "Bash", "input": {"command": BUSY}}]})
+    fake_model.add(uses("Bash", command=BUSY))
     argv = ["ssh", f"{user.name}@127.0.0.1:{path}", *server.client_options(), "-p", *STDIO, "--allowedTools", "Bash"]
     async with laptop.start([*argv, "--reconnect-timeout", "0"]) as running:
         await running.send(user_message("go"))
@@ -134,9 +131,7 @@ LOST = 'env -i setsid sh -c "(sleep 600 & echo \\$! >lost) &"; while [ ! -s lost
 async def test_what_a_command_leaves_running_is_told_and_ends_with_the_run(
     laptop: Laptop, fake_model: FakeModel, sshd: Sshd, host_user: HostUser, sandbox: bool
 ) -> None:
-    fake_model.add(
-        {"blocks": [{"type": "tool_use", "name": "Bash", "input": {"command": LOST}}]}, {"text": "a server runs"}
-    )
+    fake_model.add(uses("Bash", command=LOST), {"text": "a server runs"})
     path = host_user.home / "project"
     path.mkdir()
     os.chown(path, pwd.getpwnam(host_user.name).pw_uid, -1)
@@ -160,9 +155,7 @@ async def test_stop_all_ends_what_has_lost_its_environment(
     laptop: Laptop, fake_model: FakeModel, sshd: Sshd, host_user: HostUser, attack: str
 ) -> None:
     line = f"{LOST}; {ATTACKS[attack]} touch ready"
-    fake_model.add(
-        {"blocks": [{"type": "tool_use", "name": "Bash", "input": {"command": line}}]}, {"text": "a server runs"}
-    )
+    fake_model.add(uses("Bash", command=line), {"text": "a server runs"})
     lost, ready = host_user.home / "lost", host_user.home / "ready"
     argv = ["ssh", f"{host_user.name}@127.0.0.1:~", *sshd.client_options(), "-p", *STDIO, "--allowedTools", "Bash"]
     async with laptop.start([*argv, "--reconnect-timeout", "0"]) as running:
@@ -193,8 +186,8 @@ async def test_a_living_worker_does_not_need_its_bundle_on_the_disk(
     """`ccb gc`, or a cleaner of old files, may take it away while the session is at work."""
     (host_user.home / "greet.txt").write_text("bonjour\n", encoding="utf-8")
     fake_model.add(
-        {"blocks": [{"type": "tool_use", "name": "Bash", "input": {"command": "rm -rf .cache/ccb"}}]},
-        {"blocks": [{"type": "tool_use", "name": "Grep", "input": {"pattern": "bonj", "output_mode": "content"}}]},
+        uses("Bash", command="rm -rf .cache/ccb"),
+        uses("Grep", pattern="bonj", output_mode="content"),
         {"text": "found"},
     )
     where = ["ssh", f"{host_user.name}@127.0.0.1:~", *sshd.client_options()]
@@ -202,22 +195,6 @@ async def test_a_living_worker_does_not_need_its_bundle_on_the_disk(
     assert done.code == 0, done.stderr
     assert not (host_user.home / ".cache" / "ccb").exists()
     assert "greet.txt:1:bonjour" in str(fake_model.requests[-1].messages)
-
-
-async def test_a_worker_killed_9_in_mid_tool_leaves_nothing_after_gc(
-    laptop: Laptop, fake_model: FakeModel, sshd: Sshd, host_user: HostUser
-) -> None:
-    async with at_work(laptop, fake_model, sshd, host_user) as session:
-        daemon_of(host_user).send_signal(signal.SIGKILL)
-    await until(lambda: names_of(host_user) <= {"bash", "sleep", "sh"})
-    assert names_of(host_user), "the tool still runs"
-    reports = await command(sshd, host_user, "gc")
-    assert {kind for kind, _ in reports} == {"ended", "removed"}
-    await until(lambda: not processes_of(host_user))
-    uid = pwd.getpwnam(host_user.name).pw_uid
-    assert list(Path(f"/tmp/ccb-{uid}").iterdir()) == []
-    ((_, body),) = await command(sshd, host_user, "ps")
-    assert (body["session"], body["state"]) == (session, "ended")
 
 
 @pytest.mark.visited(False)
@@ -307,9 +284,7 @@ async def test_where_logout_kills_the_session_says_so_and_lives_as_long_as_its_c
     laptop: Laptop, fake_model: FakeModel, host_user: HostUser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     command_line = "echo run >> count; touch started; sleep 600"
-    fake_model.add(
-        {"blocks": [{"type": "tool_use", "name": "Bash", "input": {"command": command_line}}]}, {"text": "after"}
-    )
+    fake_model.add(uses("Bash", command=command_line), {"text": "after"})
     with killing_at_logout(tmp_path, monkeypatch):
         async with servers.sshd(tmp_path / "sshd") as server, relay(server.port) as between:
             async with login(server, host_user, {"session": str(uuid.uuid4()), "cwd": "~"}) as frames:

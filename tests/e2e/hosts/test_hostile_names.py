@@ -5,13 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.e2e.transports.test_transports import laptop, somewhere
+from tests.e2e.transports.test_transports import somewhere
 from tests.support.hosts.sshd import Sshd, make_key
 from tests.support.hosts.whole_session import Somewhere
 from tests.support.model.fake_model import FakeModel
 from tests.support.person.laptop import Laptop
 
-assert laptop and somewhere  # fixtures
+assert somewhere  # a fixture
 
 NAME = '-rf it\'s "x" $(touch pwned) `touch pwned` ${IFS} ; touch pwned & | !a ~ * ünïcödé ☃ %h \\n\ntwo\\'
 

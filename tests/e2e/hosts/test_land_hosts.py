@@ -14,7 +14,8 @@ from tests.deploy.test_bootstrap import tiny_bundle
 from tests.support.hosts.sshd import HostUser, Sshd, host_user
 from tests.support.machine.clock import jumping_clocks
 from tests.support.model.fake_model import FakeModel
-from tests.support.person.laptop import Laptop, make_laptop
+from tests.support.model.model_script import uses
+from tests.support.person.laptop import Laptop
 
 from ccb.deploy.bootstrap import launch
 from ccb.tunnel.transports.command_transport import CommandTransport, PipeCommand
@@ -69,16 +70,11 @@ def scene(directory: Path, setup: str) -> Path:
     return path
 
 
-@pytest.fixture
-def laptop(tmp_path: Path, fake_model: FakeModel) -> Laptop:
-    return make_laptop(tmp_path, fake_model.url)
-
-
 @pytest.mark.parametrize("host", HOSTS)
 @pytest.mark.quick_rows(3)
 async def test_a_session_runs_on_a_host_with(host: str, laptop: Laptop, fake_model: FakeModel, tmp_path: Path) -> None:
     setup, truth = HOSTS[host]
-    fake_model.add({"blocks": [{"type": "tool_use", "name": "Bash", "input": {"command": LOOK}}]}, {"text": "ok"})
+    fake_model.add(uses("Bash", command=LOOK), {"text": "ok"})
     where = ["ssh", "box:/", "--transport", str(scene(tmp_path, setup))]
     done = await laptop.run([*where, "-p", "look", "--allowedTools", "Bash"])
     assert (done.code, done.stdout) == (0, "ok\n"), done.stderr
@@ -115,7 +111,7 @@ async def test_a_home_too_long_for_a_socket_keeps_the_journal_though_tmp_takes_n
 ) -> None:
     home = "/mnt/home/" + "x" * 90
     setup = f"mount -t tmpfs -o ro tmpfs /tmp; mkdir -p {home}; export HOME={home}"
-    fake_model.add({"blocks": [{"type": "tool_use", "name": "Bash", "input": {"command": LOOK}}]}, {"text": "ok"})
+    fake_model.add(uses("Bash", command=LOOK), {"text": "ok"})
     where = ["ssh", "box:/", "--transport", str(scene(tmp_path, setup)), "--allowedTools", "Bash"]
     done = await laptop.run([*where, "-p", "look"])
     assert (done.code, done.stdout, done.stderr) == (0, "ok\n", "")
@@ -143,7 +139,7 @@ async def test_a_session_runs_on_a_host_whose_clock_is_off_by(
 async def test_without_a_home_and_a_path_the_session_starts_where_sshd_put_it(
     missing: str, laptop: Laptop, fake_model: FakeModel, sshd: Sshd, tmp_path: Path
 ) -> None:
-    fake_model.add({"blocks": [{"type": "tool_use", "name": "Bash", "input": {"command": "pwd"}}]}, {"text": "ok"})
+    fake_model.add(uses("Bash", command="pwd"), {"text": "ok"})
     fake_model.add({"text": "again"})
     with host_user(tmp_path, home=missing != "the home of the account") as user:
         where, home = "/", user.home

@@ -11,7 +11,7 @@ from tests.support.hosts.sshd import HostUser, Sshd, host_user
 from tests.support.hosts.sshd import sshd as serve
 from tests.support.hosts.whole_session import Somewhere, whole_session
 from tests.support.model.fake_model import FakeModel
-from tests.support.person.laptop import Laptop, make_laptop
+from tests.support.person.laptop import Laptop
 
 SHELLS = {
     "bash": ("/bin/bash", ".bashrc"),
@@ -46,11 +46,6 @@ LANDINGS = [
 
 BULK = {"RekeyLimit 1M": 6_000_000, "Compression yes": 300_000}
 """How many bytes the model says on that server."""
-
-
-@pytest.fixture
-def laptop(tmp_path: Path, fake_model: FakeModel) -> Laptop:
-    return make_laptop(tmp_path, fake_model.url)
 
 
 def at(user: HostUser, server: Sshd, *options: str) -> Somewhere:

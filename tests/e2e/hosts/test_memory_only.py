@@ -25,8 +25,9 @@ from tests.support.hosts.whole_session import STDIO, STREAM, allow, user_message
 from tests.support.machine.processes import name_of
 from tests.support.machine.waiting import until
 from tests.support.model.fake_model import FakeModel
+from tests.support.model.model_script import uses
 from tests.support.network.relay import relay
-from tests.support.person.laptop import Laptop, make_laptop
+from tests.support.person.laptop import Laptop
 
 PYTHONS = [Path(sys.base_prefix), *sorted(Path("~/.pyenv/versions").expanduser().glob("3.9.*"))[-1:]]
 """The prefixes of the Pythons the worker runs on."""
@@ -83,11 +84,6 @@ def commands() -> list[tuple[int, str]]:
 
 
 @pytest.fixture
-def laptop(tmp_path: Path, fake_model: FakeModel) -> Laptop:
-    return make_laptop(tmp_path, fake_model.url)
-
-
-@pytest.fixture
 async def host(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Host]:
     with host_user(tmp_path) as user:
         (user.home / "app" / "sub").mkdir(parents=True)
@@ -100,10 +96,6 @@ async def host(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[
             (pid,) = [pid for pid, words in commands() if str(files) in words]
             assert writable_mounts(pid, files) == []
             yield host
-
-
-def tool(name: str, **tool_input: object) -> dict[str, object]:
-    return {"blocks": [{"type": "tool_use", "name": name, "input": tool_input}]}
 
 
 @contextlib.contextmanager
@@ -149,10 +141,10 @@ async def test_a_session_without_any_file_is_whole(
     before = host.files()
     wait = "pwd; echo run >&2; until [ -e ../go ]; do sleep 0.05; done; /media/python/bin/python3 -V"
     fake_model.add(
-        tool("Read", file_path=str(host.user.home / "app" / "greet.py")),
-        tool("Bash", command="cd sub && python3 -c 'print(6 * 7)'"),
-        tool("Bash", command=wait),
-        tool("Bash", command="seq 20000"),
+        uses("Read", file_path=str(host.user.home / "app" / "greet.py")),
+        uses("Bash", command="cd sub && python3 -c 'print(6 * 7)'"),
+        uses("Bash", command=wait),
+        uses("Bash", command="seq 20000"),
         {"text": "first answer"},
         {"text": "second answer"},
         {"text": "third answer"},
@@ -208,50 +200,13 @@ def no_files_of(pid: int) -> None:
         )
 
 
-@pytest.mark.parametrize("host", PYTHONS[-1:], ids=lambda path: path.name, indirect=True)
-@pytest.mark.thorough
-async def test_a_session_in_memory_is_found_copied_by_nobody_and_ended(
-    host: Host, laptop: Laptop, fake_model: FakeModel, tmp_path: Path
-) -> None:
-    fake_model.add({"text": "one"}, {"text": "two", "times": 0})
-    at, options = host.where()[1].split(":")[0], host.where()[2:]
-    async with laptop.start([*host.where(), "-p", *STDIO]) as running:
-        await running.send(user_message("hello"))
-        session = (await running.until("result"))["session_id"]
-        (daemon,) = host.daemons()
-        running.process.kill()
-    copied = await laptop.run([*host.where(), "--resume", session, "--fork-session", "-p", "hi"])
-    assert (copied.code, "is in memory only" in copied.stderr) == (73, True), copied
-    logged = await laptop.run(["logs", at, session, *options])
-    assert (logged.code, "in memory only" in logged.stdout) == (0, True), logged
-    swept = await laptop.run(["gc", at, *options])
-    assert swept.code == 0, swept
-    assert host.daemons() == [daemon]
-    latest = await laptop.run([*host.where(), "--continue", "-p", "go on", *STREAM])
-    assert (latest.code, latest.results[-1]["session_id"]) == (0, session), latest
-    await until(lambda: not host.daemons())
-    async with laptop.start([*host.where(), "-p", *STDIO]) as running:
-        await running.send(user_message("hello"))
-        session = (await running.until("result"))["session_id"]
-        stopped = await laptop.run(["stop", at, session[:8], *options])
-        assert stopped.code == 0 and session[:8] in stopped.stdout, stopped
-        assert "it was in memory only and is gone" in stopped.stdout, stopped
-        assert not host.daemons()
-    async with laptop.start([*host.where(), "-p", *STDIO]) as running:
-        await running.send(user_message("hello"))
-        await running.until("result")
-        cleaned = await laptop.run(["clean", at, "--yes", *options])
-        assert cleaned.code == 0, cleaned
-        assert not host.daemons()
-
-
 @pytest.mark.parametrize("host", PYTHONS[:1], ids=lambda path: path.name, indirect=True)
 @pytest.mark.parametrize("who_comes", ["the laptop", "gc"])
 @pytest.mark.thorough
 async def test_nothing_of_a_worker_in_memory_that_was_killed_runs_on(
     who_comes: str, host: Host, laptop: Laptop, fake_model: FakeModel
 ) -> None:
-    fake_model.add(tool("Bash", command="setsid sleep 1234 & wait"))
+    fake_model.add(uses("Bash", command="setsid sleep 1234 & wait"))
     async with laptop.start([*host.where(), "-p", *STDIO, "--allowedTools", "Bash"]) as running:
         await running.send(user_message("hello"))
         await until(lambda: host.runs("sleep 1234"))

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from tests.support.hosts.sshd import HostUser, Sshd
 from tests.support.model.fake_model import FakeModel
+from tests.support.model.model_script import uses
 from tests.support.person.laptop import Laptop, make_laptop
 
 pytestmark = pytest.mark.visited
@@ -80,27 +81,6 @@ async def test_the_model_is_told_once_that_the_session_goes_on_elsewhere(
     assert told(fake_model).count(GOES_ON) == 1, "it stays in the history, and is not said again"
 
 
-async def test_a_session_is_found_under_a_name_that_its_directory_had_before(laptop: Laptop, project: Path) -> None:
-    session = await session_in(laptop, project)
-    there = moved(project)
-    await replace(laptop, home=there).run(["--continue", *ANSWER])
-    shutil.rmtree(there)
-    project.mkdir()
-    done = await replace(laptop, home=project).run(["--continue", *ANSWER])
-    assert json.loads(done.stdout)["session_id"] == session
-
-
-async def test_another_directory_that_is_named_wins_over_one_that_exists(
-    laptop: Laptop, fake_model: FakeModel, project: Path, tmp_path: Path
-) -> None:
-    session = await session_in(laptop, project)
-    other = tmp_path / "other"
-    other.mkdir()
-    done = await laptop.run([str(other), "--resume", session, *ANSWER])
-    assert "not in" not in done.stderr
-    assert f"{GOES_ON} {other}" in told(fake_model)
-
-
 async def test_the_present_directory_is_not_one_that_is_named(laptop: Laptop, project: Path, tmp_path: Path) -> None:
     session = await session_in(laptop, project)
     other = tmp_path / "other"
@@ -116,7 +96,7 @@ async def test_the_model_is_told_once_that_the_directory_was_moved_while_the_ses
     there = project.with_name("t2")
 
     def runs(command: str) -> dict[str, object]:
-        return {"blocks": [{"type": "tool_use", "name": "Bash", "input": {"command": command}}]}
+        return uses("Bash", command=command)
 
     fake_model.add(runs(f"mv {project} {there}"), runs("pwd"), {"text": "done"})
     done = await laptop.run([str(project), "-p", "go", "--allowedTools", "Bash"])
@@ -133,7 +113,7 @@ async def test_the_disk_of_the_directory_can_be_unmounted_while_the_session_runs
     if subprocess.run(["mount", "-t", "tmpfs", "none", project], capture_output=True, check=False).returncode:
         pytest.skip("nothing can be mounted here")
     command = f"cd / && umount {project} && echo unmounted; umount -l {project}"
-    fake_model.add({"blocks": [{"type": "tool_use", "name": "Bash", "input": {"command": command}}]}, {"text": "done"})
+    fake_model.add(uses("Bash", command=command), {"text": "done"})
     done = await make_laptop(tmp_path, fake_model.url).run([str(project), "-p", "go", "--allowedTools", "Bash"])
     assert done.code == 0, done.stderr
     assert "unmounted\n" in fake_model.requests[-1].tool_result_text

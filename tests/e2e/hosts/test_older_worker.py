@@ -11,7 +11,6 @@ import os
 import re
 import shutil
 import signal
-import sys
 import uuid
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, replace
@@ -27,7 +26,7 @@ from tests.support.machine.processes import name_of
 from tests.support.model.fake_model import FakeModel
 from tests.support.model.model_script import Recorded
 from tests.support.person.laptop import Laptop, make_laptop
-from tests.support.person.terminal import Terminal, terminal
+from tests.support.person.terminal import Terminal
 
 from ccb.tunnel.wire.session_options import SessionOptions
 
@@ -239,8 +238,7 @@ async def test_the_screen_shows_the_history_of_a_live_older_daemon_once(
 ) -> None:
     older = await older_session(host)
     fake_model.add({"text": "Counted-it."}, {"text": "Fourth-answer."})
-    argv = [sys.executable, "-m", "ccb", *resume(host, older)]
-    async with terminal(argv, laptop.env, str(laptop.home), size=(100, 60)) as running:
+    async with laptop.on_terminal(*resume(host, older), size=(100, 60)) as running:
         await running.shows("First-answer.")
         await running.shows("─ Bash on")  # the approval
         shown = screen(running)

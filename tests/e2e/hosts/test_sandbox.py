@@ -7,18 +7,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.support.hosts.whole_session import STREAM
 from tests.support.model.fake_model import FakeModel
-from tests.support.person.laptop import Json, Laptop, make_laptop
+from tests.support.model.model_script import uses
+from tests.support.person.laptop import Json, Laptop
 from tests.support.worker.cages import NO_CAGE, NO_NAMESPACES
 
 from ccb.remote.sandbox.cage_server import CageServer
-
-STREAM = ["--output-format", "stream-json", "--verbose"]
-
-
-@pytest.fixture
-def laptop(tmp_path: Path, fake_model: FakeModel) -> Laptop:
-    return make_laptop(tmp_path, fake_model.url)
 
 
 @pytest.fixture
@@ -39,7 +34,7 @@ def workspace() -> Iterator[None]:
 
 
 def bash(command: str) -> Json:
-    return {"blocks": [{"type": "tool_use", "name": "Bash", "input": {"command": command}}]}
+    return uses("Bash", command=command)
 
 
 async def test_a_workspace_run_works_without_a_question_and_goes_on_in_its_mode(
@@ -64,17 +59,6 @@ async def test_a_host_that_cannot_hold_the_mode_is_named_with_the_reason(
     assert done.code == 2, done.stderr
     for part in ("cannot make the cage of --sandbox workspace", "Leave out --sandbox workspace"):
         assert part in done.stderr
-
-
-async def test_a_host_without_a_cage_says_so_and_lets_plain_lines_through(
-    laptop: Laptop, fake_model: FakeModel, project: Path, tmp_path: Path
-) -> None:
-    (project / "seen").write_text("")
-    fake_model.add(bash("ls"), bash("echo *"), {"text": "Done."})
-    done = await laptop.run([*behind(NO_CAGE, tmp_path), "-p", "go", *STREAM])
-    (init,) = [each for each in done.messages if each.get("subtype") == "init"]
-    assert init["sandbox"].startswith("no cage: ")
-    assert [each["tool_input"]["command"] for each in done.results[-1]["permission_denials"]] == ["echo *"]
 
 
 def behind(prelude: str, directory: Path) -> list[str]:

@@ -16,7 +16,8 @@ import pytest
 from tests.support.hosts.sshd import HostUser, Sshd
 from tests.support.hosts.sshd import host_user as make_user
 from tests.support.model.fake_model import API_KEY, FakeModel
-from tests.support.person.laptop import Laptop, make_laptop
+from tests.support.model.model_script import uses
+from tests.support.person.laptop import Laptop
 
 pytestmark = pytest.mark.visited
 
@@ -24,11 +25,6 @@ PROCESSES = "-- processes of this user --"
 LOOK = f"env; cat /proc/self/environ; echo '{PROCESSES}'; ps -fu $USER"
 WAIT = f"touch ready; while [ ! -e go ]; do sleep 0.05; done; {LOOK}"
 NONCE = re.compile(rb'"nonce":"([A-Za-z0-9_-]{20,})"')  # as it stands in a frame
-
-
-@pytest.fixture
-def laptop(tmp_path: Path, fake_model: FakeModel) -> Laptop:
-    return make_laptop(tmp_path, fake_model.url)
 
 
 def processes_of(uid: int) -> list[Path]:
@@ -97,7 +93,7 @@ async def test_no_credential_and_no_nonce_can_be_found_on_the_host(
     laptop: Laptop, fake_model: FakeModel, sshd: Sshd, host_user: HostUser, tmp_path: Path
 ) -> None:
     fake_model.add(
-        {"blocks": [{"type": "tool_use", "name": "Bash", "input": {"command": WAIT}}]},
+        uses("Bash", command=WAIT),
         {"text": "done"},
     )
     uid = pwd.getpwnam(host_user.name).pw_uid

@@ -4,22 +4,15 @@ from __future__ import annotations
 
 import io
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from PIL import Image, PngImagePlugin
 from tests.support.model.fake_model import FakeModel
-from tests.support.person.laptop import Laptop, tidy_laptop
+from tests.support.person.laptop import Laptop
 from tests.support.person.terminal import terminal
 
 EVIL = "\x1b]52;c;ZXZpbA==\x07\x1b[2J"
-
-
-@pytest.fixture
-def laptop(tmp_path: Path, fake_model: FakeModel) -> Iterator[Laptop]:
-    with tidy_laptop(tmp_path, fake_model.url) as laptop:
-        yield laptop
 
 
 @pytest.mark.parametrize(("depth", "colour"), [("truecolor", "2;255;0;0"), ("", "5;196")])

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import signal
-import sys
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
 from tests.support.model.fake_model import FakeModel
-from tests.support.person.laptop import Laptop, tidy_laptop
-from tests.support.person.terminal import Terminal, terminal
+from tests.support.model.model_script import uses
+from tests.support.person.laptop import Laptop
+from tests.support.person.terminal import Terminal
 
 
 @pytest.fixture
@@ -22,16 +22,9 @@ def project(tmp_path: Path) -> Path:
     return path
 
 
-@pytest.fixture
-def laptop(tmp_path: Path, fake_model: FakeModel) -> Iterator[Laptop]:
-    with tidy_laptop(tmp_path, fake_model.url) as laptop:
-        yield laptop
-
-
 @asynccontextmanager
 async def repl(laptop: Laptop, project: Path, *arguments: str) -> AsyncIterator[Terminal]:
-    argv = [sys.executable, "-m", "ccb", str(project), *arguments]
-    async with terminal(argv, laptop.env, str(laptop.home)) as running:
+    async with laptop.on_terminal(str(project), *arguments) as running:
         await running.shows("F1 or /help")
         yield running
 
@@ -46,8 +39,8 @@ async def test_an_edit_is_asked_for_approved_and_done(laptop: Laptop, project: P
     file = project / "greet.txt"
     edit = {"file_path": str(file), "old_string": "wrold", "new_string": "world"}
     fake_model.add(
-        {"blocks": [{"type": "tool_use", "name": "Read", "input": {"file_path": str(file)}}]},
-        {"blocks": [{"type": "tool_use", "name": "Edit", "input": edit}]},
+        uses("Read", file_path=str(file)),
+        uses("Edit", **edit),
         {"text": "Corrected-the-greeting."},
     )
     async with repl(laptop, project) as running:
@@ -65,7 +58,7 @@ async def test_an_edit_is_asked_for_approved_and_done(laptop: Laptop, project: P
 
 async def test_esc_ends_a_running_command(laptop: Laptop, project: Path, fake_model: FakeModel) -> None:
     fake_model.add(
-        {"blocks": [{"type": "tool_use", "name": "Bash", "input": {"command": "echo started; sleep 600"}}]},
+        uses("Bash", command="echo started; sleep 600"),
     )
     async with repl(laptop, project, "--allowedTools", "Bash(echo *),Bash(sleep *)") as running:
         running.type("run it\r")

@@ -2,21 +2,14 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import pytest
 from tests.support.hosts.sshd import HostUser, Sshd, make_key
 from tests.support.model.fake_model import FakeModel
-from tests.support.person.laptop import Laptop, make_laptop
-from tests.support.person.terminal import terminal
+from tests.support.person.laptop import Laptop
 
 pytestmark = pytest.mark.visited
-
-
-@pytest.fixture
-def laptop(tmp_path: Path, fake_model: FakeModel) -> Laptop:
-    return make_laptop(tmp_path, fake_model.url)
 
 
 async def test_a_prompt_typed_before_a_login_with_questions_is_sent_once_and_nothing_of_it_is_an_answer(
@@ -26,8 +19,9 @@ async def test_a_prompt_typed_before_a_login_with_questions_is_sent_once_and_not
     key = make_key(laptop.home / "locked", passphrase="open sesame")
     (sshd.identity.parent / "authorized_keys").write_text(key.with_suffix(".pub").read_text())
     options = ["-P", str(sshd.port), "-i", str(key), "-o", f"UserKnownHostsFile={tmp_path / 'known'}"]
-    argv = [sys.executable, "-m", "ccb", "ssh", f"{host_user.name}@127.0.0.1:~", *options, "-o", "IdentitiesOnly=yes"]
-    async with terminal(argv, laptop.env, str(laptop.home)) as running:
+    async with laptop.on_terminal(
+        "ssh", f"{host_user.name}@127.0.0.1:~", *options, "-o", "IdentitiesOnly=yes"
+    ) as running:
         await running.shows("Connecting to")
         running.type("fix it\r")
         await running.shows("fix it  (queued)")

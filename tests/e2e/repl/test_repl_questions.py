@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import sys
 from pathlib import Path
-from typing import Any
 
 from tests.support.model.fake_model import FakeModel
+from tests.support.model.model_script import uses
 from tests.support.person.laptop import make_laptop
-from tests.support.person.terminal import Terminal, terminal
+from tests.support.person.terminal import Terminal
 
 from ccb.local.tui.cards.question_card import BURST_S
 
@@ -23,10 +22,6 @@ ASKED = {
         }
     ]
 }
-
-
-def tool(name: str, **given: Any) -> dict[str, Any]:
-    return {"blocks": [{"type": "tool_use", "name": name, "input": given}]}
 
 
 async def press(running: Terminal, key: str) -> None:
@@ -64,14 +59,13 @@ async def test_a_question_is_answered_and_a_plan_is_approved_before_the_work_beg
     project = tmp_path / "project"
     project.mkdir()
     fake_model.add(
-        tool("AskUserQuestion", **ASKED),
-        {**tool("ExitPlanMode", plan="# Move to Redis"), "when": {"tool_result_contains": "Which store? → Redis"}},
-        {**tool("Write", file_path=str(project / "a.txt"), content="x"), "when": {"tool_result_contains": "approved"}},
+        uses("AskUserQuestion", **ASKED),
+        {**uses("ExitPlanMode", plan="# Move to Redis"), "when": {"tool_result_contains": "Which store? → Redis"}},
+        {**uses("Write", file_path=str(project / "a.txt"), content="x"), "when": {"tool_result_contains": "approved"}},
         {"text": "All-is-done."},
     )
     laptop = make_laptop(tmp_path, fake_model.url)
-    argv = [sys.executable, "-m", "ccb", str(project), "--permission-mode", "plan"]
-    async with terminal(argv, laptop.env, str(laptop.home)) as running:
+    async with laptop.on_terminal(str(project), "--permission-mode", "plan") as running:
         await running.shows("F1 or /help")
         running.type("move the store\r")
         await running.shows("Which store?")

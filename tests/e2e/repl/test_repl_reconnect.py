@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import shlex
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
 import pytest
 from tests.support.hosts.sshd import HostUser, Sshd, make_key
 from tests.support.model.fake_model import FakeModel
-from tests.support.person.laptop import Laptop, tidy_laptop
+from tests.support.model.model_script import uses
+from tests.support.person.laptop import Laptop
 from tests.support.person.terminal import Terminal, terminal
 
 pytestmark = pytest.mark.visited
@@ -19,15 +19,9 @@ pytestmark = pytest.mark.visited
 ASKED = "─ Bash on"  # the border of the card
 
 
-@pytest.fixture
-def laptop(tmp_path: Path, fake_model: FakeModel) -> Iterator[Laptop]:
-    with tidy_laptop(tmp_path, fake_model.url) as laptop:
-        yield laptop
-
-
 async def _ask(running: Terminal, fake_model: FakeModel, command: str) -> None:
     fake_model.add(
-        {"blocks": [{"type": "tool_use", "name": "Bash", "input": {"command": command}}]},
+        uses("Bash", command=command),
         {"text": "Counted-once."},
     )
     await running.shows("F1 or /help")
@@ -39,8 +33,7 @@ async def test_a_question_survives_the_bridge_and_the_tool_runs_once(
     laptop: Laptop, tmp_path: Path, fake_model: FakeModel
 ) -> None:
     counter = tmp_path / "counter"
-    argv = [sys.executable, "-m", "ccb", str(tmp_path)]
-    async with terminal(argv, laptop.env, str(laptop.home)) as running:
+    async with laptop.on_terminal(str(tmp_path)) as running:
         await _ask(running, fake_model, f"echo one >> {counter}")
         for bridge in psutil.Process(running.process.pid).children():
             bridge.kill()
@@ -57,8 +50,7 @@ async def test_the_command_of_the_farewell_brings_the_question_back(
     laptop: Laptop, tmp_path: Path, fake_model: FakeModel
 ) -> None:
     counter = tmp_path / "counter"
-    argv = [sys.executable, "-m", "ccb", str(tmp_path)]
-    async with terminal(argv, laptop.env, str(laptop.home)) as running:
+    async with laptop.on_terminal(str(tmp_path)) as running:
         await _ask(running, fake_model, f"echo one >> {counter}")
         running.type("\x04")
         assert await running.ended() == 0
@@ -67,7 +59,7 @@ async def test_the_command_of_the_farewell_brings_the_question_back(
         command = shlex.split(running.text.partition("Come back with:")[2].strip().splitlines()[0])
     assert not counter.exists()
     assert command[0] == "ccb"
-    async with terminal([sys.executable, "-m", "ccb", *command[1:]], laptop.env, str(laptop.home)) as again:
+    async with laptop.on_terminal(*command[1:]) as again:
         await again.shows("❯ count to one")
         await again.shows(ASKED)
         await again.answer("1")
@@ -86,7 +78,7 @@ async def test_a_login_that_must_be_made_again_asks_only_when_the_person_wants_i
     options = sshd.client_options()
     options[options.index("-i") + 1] = str(key)
     words = ["ssh", f"{host_user.name}@127.0.0.1:~", *options, "--transport", "ssh", "-o", "ControlPath=none"]
-    async with terminal([sys.executable, "-m", "ccb", *words], laptop.env, str(laptop.home)) as running:
+    async with laptop.on_terminal(*words) as running:
         await running.shows("Enter passphrase for")
         running.type("open sesame\r")
         await running.shows("F1 or /help")
@@ -99,6 +91,7 @@ async def test_a_login_that_must_be_made_again_asks_only_when_the_person_wants_i
         await running.until(lambda: running.text.count("Enter passphrase for") > asked)
         running.type("open sesame\r")
         await running.until(lambda: len(logins(sshd)) == 2)
+        assert "open sesame" not in running.text
         running.type("\x15/stop\r")  # at once after the r, which may be the first letter of a word
         assert await running.ended() == 0
 
@@ -113,8 +106,7 @@ async def test_an_answer_is_paid_once_although_another_terminal_takes_the_sessio
     then: str, laptop: Laptop, tmp_path: Path, fake_model: FakeModel
 ) -> None:
     fake_model.add({"text": "A long answer that somebody else comes in the middle of.", "stall_after": 4})
-    argv = [sys.executable, "-m", "ccb", str(tmp_path)]
-    async with terminal(argv, laptop.env, str(laptop.home)) as first:
+    async with laptop.on_terminal(str(tmp_path)) as first:
         await first.shows("F1 or /help")
         first.type("go\r")
         await fake_model.until(lambda model: len(model.requests) == 1)

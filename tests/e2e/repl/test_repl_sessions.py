@@ -3,25 +3,15 @@
 from __future__ import annotations
 
 import re
-import sys
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from tests.support.hosts.sshd import HostUser, Sshd
 from tests.support.model.fake_model import FakeModel
-from tests.support.person.laptop import Laptop, tidy_laptop
-from tests.support.person.terminal import terminal
+from tests.support.person.laptop import Laptop
 
 pytestmark = pytest.mark.visited
 
 _LEFT = re.compile("Before this: session ([0-9a-f]{8})")
-
-
-@pytest.fixture
-def laptop(tmp_path: Path, fake_model: FakeModel) -> Iterator[Laptop]:
-    with tidy_laptop(tmp_path, fake_model.url) as laptop:
-        yield laptop
 
 
 async def test_a_new_session_and_the_way_back_need_no_second_login(
@@ -29,8 +19,7 @@ async def test_a_new_session_and_the_way_back_need_no_second_login(
 ) -> None:
     fake_model.add({"text": "Answer-one."}, {"text": "Answer-two."}, {"text": "Answer-three."})
     place = f"{host_user.name}@127.0.0.1:{host_user.home}"
-    argv = [sys.executable, "-m", "ccb", "ssh", place, *sshd.client_options()]
-    async with terminal(argv, laptop.env, str(laptop.home)) as running:
+    async with laptop.on_terminal("ssh", place, *sshd.client_options()) as running:
         await running.shows("F1 or /help")
         running.type("the first one\r")
         await running.shows("Answer-one.")

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
 from tests.support.hosts.sshd import HostUser, Sshd
 from tests.support.model.fake_model import FakeModel
+from tests.support.model.model_script import uses
 from tests.support.network.relay import relay
-from tests.support.person.laptop import Laptop, tidy_laptop
+from tests.support.person.laptop import Laptop
 from tests.support.person.tmux import Window, tmux_window
 
 pytestmark = pytest.mark.visited
@@ -19,14 +19,8 @@ pytestmark = pytest.mark.visited
 PASTED = [f"line {number} of what was pasted" for number in range(3)]
 
 
-@pytest.fixture
-def laptop(tmp_path: Path, fake_model: FakeModel) -> Iterator[Laptop]:
-    with tidy_laptop(tmp_path, fake_model.url) as laptop:
-        yield laptop
-
-
 def bash(command: str) -> dict[str, object]:
-    return {"blocks": [{"type": "tool_use", "name": "Bash", "input": {"command": command}}]}
+    return uses("Bash", command=command)
 
 
 async def answer(window: Window, key: str) -> None:

@@ -13,7 +13,7 @@ from tests.support.hosts.sshd import host_user
 from tests.support.hosts.sshd import sshd as serve
 from tests.support.hosts.whole_session import Somewhere, whole_session
 from tests.support.model.fake_model import FakeModel
-from tests.support.person.laptop import Laptop, make_laptop
+from tests.support.person.laptop import Laptop
 
 pytestmark = pytest.mark.visited
 
@@ -22,11 +22,6 @@ WRAPPER = """#!/bin/sh
 host=$3; shift 3
 exec ssh -F /dev/null -p {port} -i {key} -o UserKnownHostsFile={known} -o IdentitiesOnly=yes "$host" "$@"
 """
-
-
-@pytest.fixture
-def laptop(tmp_path: Path, fake_model: FakeModel) -> Laptop:
-    return make_laptop(tmp_path, fake_model.url)
 
 
 WAYS = [

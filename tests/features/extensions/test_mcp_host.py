@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.e2e.headless.test_headless_local import STREAMS, tool, user
+from tests.e2e.headless.test_headless_local import STREAMS, user
 from tests.support.mcp_http import HttpMcp
 from tests.support.model.fake_model import FakeModel
+from tests.support.model.model_script import uses
 from tests.support.person.laptop import Laptop, tidy_laptop
 from tests.support.person.terminal import terminal
 
@@ -57,8 +58,8 @@ async def test_the_agent_uses_the_servers_of_a_trusted_project(
     entry = {"matcher": "mcp__notes__count", "hooks": [{"type": "command", "command": command}]}
     (project / ".claude").mkdir()
     (project / ".claude/settings.json").write_text(json.dumps({"hooks": {"PostToolUse": [entry]}}))
-    fake_model.add(tool("mcp__notes__token"), tool("mcp__notes__leave"), tool("mcp__notes__count", to=2))
-    fake_model.add(tool(tool_name("notes", "list.all")), tool("mcp__notes__list_all"), {"text": "one"})
+    fake_model.add(uses("mcp__notes__token"), uses("mcp__notes__leave"), uses("mcp__notes__count", to=2))
+    fake_model.add(uses(tool_name("notes", "list.all")), uses("mcp__notes__list_all"), {"text": "one"})
     fake_model.add({"text": "two"}, {"text": "three"})
     argv = [str(project), *STREAMS, "--trust", "--allowedTools", "mcp__notes"]
     async with laptop.start(argv, HOST_TOKEN="secret") as running:
@@ -108,7 +109,7 @@ async def test_the_agent_uses_a_server_of_a_trusted_project_over_http(
         before = await laptop.run([str(project), "-p", "first"])
         assert not far.headers, "nothing is sent before trust"
         assert url in before.stderr
-        fake_model.add(tool("mcp__far__work"), {"text": "done"})
+        fake_model.add(uses("mcp__far__work"), {"text": "done"})
         async with laptop.start([*argv, "--trust"], HOST_TOKEN="secret") as running:
             await running.send(user("second"))
             init = await running.until("system", "init")
@@ -126,7 +127,7 @@ async def test_a_form_of_a_server_of_the_project_is_a_card_that_names_the_host(
 ) -> None:
     project = tmp_path / "project"
     bring(project, notes={**notes(tmp_path), "env": {"PYTHONPATH": str(ROOT)}})
-    fake_model.add(tool("mcp__notes__clear"), {"text": "All done."})
+    fake_model.add(uses("mcp__notes__clear"), {"text": "All done."})
     argv = [sys.executable, "-m", "ccb", str(project), "--trust", "--allowedTools", "mcp__notes"]
     async with terminal(argv, laptop.env, str(laptop.home)) as running:
         await running.shows("The agent works on")

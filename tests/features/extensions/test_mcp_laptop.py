@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 from tests.conformance.official_sdks import PLACE, require_sdks
-from tests.e2e.headless.test_headless_local import STREAMS, tool, user
+from tests.e2e.headless.test_headless_local import STREAMS, user
 from tests.support.model.fake_model import FakeModel
+from tests.support.model.model_script import uses
 from tests.support.person.laptop import Laptop, tidy_laptop
 
 Json = dict[str, Any]
@@ -43,8 +44,8 @@ def settings(laptop: Laptop, servers: Json) -> None:
 
 async def test_the_agent_uses_a_server_of_the_laptop(laptop: Laptop, fake_model: FakeModel, tmp_path: Path) -> None:
     settings(laptop, {"notes": notes(tmp_path)})
-    fake_model.add(tool("mcp__notes__add", a=19, b=23))
-    fake_model.add(tool("mcp__notes__token"))
+    fake_model.add(uses("mcp__notes__add", a=19, b=23))
+    fake_model.add(uses("mcp__notes__token"))
     fake_model.add({"text": "done"})
     argv = [
         "--model",
@@ -77,7 +78,7 @@ async def test_a_server_that_ends_starts_again_and_its_new_tools_count_from_the_
 ) -> None:
     settings(laptop, {"notes": notes(tmp_path, env={"PYTHONPATH": str(ROOT)}), "gone": {"command": "/nonexistent/mcp"}})
     for name, given in (("leave", {}), ("add", {"a": 1, "b": 2}), ("grow", {})):
-        fake_model.add(tool(f"mcp__notes__{name}", **given))
+        fake_model.add(uses(f"mcp__notes__{name}", **given))
     fake_model.add({"text": "one"}, {"text": "two"}, {"text": "three"})
     async with laptop.start(
         [*STREAMS, "--allowedTools", "mcp__notes__add,mcp__notes__leave,mcp__notes__grow"]
@@ -117,7 +118,7 @@ async def test_a_call_that_only_the_host_allows_is_asked_on_the_laptop(
     (project / ".claude").mkdir(parents=True)
     (project / ".claude/settings.json").write_text(json.dumps({"permissions": {"allow": ["mcp__notes"]}}))
     for number in (1, 2):
-        fake_model.add(tool("mcp__notes__add", a=number, b=1))
+        fake_model.add(uses("mcp__notes__add", a=number, b=1))
     fake_model.add({"text": "done"})
     argv = [*STREAMS, "--permission-prompt-tool", "stdio", "--trust", str(project)]
     async with laptop.start(argv) as running:
@@ -137,7 +138,7 @@ async def test_a_call_that_only_the_host_allows_is_asked_on_the_laptop(
     assert (tmp_path / "calls").read_text() == "add 2 1\n"
     (journal,) = laptop.home.glob(".local/state/ccb/sessions/*/journal.jsonl")
     assert "did not ask you here" not in journal.read_text()
-    fake_model.add(tool("mcp__notes__add", a=3, b=1))
+    fake_model.add(uses("mcp__notes__add", a=3, b=1))
     fake_model.add({"text": "done"})
     await laptop.run([str(project), "-p", "add", "--trust"])
     last = json.dumps(fake_model.requests[-1].body)
@@ -158,7 +159,7 @@ async def test_a_server_of_another_maker_works_on_the_laptop_and_on_the_host_and
     servers = {"shelf": shelf, "files": {"command": "touch", "args": ["started"]}}
     (project / ".mcp.json").write_text(json.dumps({"mcpServers": servers}))
     for name in ("files", "shelf"):
-        fake_model.add(tool(f"mcp__{name}__read_text_file", path=str(tmp_path / "shelf" / "book")))
+        fake_model.add(uses(f"mcp__{name}__read_text_file", path=str(tmp_path / "shelf" / "book")))
     fake_model.add({"text": "done"})
     config = json.dumps({"mcpServers": {"files": shelf}})
     argv = [str(project), "-p", "read", "--mcp-config", config, "--allowedTools", "mcp__files,mcp__shelf", "--trust"]
@@ -175,7 +176,7 @@ async def test_a_call_of_a_server_inside_the_program_is_asked_there_if_only_the_
     project = tmp_path / "project"
     (project / ".claude").mkdir(parents=True)
     (project / ".claude/settings.json").write_text(json.dumps({"permissions": {"allow": ["mcp__kit"]}}))
-    fake_model.add(tool("mcp__kit__open", door=1), tool("mcp__kit__open", door=2), {"text": "done"})
+    fake_model.add(uses("mcp__kit__open", door=1), uses("mcp__kit__open", door=2), {"text": "done"})
     argv = [*STREAMS, "--permission-prompt-tool", "stdio", "--trust", str(project)]
     decisions = iter(({"behavior": "deny", "message": "not that one"}, {"behavior": "allow"}))
     opened: list[object] = []

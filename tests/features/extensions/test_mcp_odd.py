@@ -10,9 +10,9 @@ from pathlib import Path
 from uuid import uuid4
 
 import pytest
-from tests.e2e.headless.test_headless_local import tool
 from tests.support import odd_mcp_server
 from tests.support.model.fake_model import FakeModel
+from tests.support.model.model_script import uses
 from tests.support.odd_mcp_server import LAUNCHER, MIXED, marked_processes
 from tests.support.person.laptop import tidy_laptop
 
@@ -30,7 +30,7 @@ async def test_a_session_with_an_odd_server_works_and_leaves_nothing(
     args = ["-c", LAUNCHER, sys.executable, odd_mcp_server.__file__]
     described = json.dumps({"mcpServers": {"odd": {"command": "sh", "args": args, "env": {"MARK": mark}}}})
     spelled = {name: short for short, name in tool_schema(MIXED).spelled.items()}
-    fake_model.add(tool("mcp__odd__mixed", **{spelled[ODD]: 5.0, spelled[LONG]: "x", "any": [1], "nothing": 2}))
+    fake_model.add(uses("mcp__odd__mixed", **{spelled[ODD]: 5.0, spelled[LONG]: "x", "any": [1], "nothing": 2}))
     fake_model.add({"text": "done"})
     with tidy_laptop(tmp_path, fake_model.url) as laptop:
         file = project / ".mcp.json" if place == "host" else laptop.home / ".config/ccb/settings.json"

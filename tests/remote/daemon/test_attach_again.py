@@ -59,8 +59,7 @@ def summary(host: WorkerHost, session: str) -> Json:
 
 
 async def test_an_attach_is_granted_in_words_before_anything_else(host: WorkerHost, session: str) -> None:
-    laptop = await host.connect(session)
-    await laptop.attach(ALICE)
+    laptop = await host.drive(session, ALICE)
     granted = await laptop.next(Attached)
     assert (granted.role, granted.epoch, granted.driver) == ("driver", 1, ALICE.client)
     await turn(laptop, "one", "1")
@@ -88,18 +87,16 @@ async def test_hello_names_the_driver_until_it_has_left(host: WorkerHost, sessio
 
 
 async def test_the_drivers_name_outlives_a_killed_daemon(host: WorkerHost, session: str) -> None:
-    first = await host.connect(session)
-    hello = await first.attach(ALICE)
+    first = await host.drive(session, ALICE)
     await turn(first, "one", "1")
-    os.kill(hello.pid, 9)
-    await until(lambda: not alive(hello.pid), "the daemon is dead")
+    os.kill(first.hello.pid, 9)
+    await until(lambda: not alive(first.hello.pid), "the daemon is dead")
     again = await host.connect(session)
     assert (await again.next(Hello)).driver == ALICE.client
 
 
 async def test_a_change_of_driver_is_an_event(host: WorkerHost, session: str) -> None:
-    first = await host.connect(session)
-    await first.attach(ALICE)
+    first = await host.drive(session, ALICE)
     await turn(first, "one", "1")
     await come(host, session, {"client": BOB.client})
     fenced = await first.next(Fenced)
@@ -111,9 +108,8 @@ async def test_a_change_of_driver_is_an_event(host: WorkerHost, session: str) ->
 async def test_a_reconnect_changes_nothing_and_a_new_process_brings_its_own_command_line(
     host: WorkerHost, session: str
 ) -> None:
-    first = await host.connect(session)
-    await first.attach(
-        SessionOptions(client=ALICE.client, allowed_tools=["Bash"], permission_prompts="stdio", model="opus")
+    first = await host.drive(
+        session, SessionOptions(client=ALICE.client, allowed_tools=["Bash"], permission_prompts="stdio", model="opus")
     )
     await turn(first, "one", "1")
     command = {"command": "echo run >> count"}
@@ -139,14 +135,13 @@ async def test_a_reconnect_changes_nothing_and_a_new_process_brings_its_own_comm
 
 
 async def test_what_a_new_process_brought_is_still_so_after_a_kill(host: WorkerHost, session: str) -> None:
-    first = await host.connect(session)
-    hello = await first.attach(ALICE)
+    first = await host.drive(session, ALICE)
     await turn(first, "one", "1")
     other = await come(host, session, BOB.to_json() | {"allowed_tools": ["Bash"]}, have=first.last_seq)
     await other.next(Attached)
     await turn(other, "two", "2")
-    os.kill(hello.pid, 9)
-    await until(lambda: not alive(hello.pid), "the daemon is dead")
+    os.kill(first.hello.pid, 9)
+    await until(lambda: not alive(first.hello.pid), "the daemon is dead")
     again = await come(host, session, {"client": BOB.client}, have=other.last_seq)
     await again.say("go")
     await again.answers(calls(("toolu_9", "Bash", {"command": "echo run >> count"})))
@@ -156,8 +151,7 @@ async def test_what_a_new_process_brought_is_still_so_after_a_kill(host: WorkerH
 
 async def asking(host: WorkerHost, session: str, options: SessionOptions) -> tuple[Laptop, Json]:
     """A driver whose session waits for an answer about a command; the question."""
-    first = await host.connect(session)
-    await first.attach(options)
+    first = await host.drive(session, options)
     await first.say("go")
     await first.answers(calls(("toolu_1", "Bash", {"command": "echo run >> count"})))
     return first, await first.message("control_request")
@@ -199,8 +193,7 @@ async def test_a_run_that_comes_back_to_a_question_of_somebody_else_does_not_den
     host: WorkerHost, session: str
 ) -> None:
     """Its own launch options would count again, and with those nobody is asked."""
-    run = await host.connect(session)
-    await run.attach(BOB)
+    run = await host.drive(session, BOB)
     await turn(run, "one", "1")
     await run.drop()
     options = SessionOptions(client=ALICE.client, permission_prompts="stdio").to_json()
@@ -216,8 +209,7 @@ async def test_a_run_that_comes_back_to_a_question_of_somebody_else_does_not_den
 
 
 async def test_from_far_behind_there_is_a_snapshot_and_only_the_tail(host: WorkerHost, session: str) -> None:
-    first = await host.connect(session)
-    await first.attach(ALICE)
+    first = await host.drive(session, ALICE)
     for number in range(30):
         await turn(first, f"prompt {number}", "x" * 2000)
     whole = first.events
@@ -237,8 +229,7 @@ async def test_from_far_behind_there_is_a_snapshot_and_only_the_tail(host: Worke
 
 
 async def test_a_client_that_wants_nothing_of_the_past_is_told_what_is_open(host: WorkerHost, session: str) -> None:
-    first = await host.connect(session)
-    await first.attach(SessionOptions(client=ALICE.client, permission_prompts="stdio"))
+    first = await host.drive(session, SessionOptions(client=ALICE.client, permission_prompts="stdio"))
     await turn(first, "one", "1")
     await first.say("go")
     opened, _ = await first.call()
@@ -257,8 +248,7 @@ async def test_a_client_that_wants_nothing_of_the_past_is_told_what_is_open(host
 async def test_who_comes_in_the_middle_of_a_turn_is_told_its_prompt_and_what_waits(
     host: WorkerHost, session: str
 ) -> None:
-    first = await host.connect(session)
-    await first.attach(ALICE)
+    first = await host.drive(session, ALICE)
     await turn(first, "one", "1")
     running = await first.say("two")
     await first.call()
@@ -273,8 +263,7 @@ async def test_who_comes_in_the_middle_of_a_turn_is_told_its_prompt_and_what_wai
 
 
 async def test_earlier_events_come_page_by_page_also_to_a_viewer(host: WorkerHost, session: str) -> None:
-    first = await host.connect(session)
-    await first.attach(ALICE)
+    first = await host.drive(session, ALICE)
     for number in range(40):
         await turn(first, f"prompt {number}", "y" * 1000)
     whole = [(event.seq, event.kind) for event in first.events]
@@ -333,11 +322,10 @@ def text_of(laptop: Laptop) -> str:
 async def test_leaving_an_idle_session_for_good_ends_its_process_and_keeps_its_journal(
     host: WorkerHost, session: str
 ) -> None:
-    first = await host.connect(session)
-    hello = await first.attach(ALICE)
+    first = await host.drive(session, ALICE)
     await turn(first, "one", "1")
     await first.send(Detach(first.epoch, done=True))
-    await until(lambda: not alive(hello.pid), "the daemon has ended")
+    await until(lambda: not alive(first.hello.pid), "the daemon has ended")
     assert host.runtime_files() == []
     assert summary(host, session)["state"] == "ended" and "pid" not in summary(host, session)
     again = await host.connect(session, create=False)
@@ -345,8 +333,7 @@ async def test_leaving_an_idle_session_for_good_ends_its_process_and_keeps_its_j
 
 
 async def test_leaving_while_something_runs_in_the_background_keeps_the_process(host: WorkerHost, session: str) -> None:
-    first = await host.connect(session)
-    hello = await first.attach(SessionOptions(client=ALICE.client, allowed_tools=["Bash"]))
+    first = await host.drive(session, SessionOptions(client=ALICE.client, allowed_tools=["Bash"]))
     await first.say("go")
     opened, _ = await first.call()
     command = {"command": "touch up; while [ ! -e go ]; do sleep 0.05; done; touch over", "run_in_background": True}
@@ -357,17 +344,16 @@ async def test_leaving_while_something_runs_in_the_background_keeps_the_process(
     await first.send(Detach(first.epoch, done=True))
     while await first.read():
         pass
-    assert alive(hello.pid)
+    assert alive(first.hello.pid)
     (host.project / "go").touch()
     await until((host.project / "over").exists, "the command has ended by itself")
-    await until(lambda: not alive(hello.pid), "with nothing left to do the daemon ends")
+    await until(lambda: not alive(first.hello.pid), "with nothing left to do the daemon ends")
 
 
 async def test_an_idle_session_without_clients_ends_after_its_idle_time_and_a_busy_one_does_not(
     host: WorkerHost, session: str
 ) -> None:
-    first = await host.connect(session, idle_s=0.1)
-    hello = await first.attach(ALICE)
+    first = await host.drive(session, ALICE, idle_s=0.1)
     await first.say("go")
     await first.call()
     await first.drop()
@@ -377,7 +363,7 @@ async def test_an_idle_session_without_clients_ends_after_its_idle_time_and_a_bu
     await turn(second, "one", "1")
     await second.drop()
     await until(lambda: not alive(idle.pid), "the idle one has ended")
-    assert alive(hello.pid), "a turn that waits for its model call is work"
+    assert alive(first.hello.pid), "a turn that waits for its model call is work"
 
 
 async def test_an_idle_worker_gives_way_to_one_where_its_directory_is_now(host: WorkerHost, session: str) -> None:
@@ -411,12 +397,11 @@ async def test_a_worker_that_is_needed_stays_where_it_is(host: WorkerHost, sessi
 
 
 async def test_the_summary_says_what_goes_on(host: WorkerHost, session: str) -> None:
-    first = await host.connect(session)
-    hello = await first.attach(ALICE)
+    first = await host.drive(session, ALICE)
     await first.say("write  a\nprogram")
     opened, _ = await first.call()
     found = summary(host, session)
-    assert found["cwd"] == str(host.project.resolve()) and found["pid"] == hello.pid
+    assert found["cwd"] == str(host.project.resolve()) and found["pid"] == first.hello.pid
     assert (found["state"], found["prompt"], found["prompts"]) == ("running", "write a program", 1)
     assert found["driver"] == ALICE.client
     await first.answer(opened, content(says("1")))
@@ -425,8 +410,7 @@ async def test_the_summary_says_what_goes_on(host: WorkerHost, session: str) -> 
 
 
 async def test_a_run_that_ends_takes_the_session_from_nobody_who_watches(host: WorkerHost, session: str) -> None:
-    first = await host.connect(session)
-    hello = await first.attach(ALICE)
+    first = await host.drive(session, ALICE)
     await turn(first, "one", "1")
     run = await come(host, session, BOB.to_json() | {"max_turns": 3}, have=first.last_seq)
     await turn(run, "two", "2")
@@ -434,34 +418,32 @@ async def test_a_run_that_ends_takes_the_session_from_nobody_who_watches(host: W
     assert (await run.next(Bye)).reason
     while await run.read():
         pass
-    assert alive(hello.pid)
+    assert alive(first.hello.pid)
     back = await come(host, session, {"client": ALICE.client}, have=first.last_seq)
     await turn(back, "three", "3")
     await first.drop()
     await until(lambda: summary(host, session)["viewers"] == 0, "the host knows that the first one is gone")
     await back.send(Stop(back.epoch, finish=True))
-    await until(lambda: not alive(hello.pid), "with nobody else there it ends")
+    await until(lambda: not alive(first.hello.pid), "with nobody else there it ends")
 
 
 async def test_a_run_that_ends_leaves_nothing_behind_when_those_who_watched_have_left(
     host: WorkerHost, session: str
 ) -> None:
-    first = await host.connect(session)
-    hello = await first.attach(ALICE)
+    first = await host.drive(session, ALICE)
     await turn(first, "one", "1")
     run = await come(host, session, BOB.to_json(), have=first.last_seq)
     await run.send(Stop(run.epoch, finish=True))
     await run.next(Bye)
-    assert alive(hello.pid)
+    assert alive(first.hello.pid)
     await first.drop()
-    await until(lambda: not alive(hello.pid), "nobody watches any more")
+    await until(lambda: not alive(first.hello.pid), "nobody watches any more")
 
 
 async def test_a_client_that_takes_over_keeps_the_session_that_a_run_wanted_to_end(
     host: WorkerHost, session: str
 ) -> None:
-    run = await host.connect(session)
-    hello = await run.attach(ALICE)
+    run = await host.drive(session, ALICE)
     await run.say("one")
     opened, _ = await run.call()
     await run.send(Stop(run.epoch, finish=True))
@@ -474,17 +456,16 @@ async def test_a_client_that_takes_over_keeps_the_session_that_a_run_wanted_to_e
     await until(lambda: summary(host, session)["state"] == "idle", "the turn has ended")
     back = await come(host, session, {"client": BOB.client})
     await back.message("result")
-    assert alive(hello.pid), "the session was not ended"
+    assert alive(run.hello.pid), "the session was not ended"
 
 
 async def test_who_looks_into_a_session_that_has_ended_finds_no_driver_and_leaves_no_worker(
     host: WorkerHost, session: str
 ) -> None:
-    run = await host.connect(session)
-    hello = await run.attach(ALICE)
+    run = await host.drive(session, ALICE)
     await turn(run, "one", "1")
     await run.send(Stop(run.epoch, finish=True))
-    await until(lambda: not alive(hello.pid), "the run has ended")
+    await until(lambda: not alive(run.hello.pid), "the run has ended")
     late = await host.connect(session)
     again = await late.next(Hello)
     assert again.driver == ""

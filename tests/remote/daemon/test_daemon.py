@@ -30,8 +30,7 @@ async def test_hello_comes_unprompted_and_names_the_session(host: WorkerHost, se
 
 
 async def test_a_prompt_is_answered_by_the_model_over_the_link(host: WorkerHost, session: str) -> None:
-    laptop = await host.connect(session)
-    await laptop.attach()
+    laptop = await host.drive(session)
     input_id = await laptop.say("hello there")
     opened, body = await laptop.call()
     assert opened.path == "/v1/messages"
@@ -48,8 +47,7 @@ async def test_a_prompt_is_answered_by_the_model_over_the_link(host: WorkerHost,
 
 async def test_a_tool_runs_beside_the_files(host: WorkerHost, session: str) -> None:
     (host.project / "notes.txt").write_text("forty-two\n", encoding="utf-8")
-    laptop = await host.connect(session)
-    await laptop.attach()
+    laptop = await host.drive(session)
     await laptop.say("read the notes")
     await laptop.answers(calls(("toolu_1", "Read", {"file_path": str(host.project / "notes.txt")})))
     opened, body = await laptop.call()
@@ -82,8 +80,7 @@ async def test_a_directory_that_cannot_be_used_is_refused_and_leaves_nothing(
 
 
 async def test_stop_leaves_no_process_no_socket_and_a_readable_journal(host: WorkerHost, session: str) -> None:
-    laptop = await host.connect(session)
-    hello = await laptop.attach(SessionOptions(allowed_tools=["Bash"]))
+    laptop = await host.drive(session, SessionOptions(allowed_tools=["Bash"]))
     await laptop.say("go")
     await laptop.answers(calls(("toolu_1", "Bash", {"command": "echo $$ > pid; exec sleep 600"})))
     pid_file = host.project / "pid"
@@ -91,23 +88,21 @@ async def test_stop_leaves_no_process_no_socket_and_a_readable_journal(host: Wor
     await laptop.stop()
     assert any(isinstance(frame, Bye) for frame in laptop.frames)
     await until(lambda: not alive(int(pid_file.read_text())), "the tool's process has ended")
-    await until(lambda: not alive(hello.pid), "the daemon has ended")
+    await until(lambda: not alive(laptop.hello.pid), "the daemon has ended")
     assert host.runtime_files() == []
     for line in (host.state(session) / "journal.jsonl").read_bytes().splitlines():
         json.loads(line)
 
 
 async def test_the_session_outlives_its_connection_and_replays_what_was_missed(host: WorkerHost, session: str) -> None:
-    first = await host.connect(session)
-    await first.attach(SessionOptions(allowed_tools=["Bash"]))
+    first = await host.drive(session, SessionOptions(allowed_tools=["Bash"]))
     await first.say("go")
     await first.answers(calls(("toolu_1", "Bash", {"command": "touch started; sleep 0.5; echo done >> count"})))
     await until((host.project / "started").exists, "the tool has started")
     have = max(frame.seq for frame in first.frames if isinstance(frame, Event))
     await first.drop()
-    second = await host.connect(session)
-    hello = await second.attach(have=have)
-    assert hello.epoch == 1
+    second = await host.drive(session, have=have)
+    assert second.hello.epoch == 1
     assert (await second.next(Event)).seq == have + 1
     opened, _body = await second.call()
     await second.answer(opened, content(says("finished")))
@@ -117,8 +112,7 @@ async def test_the_session_outlives_its_connection_and_replays_what_was_missed(h
 
 async def test_a_model_call_goes_on_at_its_offset_after_a_drop(host: WorkerHost, session: str) -> None:
     answer = content(says("a sentence that is cut in two"))
-    first = await host.connect(session)
-    await first.attach()
+    first = await host.drive(session)
     await first.say("go")
     opened, _ = await first.call()
     cut = len(answer) // 2
@@ -126,8 +120,7 @@ async def test_a_model_call_goes_on_at_its_offset_after_a_drop(host: WorkerHost,
     await first.send(Ping(first.epoch, 1))
     await first.next(Pong)  # what was sent before it has arrived
     await first.drop()
-    second = await host.connect(session)
-    await second.attach(have=0)
+    second = await host.drive(session, have=0)
     again, _ = await second.call()
     assert (again.id, again.offset) == (opened.id, cut)
     await second.answer(again, answer[cut:], offset=cut)
@@ -135,8 +128,7 @@ async def test_a_model_call_goes_on_at_its_offset_after_a_drop(host: WorkerHost,
 
 
 async def test_an_input_sent_again_is_applied_once(host: WorkerHost, session: str) -> None:
-    laptop = await host.connect(session)
-    await laptop.attach()
+    laptop = await host.drive(session)
     await laptop.say("only once", input_id="same")
     await laptop.say("only once", input_id="same")
     await laptop.answers(says("ok"))
@@ -149,11 +141,9 @@ async def test_an_input_sent_again_is_applied_once(host: WorkerHost, session: st
 
 
 async def test_a_newer_driver_fences_the_older_one(host: WorkerHost, session: str) -> None:
-    first = await host.connect(session)
-    await first.attach(SessionOptions(client="first"))
+    first = await host.drive(session, SessionOptions(client="first"))
     await first.next(Event)
-    second = await host.connect(session)
-    await second.attach(SessionOptions(client="second"))
+    second = await host.drive(session, SessionOptions(client="second"))
     fenced = await first.next(Fenced)
     assert (fenced.epoch, fenced.by) == (2, "second")
     await first.say("from the old one")
@@ -165,8 +155,7 @@ async def test_a_newer_driver_fences_the_older_one(host: WorkerHost, session: st
 
 
 async def test_an_epoch_that_was_granted_before_is_refused(host: WorkerHost, session: str) -> None:
-    first = await host.connect(session)
-    await first.attach()
+    first = await host.drive(session)
     await first.next(Event)
     late = await host.connect(session)
     await late.next(Hello)
@@ -175,10 +164,8 @@ async def test_an_epoch_that_was_granted_before_is_refused(host: WorkerHost, ses
 
 
 async def test_a_viewer_sees_events_and_cannot_drive(host: WorkerHost, session: str) -> None:
-    driver = await host.connect(session)
-    await driver.attach()
-    viewer = await host.connect(session)
-    await viewer.attach(role="viewer")
+    driver = await host.drive(session)
+    viewer = await host.drive(session, role="viewer")
     await viewer.say("not me")
     await driver.say("me")
     opened, body = await driver.call()
@@ -188,12 +175,9 @@ async def test_a_viewer_sees_events_and_cannot_drive(host: WorkerHost, session: 
 
 
 async def test_who_watches_is_told_who_drives_and_when_nobody_does(host: WorkerHost, session: str) -> None:
-    first = await host.connect(session)
-    await first.attach(SessionOptions(client="ann"))
-    viewer = await host.connect(session)
-    await viewer.attach(role="viewer")
-    second = await host.connect(session)
-    await second.attach(SessionOptions(client="bob"))
+    first = await host.drive(session, SessionOptions(client="ann"))
+    viewer = await host.drive(session, role="viewer")
+    second = await host.drive(session, SessionOptions(client="bob"))
     assert (await first.next(Fenced)).by == "bob"
     assert (await viewer.next(Fenced)).by == "bob"
     await second.send(Detach(second.epoch))
@@ -202,8 +186,7 @@ async def test_who_watches_is_told_who_drives_and_when_nobody_does(host: WorkerH
 
 
 async def test_an_interrupt_is_answered_first_and_ends_the_turn(host: WorkerHost, session: str) -> None:
-    laptop = await host.connect(session)
-    await laptop.attach(SessionOptions(allowed_tools=["Bash"]))
+    laptop = await host.drive(session, SessionOptions(allowed_tools=["Bash"]))
     await laptop.say("go")
     await laptop.answers(calls(("toolu_1", "Bash", {"command": "touch started; sleep 600"})))
     await until((host.project / "started").exists, "the tool has started")
@@ -216,8 +199,7 @@ async def test_an_interrupt_is_answered_first_and_ends_the_turn(host: WorkerHost
 
 
 async def test_every_control_request_is_answered(host: WorkerHost, session: str) -> None:
-    laptop = await host.connect(session)
-    await laptop.attach()
+    laptop = await host.drive(session)
     for subtype, fields, wanted in (
         ("initialize", {}, "success"),
         ("set_permission_mode", {"mode": "plan"}, "success"),
@@ -232,19 +214,17 @@ async def test_every_control_request_is_answered(host: WorkerHost, session: str)
 
 
 async def test_after_kill_minus_9_the_journal_goes_on_and_no_tool_runs_again(host: WorkerHost, session: str) -> None:
-    first = await host.connect(session)
-    hello = await first.attach(SessionOptions(allowed_tools=["Bash"]))
+    first = await host.drive(session, SessionOptions(allowed_tools=["Bash"]))
     await first.say("go")
     opened, _ = await first.call()
     command = "echo $$ > pid; echo run >> count; touch started; exec sleep 600"
     await first.answer(opened, content(calls(("toolu_1", "Bash", {"command": command}))))
     await until((host.project / "started").exists, "the tool has started")
-    os.kill(hello.pid, 9)
+    os.kill(first.hello.pid, 9)
     with contextlib.suppress(ProcessLookupError):
         os.kill(int((host.project / "pid").read_text()), 9)
     await first.process.wait()
-    second = await host.connect(session)
-    await second.attach()
+    second = await host.drive(session)
     await second.say("what happened?")
     opened, body = await second.call()
     history = json.loads(body)["messages"]
@@ -257,8 +237,7 @@ async def test_after_kill_minus_9_the_journal_goes_on_and_no_tool_runs_again(hos
 
 
 async def test_everything_on_disk_is_private_and_without_the_nonce(host: WorkerHost, session: str) -> None:
-    laptop = await host.connect(session)
-    hello = await laptop.attach()
+    laptop = await host.drive(session)
     await laptop.say("go")
     opened, _ = await laptop.call()
     await laptop.answer(opened, content(says("ok")))
@@ -273,14 +252,13 @@ async def test_everything_on_disk_is_private_and_without_the_nonce(host: WorkerH
         if path.is_file():
             assert opened.nonce.encode() not in path.read_bytes()
     for name in ("cmdline", "environ"):
-        assert opened.nonce.encode() not in Path(f"/proc/{hello.pid}/{name}").read_bytes()
+        assert opened.nonce.encode() not in Path(f"/proc/{laptop.hello.pid}/{name}").read_bytes()
 
 
 async def test_a_refused_bypass_as_root_says_why(host: WorkerHost, session: str) -> None:
     if os.geteuid() != 0:
         pytest.skip("needs a root login")
-    laptop = await host.connect(session)
-    await laptop.attach(SessionOptions(permission_mode="bypassPermissions", allow_bypass=True))
+    laptop = await host.drive(session, SessionOptions(permission_mode="bypassPermissions", allow_bypass=True))
     refused = await laptop.next(Refused)
     assert refused.code == "bad_attach"
     assert "root" in refused.message

@@ -15,9 +15,11 @@ import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.remote.agent_kit import says
+from tests.remote.host_commands.test_host_commands import command
 from tests.remote.worker_process import WorkerHost, alive, until
 
 from ccb.remote.session_store import sockets
@@ -105,6 +107,26 @@ async def test_who_leaves_a_session_in_memory_can_come_back(host: WorkerHost, se
     assert (await again.attach()).pid == hello.pid
     assert (await again.message("result"))["result"] == "done"
     await again.stop()
+
+
+async def test_commands_know_a_session_in_memory_which_is_continued_and_not_copied(
+    host: WorkerHost, session: str
+) -> None:
+    with no_byte():
+        first = await host.connect(session)
+    hello = await first.attach()
+    await first.turn("go", says("done"))
+    await first.drop()
+    copied = await (await host.connect(str(uuid.uuid4()), fork_of=session)).next(Refused)
+    assert copied.code == "no_storage" and "is in memory only" in copied.message
+    ((_, logged),) = await command(host, "logs", session)
+    assert "in memory only" in logged["text"]
+    assert not [kind for kind, _ in await command(host, "gc") if kind in ("ended", "stopped")]
+    params: dict[str, Any] = {"continue": True}
+    latest = await host.connect("", **params)
+    assert (await latest.attach()).pid == hello.pid
+    stopped = {body["session"]: body["how"] for _, body in await command(host, "stop", session)}
+    assert stopped[session].endswith("it was in memory only and is gone") and not alive(hello.pid)
 
 
 async def test_a_disk_that_has_no_room_for_the_last_file_of_a_start_is_left_as_it_was(
@@ -279,8 +301,7 @@ def test_only_names_that_somebody_listens_at_are_sessions(session: str) -> None:
 
 async def test_no_copy_takes_over_a_session_in_memory_that_has_its_id(host: WorkerHost, session: str) -> None:
     source = str(uuid.uuid4())
-    first = await host.connect(source)
-    await first.attach()
+    first = await host.drive(source)
     await first.next(Event)
     with no_byte():
         other = await host.connect(session)

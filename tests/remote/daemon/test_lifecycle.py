@@ -42,8 +42,7 @@ async def test_a_refused_session_leaves_no_directory(host: WorkerHost, session: 
 
 
 async def test_a_session_that_exists_is_not_started_as_a_fresh_one(host: WorkerHost, session: str) -> None:
-    first = await host.connect(session)
-    await first.attach()
+    first = await host.drive(session)
     await first.next(Event)
     while_alive = await host.connect(session, fresh=True)
     assert (await while_alive.next(Refused)).code == "in_use"
@@ -62,38 +61,34 @@ async def sleeping_tool(host: WorkerHost, laptop: Laptop) -> int:
 
 
 async def test_who_stops_the_session_tells_its_clients_that_it_is_over(host: WorkerHost, session: str) -> None:
-    laptop = await host.connect(session)
-    hello = await laptop.attach(SessionOptions(allowed_tools=["Bash"]))
+    laptop = await host.drive(session, SessionOptions(allowed_tools=["Bash"]))
     tool = await sleeping_tool(host, laptop)
-    os.kill(hello.pid, signal.SIGINT)
+    os.kill(laptop.hello.pid, signal.SIGINT)
     assert (await laptop.next(Bye)).reason
-    await until(lambda: not alive(hello.pid), "the daemon has ended")
+    await until(lambda: not alive(laptop.hello.pid), "the daemon has ended")
     assert not alive(tool)
     assert host.runtime_files() == []
 
 
 async def test_a_host_that_goes_down_ends_the_worker_and_not_the_session(host: WorkerHost, session: str) -> None:
     """Every process gets SIGTERM then. A goodbye would tell the laptop that the session is over."""
-    laptop = await host.connect(session)
-    hello = await laptop.attach(SessionOptions(allowed_tools=["Bash"]))
+    laptop = await host.drive(session, SessionOptions(allowed_tools=["Bash"]))
     tool = await sleeping_tool(host, laptop)
-    os.kill(hello.pid, signal.SIGTERM)
+    os.kill(laptop.hello.pid, signal.SIGTERM)
     while await laptop.read():
         pass
     assert not [frame for frame in laptop.frames if isinstance(frame, Bye)]
-    await until(lambda: not alive(hello.pid), "the daemon has ended")
+    await until(lambda: not alive(laptop.hello.pid), "the daemon has ended")
     assert not alive(tool)
     assert host.runtime_files() == []
-    again = await host.connect(session, create=False)
-    await again.attach()
+    again = await host.drive(session, create=False)
     assert (await again.message("result"))["is_error"]
 
 
 async def test_a_connection_that_meets_an_ending_worker_is_not_told_that_the_session_is_over(
     host: WorkerHost, session: str
 ) -> None:
-    driver = await host.connect(session)
-    await driver.attach()
+    driver = await host.drive(session)
     await driver.next(Event)
     late = await host.connect(session)
     await late.next(Hello)
@@ -122,8 +117,7 @@ async def test_connections_at_the_same_moment_find_one_daemon(host: WorkerHost, 
 async def test_a_connection_while_the_daemon_is_ending_gets_the_next_one(host: WorkerHost, session: str) -> None:
     """The lock of an ending daemon is held, and nobody listens: the test plays it."""
     lock = host.runtime / "ccb"
-    first = await host.connect(session)
-    await first.attach()
+    first = await host.drive(session)
     await first.next(Event)
     await first.stop()
     with (lock / f"{session}.lock").open("w") as held:
@@ -137,10 +131,9 @@ async def test_a_connection_while_the_daemon_is_ending_gets_the_next_one(host: W
 
 
 async def test_the_daemon_is_nobodys_child_and_holds_nothing_of_the_channel(host: WorkerHost, session: str) -> None:
-    laptop = await host.connect(session)
-    hello = await laptop.attach()
+    laptop = await host.drive(session)
     await laptop.next(Event)
-    process = Path(f"/proc/{hello.pid}")
+    process = Path(f"/proc/{laptop.hello.pid}")
     fields = (process / "stat").read_text().rpartition(")")[2].split()
     parent, sid = int(fields[1]), int(fields[3])
     assert parent != laptop.process.pid
@@ -170,8 +163,7 @@ async def test_files_that_tools_make_have_the_users_modes(host: WorkerHost, sess
 
 
 async def test_everything_that_happened_reaches_a_slow_client_before_bye(host: WorkerHost, session: str) -> None:
-    laptop = await host.connect(session)
-    await laptop.attach()
+    laptop = await host.drive(session)
     await laptop.say("go")
     opened, _ = await laptop.call()
     await laptop.send(Stop(laptop.epoch, finish=True))
@@ -185,8 +177,7 @@ async def test_everything_that_happened_reaches_a_slow_client_before_bye(host: W
 
 
 async def test_one_that_talks_no_frames_is_told_and_left(host: WorkerHost, session: str) -> None:
-    laptop = await host.connect(session)
-    hello = await laptop.attach()
+    laptop = await host.drive(session)
     await laptop.next(Event)
     with socket.socket(socket.AF_UNIX) as stranger:
         stranger.settimeout(15)
@@ -200,7 +191,7 @@ async def test_one_that_talks_no_frames_is_told_and_left(host: WorkerHost, sessi
             said += data
     frames = [json.loads(line) for line in said.splitlines()]
     assert [frame["t"] for frame in frames] == ["hello", "refused"]
-    assert alive(hello.pid)
+    assert alive(laptop.hello.pid)
 
 
 async def test_an_attach_that_claims_the_future_is_refused(host: WorkerHost, session: str) -> None:
@@ -229,13 +220,12 @@ def full_disk(pid: int) -> Iterator[None]:
 
 
 async def test_an_answer_that_found_no_room_on_the_disk_counts_when_there_is(host: WorkerHost, session: str) -> None:
-    laptop = await host.connect(session)
-    hello = await laptop.attach(SessionOptions(permission_prompts="stdio"))
+    laptop = await host.drive(session, SessionOptions(permission_prompts="stdio"))
     await laptop.say("go")
     await laptop.answers(calls(("toolu_1", "Bash", {"command": "touch touched"})))
     asked = await laptop.message("control_request")
     response = {"subtype": "success", "request_id": asked["request_id"], "response": {"behavior": "allow"}}
-    with full_disk(hello.pid):
+    with full_disk(laptop.hello.pid):
         await laptop.send(Input(laptop.epoch, "the-answer", {"type": "control_response", "response": response}))
         await laptop.send(Ping(laptop.epoch, 7))
         await laptop.next(Pong, lambda frame: frame.n == 7)  # so it was tried
@@ -248,12 +238,11 @@ async def test_an_answer_that_found_no_room_on_the_disk_counts_when_there_is(hos
 async def test_a_disk_that_fills_during_a_turn_ends_it_with_a_reason_of_its_own_and_with_its_counts(
     host: WorkerHost, session: str
 ) -> None:
-    laptop = await host.connect(session)
-    hello = await laptop.attach()
+    laptop = await host.drive(session)
     await laptop.say("go")
     await laptop.answers(calls(("toolu_1", "Read", {"file_path": "/dev/null"})))
     opened, _ = await laptop.call()
-    with full_disk(hello.pid):
+    with full_disk(laptop.hello.pid):
         await laptop.answer(opened, content(says("more", message_id="msg_2")))
         result = (await laptop.next(Progress, lambda frame: frame.body.get("type") == "result")).body
     assert (result["subtype"], result["is_error"]) == ("error_during_execution", True)
@@ -269,8 +258,7 @@ async def test_a_disk_that_fills_during_a_turn_ends_it_with_a_reason_of_its_own_
 async def test_more_prompts_than_may_wait_are_taken_as_there_is_room_and_an_interrupt_overtakes_them(
     host: WorkerHost, session: str
 ) -> None:
-    laptop = await host.connect(session)
-    await laptop.attach()
+    laptop = await host.drive(session)
     sent = [await laptop.say("first")]
     await laptop.call()  # so the turn holds it, and the rest waits
     sent += [await laptop.say(f"number {number}") for number in range(MAX_WAITING + 2)]
@@ -290,8 +278,7 @@ async def test_a_session_that_shall_end_after_its_prompts_takes_those_first_that
     host: WorkerHost, session: str
 ) -> None:
     host.prelude = "import ccb.remote.session.input_queue as inputs\ninputs.MAX_WAITING = 1\n"
-    laptop = await host.connect(session)
-    await laptop.attach()
+    laptop = await host.drive(session)
     await laptop.say("first")
     opened, _ = await laptop.call()  # so the turn holds it, and the rest waits
     for prompt in ("waits", "has no room"):

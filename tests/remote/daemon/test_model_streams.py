@@ -87,6 +87,15 @@ async def ask(calls: ModelStreams, call_id: str = "c", body: bytes = b"question"
         return b"".join([chunk async for chunk in response.body()])
 
 
+async def asked_over_a_link(body: bytes = b"question") -> tuple[ModelStreams, Link, asyncio.Future[bytes], CallOpen]:
+    """A call over a driver's link, and the frame that has opened it."""
+    calls = ModelStreams()
+    link = Link(calls, 1)
+    link.attach()
+    asked = asyncio.ensure_future(ask(calls, body=body))
+    return calls, link, asked, await link.next(CallOpen)
+
+
 async def test_a_call_is_opened_with_the_nonce_of_its_connection_and_its_body_follows_at_once() -> None:
     calls = ModelStreams()
     link = Link(calls, 3)
@@ -105,12 +114,8 @@ async def test_a_call_is_opened_with_the_nonce_of_its_connection_and_its_body_fo
 
 
 async def test_no_more_of_a_body_is_sent_than_was_granted() -> None:
-    calls = ModelStreams()
-    link = Link(calls, 1)
-    link.attach()
     size = INITIAL_CREDIT + 200_000
-    asked = asyncio.ensure_future(ask(calls, body=b"q" * size))
-    opened = await link.next(CallOpen)
+    _calls, link, asked, opened = await asked_over_a_link(b"q" * size)
     while len(link.bodies[opened.stream]) < INITIAL_CREDIT:
         await link.next(CallData)
     for _ in range(20):
@@ -267,11 +272,7 @@ async def test_the_same_client_on_a_new_connection_takes_its_calls_along_at_once
 
 async def test_the_bytes_of_one_answer_never_come_under_the_head_of_another() -> None:
     """A laptop died between head and body; the next one asks the provider again."""
-    calls = ModelStreams()
-    first = Link(calls, 1)
-    first.attach()
-    asked = asyncio.ensure_future(ask(calls))
-    opened = await first.next(CallOpen)
+    calls, first, asked, opened = await asked_over_a_link()
     first.head(opened.stream, status=529)
     await asyncio.sleep(0)
     first.drop()
@@ -286,11 +287,7 @@ async def test_the_bytes_of_one_answer_never_come_under_the_head_of_another() ->
 
 async def test_credit_comes_back_as_a_response_ten_times_the_window_is_read() -> None:
     size = 10 * INITIAL_CREDIT
-    calls = ModelStreams()
-    link = Link(calls, 1)
-    link.attach()
-    asked = asyncio.ensure_future(ask(calls))
-    opened = await link.next(CallOpen)
+    _calls, link, asked, opened = await asked_over_a_link()
     await link.next(CallEnd)
     link.head(opened.stream)
     sent, window = 0, INITIAL_CREDIT
@@ -305,11 +302,7 @@ async def test_credit_comes_back_as_a_response_ten_times_the_window_is_read() ->
 
 
 async def test_a_response_beyond_the_window_fails_the_call_instead_of_growing_it() -> None:
-    calls = ModelStreams()
-    link = Link(calls, 1)
-    link.attach()
-    asked = asyncio.ensure_future(ask(calls))
-    opened = await link.next(CallOpen)
+    _calls, link, asked, opened = await asked_over_a_link()
     await link.next(CallEnd)
     link.head(opened.stream)
     for place in range(0, INITIAL_CREDIT + CHUNK, CHUNK):
@@ -319,11 +312,7 @@ async def test_a_response_beyond_the_window_fails_the_call_instead_of_growing_it
 
 
 async def test_a_gap_in_the_response_fails_the_call() -> None:
-    calls = ModelStreams()
-    link = Link(calls, 1)
-    link.attach()
-    asked = asyncio.ensure_future(ask(calls))
-    opened = await link.next(CallOpen)
+    _calls, link, asked, opened = await asked_over_a_link()
     link.head(opened.stream)
     link.data(opened.stream, 1, b"x")
     with pytest.raises(ModelLinkError, match="byte 1"):
@@ -332,22 +321,14 @@ async def test_a_gap_in_the_response_fails_the_call() -> None:
 
 
 async def test_a_refusal_without_a_response_is_an_error() -> None:
-    calls = ModelStreams()
-    link = Link(calls, 1)
-    link.attach()
-    asked = asyncio.ensure_future(ask(calls))
-    opened = await link.next(CallOpen)
+    _calls, link, asked, opened = await asked_over_a_link()
     link.end(opened.stream, "upstream is unreachable")
     with pytest.raises(ModelLinkError, match="unreachable"):
         await asyncio.wait_for(asked, DEADLINE_S)
 
 
 async def test_leaving_early_cancels_the_call_on_the_laptop() -> None:
-    calls = ModelStreams()
-    link = Link(calls, 1)
-    link.attach()
-    asked = asyncio.ensure_future(ask(calls))
-    opened = await link.next(CallOpen)
+    _calls, link, asked, opened = await asked_over_a_link()
     link.head(opened.stream)
     link.data(opened.stream, 0, b"begun")
     asked.cancel()
@@ -395,11 +376,7 @@ async def test_an_upload_on_a_link_that_takes_nothing_ends_with_the_link() -> No
 
 
 async def test_a_call_is_resumed_on_its_link_once_its_request_has_been_sent() -> None:
-    calls = ModelStreams()
-    link = Link(calls, 1)
-    link.attach()
-    asked = asyncio.ensure_future(ask(calls, body=b"q" * (INITIAL_CREDIT + 1)))
-    first = await link.next(CallOpen)
+    calls, link, asked, first = await asked_over_a_link(b"q" * (INITIAL_CREDIT + 1))
     while sum(map(len, link.bodies.values())) < INITIAL_CREDIT:
         await link.next(CallData)
     assert calls.resume("c") > 0 and len(link.open) == 1, "what is being sent is not sent again"

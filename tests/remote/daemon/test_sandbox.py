@@ -115,8 +115,7 @@ async def test_hostile_lines_have_no_effect_when_the_parser_lets_everything_thro
     evil.write_text("#!/bin/sh\necho RAN\ntouch ran\n")
     evil.chmod(0o755)
     before = snapshot(host.home)
-    laptop = await host.connect(session)
-    hello = await laptop.attach()
+    laptop = await host.drive(session)
     async with listener() as (port, reached):
         said = await results(
             laptop,
@@ -124,12 +123,12 @@ async def test_hostile_lines_have_no_effect_when_the_parser_lets_everything_thro
             bash("./evil"),
             bash("cat ~/.ssh/id; cat /proc/self/root$HOME/.ssh/id; find / -name id -exec cat {} + 2>/dev/null"),
             bash(connecting(port)),
-            bash(f"kill -9 {hello.pid}; echo sent"),
+            bash(f"kill -9 {laptop.hello.pid}; echo sent"),
             bash("(sleep 0.2; touch late) & echo started", run_in_background=True),
             bash("git init sub; git config --global core.pager ./evil"),
         )
         assert not reached
-    assert alive(hello.pid)
+    assert alive(laptop.hello.pid)
     assert not any("PRIVATE" in each or "RAN" in each or "reached" in each for each in said), said
     assert "stopped by the sandbox: " in said[0] and "dangerouslyDisableSandbox" in said[0]
     assert snapshot(host.home) == before
@@ -140,8 +139,7 @@ async def test_hostile_lines_have_no_effect_when_the_parser_lets_everything_thro
 async def test_a_call_that_wants_out_of_the_sandbox_is_asked_and_names_no_cage(
     host: WorkerHost, session: str, reading: None
 ) -> None:
-    laptop = await host.connect(session)
-    await laptop.attach(SessionOptions(permission_prompts="stdio"))
+    laptop = await host.drive(session, SessionOptions(permission_prompts="stdio"))
     await laptop.say("go")
     await laptop.answers(calls(("toolu_1", *bash("cat .; touch made", dangerouslyDisableSandbox=True))))
     asked = await laptop.message("control_request")
@@ -162,8 +160,7 @@ async def test_the_workspace_is_open_without_a_question_but_not_what_acts_later_
     (host.project / ".git" / "hooks").mkdir(parents=True)
     (host.project / ".git" / "config").write_text("[core]\n")
     (host.home / "other").mkdir()
-    laptop = await host.connect(session)
-    await laptop.attach(SessionOptions(sandbox="workspace"))
+    laptop = await host.drive(session, SessionOptions(sandbox="workspace"))
     async with listener() as (port, reached):
         said = await results(
             laptop,
@@ -192,8 +189,7 @@ async def test_the_workspace_is_open_without_a_question_but_not_what_acts_later_
 
 
 async def test_the_network_is_open_where_the_person_allows_it(host: WorkerHost, session: str, workspace: None) -> None:
-    laptop = await host.connect(session)
-    await laptop.attach(SessionOptions(sandbox="workspace", allow_net=True))
+    laptop = await host.drive(session, SessionOptions(sandbox="workspace", allow_net=True))
     async with listener() as (port, reached):
         assert (await results(laptop, bash(connecting(port)))) == ["reached"]
         assert reached
@@ -217,8 +213,7 @@ async def test_the_mode_survives_the_worker_and_other_drivers_until_one_names_an
     left = host.project / ".envrc"
     left.mkdir()
     left.chmod(0o1700)  # as a worker leaves it that is killed while a command runs
-    second = await host.connect(session)
-    await second.attach(SessionOptions(client="second"))
+    second = await host.drive(session, SessionOptions(client="second"))
     await until(lambda: not left.exists(), "what the killed worker left is gone")
     await results(second, bash("touch two"))
     assert await in_force(second) == "workspace cage"
@@ -236,8 +231,7 @@ async def test_the_mode_survives_the_worker_and_other_drivers_until_one_names_an
 async def test_a_host_without_any_cage_lets_literal_lines_through_and_says_so(host: WorkerHost, session: str) -> None:
     host.prelude = NO_CAGE
     (host.project / "a").write_text("")
-    laptop = await host.connect(session)
-    await laptop.attach()
+    laptop = await host.drive(session)
     said = await results(laptop, bash("ls"), bash("ls $HOME"), ("Glob", {"pattern": "*"}))
     assert said[0] == "a" and "was not granted" in said[1] and said[2].endswith("a")
     assert (await in_force(laptop)).startswith("no cage: ")
@@ -252,15 +246,13 @@ async def test_workspace_mode_is_refused_with_the_reason_where_its_cage_cannot_b
     host: WorkerHost, session: str, prelude: str
 ) -> None:
     host.prelude = prelude
-    laptop = await host.connect(session)
-    await laptop.attach(SessionOptions(sandbox="workspace"))
+    laptop = await host.drive(session, SessionOptions(sandbox="workspace"))
     refused = await laptop.next(Refused)
     assert refused.code == "no_sandbox" and refused.data["why"]
 
 
 async def test_the_worker_asks_for_cages_while_the_first_client_attaches(host: WorkerHost, session: str) -> None:
-    laptop = await host.connect(session)
-    await laptop.attach()
+    laptop = await host.drive(session)
     await laptop.next(Attached)
     deadline = time.monotonic() + DEADLINE_S
     viewer = await host.connect(session)

@@ -90,8 +90,7 @@ async def kill(hello: Hello) -> None:
 async def test_a_question_goes_over_to_who_takes_over_and_an_old_answer_does_nothing(
     host: WorkerHost, session: str
 ) -> None:
-    alice = await host.connect(session)
-    await alice.attach(ALICE)
+    alice = await host.drive(session, ALICE)
     asked = await ask(alice, "echo run >> count")
     bob = await come(host, session, {"client": BOB.client})
     again = await bob.message("control_request")
@@ -116,8 +115,7 @@ async def test_a_question_goes_over_to_who_takes_over_and_an_old_answer_does_not
 
 
 async def test_what_was_allowed_for_the_session_is_not_asked_again_after_a_kill(host: WorkerHost, session: str) -> None:
-    alice = await host.connect(session)
-    hello = await alice.attach(ALICE)
+    alice = await host.drive(session, ALICE)
     asked = await ask(alice, "touch allowed")
     rules = {
         "type": "addRules",
@@ -133,7 +131,7 @@ async def test_what_was_allowed_for_the_session_is_not_asked_again_after_a_kill(
     await answer(alice, asked, {"behavior": "deny", "message": "no", "updatedPermissions": [refused]})
     await alice.answers(says("all right", "msg_x"))
     await alice.message("result")
-    await kill(hello)
+    await kill(alice.hello)
     again = await come(host, session, {"client": ALICE.client}, have=alice.last_seq)
     await again.say("go")
     opened, _ = await again.call()
@@ -147,8 +145,7 @@ async def test_what_was_allowed_for_the_session_is_not_asked_again_after_a_kill(
 async def test_a_new_system_prompt_and_tool_list_reach_a_running_agent_and_nothing_else_changes_them(
     host: WorkerHost, session: str
 ) -> None:
-    alice = await host.connect(session)
-    await alice.attach(ALICE)
+    alice = await host.drive(session, ALICE)
     before = json.loads(await turn(alice, "one", "1"))
     plain = await come(host, session, BOB.to_json(), have=alice.last_seq)
     same = json.loads(await turn(plain, "two", "2"))
@@ -166,14 +163,13 @@ async def test_a_new_system_prompt_and_tool_list_reach_a_running_agent_and_nothi
 async def test_who_takes_back_is_asked_again_although_a_headless_run_drove_in_between(
     host: WorkerHost, session: str, killed: bool
 ) -> None:
-    alice = await host.connect(session)
-    hello = await alice.attach(ALICE)
+    alice = await host.drive(session, ALICE)
     await turn(alice, "one", "1")
     given = {"client": "a run pid 7", "max_turns": 9, "model": "haiku"}
     other = await come(host, session, given, have=alice.last_seq)
     chosen = json.loads(await turn(other, "two", "2"))["model"]
     if killed:
-        await kill(hello)
+        await kill(alice.hello)
     back = await come(host, session, {"client": ALICE.client}, have=other.last_seq)
     asked = await ask(back, "touch made")
     await answer(back, asked, allow(asked))
@@ -185,8 +181,7 @@ async def test_who_takes_back_is_asked_again_although_a_headless_run_drove_in_be
 async def test_what_one_reads_of_the_model_it_reads_to_the_end_although_another_drives(
     host: WorkerHost, session: str
 ) -> None:
-    alice = await host.connect(session)
-    await alice.attach(ALICE)
+    alice = await host.drive(session, ALICE)
     await alice.say("go")
     opened, _ = await alice.call()
     answer = content(calls(("toolu_1", "Bash", {"command": "echo ran >> count"})))
@@ -208,8 +203,7 @@ async def test_what_one_reads_of_the_model_it_reads_to_the_end_although_another_
 async def test_who_was_taken_over_from_reads_on_after_a_lost_connection(
     role: str, host: WorkerHost, session: str
 ) -> None:
-    alice = await host.connect(session)
-    await alice.attach(ALICE)
+    alice = await host.drive(session, ALICE)
     await alice.say("go")
     opened, _ = await alice.call()
     answer = content(says("a long answer"))
@@ -228,8 +222,7 @@ async def test_who_was_taken_over_from_reads_on_after_a_lost_connection(
 async def test_who_was_taken_over_from_and_says_nothing_any_more_is_not_waited_for_long(
     host: WorkerHost, session: str
 ) -> None:
-    alice = await host.connect(session)
-    await alice.attach(ALICE)
+    alice = await host.drive(session, ALICE)
     await alice.say("go")
     opened, _ = await alice.call()
     os.kill(alice.process.pid, signal.SIGSTOP)
@@ -242,8 +235,7 @@ async def test_who_was_taken_over_from_and_says_nothing_any_more_is_not_waited_f
 
 
 async def test_a_driver_comes_back_also_when_its_name_cannot_be_written(host: WorkerHost, session: str) -> None:
-    alice = await host.connect(session)
-    await alice.attach(ALICE)
+    alice = await host.drive(session, ALICE)
     await turn(alice, "one", "1")
     (host.state(session) / "epoch.new").mkdir()  # what the file is made as
     back = await come(host, session, {"client": ALICE.client}, have=alice.last_seq)
@@ -251,8 +243,7 @@ async def test_a_driver_comes_back_also_when_its_name_cannot_be_written(host: Wo
 
 
 async def test_a_driver_that_leaves_for_good_leaves_the_viewers_what_they_see(host: WorkerHost, session: str) -> None:
-    alice = await host.connect(session)
-    hello = await alice.attach(ALICE)
+    alice = await host.drive(session, ALICE)
     await turn(alice, "one", "1")
     viewer = await come(host, session, {}, role="viewer")
     await alice.send(Detach(alice.epoch, done=True))
@@ -260,15 +251,14 @@ async def test_a_driver_that_leaves_for_good_leaves_the_viewers_what_they_see(ho
         pass
     await viewer.send(Fetch(viewer.epoch, 1, 3, 1000))
     assert (await viewer.next(Past)).body["records"]
-    assert alive(hello.pid)
+    assert alive(alice.hello.pid)
     await viewer.drop()
-    await until(lambda: not alive(hello.pid), "nobody is there any more")
+    await until(lambda: not alive(alice.hello.pid), "nobody is there any more")
     assert host.runtime_files() == []
 
 
 async def test_a_viewer_that_asks_for_much_and_takes_nothing_holds_up_nobody(host: WorkerHost, session: str) -> None:
-    alice = await host.connect(session)
-    hello = await alice.attach(ALICE)
+    alice = await host.drive(session, ALICE)
     for number in range(4):
         await turn(alice, f"prompt {number}", "v" * 400_000)
     stuck = await come(host, session, {}, tail=1, role="viewer")
@@ -280,7 +270,7 @@ async def test_a_viewer_that_asks_for_much_and_takes_nothing_holds_up_nobody(hos
         await other.send(Fetch(other.epoch, 1, alice.last_seq, 512 * 1024))
         assert (await other.next(Past)).body["records"]
         await turn(alice, "more", "w")
-        resident = int(Path(f"/proc/{hello.pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+        resident = int(Path(f"/proc/{alice.hello.pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
         assert resident < 120_000_000
     finally:
         os.kill(stuck.process.pid, signal.SIGCONT)
@@ -293,8 +283,7 @@ async def test_a_viewer_that_asks_for_much_and_takes_nothing_holds_up_nobody(hos
 
 
 async def test_one_that_asks_for_pages_without_end_is_left(host: WorkerHost, session: str) -> None:
-    alice = await host.connect(session)
-    await alice.attach(ALICE)
+    alice = await host.drive(session, ALICE)
     await turn(alice, "one", "v" * 400_000)
     viewer = await come(host, session, {}, tail=1, role="viewer")
     os.kill(viewer.process.pid, signal.SIGSTOP)

@@ -45,10 +45,9 @@ async def refusal(host: WorkerHost, name: str, session: str) -> Refused:
 
 
 async def begin(host: WorkerHost, session: str) -> tuple[Laptop, Hello]:
-    laptop = await host.connect(session)
-    hello = await laptop.attach(SessionOptions(allowed_tools=["Bash"], client="me@laptop"))
+    laptop = await host.drive(session, SessionOptions(allowed_tools=["Bash"], client="me@laptop"))
     await laptop.next(Event)
-    return laptop, hello
+    return laptop, laptop.hello
 
 
 async def ended(host: WorkerHost, session: str) -> None:
@@ -126,8 +125,7 @@ async def test_ps_says_that_a_driver_is_away(host: WorkerHost, session: str) -> 
     path = host.state(session) / "summary.json"
     await until(lambda: json.loads(path.read_text())["away"] is True, "its connection is over for the worker")
     assert await driver() == ("me@laptop", True)
-    again = await host.connect(session)
-    await again.attach(SessionOptions(client="me@laptop"))
+    again = await host.drive(session, SessionOptions(client="me@laptop"))
     await again.next(Event, lambda event: event.kind == "driver")
     assert await driver() == ("me@laptop", False)
     await again.send(Detach(again.epoch))
@@ -217,11 +215,10 @@ async def test_stop_leaves_no_process_and_no_file(host: WorkerHost, session: str
 async def test_the_end_of_the_grace_time_in_mid_tool_leaves_no_process_and_no_file(
     host: WorkerHost, session: str
 ) -> None:
-    laptop = await host.connect(session, grace_s=0.2)
-    hello = await laptop.attach(SessionOptions(allowed_tools=["Bash"]))
+    laptop = await host.drive(session, SessionOptions(allowed_tools=["Bash"]), grace_s=0.2)
     pids = await with_grandchildren(host, laptop)
     await laptop.drop()
-    await until(lambda: not alive(hello.pid), "the daemon has ended")
+    await until(lambda: not alive(laptop.hello.pid), "the daemon has ended")
     assert [pid for pid in pids if alive(pid)] == []
     assert of_tools(host) == []
     assert host.runtime_files() == []

@@ -24,18 +24,17 @@ async def stop(host: WorkerHost, session: str) -> None:
 async def test_a_client_that_comes_back_by_itself_does_not_start_a_session_that_was_stopped(
     host: WorkerHost, session: str, stuck: bool
 ) -> None:
-    client = await host.connect(session)
-    hello = await client.attach(SessionOptions(client="me@laptop"))
+    client = await host.drive(session, SessionOptions(client="me@laptop"))
     await client.say("one")
     await client.call()
     waiting = await client.say("two")
     await client.next(Event, lambda event: event.kind == "input" and event.body["id"] == waiting)
     if stuck:
-        os.kill(hello.pid, signal.SIGSTOP)
+        os.kill(client.hello.pid, signal.SIGSTOP)
     else:
         await client.drop()
     await stop(host, session)
-    assert not alive(hello.pid)
+    assert not alive(client.hello.pid)
     journal = (host.state(session) / "journal.jsonl").read_bytes()
     for _ in range(2):
         back = await host.connect(session, create=False, again=True)
@@ -46,31 +45,28 @@ async def test_a_client_that_comes_back_by_itself_does_not_start_a_session_that_
 
 
 async def test_a_person_starts_it_again_and_then_clients_come_back_as_ever(host: WorkerHost, session: str) -> None:
-    client = await host.connect(session)
-    await client.attach(SessionOptions(client="me@laptop"))
+    client = await host.drive(session, SessionOptions(client="me@laptop"))
     await client.say("one")
     await client.call()
     await stop(host, session)
-    person = await host.connect(session, create=False)
-    hello = await person.attach(SessionOptions(client="you@desk"))
+    person = await host.drive(session, SessionOptions(client="you@desk"), create=False)
     await person.message("result")
-    os.kill(hello.pid, signal.SIGTERM)  # as when the host goes down
+    os.kill(person.hello.pid, signal.SIGTERM)  # as when the host goes down
     while await person.read():
         pass
-    await until(lambda: not alive(hello.pid), "the worker has ended")
+    await until(lambda: not alive(person.hello.pid), "the worker has ended")
     back = await host.connect(session, create=False, again=True)
-    assert (await back.next(Hello)).pid != hello.pid
+    assert (await back.next(Hello)).pid != person.hello.pid
 
 
 async def test_a_session_that_is_stopped_while_no_worker_runs_is_not_started_by_a_client_either(
     host: WorkerHost, session: str
 ) -> None:
-    client = await host.connect(session)
-    hello = await client.attach(SessionOptions(client="me@laptop"))
+    client = await host.drive(session, SessionOptions(client="me@laptop"))
     await client.say("one")
     await client.call()
-    os.kill(hello.pid, signal.SIGKILL)
-    await until(lambda: not alive(hello.pid), "the worker has been killed")
+    os.kill(client.hello.pid, signal.SIGKILL)
+    await until(lambda: not alive(client.hello.pid), "the worker has been killed")
     await stop(host, session)
     back = await host.connect(session, create=False, again=True)
     assert (await back.next(Refused)).code == "stopped"
@@ -80,13 +76,12 @@ async def test_a_client_that_comes_back_while_the_session_is_stopped_is_not_serv
     host: WorkerHost, session: str
 ) -> None:
     """It reaches a worker that is stuck, and is cut off with it."""
-    client = await host.connect(session)
-    hello = await client.attach(SessionOptions(client="me@laptop"))
+    client = await host.drive(session, SessionOptions(client="me@laptop"))
     await client.say("one")
     await client.call()
-    os.kill(hello.pid, signal.SIGSTOP)
+    os.kill(client.hello.pid, signal.SIGSTOP)
     back = await host.connect(session, create=False, again=True)
-    await back.send(Attach(hello.epoch + 2, "driver", 0, uuid.uuid4().hex, {"client": "me@laptop"}))
+    await back.send(Attach(client.hello.epoch + 2, "driver", 0, uuid.uuid4().hex, {"client": "me@laptop"}))
     await stop(host, session)
     while await back.read():
         pass

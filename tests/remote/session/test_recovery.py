@@ -36,15 +36,13 @@ async def test_a_turn_that_was_cut_gets_its_one_result(host: WorkerHost, session
     await first.say("go")
     await first.call()
     await kill(first, hello)
-    second = await host.connect(session)
-    await second.attach()
+    second = await host.drive(session)
     result = await second.message("result")
     assert result["subtype"] == "error_during_execution"
     assert "stopped in the middle" in result["errors"][0]
     hello = second.frames[0]  # type: ignore[assignment]
     await kill(second, hello)
-    third = await host.connect(session)
-    await third.attach()
+    third = await host.drive(session)
     await third.say("and now?")
     await third.answers(says("now it works"))
     await third.next(Event, lambda event: event.kind == "turn_end" and event.seq > hello.seq + 3)
@@ -55,15 +53,14 @@ async def test_a_turn_that_was_cut_gets_its_one_result(host: WorkerHost, session
 
 
 async def test_temporary_files_of_a_killed_worker_are_removed(host: WorkerHost, session: str) -> None:
-    first = await host.connect(session)
-    hello = await first.attach(SessionOptions(allowed_tools=["Write"]))
+    first = await host.drive(session, SessionOptions(allowed_tools=["Write"]))
     await first.say("go")
     opened, _ = await first.call()
     written = host.project / "deep" / "written"
     write = {"file_path": str(written), "content": "x"}
     await first.answer(opened, content(calls(("toolu_1", "Write", write))))
     await until(written.exists, "the file is written")
-    await kill(first, hello)
+    await kill(first, first.hello)
     names = (".ccb-0123456789abcdef", ".ccb-00000000000000ff", ".ccb-of-somebody", ".ccb-0123456789abcde")
     left, used, *others = [written.with_name(name) for name in names]
     at_the_top = host.project / left.name
@@ -71,21 +68,18 @@ async def test_temporary_files_of_a_killed_worker_are_removed(host: WorkerHost, 
         path.write_text("half")
     with used.open() as file:
         fcntl.flock(file, fcntl.LOCK_EX)  # as the worker that writes it does
-        second = await host.connect(session)
-        await second.attach()
+        await host.drive(session)
         await until(lambda: not left.exists() and not at_the_top.exists(), "they are removed")
         assert [path.exists() for path in (written, used, *others)] == [True] * 4
 
 
 async def test_a_question_that_died_with_the_worker_is_withdrawn(host: WorkerHost, session: str) -> None:
-    first = await host.connect(session)
-    hello = await first.attach(SessionOptions(permission_prompts="stdio"))
+    first = await host.drive(session, SessionOptions(permission_prompts="stdio"))
     await first.say("go")
     await first.answers(calls(("toolu_1", "Bash", {"command": "touch made"})))
     asked = await first.message("control_request")
-    await kill(first, hello)
-    second = await host.connect(session)
-    await second.attach()
+    await kill(first, first.hello)
+    second = await host.drive(session)
     assert (await second.message("control_cancel_request"))["request_id"] == asked["request_id"]
     response = {"subtype": "success", "request_id": asked["request_id"], "response": {"behavior": "allow"}}
     await second.send(Input(second.epoch, "late", {"type": "control_response", "response": response}))
@@ -94,15 +88,13 @@ async def test_a_question_that_died_with_the_worker_is_withdrawn(host: WorkerHos
 
 
 async def test_a_prompt_that_waited_is_run_by_the_next_worker(host: WorkerHost, session: str) -> None:
-    first = await host.connect(session)
-    hello = await first.attach()
+    first = await host.drive(session)
     await first.say("the first")
     await first.call()
     await first.say("the second", input_id="waiting")
     await first.next(Event, lambda event: event.kind == "input" and event.body["id"] == "waiting")
-    await kill(first, hello)
-    second = await host.connect(session)
-    await second.attach()
+    await kill(first, first.hello)
+    second = await host.drive(session)
     opened, body = await second.call()
     assert "the second" in json.dumps(json.loads(body)["messages"][-1])
     await second.answer(opened, content(says("done")))
@@ -110,9 +102,8 @@ async def test_a_prompt_that_waited_is_run_by_the_next_worker(host: WorkerHost, 
 
 
 async def test_the_person_s_order_of_waiting_prompts_outlives_the_worker(host: WorkerHost, session: str) -> None:
-    first = await host.connect(session)
-    hello = await first.attach()
-    assert "move_async_message" in hello.capabilities
+    first = await host.drive(session)
+    assert "move_async_message" in first.hello.capabilities
     await first.say("running")
     await first.call()
     for each in ("b", "c", "d"):
@@ -132,9 +123,8 @@ async def test_the_person_s_order_of_waiting_prompts_outlives_the_worker(host: W
     for _ in range(2):  # as after a reconnect: the same input comes again
         await first.send(Input(first.epoch, "b2", edited))
     assert await asked("move_async_message", message_uuid="c", before=[]) == {"moved": True}
-    await kill(first, hello)
-    second = await host.connect(session)
-    await second.attach()
+    await kill(first, first.hello)
+    second = await host.drive(session)
     taken = []
     for number in range(3):
         opened, body = await second.call()
@@ -149,9 +139,8 @@ async def test_the_person_s_order_of_waiting_prompts_outlives_the_worker(host: W
 async def test_what_steers_goes_with_the_next_tool_results_once_and_the_rest_waits(
     host: WorkerHost, session: str
 ) -> None:
-    first = await host.connect(session)
-    hello = await first.attach(SessionOptions(allowed_tools=["Bash"]))
-    assert "steer" in hello.capabilities
+    first = await host.drive(session, SessionOptions(allowed_tools=["Bash"]))
+    assert "steer" in first.hello.capabilities
     await first.say("go")
     await first.call()
 
@@ -174,17 +163,15 @@ async def test_what_steers_goes_with_the_next_tool_results_once_and_the_rest_wai
     last = json.loads(body)["messages"][-1]["content"]
     assert [block["type"] for block in last] == ["tool_result", "text", "text"]
     assert [block["text"] for block in last[1:]] == ["steers", "promoted"]
-    await kill(again, hello)
-    second = await host.connect(session)
-    await second.attach()
+    await kill(again, first.hello)
+    second = await host.drive(session)
     _, body = await second.call()
     assert json.loads(body)["messages"][-1]["content"][-1]["text"] == "queued"
     assert body.count(b'"steers"') == body.count(b'"promoted"') == 1
 
 
 async def test_a_prompt_that_was_made_to_steer_does_so_after_a_restart(host: WorkerHost, session: str) -> None:
-    first = await host.connect(session)
-    hello = await first.attach(SessionOptions(allowed_tools=["Bash"]))
+    first = await host.drive(session, SessionOptions(allowed_tools=["Bash"]))
     await first.say("go")
     await first.call()
     for each in ("b", "c"):
@@ -193,54 +180,47 @@ async def test_a_prompt_that_was_made_to_steer_does_so_after_a_restart(host: Wor
     request_id = await first.control("move_async_message", message_uuid="c", before=["b"], steer=True)
     while (await first.message("control_response"))["response"]["request_id"] != request_id:
         pass
-    await kill(first, hello)
-    second = await host.connect(session)
-    await second.attach()
+    await kill(first, first.hello)
+    second = await host.drive(session)
     _, body = await second.call()
     assert json.loads(body)["messages"][-1]["content"][-1]["text"] == "c", "it comes before what waits"
 
 
 async def test_what_a_killed_worker_left_running_is_ended(host: WorkerHost, session: str) -> None:
-    first = await host.connect(session)
-    hello = await first.attach(SessionOptions(allowed_tools=["Bash"]))
+    first = await host.drive(session, SessionOptions(allowed_tools=["Bash"]))
     await first.say("go")
     await first.answers(calls(("toolu_1", "Bash", {"command": "echo $$ > pid; exec sleep 600"})))
     pid_file = host.project / "pid"
     await until(lambda: pid_file.exists() and pid_file.read_text().strip() != "", "the tool has started")
-    await kill(first, hello)
+    await kill(first, first.hello)
     assert alive(int(pid_file.read_text()))
-    second = await host.connect(session)
-    await second.attach()
+    await host.drive(session)
     await until(lambda: not alive(int(pid_file.read_text())), "the process of the dead worker has ended")
 
 
 async def test_the_small_files_of_a_killed_worker_go_with_its_processes(host: WorkerHost, session: str) -> None:
-    first = await host.connect(session)
-    hello = await first.attach(SessionOptions(allowed_tools=["Bash"]))
+    first = await host.drive(session, SessionOptions(allowed_tools=["Bash"]))
     await first.say("go")
     opened, _ = await first.call()
     command = "trap - TERM; touch started; sleep 600"
     await first.answer(opened, content(calls(("toolu_1", "Bash", {"command": command}))))
     await until((host.project / "started").exists, "the tool has started")
-    await kill(first, hello)
+    await kill(first, first.hello)
     outputs = host.state(session) / "outputs"
-    (outputs / f".{hello.pid}-9-cwd").touch()  # where a shell says at its end which directory it is in
+    (outputs / f".{first.hello.pid}-9-cwd").touch()  # where a shell says at its end which directory it is in
     (outputs / "0009-bash").touch()
-    second = await host.connect(session)
-    await second.attach()
+    second = await host.drive(session)
     await second.message("result")
     await until(lambda: [path.name for path in outputs.iterdir()] == ["0009-bash"], "the small files are gone")
     await second.stop()
 
 
 async def test_the_permission_mode_is_the_one_last_chosen(host: WorkerHost, session: str) -> None:
-    first = await host.connect(session)
-    hello = await first.attach(SessionOptions(permission_mode="acceptEdits"))
+    first = await host.drive(session, SessionOptions(permission_mode="acceptEdits"))
     await first.control("set_permission_mode", mode="plan")
     await first.message("system", "status")
-    await kill(first, hello)
-    second = await host.connect(session)
-    await second.attach()
+    await kill(first, first.hello)
+    second = await host.drive(session)
     await second.control("initialize")
     answer = await second.next(
         Event, lambda e: "current_permission_mode" in (e.body.get("response", {}).get("response") or {})
@@ -252,8 +232,7 @@ async def test_the_session_goes_on_where_it_worked_unless_another_directory_is_c
     host: WorkerHost, session: str
 ) -> None:
     (host.home / "elsewhere").mkdir()
-    first = await host.connect(session)
-    await first.attach()
+    first = await host.drive(session)
     await first.next(Event)
     await first.stop()
     second = await host.connect(session, "~/elsewhere")
@@ -277,13 +256,11 @@ async def test_the_history_is_rebuilt_from_a_journal_larger_than_what_stays_in_m
     host: WorkerHost, session: str
 ) -> None:
     host.more_env["CCB_DISABLE_AUTO_COMPACT"] = "1"  # prompts of such a size fill the window
-    first = await host.connect(session)
-    hello = await first.attach()
+    first = await host.drive(session)
     for number in range(3):
         await first.turn(f"prompt {number} " + "x" * 1_200_000, says(f"answer {number}", f"msg_{number}"))
-    await kill(first, hello)
-    second = await host.connect(session)
-    await second.attach()
+    await kill(first, first.hello)
+    second = await host.drive(session)
     await second.say("what did I say?")
     opened, body = await second.call()
     texts = [block["text"][:10] for message in json.loads(body)["messages"] for block in message["content"]]

@@ -32,8 +32,7 @@ async def answer_next(laptop: Laptop, text: str, message_id: str = "msg_1") -> J
 
 
 async def test_echoes_come_after_init_under_the_clients_own_uuid(host: WorkerHost, session: str) -> None:
-    laptop = await host.connect(session)
-    await laptop.attach(SessionOptions(replay_user_messages=True))
+    laptop = await host.drive(session, SessionOptions(replay_user_messages=True))
     await laptop.send(Input(laptop.epoch, "i1", user("hello", "u-1")))
     await answer_next(laptop, "hi")
     await laptop.message("result")
@@ -43,8 +42,7 @@ async def test_echoes_come_after_init_under_the_clients_own_uuid(host: WorkerHos
 
 
 async def test_a_message_sent_again_under_another_id_is_echoed_and_not_run(host: WorkerHost, session: str) -> None:
-    laptop = await host.connect(session)
-    await laptop.attach(SessionOptions(replay_user_messages=True))
+    laptop = await host.drive(session, SessionOptions(replay_user_messages=True))
     await laptop.send(Input(laptop.epoch, "i1", user("hello", "u-1")))
     await answer_next(laptop, "hi")
     await laptop.message("result")
@@ -57,8 +55,7 @@ async def test_a_message_sent_again_under_another_id_is_echoed_and_not_run(host:
 
 
 async def test_prompts_of_one_burst_all_get_their_answer(host: WorkerHost, session: str) -> None:
-    laptop = await host.connect(session)
-    await laptop.attach()
+    laptop = await host.drive(session)
     for number in range(3):
         await laptop.send(Input(laptop.epoch, f"i{number}", user(f"prompt {number}", f"u-{number}")))
     for number in range(3):
@@ -68,8 +65,7 @@ async def test_prompts_of_one_burst_all_get_their_answer(host: WorkerHost, sessi
 
 
 async def test_a_prompt_during_a_tool_joins_the_running_turn(host: WorkerHost, session: str) -> None:
-    laptop = await host.connect(session)
-    await laptop.attach(SessionOptions(allowed_tools=["Bash"]))
+    laptop = await host.drive(session, SessionOptions(allowed_tools=["Bash"]))
     await laptop.say("go")
     opened, _ = await laptop.call()
     command = "touch started; while [ ! -e go ]; do sleep 0.05; done"
@@ -87,8 +83,7 @@ async def test_a_prompt_during_a_tool_joins_the_running_turn(host: WorkerHost, s
 
 
 async def test_an_interrupt_withdraws_the_question_before_it_is_answered(host: WorkerHost, session: str) -> None:
-    laptop = await host.connect(session)
-    await laptop.attach(SessionOptions(permission_prompts="stdio"))
+    laptop = await host.drive(session, SessionOptions(permission_prompts="stdio"))
     await laptop.say("go")
     await laptop.answers(calls(("toolu_1", "Bash", {"command": "touch made"})))
     asked = await laptop.message("control_request")
@@ -106,8 +101,7 @@ async def test_an_interrupt_withdraws_the_question_before_it_is_answered(host: W
 
 
 async def test_the_context_is_counted_as_the_model_counted_it(host: WorkerHost, session: str) -> None:
-    laptop = await host.connect(session)
-    await laptop.attach()
+    laptop = await host.drive(session)
     await laptop.control("get_context_usage")
     before = (await laptop.message("control_response"))["response"]["response"]
     assert 0 < before["totalTokens"] < before["maxTokens"], "an estimate of what the first turn will send"
@@ -163,8 +157,7 @@ async def test_a_prompt_that_finds_no_room_is_told_with_what_to_do_and_may_be_se
 )
 @pytest.mark.quick_rows(4)
 async def test_whatever_a_client_sends_the_session_goes_on(host: WorkerHost, session: str, body: Json) -> None:
-    laptop = await host.connect(session)
-    await laptop.attach()
+    laptop = await host.drive(session)
     await laptop.send(Input(laptop.epoch, "odd", body))
     await laptop.next(Applied, lambda frame: frame.id == "odd")
     asked = await laptop.control("nothing_we_know")

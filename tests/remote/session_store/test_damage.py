@@ -226,8 +226,7 @@ async def test_after_a_half_record_that_cannot_be_removed_nothing_more_is_writte
 
 async def recorded(host: WorkerHost, session: str) -> list[bytes]:
     """The journal of a session with two finished turns and one cut by a kill: questions, parallel calls, text."""
-    laptop = await host.connect(session)
-    hello = await laptop.attach(SessionOptions(allowed_tools=["Bash"]))
+    laptop = await host.drive(session, SessionOptions(allowed_tools=["Bash"]))
     for number in range(2):
         await laptop.say(f"prompt {number}")
         opened, _ = await laptop.call()
@@ -238,10 +237,10 @@ async def recorded(host: WorkerHost, session: str) -> list[bytes]:
         await laptop.message("result")
     await laptop.say("prompt 2")
     opened, _ = await laptop.call()
-    until_killed = {"command": f"while kill -0 {hello.pid} 2>/dev/null; do sleep 0.1; done"}
+    until_killed = {"command": f"while kill -0 {laptop.hello.pid} 2>/dev/null; do sleep 0.1; done"}
     await laptop.answer(opened, content(calls(("toolu_20", "Bash", until_killed), message_id="msg_2")))
     await laptop.next(Event, lambda event: event.kind == "tool_start" and event.body["tool_use_id"] == "toolu_20")
-    await kill(laptop, hello)
+    await kill(laptop, laptop.hello)
     return (host.state(session) / "journal.jsonl").read_bytes().splitlines(keepends=True)
 
 
@@ -317,11 +316,10 @@ async def test_a_prompt_that_is_not_run_again_for_damage_has_its_one_result(host
 
 
 async def test_a_disk_that_is_still_full_is_said_and_the_session_waits_for_room(host: WorkerHost, session: str) -> None:
-    first = await host.connect(session)
-    hello = await first.attach(SessionOptions())
+    first = await host.drive(session, SessionOptions())
     await first.say("one")
     await first.call()
-    await kill(first, hello)
+    await kill(first, first.hello)
     journal = host.state(session) / "journal.jsonl"
     before = journal.read_bytes()
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
@@ -335,6 +333,5 @@ async def test_a_disk_that_is_still_full_is_said_and_the_session_waits_for_room(
     assert refused.code == "no_storage" and "journal cannot be written" in refused.message
     assert journal.read_bytes() == before
     await until(lambda: host.runtime_files() == [], "nothing is left of the attempt")
-    again = await host.connect(session)
-    await again.attach(SessionOptions())
+    again = await host.drive(session, SessionOptions())
     assert "stopped in the middle" in (await again.message("result"))["errors"][0]

@@ -41,14 +41,13 @@ async def ask(laptop: Laptop, prompt: str, *replies: Reply) -> None:
 async def test_a_fork_knows_the_conversation_and_the_original_stays_as_it_was(
     host: WorkerHost, session: str, copy: str
 ) -> None:
-    first = await host.connect(session)
-    hello = await first.attach()
+    first = await host.drive(session)
     await ask(first, "the word is swordfish", says("noted"))
     await until(lambda: journal(host, session)[-1]["kind"] == "turn_end", "the turn is in the journal")
     before = (host.state(session) / "journal.jsonl").read_bytes()
     second = await host.connect(copy, fork_of=session[:8])
     forked = await second.attach()
-    assert (forked.session, forked.cwd, forked.pid == hello.pid) == (copy, str(host.project), False)
+    assert (forked.session, forked.cwd, forked.pid == first.hello.pid) == (copy, str(host.project), False)
     await second.say("which word?")
     _, body = await second.call()
     assert b"swordfish" in body
@@ -67,8 +66,7 @@ async def test_what_a_running_original_has_open_does_not_go_on_in_the_fork(
 ) -> None:
     """A tool runs or asks, the next one has not begun, a prompt waits."""
     options = SessionOptions(allowed_tools=[] if asks else ["Bash"], permission_prompts="stdio")
-    first = await host.connect(session)
-    await first.attach(options)
+    first = await host.drive(session, options)
     await first.say("go")
     opened, _ = await first.call()
     commands = ["echo run >> count; sleep 600", "touch never"]
@@ -80,8 +78,7 @@ async def test_what_a_running_original_has_open_does_not_go_on_in_the_fork(
         await until((host.project / "count").exists, "the first tool runs")
     await first.say("waiting")
     await first.next(Event, lambda e: e.kind == "input" and "waiting" in json.dumps(e.body))
-    second = await host.connect(copy, fork_of=session)
-    await second.attach(options)
+    second = await host.drive(copy, options, fork_of=session)
     await second.say("what now?")
     _, body = await second.call()
     history = json.loads(body)["messages"]
@@ -107,8 +104,7 @@ async def test_what_a_running_original_has_open_does_not_go_on_in_the_fork(
 
 
 async def test_the_latest_session_of_a_path_is_forked(host: WorkerHost, session: str, copy: str) -> None:
-    first = await host.connect(session)
-    await first.attach()
+    first = await host.drive(session)
     await ask(first, "one", says("1"))
     second = await host.connect(copy, fork=True, **LATEST)
     assert (await second.attach()).session == copy
@@ -119,8 +115,7 @@ async def test_the_latest_session_of_a_path_is_forked(host: WorkerHost, session:
 async def test_a_connection_that_broke_off_before_hello_finds_the_copy_it_has_made(
     how: Json, host: WorkerHost, session: str, copy: str
 ) -> None:
-    first = await host.connect(session)
-    await first.attach()
+    first = await host.drive(session)
     await ask(first, "one", says("1"))
     wanted = {**how, "fork_of": session} if "fork_of" in how else how
     second = await host.connect(copy, **wanted, fresh=True)
@@ -150,8 +145,7 @@ async def make_other(host: WorkerHost, other: str, source: str) -> Laptop:
 async def test_a_copy_is_not_made_over_a_session_that_exists(
     how: Json, is_a_copy: bool, retried: bool, ended: bool, host: WorkerHost, session: str, copy: str
 ) -> None:
-    first = await host.connect(session)
-    await first.attach()
+    first = await host.drive(session)
     await ask(first, "one", says("1"))
     other = await make_other(host, copy, session if is_a_copy else "")
     if ended:
@@ -167,8 +161,7 @@ async def test_a_copy_of_one_session_is_not_taken_for_a_copy_of_another(
     host: WorkerHost, session: str, copy: str
 ) -> None:
     for each in (session, "aaaa1111-0000-4000-8000-000000000000"):
-        laptop = await host.connect(each)
-        await laptop.attach()
+        laptop = await host.drive(each)
         await ask(laptop, "one", says("1"))
     second = await host.connect(copy, fork_of=session, fresh=True)
     await second.next(Hello)
@@ -179,15 +172,13 @@ async def test_a_copy_of_one_session_is_not_taken_for_a_copy_of_another(
 async def test_a_large_output_stays_readable_when_the_original_is_removed(
     host: WorkerHost, session: str, copy: str
 ) -> None:
-    first = await host.connect(session)
-    hello = await first.attach(SessionOptions(allowed_tools=["Bash"]))
+    first = await host.drive(session, SessionOptions(allowed_tools=["Bash"]))
     await ask(first, "go", calls(("toolu_1", "Bash", {"command": "seq 1 20000"})), says("done", "msg_2"))
     outputs = host.state(session) / "outputs"
     (kept,) = [each for each in outputs.iterdir() if not each.name.startswith(".")]
-    second = await host.connect(copy, fork_of=session)
-    await second.attach()
+    await host.drive(copy, fork_of=session)
     await first.stop()
-    await until(lambda: not alive(hello.pid), "the original has ended")
+    await until(lambda: not alive(first.hello.pid), "the original has ended")
     kept.unlink()
     mine = host.state(copy) / "outputs" / kept.name
     assert mine.read_text().endswith("20000\n")
@@ -196,24 +187,21 @@ async def test_a_large_output_stays_readable_when_the_original_is_removed(
 
 
 async def test_a_torn_last_record_is_not_copied(host: WorkerHost, session: str, copy: str) -> None:
-    first = await host.connect(session)
-    hello = await first.attach()
+    first = await host.drive(session)
     await ask(first, "one", says("1"))
     await first.stop()
-    await until(lambda: not alive(hello.pid), "the original has ended")
+    await until(lambda: not alive(first.hello.pid), "the original has ended")
     path = host.state(session) / "journal.jsonl"
     before = path.read_bytes()
     path.write_bytes(before + b'{"seq":99,"time":1,"kind":"mess')
-    second = await host.connect(copy, fork_of=session)
-    await second.attach()
+    await host.drive(copy, fork_of=session)
     assert b'"mess' not in (host.state(copy) / "journal.jsonl").read_bytes().replace(b'"message', b"")
     assert path.read_bytes().startswith(before)
 
 
 async def test_a_fork_that_does_not_fit_on_the_disk_leaves_nothing(host: WorkerHost, session: str, copy: str) -> None:
     """A limit on file sizes plays the disk that is full in the middle of the copy."""
-    first = await host.connect(session)
-    await first.attach()
+    first = await host.drive(session)
     await ask(first, "one", says("1" * 20_000))
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, hard))
@@ -235,8 +223,7 @@ async def test_what_cannot_be_forked_is_refused_and_leaves_nothing(host: WorkerH
     assert (refused.code, refused.data["near"]) == ("no_session", [])
     nothing = await host.connect(copy, fork=True, **LATEST)
     assert (await nothing.next(Refused)).code == "no_session"
-    first = await host.connect(session)
-    await first.attach()
+    first = await host.drive(session)
     await ask(first, "one", says("1"))
     evil = await host.connect("../evil", fork_of=session)
     assert (await evil.next(Refused)).code == "internal"
@@ -246,8 +233,7 @@ async def test_what_cannot_be_forked_is_refused_and_leaves_nothing(host: WorkerH
 async def test_an_id_is_found_by_its_start_and_an_ambiguous_one_names_the_choice(host: WorkerHost) -> None:
     ids = ["aaaa1111-0000-4000-8000-000000000000", "aaaa2222-0000-4000-8000-000000000000"]
     for each in ids:
-        laptop = await host.connect(each)
-        await laptop.attach()
+        laptop = await host.drive(each)
         await ask(laptop, "hi", says("yes"))
     found = await host.connect("aaaa1", create=False)
     assert (await found.next(Hello)).session == ids[0]

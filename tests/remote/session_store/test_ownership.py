@@ -219,11 +219,10 @@ async def test_a_session_that_nothing_says_the_directory_of_goes_only_where_it_i
 
 async def test_a_first_record_may_be_long(host: WorkerHost, session: str) -> None:
     """It holds the system prompt."""
-    laptop = await host.connect(session)
-    hello = await laptop.attach(SessionOptions(append_system_prompt="x" * 100_000))
+    laptop = await host.drive(session, SessionOptions(append_system_prompt="x" * 100_000))
     await laptop.next(Event)
     await laptop.stop()
-    await until(lambda: not alive(hello.pid), "the daemon has ended")
+    await until(lambda: not alive(laptop.hello.pid), "the daemon has ended")
     (host.state(session) / "summary.json").unlink()
     again = await host.connect(session, cwd="", create=False)
     assert (await again.next(Hello)).cwd == str(host.project)

@@ -50,12 +50,6 @@ def _copy_in(directory: Path, bundle: Bundle) -> bytes:
             if not older.name.startswith((bundle.sha256, ".")):  # the other processes of this run write there too
                 older.unlink(missing_ok=True)
         Path(path).touch()
-        write_copy(path, bundle.sha256, _Sources(bundle))
+        sources = {file: source.encode() for file, source in files_of(bundle.data).items()}
+        write_copy(path, bundle.sha256, sources)
     return Path(compiled_copy.copy_path(path)).read_bytes()
-
-
-class _Sources:
-    """The files of a bundle."""
-
-    def __init__(self, bundle: Bundle) -> None:
-        self.entries = {file: source.encode() for file, source in files_of(bundle.data).items()}

@@ -56,6 +56,11 @@ class Recorded:
         return [str(tool.get("name")) for tool in (self.body or {}).get("tools", [])]
 
 
+def uses(name: str, **given: object) -> Json:
+    """Return a step in which the model calls one tool."""
+    return {"blocks": [{"type": "tool_use", "name": name, "input": given}]}
+
+
 def content_text(content: object) -> str:
     """The text blocks of a content value, joined by newlines."""
     if isinstance(content, str):

@@ -10,12 +10,15 @@ from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tests.support.forking.process import start_process
 from tests.support.hosts.visited_host import visit
 from tests.support.machine.processes import left_with_home, with_home
 from tests.support.model.fake_model import API_KEY
+
+if TYPE_CHECKING:
+    from tests.support.person.terminal import Terminal
 
 Json = dict[str, Any]
 
@@ -103,6 +106,15 @@ class Laptop:
                 running.process.stdin.write(stdin)
                 running.end_input()
             return await running.done()
+
+    @asynccontextmanager
+    async def on_terminal(self, *words: str, size: tuple[int, int] = (100, 30), **env: str) -> AsyncIterator[Terminal]:
+        """Run `ccb WORDS` on a terminal; killed on leaving when it has not ended."""
+        from tests.support.person.terminal import terminal  # which loads the REPL
+
+        argv = [sys.executable, "-m", "ccb", *words]
+        async with terminal(argv, {**self.env, **env}, str(self.home), size) as running:
+            yield running
 
     @asynccontextmanager
     async def start(self, argv: Sequence[str], *, piped: bool = True, **env: str) -> AsyncIterator[Running]:
