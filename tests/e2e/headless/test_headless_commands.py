@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.e2e.headless.test_headless_local import STREAM, STREAMS, user
+from tests.e2e.headless.test_headless_local import STREAMS, user
+from tests.support.hosts.whole_session import STREAM
 from tests.support.model.fake_model import FakeModel
 from tests.support.person.laptop import Laptop, tidy_laptop
 

@@ -109,7 +109,8 @@ async def test_stop_kills_what_has_been_asked_to_end_and_does_not(
     await until(lambda: not is_alive(child))
 
 
-async def test_a_polite_process_is_not_killed(host: Host, tmp_path: Path) -> None:
+async def test_a_polite_process_is_not_killed(host: Host, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ccb.remote.system.process.TERM_GRACE", 20.0)
     output = bytearray()
     process = await _start(
         host, "trap 'echo bye; exit 0' TERM; echo $$; while :; do sleep 0.01; done", output, tmp_path
