@@ -253,6 +253,7 @@ class Transcript(ScrollView, can_focus=False):
         block = self._block_layout.remove(position)
         self._drawing.forget(block)
         self._changed.pop(block, None)
+        self._rows = {key: row for key, row in self._rows.items() if key is None or key[0] is not block}
 
     def _redraw_all(self) -> None:
         self._drawing.outdate()
