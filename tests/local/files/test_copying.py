@@ -103,7 +103,7 @@ async def test_what_was_copied_is_counted_and_what_was_left_out_is_not(tmp_path:
             "No space",
         ),
         ('os.write(1, b"welcome to this host, and enjoy your stay")', CopyFailed, "rules of a copy"),
-        ("sys.exit(3)", CopyFailed, r"ended early on local \(exit code 3\)"),
+        ("os.read(0, 1); sys.exit(3)", CopyFailed, r"ended early on local \(exit code 3\)"),
         ("os.kill(os.getpid(), 9)", ConnectionLost, "given up: the connection to local was lost"),
         ("time.sleep(60)", ConnectionLost, "given up: the host has said nothing"),
     ],
