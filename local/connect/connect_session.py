@@ -61,7 +61,7 @@ if TYPE_CHECKING:
 
     from ..config.settings import Settings
     from ..mcp.mcp_service import LaptopServers
-    from ..providers.known_models import ModelChoice
+    from ..providers.known_models import OfferedModels
     from ..session.own_hooks import NotificationHooks
     from ..session.remote_session import RemoteSession
     from .dialer import Dialer, SpareTransport
@@ -116,7 +116,7 @@ class OpenSession:
     notifications: NotificationHooks = field(default_factory=_no_hooks)
     mcp: LaptopServers | None = None
     revoke: Callable[[], None] = lambda: None
-    models: ModelChoice | None = None
+    models: OfferedModels | None = None
 
 
 @asynccontextmanager
@@ -157,7 +157,7 @@ async def connect_session(
         from ..config.project_records import Projects
         from ..ledger.call_ledger import CallPlace
         from ..ledger.proxy_control import check_allowed
-        from ..providers.known_models import ModelChoice, check_models, refresh_lists, said_at_start, short_names
+        from ..providers.known_models import OfferedModels, check_models, refresh_lists, said_at_start, short_names
         from ..session.own_hooks import NotificationHooks
         from ..session.remote_session import RemoteSession
         from .file_connection import FileConnection
@@ -225,7 +225,7 @@ async def connect_session(
                 notifications,
                 mcp,
                 proxy_desk.revoke,
-                models=ModelChoice(environ, startup.settings, chosen, startup.stored, startup.models),
+                models=OfferedModels(environ, startup.settings, chosen, startup.stored, startup.models),
             )
         finally:
             await notifications.close()

@@ -29,7 +29,7 @@ from ..connect.startup import LoadedBasics, StartupLoader, load_startup
 from ..terminal.console import print_line
 from ..terminal.signals import run_command
 from ..terminal.terminal_prompts import TerminalPrompts, prompts_for
-from .doctor_findings import CONNECTION, HOST, LAPTOP, Finding, State, finding_json, finding_lines, summary
+from .doctor_findings import CONNECTION, HOST, LAPTOP, Finding, FindingState, finding_json, finding_lines, summary
 from .host_checks import host_findings
 from .laptop_checks import laptop_findings
 from .ssh_checks import login_failed, login_findings, ssh_findings
@@ -87,7 +87,7 @@ async def attached_findings(sessions: HostSessions | None, environ: Mapping[str,
 
 def _is_known_key(finding: Finding) -> bool:
     """Whether the finding says that the host's key is in a known_hosts file."""
-    return finding.where == CONNECTION and finding.name == "known_hosts" and finding.state is State.OK
+    return finding.where == CONNECTION and finding.name == "known_hosts" and finding.state is FindingState.OK
 
 
 async def _connected(arguments: Arguments, prompts: Prompts, environ: Mapping[str, str]) -> tuple[Transport, Bundle]:
@@ -116,7 +116,7 @@ _MAX_WIDTH = 140
 
 async def print_report(arguments: Arguments, environ: Mapping[str, str] = os.environ) -> ExitCode:
     """Print every finding; return AGENT_FAILED if one of them would stop a session."""
-    counts: Counter[State] = Counter()
+    counts: Counter[FindingState] = Counter()
     where = ""
     as_json = arguments.host_command.json
     width = min(shutil.get_terminal_size((120, 24)).columns, _MAX_WIDTH)
@@ -134,8 +134,8 @@ async def print_report(arguments: Arguments, environ: Mapping[str, str] = os.env
             where = finding.where
         print_line(*finding_lines(finding, width))
     if not as_json:
-        print_line("", summary(counts[State.BLOCK], counts[State.WARN]))
-    return ExitCode.AGENT_FAILED if counts[State.BLOCK] else ExitCode.OK
+        print_line("", summary(counts[FindingState.BLOCK], counts[FindingState.WARN]))
+    return ExitCode.AGENT_FAILED if counts[FindingState.BLOCK] else ExitCode.OK
 
 
 def headings(arguments: Arguments, environ: Mapping[str, str]) -> dict[str, str]:

@@ -22,7 +22,7 @@ _MARK = 8
 _NARROW = 60  # in a narrower terminal the evidence stands below the name
 
 
-class State(Enum):
+class FindingState(Enum):
     """What a finding means for a session."""
 
     OK = "ok"
@@ -31,7 +31,7 @@ class State(Enum):
     INFO = "info"
 
 
-_MARKS = {State.OK: "ok", State.WARN: "warn", State.BLOCK: "BLOCK", State.INFO: "-"}
+_MARKS = {FindingState.OK: "ok", FindingState.WARN: "warn", FindingState.BLOCK: "BLOCK", FindingState.INFO: "-"}
 
 
 @dataclass(frozen=True)
@@ -44,14 +44,14 @@ class Finding:
 
     where: str
     name: str
-    state: State
+    state: FindingState
     found: str
     fix: str = ""
 
 
 def error_finding(where: str, name: str, error: CcbError) -> Finding:
     """Return an error as a finding that blocks."""
-    return Finding(where, name, State.BLOCK, "\n".join([error.what, *evidence_lines(error)]), error.do)
+    return Finding(where, name, FindingState.BLOCK, "\n".join([error.what, *evidence_lines(error)]), error.do)
 
 
 def finding_lines(finding: Finding, width: int) -> list[str]:
@@ -65,7 +65,7 @@ def finding_lines(finding: Finding, width: int) -> list[str]:
     head = f"  {_MARKS[finding.state]:<6}{one_line(finding.name):<{_NAME}}"
     lines = [head.rstrip()] if narrow else [f"{head} {wrapped.pop(0)}".rstrip()]
     lines += [indent + line for line in wrapped]
-    if finding.fix and finding.state is not State.OK:
+    if finding.fix and finding.state is not FindingState.OK:
         fixes = textwrap.wrap(one_line(finding.fix), room - 3, break_on_hyphens=False, break_long_words=False)
         lines += [indent + ("-> " if number == 0 else "   ") + line for number, line in enumerate(fixes)]
     return lines

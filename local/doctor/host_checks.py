@@ -20,7 +20,7 @@ from ccb.tunnel.wire.frames import Bye, CallData, Credit, Frame, FrameError, Pin
 from ccb.tunnel.wire.ndjson import FrameDecoder, encode_frame
 
 from ..connect.session_rows import ReportRow, Text, row_of
-from .doctor_findings import HOST, Finding, State, error_finding, skew_text
+from .doctor_findings import HOST, Finding, FindingState, error_finding, skew_text
 from .ssh_checks import sessions_finding
 
 _MAX_CHECKS = 1000
@@ -56,13 +56,13 @@ async def host_findings(transport: Transport, bundle: Bundle) -> AsyncIterator[F
             yield Finding(
                 HOST,
                 "deployment",
-                State.INFO,
+                FindingState.INFO,
                 "the worker was not on the host: it was sent for this check and is not kept",
             )
         count = 0
         while (report := await channel.report("check", "ready")).kind == "check":
             row = row_of(CheckRow, report.body, transport.name)
-            yield Finding(HOST, row.name, State(row.state), row.found, row.fix)
+            yield Finding(HOST, row.name, FindingState(row.state), row.found, row.fix)
             count += 1
             if count > _MAX_CHECKS:
                 raise ProtocolError(f"{transport.name} sends too many reports")
@@ -83,13 +83,13 @@ def _shell_findings(heard: ProbeAnswers, used: str) -> list[Finding]:
         text = "\n".join(f"{name} {facts[name]}" for name in ("umask", "path") if facts.get(name))
         if not used:
             text = "\n".join(f"{name} {value}" for name, value in facts.items())
-        found.append(Finding(HOST, "shell", State.INFO, neutralise(text)))
+        found.append(Finding(HOST, "shell", FindingState.INFO, neutralise(text)))
     pythons = list(dict.fromkeys(neutralise(each) for each in heard.pythons))
     lines = [f"{each}{' (used)' if each.rpartition(' ')[0] == used else ''}" for each in pythons]
     if used:
-        found.append(Finding(HOST, "Pythons", State.OK, "\n".join(lines)))
+        found.append(Finding(HOST, "Pythons", FindingState.OK, "\n".join(lines)))
     elif lines:
-        found.append(Finding(HOST, "Pythons", State.INFO, "\n".join(lines)))
+        found.append(Finding(HOST, "Pythons", FindingState.INFO, "\n".join(lines)))
     return found
 
 
@@ -99,11 +99,11 @@ def _noise_finding(heard: ProbeAnswers, pipe: Pipe) -> Finding:
     errors = "".join(line for line in lines if not line.startswith(_SSHD_MESSAGE))
     text = f"{heard.noise} bytes on stdout, {len(errors.encode())} on stderr before the worker"
     if not heard.noise and not errors:
-        return Finding(HOST, "shell noise", State.OK, text)
+        return Finding(HOST, "shell noise", FindingState.OK, text)
     texts = (heard.noise_text.decode("utf-8", "replace"), errors)
     start = "\n".join(neutralise(each.strip()[:_SHOWN_NOISE]) for each in texts if each.strip())
     fix = "Let start-up files print only in interactive shells: ccb copes with it, other programs over ssh do not."
-    return Finding(HOST, "shell noise", State.WARN, f"{text}\n{start}", fix)
+    return Finding(HOST, "shell noise", FindingState.WARN, f"{text}\n{start}", fix)
 
 
 _PINGS = 7
@@ -181,16 +181,16 @@ def _round_trip(trips: list[float]) -> Finding:
     text = f"{middle * 1000:.1f} ms (best {trips[0] * 1000:.1f}, worst {trips[-1] * 1000:.1f}, of {len(trips)})"
     if middle > _SLOW_ROUND_TRIP_S:
         fix = "Everything works, but slowly: look for a nearer jump host or a better network."
-        return Finding(HOST, "round trip", State.WARN, text, fix)
-    return Finding(HOST, "round trip", State.OK, text)
+        return Finding(HOST, "round trip", FindingState.WARN, text, fix)
+    return Finding(HOST, "round trip", FindingState.OK, text)
 
 
 def _speed(down: float, up: float) -> Finding:
     text = f"{_rate(down)} from the host, {_rate(up)} to it"
     if min(down, up) < _SLOW_BYTES_S:
         fix = "Everything works, but slowly: `Compression yes` in ssh_config may help, or a better network."
-        return Finding(HOST, "throughput", State.WARN, text, fix)
-    return Finding(HOST, "throughput", State.OK, text)
+        return Finding(HOST, "throughput", FindingState.WARN, text, fix)
+    return Finding(HOST, "throughput", FindingState.OK, text)
 
 
 def _rate(bytes_a_second: float) -> str:
@@ -203,8 +203,8 @@ def _clock(skew: float) -> Finding:
     text = skew_text(skew, 0.1, "this machine")
     if abs(skew) > _SKEW_S:
         fix = "Set the host's clock (chrony, ntp): ccb works without it, but certificates and make need it."
-        return Finding(HOST, "clock", State.WARN, text, fix)
-    return Finding(HOST, "clock", State.OK, text)
+        return Finding(HOST, "clock", FindingState.WARN, text, fix)
+    return Finding(HOST, "clock", FindingState.OK, text)
 
 
 _ANSWER_S = 30.0

@@ -35,7 +35,7 @@ from ..providers.known_models import check_models, provider_and_model
 from ..providers.named_provider import NamedProvider, named_provider
 from ..providers.session_provider import model_source, provider_of
 from ..terminal.stdio import in_thread
-from .doctor_findings import LAPTOP, Finding, State, error_finding, skew_text
+from .doctor_findings import LAPTOP, Finding, FindingState, error_finding, skew_text
 from .ssh_checks import _KEYRING_S, default_keys, keys_finding
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ async def laptop_findings(
     """Yield every finding about this machine. Errors become findings. `prompts` may ask for the passphrase of stored
     credentials; without them, those stay locked."""
     version = f"ccb {ccb.__version__}, Python {platform.python_version()}, {platform.system()} {platform.machine()}"
-    yield _finding("ccb", State.INFO, version)
+    yield _finding("ccb", FindingState.INFO, version)
     yield await _openssh()
     yield await _agent(environ)
     yield keys_finding(LAPTOP, default_keys())
@@ -78,13 +78,13 @@ async def laptop_findings(
 
 def _not_needed(finding: Finding) -> Finding:
     """Return a finding about Anthropic where new sessions use a model of another provider."""
-    if finding.name not in ("provider", "credential") or finding.state in (State.OK, State.INFO):
+    if finding.name not in ("provider", "credential") or finding.state in (FindingState.OK, FindingState.INFO):
         return finding
     text = f"{finding.found}\nNot needed: new sessions use a model of another provider."
-    return replace(finding, state=State.INFO, found=text, fix="")
+    return replace(finding, state=FindingState.INFO, found=text, fix="")
 
 
-def _finding(name: str, state: State, found: str, fix: str = "") -> Finding:
+def _finding(name: str, state: FindingState, found: str, fix: str = "") -> Finding:
     return Finding(LAPTOP, name, state, found, fix)
 
 
@@ -92,7 +92,7 @@ async def _openssh() -> Finding:
     path = shutil.which("ssh")
     if path is None:
         fix = "Install the OpenSSH client: it understands all of ssh_config."
-        return _finding("OpenSSH", State.WARN, "no ssh on the PATH", fix)
+        return _finding("OpenSSH", FindingState.WARN, "no ssh on the PATH", fix)
     process = await asyncio.create_subprocess_exec(
         path, "-V", stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.PIPE
     )
@@ -102,14 +102,14 @@ async def _openssh() -> Finding:
     except TimeoutError:
         process.kill()
         await process.wait()
-        return _finding("OpenSSH", State.WARN, f"{path} does not answer", "Run `ssh -V` to see what is wrong.")
-    return _finding("OpenSSH", State.OK, f"{path}: {version.decode('utf-8', 'replace').strip()}")
+        return _finding("OpenSSH", FindingState.WARN, f"{path} does not answer", "Run `ssh -V` to see what is wrong.")
+    return _finding("OpenSSH", FindingState.OK, f"{path}: {version.decode('utf-8', 'replace').strip()}")
 
 
 async def _agent(environ: Mapping[str, str]) -> Finding:
     where = environ.get("SSH_AUTH_SOCK", "")
     if not where:
-        return _finding("ssh agent", State.INFO, "none (SSH_AUTH_SOCK is not set)")
+        return _finding("ssh agent", FindingState.INFO, "none (SSH_AUTH_SOCK is not set)")
     import asyncssh
 
     try:
@@ -122,14 +122,14 @@ async def _agent(environ: Mapping[str, str]) -> Finding:
             else str(error) or f"no answer within {_PROGRAM_S:g} s"
         )
         text = f"{where} does not answer: {why}"
-        return _finding("ssh agent", State.WARN, text, "Start an agent, or unset SSH_AUTH_SOCK.")
+        return _finding("ssh agent", FindingState.WARN, text, "Start an agent, or unset SSH_AUTH_SOCK.")
     fix = (
         ""
         if len(keys) <= 5
         else "Name the right key with IdentityFile and IdentitiesOnly: servers end a login after about six keys."
     )
     text = f"{len(keys)} {'key' if len(keys) == 1 else 'keys'} at {where}"
-    return _finding("ssh agent", State.WARN if fix else State.OK, text, fix)
+    return _finding("ssh agent", FindingState.WARN if fix else FindingState.OK, text, fix)
 
 
 def _settings(environ: Mapping[str, str]) -> tuple[Settings, Finding]:
@@ -140,9 +140,9 @@ def _settings(environ: Mapping[str, str]) -> tuple[Settings, Finding]:
         return Settings(), error_finding(LAPTOP, "settings", error)
     if settings.warnings:
         return settings, _finding(
-            "settings", State.WARN, "\n".join(settings.warnings), f"Correct or remove these keys in {path}."
+            "settings", FindingState.WARN, "\n".join(settings.warnings), f"Correct or remove these keys in {path}."
         )
-    return settings, _finding("settings", State.OK, f"{path}{'' if path.exists() else ' (none, all defaults)'}")
+    return settings, _finding("settings", FindingState.OK, f"{path}{'' if path.exists() else ' (none, all defaults)'}")
 
 
 def _state_directory(environ: Mapping[str, str]) -> Finding:
@@ -150,16 +150,16 @@ def _state_directory(environ: Mapping[str, str]) -> Finding:
     while not there.exists() and there != there.parent:
         there = there.parent
     if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
-        return _finding("log directory", State.WARN, f"{path} cannot be written", f"Make {there} writable.")
-    return _finding("log directory", State.OK, str(path))
+        return _finding("log directory", FindingState.WARN, f"{path} cannot be written", f"Make {there} writable.")
+    return _finding("log directory", FindingState.OK, str(path))
 
 
 def _bundle() -> Finding:
     try:
         loaded = bundle.load()
     except (OSError, ValueError) as error:
-        return _finding("worker bundle", State.BLOCK, f"cannot be built: {error}", "Install ccb again.")
-    return _finding("worker bundle", State.OK, f"{loaded.sha256[:12]}, {len(loaded.data) // 1024} KB")
+        return _finding("worker bundle", FindingState.BLOCK, f"cannot be built: {error}", "Install ccb again.")
+    return _finding("worker bundle", FindingState.OK, f"{loaded.sha256[:12]}, {len(loaded.data) // 1024} KB")
 
 
 def _terminal(environ: Mapping[str, str]) -> Finding:
@@ -168,10 +168,10 @@ def _terminal(environ: Mapping[str, str]) -> Finding:
     shown = f"{size.columns}x{size.lines}" if sys.stdout.isatty() else "no terminal"
     text = f"TERM={environ.get('TERM', '')}, {charset}, {shown}"
     if environ.get("TERM", "") == "dumb":
-        return _finding("terminal", State.WARN, text, "Use -p: a dumb terminal cannot show the interface.")
+        return _finding("terminal", FindingState.WARN, text, "Use -p: a dumb terminal cannot show the interface.")
     if charset.upper().replace("-", "") != "UTF8":
-        return _finding("terminal", State.WARN, text, "Set a UTF-8 locale, for example LANG=C.UTF-8.")
-    return _finding("terminal", State.OK, text)
+        return _finding("terminal", FindingState.WARN, text, "Set a UTF-8 locale, for example LANG=C.UTF-8.")
+    return _finding("terminal", FindingState.OK, text)
 
 
 async def _provider(
@@ -205,17 +205,17 @@ async def _provider(
         fix = "Check the network of this machine (HTTPS_PROXY, SSL_CERT_FILE, ANTHROPIC_BASE_URL)."
         if endpoint.proxy is not None:
             fix = f"Check the proxy in {proxy_variable(endpoint.base, environ)}, or exclude this host with NO_PROXY."
-        yield _finding("provider", State.BLOCK, f"{route}: {cause}", fix)
+        yield _finding("provider", FindingState.BLOCK, f"{route}: {cause}", fix)
         status, date = 0, None
     else:
         took = (time.monotonic() - started) * 1000
         text = f"{route}: answered in {took:.0f} ms (HTTP {status})"
         if status >= 500:
-            yield _finding("provider", State.WARN, text, "Try again later: the provider has a problem.")
+            yield _finding("provider", FindingState.WARN, text, "Try again later: the provider has a problem.")
         else:
-            yield _finding("provider", State.OK, text)
+            yield _finding("provider", FindingState.OK, text)
     if isinstance(missing, StoreLocked):
-        yield _finding("credential", State.INFO, f"could not be checked: {missing.what}")
+        yield _finding("credential", FindingState.INFO, f"could not be checked: {missing.what}")
     else:
         yield error_finding(LAPTOP, "credential", missing) if missing else _credential(credential, status)
     if date is not None:
@@ -232,7 +232,7 @@ def _proxy(endpoint: Endpoint, environ: Mapping[str, str]) -> Finding:
         text = f"none for {endpoint.host}: NO_PROXY or its address excludes it from {name}"
     else:
         text = "none"
-    return _finding("proxy", State.INFO, text)
+    return _finding("proxy", FindingState.INFO, text)
 
 
 def _route(endpoint: Endpoint, environ: Mapping[str, str]) -> str:
@@ -259,10 +259,10 @@ def _credential(credential: Credential | None, status: int) -> Finding:
     text = f"{credential.source}, sent as {credential.kind.value}"
     if status in (401, 403):
         fix = f"Check {credential.source}: the provider does not know this key, or does not allow its use."
-        return _finding("credential", State.BLOCK, f"{text}: refused (HTTP {status})", fix)
+        return _finding("credential", FindingState.BLOCK, f"{text}: refused (HTTP {status})", fix)
     if status in (200, 429):
-        return _finding("credential", State.OK, f"{text}: accepted")
-    return _finding("credential", State.INFO, f"{text}: could not be checked")
+        return _finding("credential", FindingState.OK, f"{text}: accepted")
+    return _finding("credential", FindingState.INFO, f"{text}: could not be checked")
 
 
 def _clock(provider: float) -> Finding:
@@ -270,9 +270,9 @@ def _clock(provider: float) -> Finding:
     text = skew_text(skew, 2, "the provider")
     if abs(skew) > _SKEW_S:
         return _finding(
-            "clock", State.WARN, text, "Set the clock of this machine: certificates are checked against it."
+            "clock", FindingState.WARN, text, "Set the clock of this machine: certificates are checked against it."
         )
-    return _finding("clock", State.OK, text)
+    return _finding("clock", FindingState.OK, text)
 
 
 _MOST = 10
@@ -296,8 +296,8 @@ async def provider_findings(
         named = chosen if blocks else named_provider(name, environ, settings)
         if named is not None:
             finding = await _named_provider(named, environ, settings, stored)
-            warns = finding.state is State.BLOCK and not blocks
-            yield replace(finding, state=State.WARN) if warns else finding
+            warns = finding.state is FindingState.BLOCK and not blocks
+            yield replace(finding, state=FindingState.WARN) if warns else finding
     if chosen is not None:
         yield await _model(model, environ, settings, stored)
 
@@ -312,15 +312,15 @@ async def _named_provider(
         async with asyncio.timeout(_CREDENTIAL_S):
             credential = await provider.credential_name()
     except StoreLocked as error:
-        return Finding(LAPTOP, name, State.INFO, f"{title}: could not be checked: {error.what}")
+        return Finding(LAPTOP, name, FindingState.INFO, f"{title}: could not be checked: {error.what}")
     except CcbError as error:
         return error_finding(LAPTOP, name, error)
     except TimeoutError:
         text = f"{title}: its credential was not found in {_CREDENTIAL_S:g} s"
-        return Finding(LAPTOP, name, State.BLOCK, text, "Unlock the keyring, or log in to the cloud.")
+        return Finding(LAPTOP, name, FindingState.BLOCK, text, "Unlock the keyring, or log in to the cloud.")
     known = "no key needed" if credential == "none" else f"key from {credential}"
     if source is None:
-        return Finding(LAPTOP, name, State.OK, f"{title}: {provider.name}, {known}; {named.why_no_list}")
+        return Finding(LAPTOP, name, FindingState.OK, f"{title}: {provider.name}, {known}; {named.why_no_list}")
     await source.load()
     started = time.monotonic()
     try:
@@ -331,10 +331,12 @@ async def _named_provider(
         fix = f"Check {provider.what_to_check}, and its key."
         if named.lists_by_right:
             fix += " Who may call models need not have the right to list them: then this does no harm."
-            return Finding(LAPTOP, name, State.WARN, f"{title}: {provider.name}: {why}", fix)
-        return Finding(LAPTOP, name, State.BLOCK, f"{title}: {provider.name}: {why}", fix)
+            return Finding(LAPTOP, name, FindingState.WARN, f"{title}: {provider.name}: {why}", fix)
+        return Finding(LAPTOP, name, FindingState.BLOCK, f"{title}: {provider.name}: {why}", fix)
     took = (time.monotonic() - started) * 1000
-    return Finding(LAPTOP, name, State.OK, f"{title}: {provider.name}, {known}; {len(models)} models in {took:.0f} ms")
+    return Finding(
+        LAPTOP, name, FindingState.OK, f"{title}: {provider.name}, {known}; {len(models)} models in {took:.0f} ms"
+    )
 
 
 async def _model(model: str, environ: Mapping[str, str], settings: Settings, stored: StoredCredentials) -> Finding:
@@ -342,7 +344,7 @@ async def _model(model: str, environ: Mapping[str, str], settings: Settings, sto
         said = await check_models([model], environ, settings, stored)
     except UsageError as error:
         return error_finding(LAPTOP, "model", error)
-    return _finding("model", State.INFO, " ".join([one_line(settings.model or ""), *said]))
+    return _finding("model", FindingState.INFO, " ".join([one_line(settings.model or ""), *said]))
 
 
 async def keyring_finding(where: str) -> Finding:
@@ -351,10 +353,10 @@ async def keyring_finding(where: str) -> Finding:
         async with asyncio.timeout(_KEYRING_S):
             name = await in_thread(KeyStore().require)
     except NoKeyring:
-        return Finding(where, "keyring", State.INFO, "no usable keyring; only `ccb auth login` needs one")
+        return Finding(where, "keyring", FindingState.INFO, "no usable keyring; only `ccb auth login` needs one")
     except CcbError as error:
-        return Finding(where, "keyring", State.WARN, f"{error.what} {error.evidence}".strip(), error.do)
+        return Finding(where, "keyring", FindingState.WARN, f"{error.what} {error.evidence}".strip(), error.do)
     except TimeoutError:
         text = f"did not answer in {_KEYRING_S:g} s"
-        return Finding(where, "keyring", State.WARN, text, "Unlock it, or export ANTHROPIC_API_KEY.")
-    return Finding(where, "keyring", State.OK, name)
+        return Finding(where, "keyring", FindingState.WARN, text, "Unlock it, or export ANTHROPIC_API_KEY.")
+    return Finding(where, "keyring", FindingState.OK, name)

@@ -26,14 +26,14 @@ from ccb.tunnel.transports.host_keys import look_up
 from ccb.tunnel.transports.login_prompts import NobodyToAsk
 from ccb.tunnel.transports.pipe import DEFAULT_SHARING, Pipe, Sharing, Transport
 
-from .doctor_findings import CONNECTION, HOST, JUMP_HOST, Finding, State, error_finding
+from .doctor_findings import CONNECTION, HOST, JUMP_HOST, Finding, FindingState, error_finding
 
 _MORE_SESSIONS = 2
 _COMMAND_S = 10.0
 _COMMANDS = ("proxycommand", "localcommand", "remotecommand", "knownhostscommand")
 
 
-def _finding(name: str, state: State, found: str, fix: str = "") -> Finding:
+def _finding(name: str, state: FindingState, found: str, fix: str = "") -> Finding:
     return Finding(CONNECTION, name, state, found, fix)
 
 
@@ -69,18 +69,18 @@ async def _hop_findings(
     config: HostConfig, applied: list[AppliedOption] | None, through: str, openssh: bool
 ) -> AsyncIterator[Finding]:
     through = through or (", through a ProxyCommand" if config.route.proxy_command else "")
-    yield _finding("address", State.INFO, f"{config.user}@{config.hostname} port {config.port}{through}")
+    yield _finding("address", FindingState.INFO, f"{config.user}@{config.hostname} port {config.port}{through}")
     if applied is None:
         yield _finding(
-            "ssh options", State.INFO, "not listed: without OpenSSH on this machine, their origin is not known"
+            "ssh options", FindingState.INFO, "not listed: without OpenSSH on this machine, their origin is not known"
         )
     else:
         lines = [f"{each.name} {_public_value(each.name, each.value)}  ({each.where})" for each in applied]
-        yield _finding("ssh options", State.INFO, "\n".join(lines) or "all defaults")
+        yield _finding("ssh options", FindingState.INFO, "\n".join(lines) or "all defaults")
     honoured = only_openssh(config.no_effect)
     if idle := [name for name in config.no_effect if not (openssh and name in honoured)]:
         fix = f"--transport ssh honours {', '.join(honoured)}." if honoured and not openssh else ""
-        yield _finding("without effect", State.INFO, ", ".join(idle), fix)
+        yield _finding("without effect", FindingState.INFO, ", ".join(idle), fix)
     yield await asyncio.to_thread(_known, config)
     yield await asyncio.to_thread(keys_finding, CONNECTION, config.identities.files)
 
@@ -108,14 +108,18 @@ def _known(config: HostConfig) -> Finding:
     if known.unread:
         text = "\n".join(known.unread)
         return Finding(
-            CONNECTION, "known_hosts", State.WARN, text, "Make the file readable for yourself, or name another one."
+            CONNECTION,
+            "known_hosts",
+            FindingState.WARN,
+            text,
+            "Make the file readable for yourself, or name another one.",
         )
     if known.places:
-        return _finding("known_hosts", State.OK, f"keys of {name} at {', '.join(known.places)}")
+        return _finding("known_hosts", FindingState.OK, f"keys of {name} at {', '.join(known.places)}")
     if known.trusted or known.authorities:
-        return _finding("known_hosts", State.OK, f"{name} is vouched for in {files}")
+        return _finding("known_hosts", FindingState.OK, f"{name} is vouched for in {files}")
     text = f"no key of {name} in {files} (StrictHostKeyChecking {trust.strict})"
-    return _finding("known_hosts", State.INFO, text)
+    return _finding("known_hosts", FindingState.INFO, text)
 
 
 def login_failed(error: CcbError) -> Finding:
@@ -136,24 +140,26 @@ def login_findings(transport: Transport, seconds: float, *, key_known: bool, ver
 
     took = f"{seconds * 1000:.0f} ms"
     if not isinstance(transport, SshTransport):
-        found = [_finding("reachability", State.OK, f"connected within {took}")]
+        found = [_finding("reachability", FindingState.OK, f"connected within {took}")]
         if isinstance(transport, OpenSshTransport):
             text = "not checked with this transport: ssh checks it itself"
-            found.append(_finding("host key", State.INFO, text))
+            found.append(_finding("host key", FindingState.INFO, text))
             text = f"not checked with this transport: `{verbose_login}` shows what ssh tries"
-            found.append(_finding("login", State.INFO, text))
+            found.append(_finding("login", FindingState.INFO, text))
         return found
-    found = [_finding("reachability", State.OK, f"connected and logged in within {took}")]
+    found = [_finding("reachability", FindingState.OK, f"connected and logged in within {took}")]
     from ccb.tunnel.ssh.server_facts import login_facts
 
     facts = login_facts(transport)
     packed = f", {facts.compression}" if facts.compression not in ("", "none") else ""
-    found.append(_finding("SSH server", State.INFO, f"{facts.server} ({facts.cipher}{packed})"))
+    found.append(_finding("SSH server", FindingState.INFO, f"{facts.server} ({facts.cipher}{packed})"))
     found.append(
-        _finding("host key", State.OK, f"{facts.host_key}, {'verified' if key_known else 'accepted at this login'}")
+        _finding(
+            "host key", FindingState.OK, f"{facts.host_key}, {'verified' if key_known else 'accepted at this login'}"
+        )
     )
-    found.append(_finding("login", State.OK, f"as {facts.user}. {facts.tried}"))
-    found.append(_finding("pipelined login", State.INFO, facts.pipelined))
+    found.append(_finding("login", FindingState.OK, f"as {facts.user}. {facts.tried}"))
+    found.append(_finding("pipelined login", FindingState.INFO, facts.pipelined))
     return found
 
 
@@ -169,12 +175,12 @@ async def sessions_finding(transport: Transport) -> Finding:
         return _sessions(await more_sessions(transport, _MORE_SESSIONS))
     if isinstance(transport, OpenSshTransport):
         return _sessions(await _more_commands(transport))
-    return Finding(HOST, "MaxSessions", State.INFO, "not tested: there is no SSH connection to share")
+    return Finding(HOST, "MaxSessions", FindingState.INFO, "not tested: there is no SSH connection to share")
 
 
 def _sessions(more: int) -> Finding:
     several = f"{more + 1} or more" if more == _MORE_SESSIONS else str(more + 1)
-    return Finding(HOST, "MaxSessions", State.INFO, f"{several} at a time on one connection; ccb needs one")
+    return Finding(HOST, "MaxSessions", FindingState.INFO, f"{several} at a time on one connection; ccb needs one")
 
 
 async def _more_commands(transport: Transport) -> int:
@@ -242,8 +248,10 @@ def keys_finding(where: str, paths: Sequence[Path]) -> Finding:
             problems.append(f"{path} can be read by others, so ssh does not use it: chmod 600 {path}")
     text = "\n".join([*lines, *problems]) or "no key files: only an agent or a password can log in"
     if problems:
-        return Finding(where, "keys", State.WARN, text, "Correct these files, or name others with -i or IdentityFile.")
-    return Finding(where, "keys", State.OK if lines else State.INFO, text)
+        return Finding(
+            where, "keys", FindingState.WARN, text, "Correct these files, or name others with -i or IdentityFile."
+        )
+    return Finding(where, "keys", FindingState.OK if lines else FindingState.INFO, text)
 
 
 def _kind(path: Path) -> str:
@@ -278,9 +286,9 @@ async def master_finding(config: HostConfig, target: SshTarget, *, allowed: bool
         return None
     if not allowed:
         text = f"{found.socket} is not used: controlMaster is false in the settings"
-        return Finding(CONNECTION, _NAME, State.INFO, text)
+        return Finding(CONNECTION, _NAME, FindingState.INFO, text)
     if found.problem:
-        return Finding(CONNECTION, _NAME, State.INFO, f"{found.socket} is not used: {found.problem}")
+        return Finding(CONNECTION, _NAME, FindingState.INFO, f"{found.socket} is not used: {found.problem}")
     trial = over_master(found.socket, config, target, NobodyToAsk(), _no_login)
     began = asyncio.get_running_loop().time()
     try:
@@ -294,25 +302,25 @@ async def master_finding(config: HostConfig, target: SshTarget, *, allowed: bool
         return Finding(
             CONNECTION,
             _NAME,
-            State.WARN,
+            FindingState.WARN,
             f"{found.socket} does not answer within {ANSWER_S:g} s: each session waits that long, then logs in",
             f"End it: `ssh -O exit {target.shown}`.",
         )
     text = f"{found.socket} answers within {took_ms:.0f} ms: sessions go over it without a login"
-    return Finding(CONNECTION, _NAME, State.OK, text)
+    return Finding(CONNECTION, _NAME, FindingState.OK, text)
 
 
 async def kept_finding(configs: Sequence[HostConfig], target: SshTarget, keep_s: float) -> Finding:
     """Return what becomes of the connection to `target` after a run, with keepConnection in the settings."""
     route = KeptRoute(configs, target, keep_s, _no_login)
     if problem := await not_kept(route, kept_directory(os.environ)):
-        return Finding(CONNECTION, "kept connection", State.INFO, f"none is kept: {problem}")
+        return Finding(CONNECTION, "kept connection", FindingState.INFO, f"none is kept: {problem}")
     kept = read_record(kept_directory(os.environ) / f"{key_of(configs, target.host)}.json")
     if kept is None:
         text = f"none yet: the next login is kept for {keep_s / 60:g} minutes (keepConnection)"
     else:
         text = f"kept for {kept.left_s / 60:.0f} more minutes; `ccb disconnect {target.shown}` ends it"
-    return Finding(CONNECTION, "kept connection", State.INFO, text)
+    return Finding(CONNECTION, "kept connection", FindingState.INFO, text)
 
 
 async def _no_login() -> Transport:

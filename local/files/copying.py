@@ -35,7 +35,7 @@ from ccb.tunnel.transports.pipe import Pipe, Transport
 from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.spelling import spelled, unspelled
 
-from .both_ends.copy_channel import CannotCopy, CopyChannel, OtherEndFailed, Progress, StreamEnded
+from .both_ends.copy_channel import CannotCopy, CopyChannel, CopyWatch, OtherEndFailed, StreamEnded
 from .both_ends.receiver import Receiver
 from .both_ends.sender import Sender
 from .thread_pipe import ThreadPipe
@@ -251,7 +251,7 @@ _UNITS = ("B", "KB", "MB", "GB", "TB")
 
 
 @dataclass
-class CopyProgress(Progress):
+class CopyProgress(CopyWatch):
     """How far a copy is. A thread writes it; whoever shows it reads it when they like.
 
     `files` and `size` are those of the source, 0 until it is known. `copied` counts files and `done` bytes that are

@@ -14,8 +14,8 @@ from ccb.tunnel.wire.control_protocol import RequestFailed
 from ..session.session_client import SessionClient
 from ..slash_commands.about_session import all_events
 from ..slash_commands.command_table import find_command
-from ..slash_commands.registry import Live, Place, Reply, Rows, Text
-from ..slash_commands.session_api import LaptopSide, ReplInfo, SessionApi
+from ..slash_commands.registry import Live, Reply, Rows, Text
+from ..slash_commands.session_api import LaptopSide, Place, ReplInfo, SessionApi
 from ..slash_commands.typed_line import parse_command
 from ..transcript.blocks import BlockList
 from ..transcript.transcript_reducer import TranscriptReducer

@@ -44,8 +44,8 @@ from ccb.tunnel.wire.messages import (
 
 from ..session.remote_session import RemoteSession
 from ..session.session_client import EventGap, Json, LaptopNotice, LinkChange, LinkState, SessionEvent, parse_snapshot
-from .input_pump import ClientQuestions, OwnAnswers
 from .output_formats import HeadlessOutput, TranscriptMirror, local_result
+from .own_answers import ClientQuestions, OwnAnswers
 from .stderr_reports import RetryReports, report, report_damage, report_earlier_damage
 from .turn_results import GOODBYE_S, TurnResults
 

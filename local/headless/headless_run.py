@@ -35,8 +35,9 @@ from ..terminal.console import say, stdout_failure
 from ..terminal.signals import Interrupts
 from ..terminal.stdio import Writer
 from ..terminal.terminal_prompts import prompts_for
-from .input_pump import InputPump, OwnAnswers
+from .input_pump import InputPump
 from .output_formats import TranscriptMirror, make_output
+from .own_answers import OwnAnswers
 from .stderr_reports import RetryReports, add_unsent, report
 from .stdin_input import EarlyInput, read_prompt
 from .turn_results import GOODBYE_S, TurnReports, TurnResults, state_flags

@@ -1,10 +1,9 @@
-"""The input of a run: prompts in, refusals of questions out, and the requests that this machine answers itself."""
+"""The input of a headless run: how prompts and messages of the client reach the session."""
 
 from __future__ import annotations
 
 import asyncio
-import time
-from collections import Counter, deque
+from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING
 
@@ -12,115 +11,22 @@ from ccb.tunnel.errors import CcbError
 from ccb.tunnel.wire.control_protocol import Success, public_answer
 from ccb.tunnel.wire.frames import Json
 from ccb.tunnel.wire.messages import (
-    AssistantMessage,
     ControlRequest,
     ControlResponse,
-    PublicMessage,
-    ResultMessage,
-    TaskMessage,
     UserMessage,
     as_dict,
     parse_message,
 )
-from ccb.tunnel.wire.session_options import CLAUDE_CODE_VERSION, LAPTOP_COMMANDS
+from ccb.tunnel.wire.session_options import LAPTOP_COMMANDS
 
-from ..session.newest import Newest
+from .own_answers import END
 from .stderr_reports import report
-from .turn_results import TurnReports
 
 if TYPE_CHECKING:
-    from ..session.remote_session import RemoteSession
     from .event_printer import EventPrinter
-
-
-_MAX_AGENTS = 1_000
-_MAX_TEXT = 4_000  # characters
-
-
-class AgentLines:
-    """Knows the agents that have been started during this run."""
-
-    def __init__(self) -> None:
-        self._agents: Newest[str, Json] = Newest(_MAX_AGENTS)
-
-    def named(self, public: PublicMessage, body: Json) -> Json:
-        """Return a message of the session; one of a sub-agent with the agent and its task."""
-        if isinstance(public, TaskMessage) and public.subtype == "task_started" and body.get("subagent_type"):
-            agent = str(body.get("agent_id") or public.task_id)
-            kind = str(body["subagent_type"])[:_MAX_TEXT]
-            self._agents[agent] = {"subagent_type": kind, "task_description": public.description[:_MAX_TEXT]}
-        elif isinstance(public, AssistantMessage | UserMessage) and body.get("parent_tool_use_id"):
-            agent = str(body["parent_tool_use_id"])
-            return {**body, "agent_id": agent, **self._agents.get(agent, {})}
-        return body
-
-
-class ChangedLines:
-    """Lines added and removed so far, by the results of the edits."""
-
-    def __init__(self) -> None:
-        self.added = 0
-        self.removed = 0
-
-    def note(self, body: Json) -> None:
-        """Count the lines of an edit. `body` is a public user message; other messages count nothing."""
-        told = body.get("tool_use_result")
-        if not isinstance(told, dict):
-            return
-        hunks, content = told.get("structuredPatch"), told.get("content")
-        if told.get("type") == "create" and isinstance(content, str):  # a new file has no patch
-            self.added += len(content.splitlines())
-        for hunk in hunks if isinstance(hunks, list) else ():
-            lines = hunk.get("lines") if isinstance(hunk, dict) else None
-            signs = Counter(str(line)[:1] for line in lines) if isinstance(lines, list) else Counter()
-            self.added += signs["+"]
-            self.removed += signs["-"]
-
-
-_REFUSAL = "AbortError: Tool permission stream closed before response received"
 
 Keep = Callable[[Sequence[Json]], Awaitable[None]]
 """Keeps the permission updates of an answer that are not for the session only."""
-
-
-class ClientQuestions:
-    """The questions of the worker that the client answers on stdin. `ended` means that no more input will come: then
-    each question is refused at once."""
-
-    def __init__(self, session: RemoteSession, reports: TurnReports) -> None:
-        self.ended = False
-        self._session = session
-        self._reports = reports
-        self._open: dict[str, bool] = {}  # by request id: whether the person is asked
-
-    async def opened(self, request_id: str, *, to_person: bool) -> None:
-        """Note a question of the worker."""
-        self._open[request_id] = to_person
-        if self.ended:
-            await self._refuse(request_id)
-        elif to_person:
-            await self._reports.waits(waits=True)
-
-    async def closed(self, request_id: str) -> None:
-        """Forget a question that was answered or withdrawn."""
-        if self._open.pop(request_id, False) and not any(self._open.values()):
-            await self._reports.waits(waits=False)
-
-    async def input_ended(self) -> None:
-        """Refuse what is open: no more input will come."""
-        self.ended = True
-        for request_id in list(self._open):
-            await self._refuse(request_id)
-
-    def asks_person(self, request_id: str) -> bool:
-        """Return whether an open question is for the person."""
-        return self._open.get(request_id, False)
-
-    async def _refuse(self, request_id: str) -> None:
-        await self.closed(request_id)
-        await self._session.refuse(request_id, _REFUSAL)
-
-
 RunCommand = Callable[[str], Awaitable[str | None]]
 """Carries out the slash command of this machine that a prompt is, and returns its text; None for any other prompt."""
 
@@ -222,69 +128,3 @@ def _names_command(prompt: str) -> bool:
     """Return whether a prompt begins with the name of a slash command of this machine. This loads none of them."""
     word = prompt.split(maxsplit=1)[0] if prompt.strip() else ""
     return word.startswith("/") and word[1:] in LAPTOP_COMMANDS.split()
-
-
-END = "end_session"
-"""The request after which no more input comes."""
-
-
-class OwnAnswers:
-    """`confirmed` are fields that the answer to `initialize` has besides those of the worker: what this machine has
-    done with the request. `forwards_text`: the client wants to see what sub-agents say."""
-
-    def __init__(self) -> None:
-        self.confirmed: Json = {}
-        self.forwards_text = False
-        self._initialize: set[str] = set()
-        self._models: list[Json] = [{"value": "default", "displayName": "Default", "description": ""}]
-        self._started = time.monotonic()
-        self._api_ms = 0
-        self._cost = 0.0
-        self._usage: dict[str, Json] = {}
-        self._lines = ChangedLines()
-        self._agents = AgentLines()
-
-    def payload(self, line: ControlRequest) -> Json | None:
-        """Return the answer to a request, None if the worker is to answer it."""
-        if line.subtype == "initialize":
-            self._initialize.add(line.request_id)
-            self.forwards_text = line.request.get("forwardSubagentText") is True
-        elif line.subtype == END:
-            return {}
-        elif line.subtype == "get_binary_version":
-            return {"version": CLAUDE_CODE_VERSION, "buildTime": ""}
-        elif line.subtype == "list_models":
-            return {"models": self._models}
-        elif line.subtype == "get_session_cost":
-            return {"text": f"Total cost: ${self._cost:.4f}"}
-        elif line.subtype == "get_usage":
-            return self._used()
-        return None
-
-    def heard(self, public: PublicMessage, body: Json) -> Json:
-        """Take note of a message of the session. Return it as the client is to see it."""
-        if isinstance(public, ResultMessage):
-            self._cost, self._usage = public.total_cost_usd, public.model_usage
-            duration = body.get("duration_api_ms")
-            self._api_ms += duration if isinstance(duration, int) else 0
-        elif isinstance(public, UserMessage):
-            self._lines.note(body)
-        elif isinstance(public, ControlResponse) and public.request_id in self._initialize and public.payload:
-            models = public.payload.get("models")
-            if isinstance(models, list):
-                self._models = models
-            if self.confirmed:
-                answer = {**body["response"], "response": {**public.payload, **self.confirmed}}
-                return {**body, "response": answer}
-        return self._agents.named(public, body)
-
-    def _used(self) -> Json:
-        session = {
-            "total_cost_usd": self._cost,
-            "total_api_duration_ms": self._api_ms,
-            "total_duration_ms": round((time.monotonic() - self._started) * 1000),
-            "total_lines_added": self._lines.added,
-            "total_lines_removed": self._lines.removed,
-            "model_usage": self._usage,
-        }
-        return {"session": session, "subscription_type": None, "rate_limits_available": False, "rate_limits": None}

@@ -32,8 +32,17 @@ from ..session.session_client import (
     parse_snapshot,
 )
 from ..slash_commands.command_table import find_command
-from ..slash_commands.registry import Place, Switch
-from ..slash_commands.session_api import NO_LAPTOP, LaptopSide, LeftSession, NextSession, ReplInfo, SessionApi, farewell
+from ..slash_commands.registry import Switch
+from ..slash_commands.session_api import (
+    NO_LAPTOP,
+    LaptopSide,
+    LeftSession,
+    NextSession,
+    Place,
+    ReplInfo,
+    SessionApi,
+    farewell,
+)
 from ..slash_commands.typed_line import parse_command
 from ..transcript.blocks import Level
 from ..transcript.questions import OpenQuestions, ReplayMonitor

@@ -13,7 +13,7 @@ from ccb.tunnel.wire.control_protocol import RequestFailed
 
 from ..files.copying import Transfer, outcome, progress_line
 from ..files.fetched_files import FetchedFile
-from ..slash_commands.registry import Command, Copying, Leave, Live, OpenNext, Reply, Row, Rows, Switch, Text
+from ..slash_commands.registry import Copying, LaptopCommand, Leave, Live, OpenNext, Reply, ReplyRow, Rows, Switch, Text
 from ..slash_commands.session_api import SessionApi
 
 _EVERY_S = 10.0
@@ -57,7 +57,7 @@ class LineReplies:
         number = int(line) if line.isdigit() and len(line) < 4 else 0
         return (offered[number - 1] if 0 < number <= len(offered) else "") or line
 
-    async def answer(self, command: Command, argument: str) -> Switch | Leave | None:
+    async def answer(self, command: LaptopCommand, argument: str) -> Switch | Leave | None:
         """Run a command, and print its reply. Return the reply if the person leaves with it."""
         if command.name == "help":
             for line in _HELP.split("\n"):
@@ -82,7 +82,7 @@ class LineReplies:
             case Rows():
                 self._print_rows(reply)
             case Live(updates=updates):
-                printed: list[Row] = []
+                printed: list[ReplyRow] = []
                 async for rows in updates:
                     self._print_list([each for each in rows.rows if each not in printed])
                     printed = [*rows.rows]
@@ -103,7 +103,7 @@ class LineReplies:
         if reply.after:
             self._say(reply.after)
 
-    def _print_list(self, rows: Sequence[Row], *, numbers: bool = False) -> None:
+    def _print_list(self, rows: Sequence[ReplyRow], *, numbers: bool = False) -> None:
         for number, row in enumerate(rows, 1):
             first, *more = row.line.split("\n")
             for line in (f"{number}: {first}" if numbers else first, *(f"  {each}" for each in more)):

@@ -256,7 +256,7 @@ async def refresh_lists(
         log.exception("the lists of models cannot be refreshed")
 
 
-class ModelChoice:
+class OfferedModels:
     """`models` are those that the command line and the settings name: their providers were chosen on this machine, so
     the session may use all of their models. `stored` are the session's accounts, and `table`
     is what it knows of models."""

@@ -34,7 +34,7 @@ from ..transcript.blocks import BlockList, Level
 from ..transcript.markdown_export import markdown_of
 from ..transcript.session_facts import tokens
 from ..transcript.transcript_reducer import TranscriptReducer
-from .registry import EVERYWHERE, NOTHING, Choices, Reply, Row, Rows, Text, command
+from .registry import EVERYWHERE, NOTHING, Choices, Reply, ReplyRow, Rows, Text, command
 from .session_api import SessionApi
 
 if TYPE_CHECKING:
@@ -122,11 +122,11 @@ async def tools(api: SessionApi, sought: str) -> Reply:
     rows = []
     for name in sorted(api.transcript.tools or tuple(BUILT_IN), key=lambda name: name.startswith("mcp__")):
         if name.startswith("mcp__"):
-            rows.append(Row(name, "of an MCP server: /mcp says where it runs", section="MCP servers"))
+            rows.append(ReplyRow(name, "of an MCP server: /mcp says where it runs", section="MCP servers"))
             continue
         traits = traits_of(name)
         asks = ", asks you each time" if traits.asks else ""
-        rows.append(Row(name, f"{_EFFECTS[traits.effect]}, {_RUNS_ON[traits.runs_on]}{asks}", section="Built in"))
+        rows.append(ReplyRow(name, f"{_EFFECTS[traits.effect]}, {_RUNS_ON[traits.runs_on]}{asks}", section="Built in"))
     known = "" if api.transcript.tools else " (before the first turn)"
     return Rows(rows, title=f"Tools of the agent on {api.info.host}{known}", sought=sought)
 
@@ -167,7 +167,7 @@ class _HeldRules(_Answer):
 
 
 @dataclass(frozen=True)
-class Rules(Rows):
+class RuleRows(Rows):
     """The rules that hold."""
 
     held: Sequence[HeldRule] = ()
@@ -215,8 +215,8 @@ async def permissions(api: SessionApi, argument: str) -> Reply:
         if not rule.is_own:
             return Text(f"This rule is not yours to remove here: it comes from {rule.source}.", Level.WARNING)
         return Text(await change_rule(api, rule, adds=False))
-    return Rules(
-        [Row(f"{each.behavior} {one_line(each.rule)} ({each.source})") for each in held],
+    return RuleRows(
+        [ReplyRow(f"{each.behavior} {one_line(each.rule)} ({each.source})") for each in held],
         none="No rule holds: what is not harmless is asked.",
         after="/permissions allow RULE, ask RULE, deny RULE and remove N change them for this session.",
         sought=argument,
@@ -298,7 +298,7 @@ async def diff(api: SessionApi, number: str) -> Reply:
     rows = []
     for place, each in enumerate(files, 1):
         does = f"{_BACK.get(each.does, 'changed')}, +{each.deletions} -{each.insertions}"
-        rows.append(Row(one_line(each.path), does, f"/diff {place}"))
+        rows.append(ReplyRow(one_line(each.path), does, f"/diff {place}"))
     return ChangedFiles(rows, none, "/diff N shows the lines of one.", since=since, files=files)
 
 
@@ -340,7 +340,7 @@ async def mcp(api: SessionApi, argument: str) -> Reply:
     own = {each.name: each for each in api.laptop.mcp.states()} if api.laptop.mcp is not None else {}
     rows = [_server_row(each, own) for each in servers[:_MAX_SHOWN]]
     missing = [state for name, state in own.items() if name not in {each.get("name") for each in servers}]
-    rows += [Row(each.name, f"not used by the agent, on this laptop: {each.shown}") for each in missing]
+    rows += [ReplyRow(each.name, f"not used by the agent, on this laptop: {each.shown}") for each in missing]
     broken = any(each.get("status") in ("failed", "needs-auth") for each in servers)
     return Rows(
         rows,
@@ -361,7 +361,7 @@ async def _reconnect(api: SessionApi, name: str) -> Text:
     return Text(f"{name} is being connected again. Its tools count from the next turn.")
 
 
-def _server_row(server: Json, own: Mapping[str, ServerState]) -> Row:
+def _server_row(server: Json, own: Mapping[str, ServerState]) -> ReplyRow:
     """Return what is known of a server: the host says what the agent sees of it, the laptop why one
     of its own fails."""
     name, status = (HostText(str(server.get(each))).line(most) for each, most in (("name", 64), ("status", 20)))
@@ -374,7 +374,7 @@ def _server_row(server: Json, own: Mapping[str, ServerState]) -> Row:
     wait = server.get("retryInSeconds")
     again = f"; next try in {wait} s" if isinstance(wait, int) else ""
     reason = f" ({HostText(why).line(300)}{again})" if why and status != "connected" else ""
-    return Row(name, f"{status}{offers}, {where}{reason}")
+    return ReplyRow(name, f"{status}{offers}, {where}{reason}")
 
 
 # Its name, its text, what is kept of its project.

@@ -11,8 +11,8 @@ from ccb.tunnel.plain_text import one_line
 from ccb.tunnel.wire.control_protocol import RequestFailed
 
 from . import about_session, file_transfers, model_and_mode, other_sessions, tasks_and_queue, this_laptop
-from .registry import EVERYWHERE, Choices, Command, Place, Reply, Row, Rows, View, command
-from .session_api import SessionApi
+from .registry import EVERYWHERE, Choices, LaptopCommand, Reply, ReplyRow, Rows, View, command
+from .session_api import Place, SessionApi
 
 _FRESH_S = 10.0
 
@@ -27,7 +27,7 @@ def _names(_: SessionApi) -> Choices:
 async def show_help(api: SessionApi, sought: str) -> Reply:
     if api.place is Place.SCREEN:
         return View()
-    rows = [Row(each.usage, each.does) for each in COMMANDS if api.place in each.places]
+    rows = [ReplyRow(each.usage, each.does) for each in COMMANDS if api.place in each.places]
     with suppress(CcbError, RequestFailed, ValueError):  # the other commands are known without the worker
         listed = await api.worker_commands()
         rows += worker_rows([(f"/{each.name} {each.argumentHint}".rstrip(), each.description) for each in listed])
@@ -36,25 +36,28 @@ async def show_help(api: SessionApi, sought: str) -> Reply:
     return Rows(fitting, none="Nothing fits.", title="Help")
 
 
-def worker_rows(commands: list[tuple[str, str]]) -> list[Row]:
+def worker_rows(commands: list[tuple[str, str]]) -> list[ReplyRow]:
     """Return the rows of /help for commands of the worker, without those that the laptop carries out."""
     others = [(one_line(usage), one_line(does)) for usage, does in commands]
     return [
-        Row(usage, does, section="Commands of the project, skills, prompts")
+        ReplyRow(usage, does, section="Commands of the project, skills, prompts")
         for usage, does in others
         if usage[1:].partition(" ")[0] not in OWN_NAMES
     ]
 
 
 _MODULES = (model_and_mode, tasks_and_queue, about_session, other_sessions, this_laptop, file_transfers)
-COMMANDS = (show_help, *(each for module in _MODULES for each in vars(module).values() if isinstance(each, Command)))
-_BY_NAME: Mapping[str, Command] = {name: each for each in COMMANDS for name in (each.name, *each.aliases)}
+COMMANDS = (
+    show_help,
+    *(each for module in _MODULES for each in vars(module).values() if isinstance(each, LaptopCommand)),
+)
+_BY_NAME: Mapping[str, LaptopCommand] = {name: each for each in COMMANDS for name in (each.name, *each.aliases)}
 OWN_NAMES = frozenset((*_BY_NAME, "?"))
 """What a person may call these commands. Commands of the worker with one of these names are not reached on the screen
 and in lines."""
 
 
-def find_command(name: str) -> Command | None:
+def find_command(name: str) -> LaptopCommand | None:
     """Return the command of this name."""
     return _BY_NAME.get(name)
 
@@ -67,7 +70,7 @@ class ArgumentChoices:
         self._asked_at: dict[str, float] = {}
         self._answers: dict[str, Choices] = {}
 
-    def now(self, each: Command) -> Choices:
+    def now(self, each: LaptopCommand) -> Choices:
         """Return what is known."""
         if each.asked is not None:
             return self._answers.get(each.name, {})

@@ -21,11 +21,11 @@ from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.model_facts import ALIASES, may_be_model
 
 from ..transcript.blocks import Level
-from .registry import EVERYWHERE, Choices, Place, Reply, Row, Rows, Text, command
-from .session_api import SessionApi
+from .registry import EVERYWHERE, Choices, Reply, ReplyRow, Rows, Text, command
+from .session_api import Place, SessionApi
 
 if TYPE_CHECKING:
-    from ..providers.known_models import ModelChoice, ModelOffer
+    from ..providers.known_models import ModelOffer, OfferedModels
 
 _MAX_COMPLETED = 200
 MODES = ("default", "acceptEdits", "plan", "bypassPermissions")
@@ -36,7 +36,7 @@ class Models(Rows):
     """The models that the session may use. `choice` brings the lists up to date."""
 
     offers: Sequence[ModelOffer] = ()
-    choice: ModelChoice | None = None
+    choice: OfferedModels | None = None
 
 
 def _model_names(api: SessionApi) -> Choices:
@@ -58,7 +58,7 @@ async def model(api: SessionApi, given: str) -> Reply:
     if api.place is not Place.SCREEN or models is None:
         return Text(f"Model: {current or 'not known before the first turn'}")
     offers = await models.kept()
-    return Models([Row(each.name) for each in offers], offers=offers, choice=models)
+    return Models([ReplyRow(each.name) for each in offers], offers=offers, choice=models)
 
 
 async def _use_model(api: SessionApi, given: str) -> Text:

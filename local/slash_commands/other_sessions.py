@@ -21,8 +21,8 @@ from ccb.tunnel.wire.dataclass import dataclass
 from ..transcript.blocks import Level
 from ..transcript.notices import path_in
 from .about_session import PastPrompts
-from .registry import NOTHING, Choices, Leave, Place, Reply, Row, Rows, Switch, Text, View, command
-from .session_api import NextSession, SessionApi
+from .registry import NOTHING, Choices, Leave, Reply, ReplyRow, Rows, Switch, Text, View, command
+from .session_api import NextSession, Place, SessionApi
 
 if TYPE_CHECKING:
     from ..connect.session_rows import SessionRow
@@ -81,7 +81,7 @@ async def resume(api: SessionApi, sought: str) -> Reply:
         mark = " (this one)" if row.session == here else ""
         state = f"{row.state}, {row.cwd.cell}, {row.session[:_SHORT_ID]}"
         prompt = row.prompt.cell[:_MAX_PROMPT] or "(no prompt)"
-        rows.append(Row(f"{prompt} ({state}){mark}", choose="" if mark else f"/resume {row.session}"))
+        rows.append(ReplyRow(f"{prompt} ({state}){mark}", choose="" if mark else f"/resume {row.session}"))
     return Sessions(
         rows, none="There is no session.", after="/resume N goes on with one.", sought=sought, listed=listed
     )
@@ -127,7 +127,7 @@ async def rewind(api: SessionApi, argument: str) -> Reply:
         rows = []
         for place, each in enumerate(points, 1):
             files = f" ({each.files} file{'s' if each.files != 1 else ''} changed since)" if each.files else ""
-            rows.append(Row(f"{one_line(each.text)[:_MAX_PROMPT]}{files}", choose=f"/rewind {place}"))
+            rows.append(ReplyRow(f"{one_line(each.text)[:_MAX_PROMPT]}{files}", choose=f"/rewind {place}"))
         none = "There is no prompt to go back to yet."
         return Rows(rows, none=none, after="/rewind N says what going back changes.")
     if not number.isdigit() or not 0 < int(number) <= len(points):

@@ -7,28 +7,18 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import field
-from enum import Enum
 from typing import TYPE_CHECKING
 
 from ccb.tunnel.wire.dataclass import dataclass
 
 from ..transcript.blocks import Level
+from .session_api import NextSession, Place, SessionApi
 
 if TYPE_CHECKING:
     from ..files.copying import Transfer
-    from .session_api import NextSession, SessionApi
 
 Choices = Mapping[str, str]
 """What may follow a command, with a few words about each."""
-
-
-class Place(Enum):
-    """Where a command is given: on the screen of the REPL, in the lines of `--plain`, as the prompt of a headless
-    run."""
-
-    SCREEN = "screen"
-    LINES = "lines"
-    HEADLESS = "headless"
 
 
 EVERYWHERE = frozenset(Place)
@@ -51,7 +41,7 @@ class Text:
 
 
 @dataclass(frozen=True)
-class Row:
+class ReplyRow:
     """One row of a list. `choose` is the command line that stands for it, "" for none. `section` is the heading above
     it."""
 
@@ -71,7 +61,7 @@ class Rows:
     """A list. `none` is said instead if it is empty, `after` below it. With a `title` the screen shows it in a panel,
     narrowed to `sought`; without one, among the conversation. Subclasses have a panel of their own on the screen."""
 
-    rows: Sequence[Row] = ()
+    rows: Sequence[ReplyRow] = ()
     none: str = ""
     after: str = ""
     title: str = ""
@@ -127,7 +117,7 @@ NOTHING = Text()
 
 
 @dataclass(frozen=True)
-class Command:
+class LaptopCommand:
     """One slash command. `hint` shows its arguments, `does` explains it. `places` are where it can be given. What may
     follow it is offered while the person types: `choices` at once, `asked` has to be asked for. If it `takes_text`,
     other arguments are as good."""
@@ -158,10 +148,10 @@ def command(
     choices: Choices | Callable[[SessionApi], Choices] | None = None,
     asked: Callable[[SessionApi], Awaitable[Choices]] | None = None,
     takes_text: bool = False,
-) -> Callable[[Callable[[SessionApi, str], Awaitable[Reply]]], Command]:
+) -> Callable[[Callable[[SessionApi, str], Awaitable[Reply]]], LaptopCommand]:
     """Make a command of a function. `command_table` finds it."""
 
-    def made(run: Callable[[SessionApi, str], Awaitable[Reply]]) -> Command:
-        return Command(name, hint, does, run, places, aliases, choices or {}, asked, takes_text)
+    def made(run: Callable[[SessionApi, str], Awaitable[Reply]]) -> LaptopCommand:
+        return LaptopCommand(name, hint, does, run, places, aliases, choices or {}, asked, takes_text)
 
     return made

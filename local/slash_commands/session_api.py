@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from enum import Enum
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from pydantic import BaseModel, ConfigDict
@@ -20,7 +21,6 @@ from ccb.tunnel.wire.session_options import CAGES
 
 from ..command_line.arguments import Arguments, SessionChoice
 from ..session.session_client import LinkState
-from .registry import Place
 
 if TYPE_CHECKING:
     from ..connect.connect_session import OpenSession
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from ..files.copying import Transfers
     from ..files.fetched_files import FetchedFiles
     from ..mcp.mcp_service import LaptopServers
-    from ..providers.known_models import ModelChoice
+    from ..providers.known_models import OfferedModels
     from ..session.session_client import Json, SessionClient
     from ..transcript.transcript_reducer import TranscriptReducer
 
@@ -46,11 +46,20 @@ class LaptopSide:
     mcp: LaptopServers | None = None
     sessions: HostSessions | None = None
     transfers: Transfers | None = None
-    models: ModelChoice | None = None
+    models: OfferedModels | None = None
     fetched: FetchedFiles | None = None
 
 
 NO_LAPTOP = LaptopSide()
+
+
+class Place(Enum):
+    """Where a command is given: on the screen of the REPL, in the lines of `--plain`, as the prompt of a headless
+    run."""
+
+    SCREEN = "screen"
+    LINES = "lines"
+    HEADLESS = "headless"
 
 
 class WorkerCommand(BaseModel):

@@ -10,7 +10,7 @@ from ccb.tunnel.wire.control_protocol import Request
 from ccb.tunnel.wire.dataclass import dataclass
 
 from ..transcript.blocks import Level
-from .registry import EVERYWHERE, Choices, Reply, Row, Rows, Text, command
+from .registry import EVERYWHERE, Choices, Reply, ReplyRow, Rows, Text, command
 from .session_api import SessionApi
 
 _MAX_SHOWN = 20
@@ -35,7 +35,7 @@ async def tasks(api: SessionApi, argument: str) -> Reply:
     if not word:
         now, running = time.monotonic(), api.transcript.tasks.running
         rows = [
-            Row(each.id, f"{now - each.since:.0f} s  {one_line(each.description)}", f"/tasks {each.id}")
+            ReplyRow(each.id, f"{now - each.since:.0f} s  {one_line(each.description)}", f"/tasks {each.id}")
             for each in running[:_MAX_SHOWN]
         ]
         more = f"and {len(running) - _MAX_SHOWN} more; " if len(running) > _MAX_SHOWN else ""
@@ -60,7 +60,7 @@ async def queue(api: SessionApi, argument: str) -> Reply:
     word, _, rest = argument.partition(" ")
     number = rest.strip()
     if word != "drop" or not number.isdigit():
-        rows = [Row(one_line(each.text)[:_MAX_PROMPT] or "(no text)") for each in waiting]
+        rows = [ReplyRow(one_line(each.text)[:_MAX_PROMPT] or "(no text)") for each in waiting]
         return Waiting(rows, none="no prompt waits for the agent", after="/queue drop N takes one out.")
     if not 0 < int(number) <= len(waiting):
         return Text(f"No prompt {number} waits: /queue lists them.", Level.WARNING)

@@ -19,15 +19,14 @@ from .registry import (
     ON_SCREEN,
     Choices,
     Live,
-    Place,
     Reply,
-    Row,
+    ReplyRow,
     Rows,
     Text,
     View,
     command,
 )
-from .session_api import SessionApi
+from .session_api import Place, SessionApi
 
 if TYPE_CHECKING:
     from ..doctor.doctor_findings import Finding
@@ -56,7 +55,7 @@ async def _findings(api: SessionApi) -> AsyncIterator[Rows]:
     from ..doctor import doctor
     from ..doctor.doctor_findings import summary
 
-    yield Rows([Row("Examining …")], title=f"Doctor: this laptop and {api.info.host}")
+    yield Rows([ReplyRow("Examining …")], title=f"Doctor: this laptop and {api.info.host}")
     found: list[Finding] = []
     stopped = ""
     try:
@@ -69,13 +68,13 @@ async def _findings(api: SessionApi) -> AsyncIterator[Rows]:
     yield Rows(_finding_rows(found, api.place), after=stopped, title=f"Doctor: {summary(*bad)}")
 
 
-def _finding_rows(found: list[Finding], place: Place) -> list[Row]:
+def _finding_rows(found: list[Finding], place: Place) -> list[ReplyRow]:
     marks = _MARKS if place is Place.SCREEN else {state: f"{word}:" for state, word in _WORDS.items()}
     rows = []
     for each in found:
         fix = f"\n→ {each.fix}" if each.fix and each.state.value != "ok" else ""
         section = _WHERE.get(each.where, each.where)
-        rows.append(Row(f"{marks[each.state.value]} {each.name}", f"{each.found}{fix}", section=section))
+        rows.append(ReplyRow(f"{marks[each.state.value]} {each.name}", f"{each.found}{fix}", section=section))
     return rows
 
 
@@ -94,12 +93,12 @@ async def config(api: SessionApi, argument: str) -> Reply:
     if argument == "edit" and api.place is Place.SCREEN:
         return View()
     settings = await in_thread(lambda: load_settings(api.environ))
-    rows = [Row(name, f"{value}\n{origin}", section="Set") for name, value, origin in setting_lines(settings)]
-    rows = rows or [Row("nothing", "No setting is set: all have their defaults.", section="Set")]
+    rows = [ReplyRow(name, f"{value}\n{origin}", section="Set") for name, value, origin in setting_lines(settings)]
+    rows = rows or [ReplyRow("nothing", "No setting is set: all have their defaults.", section="Set")]
     path = settings_path(api.environ)
     if api.place is Place.SCREEN:
         rows.append(
-            Row("/config edit", f"opens {path} in your editor; it counts from the next run on", section="Change")
+            ReplyRow("/config edit", f"opens {path} in your editor; it counts from the next run on", section="Change")
         )
     return Rows(rows, title="Settings of this laptop")
 
@@ -158,7 +157,7 @@ async def _host_places(api: SessionApi) -> Choices:
 )
 async def hosts(api: SessionApi, sought: str) -> Reply:
     found = await recent_hosts(api)
-    rows = [Row(one_line(each.command), "here" if each.here else each.state) for each in found]
+    rows = [ReplyRow(one_line(each.command), "here" if each.here else each.state) for each in found]
     alone = "No other host: sessions leave their trace with their first answer." if len(found) == 1 else ""
     return Hosts(rows, after=alone, sought=sought, hosts=found)
 

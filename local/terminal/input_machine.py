@@ -82,7 +82,7 @@ _LATE_CSI = re.compile(r"\x1b\[(?:[<-?]?\d[\d;:]*[ -/]*[A-DFHIMORScmntuxy~]|[A-D
 """How the rest of a sequence begins, and how a CSI looks, if its ESC was taken for the key because it came late."""
 
 
-class State(Enum):
+class InputState(Enum):
     """Where in its input the machine is."""
 
     TEXT = auto()
@@ -134,7 +134,7 @@ class InputMachine:
         self.deadline: float | None = None
         self._escape_s = escape_s
         self._decoder = getincrementaldecoder("utf-8")("surrogateescape")
-        self._state = State.TEXT
+        self._state = InputState.TEXT
         self._begun = ""  # the sequence, or the head of the string, that is not complete
         self._text = ""  # typed or pasted, and not told yet
         self._out: list[Token] = []
@@ -156,15 +156,15 @@ class InputMachine:
         piece = self._decoder.decode(data)
         self._is_apart = now - self._last >= ESCAPE_S
         self._last, self._alone = now, self._is_apart and len(set(piece)) == 1
-        late = self._state is State.TEXT and not self._text and now < self._late_until and _LATE.match(piece)
+        late = self._state is InputState.TEXT and not self._text and now < self._late_until and _LATE.match(piece)
         self._late_until = 0.0
-        goes_on = self._state not in (State.TEXT, State.ESCAPE) and not self._ended
+        goes_on = self._state not in (InputState.TEXT, InputState.ESCAPE) and not self._ended
         if late or (goes_on and self._is_apart and len(data) < _SHORT_READ):
             self._slow_until = now + _SLOW_LINK_S
         if late:
-            self._state, self._begun, self._is_late = State.ESCAPE, ESC, True
+            self._state, self._begun, self._is_late = InputState.ESCAPE, ESC, True
         if self._stalled and (len(piece) == 1 or piece[:1] == ESC) and not self._may_end_paste(piece):
-            self._state, self._text = State.TEXT, ""
+            self._state, self._text = InputState.TEXT, ""
         self._stalled = False
         self._take(piece)
         return self._told(now)
@@ -173,22 +173,22 @@ class InputMachine:
         """Do what is due at `deadline`. Return what is complete by now."""
         if self.deadline is None or now < self.deadline:
             return []
-        if self._state is State.PASTE:
+        if self._state is InputState.PASTE:
             self._paste_is_due()
-            self._stalled = self._state is State.PASTE
-        elif self._state is State.ESCAPE:
+            self._stalled = self._state is InputState.PASTE
+        elif self._state is InputState.ESCAPE:
             self._late_until = now + _PIECE_S
             self._complete(ESC)
         elif len(self._begun) == _BARE and not self._is_late:
             self._out.append(Control(self._begun))
             self._give_up()
-        elif self._state is not State.TEXT:
+        elif self._state is not InputState.TEXT:
             self._give_up()
         self._end_text()
         return self._told(now)
 
     def _told(self, now: float) -> list[Token]:
-        if self._state is State.TEXT and not _may_be_lines(self._text):
+        if self._state is InputState.TEXT and not _may_be_lines(self._text):
             self._end_text()
         wait = self._wait()
         self.deadline = None if wait is None else now + wait
@@ -199,15 +199,15 @@ class InputMachine:
         """Return for how many seconds the next byte is awaited in this state."""
         slow = self._last < self._slow_until
         match self._state:
-            case State.TEXT:
+            case InputState.TEXT:
                 return _BURST_S if self._text else None
-            case State.ESCAPE:
+            case InputState.ESCAPE:
                 return max(self._escape_s, _PIECE_S) if self._waits_long or slow else self._escape_s
-            case State.PASTE if self._ended:
+            case InputState.PASTE if self._ended:
                 return _PIECE_S if slow else _BURST_S
-            case State.PASTE:
+            case InputState.PASTE:
                 return None if self._stalled else _STALLED_PASTE_S
-            case State.STRING if len(self._begun) > _BARE:
+            case InputState.STRING if len(self._begun) > _BARE:
                 return _STRING_S
             case _:
                 return _SEQUENCE_S if len(self._begun) > _BARE else _CHORD_S
@@ -228,7 +228,7 @@ class InputMachine:
         self._waits_long = bool(self._text) or self.expects
         self._end_text()
         if found[0] == ESC:
-            self._state, self._begun = State.ESCAPE, ESC
+            self._state, self._begun = InputState.ESCAPE, ESC
         elif (state := _INTRODUCED.get(_C1[found[0]])) is not None:
             self._state, self._begun = state, ESC + _C1[found[0]]
         return end + 1
@@ -253,7 +253,7 @@ class InputMachine:
         if len(self._begun) < _MAX_SEQUENCE:
             self._begun += char
         if self._begun == "\x1b[M":
-            self._state = State.MOUSE
+            self._state = InputState.MOUSE
         elif char >= "@" and self._begun != _LINUX_F and not _BROKEN_MOUSE.fullmatch(self._begun):
             if self._is_late and not _LATE_CSI.fullmatch(self._begun):
                 self._give_up()
@@ -288,7 +288,7 @@ class InputMachine:
         if found is None:
             return end
         if found[0] == ESC:
-            self._state = State.STRING_ESCAPE
+            self._state = InputState.STRING_ESCAPE
         else:
             self._complete(self._begun)
         return end + 1
@@ -298,7 +298,7 @@ class InputMachine:
             self._complete(self._begun)
             return at + 1
         self._give_up()
-        self._state, self._begun = State.ESCAPE, ESC  # another sequence begins
+        self._state, self._begun = InputState.ESCAPE, ESC  # another sequence begins
         return at
 
     def _in_paste(self, piece: str, at: int) -> int:
@@ -313,26 +313,26 @@ class InputMachine:
     # What is complete, and what is not.
 
     def _complete(self, sequence: str) -> None:
-        string = self._state in (State.STRING, State.STRING_ESCAPE)
-        self._state, self._begun, self._is_late = State.TEXT, "", False
+        string = self._state in (InputState.STRING, InputState.STRING_ESCAPE)
+        self._state, self._begun, self._is_late = InputState.TEXT, "", False
         if (answer := _answer_of(sequence)) is not None:
             self._out.append(answer)
         elif sequence == _PASTE:
-            self._state, self._ended, self._stalled = State.PASTE, False, False
+            self._state, self._ended, self._stalled = InputState.PASTE, False, False
         elif sequence != _PASTE_END and not string:
             self._out.append(Control(sequence))
 
     def _give_up(self) -> None:
         """Drop a sequence that broke off. After an Esc that acted, it is what somebody types, unless it is long."""
-        if self._is_late and self._state is State.CSI and len(self._begun) <= _TYPED_AT_MOST:
+        if self._is_late and self._state is InputState.CSI and len(self._begun) <= _TYPED_AT_MOST:
             self._out.append(Typed(self._begun[1:]))
         elif self._is_late and self._begun == "\x1b]":
             self._out.append(Typed("]"))
-        self._state, self._begun, self._is_late = State.TEXT, "", False
+        self._state, self._begun, self._is_late = InputState.TEXT, "", False
 
     def _end_text(self) -> None:
         """Tell what was typed. A burst of several lines is a paste of a terminal without markers."""
-        if self._text and self._state is not State.PASTE:
+        if self._text and self._state is not InputState.PASTE:
             text, self._text = _NO_UTF8.sub("\ufffd", self._text), ""
             if _is_pasted(text) or (self._last < self._burst_until and _may_be_lines(text)):
                 self._burst_until = self._last + _PIECE_S
@@ -344,7 +344,7 @@ class InputMachine:
         """Tell the text of a paste. It goes on if its end has not come."""
         text, marker, rest = self._text.rpartition(_PASTE_END)
         if marker:
-            self._state, self._text, self._ended = State.TEXT, "", False
+            self._state, self._text, self._ended = InputState.TEXT, "", False
             text = text.replace(_PASTE_END + _PASTE, "")
         else:
             size = next(size for size in range(len(_PASTE_END), -1, -1) if rest.endswith(_PASTE_END[:size]))
@@ -358,16 +358,20 @@ class InputMachine:
         return _PASTE_END.startswith((self._text + piece)[: len(_PASTE_END)])
 
 
-_INTRODUCED: Mapping[str, State] = {"[": State.CSI, "O": State.SS3, **dict.fromkeys(_STRINGS, State.STRING)}
-_STEPS: Mapping[State, Callable[[InputMachine, str, int], int]] = {
-    State.TEXT: InputMachine._in_text,
-    State.ESCAPE: InputMachine._in_escape,
-    State.CSI: InputMachine._in_csi,
-    State.MOUSE: InputMachine._in_mouse,
-    State.SS3: InputMachine._in_ss3,
-    State.STRING: InputMachine._in_string,
-    State.STRING_ESCAPE: InputMachine._in_string_escape,
-    State.PASTE: InputMachine._in_paste,
+_INTRODUCED: Mapping[str, InputState] = {
+    "[": InputState.CSI,
+    "O": InputState.SS3,
+    **dict.fromkeys(_STRINGS, InputState.STRING),
+}
+_STEPS: Mapping[InputState, Callable[[InputMachine, str, int], int]] = {
+    InputState.TEXT: InputMachine._in_text,
+    InputState.ESCAPE: InputMachine._in_escape,
+    InputState.CSI: InputMachine._in_csi,
+    InputState.MOUSE: InputMachine._in_mouse,
+    InputState.SS3: InputMachine._in_ss3,
+    InputState.STRING: InputMachine._in_string,
+    InputState.STRING_ESCAPE: InputMachine._in_string_escape,
+    InputState.PASTE: InputMachine._in_paste,
 }
 
 

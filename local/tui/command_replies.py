@@ -16,11 +16,11 @@ from ccb.tunnel.plain_text import neutralise
 from ccb.tunnel.wire.client_requests import RENAME_SESSION
 from ccb.tunnel.wire.control_protocol import Request, RequestFailed
 
-from ..slash_commands.about_session import ChangedFiles, HeldRule, Rules, change_rule, held_rules
+from ..slash_commands.about_session import ChangedFiles, HeldRule, RuleRows, change_rule, held_rules
 from ..slash_commands.command_table import COMMANDS, find_command, worker_rows
 from ..slash_commands.model_and_mode import Models
 from ..slash_commands.other_sessions import Sessions
-from ..slash_commands.registry import Copying, Leave, Live, OpenNext, Reply, Row, Rows, Switch, Text, View
+from ..slash_commands.registry import Copying, Leave, Live, OpenNext, Reply, ReplyRow, Rows, Switch, Text, View
 from ..slash_commands.session_api import NextSession, SessionApi
 from ..slash_commands.tasks_and_queue import Waiting
 from ..slash_commands.this_laptop import Hosts, RecentHost
@@ -29,7 +29,6 @@ from ..terminal.editor import NoEditor
 from ..terminal.stdio import in_thread
 from ..transcript.blocks import Level
 from .composer.completion_names import WorkerCommands
-from .file_transfers import FileCarrying
 from .keys import KEYS, StopKeys, key_sections
 from .panels.list_panel import HelpPanel, HostPanel
 from .panels.model_panel import ModelPanel
@@ -37,12 +36,13 @@ from .panels.page_holder import PageHolder
 from .panels.pages import DiffPage
 from .panels.queue_panel import QueueEditing
 from .panels.rule_panel import RulePanel
+from .panels.transfer_panel import FileCarrying
 from .rendering.themes import ThemeRefused
 from .repl_shell import ReplShell
 from .session_actions import SessionActions
 
 if TYPE_CHECKING:
-    from ..providers.known_models import ModelChoice
+    from ..providers.known_models import OfferedModels
     from .panels.session_panel import SessionPicker
 
 Section = tuple[str, list[tuple[str, str]]]
@@ -139,7 +139,7 @@ class CommandReplies(Vertical):
                 panel = ModelPanel(reply.offers, self._api.transcript.model, self._model_chosen)
                 self._reading.open(panel)
                 self._refresh_models(panel, choice)
-            case Rules():
+            case RuleRows():
                 mode = self._api.transcript.mode
                 self._reading.open(RulePanel(info.place, mode, reply.held, self._change_rule, reply.sought))
             case ChangedFiles() if reply.files:
@@ -176,7 +176,7 @@ class CommandReplies(Vertical):
                     return
 
     @work(exclusive=True, group="lists of models")
-    async def _refresh_models(self, panel: ModelPanel, choice: ModelChoice) -> None:
+    async def _refresh_models(self, panel: ModelPanel, choice: OfferedModels) -> None:
         offers, notes = await choice.current()
         if self._reading.shown is panel:
             panel.show(offers, notes)
@@ -347,7 +347,7 @@ def _also(aliases: Sequence[str]) -> str:
     return f" (also {', '.join(f'/{each}' for each in aliases)})" if aliases else ""
 
 
-def _sections(rows: Sequence[Row]) -> list[Section]:
+def _sections(rows: Sequence[ReplyRow]) -> list[Section]:
     sections: dict[str, list[tuple[str, str]]] = {}
     for row in rows:
         sections.setdefault(row.section, []).append((row.name, row.text))

@@ -16,9 +16,9 @@ from .repl_shell import QUIT_WINDOW_S, ReplShell
 from .widgets.painting import call_once_after
 
 if TYPE_CHECKING:
-    from .file_transfers import FileCarrying
     from .panels.page_holder import PageHolder
     from .panels.rewind_panel import Rewinding
+    from .panels.transfer_panel import FileCarrying
     from .session_actions import SessionActions
     from .widgets.connection_banner import ConnectionView
 

@@ -29,8 +29,7 @@ from ..session.session_client import (
     parse_snapshot,
 )
 from ..slash_commands.command_table import COMMANDS, OWN_NAMES, ArgumentChoices
-from ..slash_commands.registry import Place
-from ..slash_commands.session_api import NO_LAPTOP, LaptopSide, LeftSession, ReplInfo, SessionApi, farewell
+from ..slash_commands.session_api import NO_LAPTOP, LaptopSide, LeftSession, Place, ReplInfo, SessionApi, farewell
 from ..transcript.blocks import BlockList, Level, NoticeBlock
 from ..transcript.notices import tips
 from ..transcript.session_facts import used_text
@@ -40,11 +39,11 @@ from .cards.question_card import QuestionCard
 from .command_replies import CommandReplies
 from .composer.completion_list import CompletionList
 from .composer.completion_offers import Candidate
-from .file_transfers import FileCarrying
 from .keys import StopKeys
 from .panels.page_holder import PageHolder
 from .panels.queue_panel import QueueEditing
 from .panels.rewind_panel import Rewinding
+from .panels.transfer_panel import FileCarrying
 from .presenters import ConnectionPresenter, RefreshPulse, StatusPresenter
 from .rendering.pictures import PictureShelf
 from .repl_shell import ReplShell, SessionFate

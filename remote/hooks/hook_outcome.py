@@ -19,7 +19,7 @@ from typing import Any
 from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.hook_output import (
     ANSWERS,
-    Printed,
+    PrintedAnswers,
     could_not_decide,
     names_decision,
     names_refusal,
@@ -142,7 +142,7 @@ def _ended_badly(event: str, code: int, said: str, *, refuses: bool) -> HookOutc
     return failed(event, why) if refuses else HookOutcome(errors=(why,))
 
 
-def _unread(event: str, read: Printed, printed: tuple[str, str], outcome: HookOutcome) -> str:
+def _unread(event: str, read: PrintedAnswers, printed: tuple[str, str], outcome: HookOutcome) -> str:
     """Return why a hook decides something that cannot be read, "" if it does not. `printed` are stdout and stderr."""
     strict = event in GATES and event not in _TEXT_EVENTS
     if read.has_broken_json if strict else read.broken.startswith("{"):

@@ -27,7 +27,7 @@ Json = dict[str, Any]
 _MAX_SUBJECT = 100  # characters
 
 
-class Activity(Projection):
+class ChildActivity(Projection):
     """What one sub-agent does: a projection of its records, which calls `changed` after each change. `tokens` is the
     size of the newest request plus everything that the model has written."""
 
@@ -93,7 +93,7 @@ class Child:
         self.stopping = False
         """Whether the agent is being stopped by itself, without the turn that started it."""
         self._background = background
-        self.activity = Activity(self._changed)
+        self.activity = ChildActivity(self._changed)
         self.refused = False
         """Whether the person ended the turn by refusing a call."""
         self.tree: WorktreeRecord | None = None

@@ -32,7 +32,7 @@ from ccb.local.connect.session_rows import SessionRow
 from ccb.local.credentials.credential_helper import HelperCredential, checked
 from ccb.local.doctor import host_checks
 from ccb.local.doctor import host_checks as doctor_host
-from ccb.local.doctor.doctor_findings import State
+from ccb.local.doctor.doctor_findings import FindingState
 from ccb.local.session.dialing import AttachOptions
 from ccb.local.session.outbox import Outbox
 from ccb.tunnel.errors import CcbError, ConfigError, ConnectionLost, DeployError, ProtocolError, Unreachable, UsageError
@@ -377,7 +377,7 @@ async def test_a_host_whose_checks_are_odd(answer: str, part: str, monkeypatch: 
     async with instead_of_the_worker(HAVE + answer, monkeypatch) as transport:
         found = [finding async for finding in doctor_host.host_findings(transport, Bundle.of(b"x"))]
         transport.abort()
-    assert found[-1].state is State.BLOCK and part in found[-1].found
+    assert found[-1].state is FindingState.BLOCK and part in found[-1].found
 
 
 async def test_a_worker_that_does_not_read() -> None:

@@ -22,7 +22,7 @@ from ccb.local.command_line.option_declaration import Group, Option, OptionKind,
 from ccb.local.command_line.options import OPTIONS, SUBCOMMANDS
 from ccb.local.config.settings import Section, Settings
 from ccb.local.slash_commands.command_table import COMMANDS
-from ccb.local.slash_commands.registry import EVERYWHERE, ON_SCREEN, Command
+from ccb.local.slash_commands.registry import EVERYWHERE, ON_SCREEN, LaptopCommand
 from ccb.local.terminal.keymap import DEFAULT_KEYMAP
 from ccb.local.tui.keys import KEYS
 
@@ -37,7 +37,7 @@ _NAMES = {NoneType: "none", str: "text", float: "number", int: "whole number", b
 def pages() -> dict[Path, str]:
     """Every page and its text."""
     return {
-        FOLDER / "command-line.md": _page("Command line", _command_line()),
+        FOLDER / "command-line.md": _page("LaptopCommand line", _command_line()),
         FOLDER / "settings.md": _page("Settings", _settings()),
         FOLDER / "exit-codes.md": _page("Exit codes", _exit_codes()),
         FOLDER / "tools.md": _page("Tools", tool_blocks()),
@@ -72,11 +72,11 @@ def _repl() -> Iterator[str]:
     yield _table(("key", "id", "what it does"), ((DEFAULT_KEYMAP.filled(key), _ids(key), does) for key, does in KEYS))
 
 
-def _does(each: Command) -> str:
+def _does(each: LaptopCommand) -> str:
     return each.does + (f" (also {', '.join(f'/{name}' for name in each.aliases)})" if each.aliases else "")
 
 
-def _where(each: Command) -> str:
+def _where(each: LaptopCommand) -> str:
     return "screen" if each.places == ON_SCREEN else "everywhere" if each.places == EVERYWHERE else "screen, `--plain`"
 
 

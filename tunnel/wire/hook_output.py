@@ -39,7 +39,7 @@ _MAX_TRIES = 100  # lines that begin like an object and are none
 
 
 @dataclass(frozen=True)
-class Printed:
+class PrintedAnswers:
     """The answers in an output, the text around them, and what of that is no JSON object."""
 
     answers: tuple[Json, ...]
@@ -73,7 +73,7 @@ def names_refusal(text: str) -> bool:
     return any(_REFUSES.search(found[0]) for found in _DECIDES.finditer(text))
 
 
-def read_printed(text: str) -> Printed:
+def read_printed(text: str) -> PrintedAnswers:
     """Find the JSON objects in an output: each begins a line, or follows another one. What has no field of an answer is
     none, and belongs to the text around."""
     decoder = json.JSONDecoder(object_pairs_hook=_object, strict=False)  # shells put real newlines into texts
@@ -94,7 +94,7 @@ def read_printed(text: str) -> Printed:
         else:
             rest.append(text[place.start() : end])
         at = end
-    return Printed(tuple(answers), "".join([*rest, text[at:]]).strip(), "\n".join([*broken, text[at:]]).strip())
+    return PrintedAnswers(tuple(answers), "".join([*rest, text[at:]]).strip(), "\n".join([*broken, text[at:]]).strip())
 
 
 def _object(pairs: list[tuple[str, Any]]) -> Json:

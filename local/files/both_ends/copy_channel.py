@@ -55,7 +55,7 @@ class OtherEndFailed(Exception):
         self.code = code
 
 
-class Progress:
+class CopyWatch:
     """What a half tells while it copies. On the host nobody looks at it."""
 
     def begun(self, files: int, size: int) -> None:

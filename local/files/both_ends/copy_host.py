@@ -10,7 +10,7 @@ import sys
 import threading
 import time
 
-from .copy_channel import MAX_PIECE, CannotCopy, CopyChannel, OtherEndFailed, Progress, StreamEnded, text, write_all
+from .copy_channel import MAX_PIECE, CannotCopy, CopyChannel, CopyWatch, OtherEndFailed, StreamEnded, text, write_all
 from .receiver import Receiver
 from .sender import Sender
 
@@ -56,9 +56,9 @@ def serve(marker: str, *, wait: bool) -> None:
 def _carry_out(channel: CopyChannel) -> None:
     order = channel.message("get", "put")
     if order["is"] == "get":
-        Sender(channel, Progress()).send(text(order, "path"))
+        Sender(channel, CopyWatch()).send(text(order, "path"))
     else:
-        Receiver(channel, Progress()).receive(text(order, "path"), text(order, "name"))
+        Receiver(channel, CopyWatch()).receive(text(order, "path"), text(order, "name"))
 
 
 def _read(_least: int) -> list[bytes]:

@@ -15,7 +15,7 @@ from .copy_channel import (
     SOURCE_FLAGS,
     CannotCopy,
     CopyChannel,
-    Progress,
+    CopyWatch,
     has_controls,
     hash_prefix,
     number,
@@ -36,7 +36,7 @@ class Receiver:
     bytes is received.
     """
 
-    def __init__(self, channel: CopyChannel, progress: Progress, *, private: bool = False, most: int = 0) -> None:
+    def __init__(self, channel: CopyChannel, progress: CopyWatch, *, private: bool = False, most: int = 0) -> None:
         self._channel = channel
         self._progress = progress
         self._private = private

@@ -13,7 +13,7 @@ from .copy_channel import (
     SOURCE_FLAGS,
     CannotCopy,
     CopyChannel,
-    Progress,
+    CopyWatch,
     has_controls,
     hash_prefix,
     number,
@@ -24,7 +24,7 @@ from .copy_channel import (
 class Sender:
     """Sends a file or a folder."""
 
-    def __init__(self, channel: CopyChannel, progress: Progress) -> None:
+    def __init__(self, channel: CopyChannel, progress: CopyWatch) -> None:
         self._channel = channel
         self._progress = progress
         self._window = channel.window

@@ -7,12 +7,12 @@ from rich.cells import cell_len
 
 from ccb.local.command_line.parser import parse_arguments
 from ccb.local.doctor.doctor import headings
-from ccb.local.doctor.doctor_findings import CONNECTION, Finding, State, finding_lines
+from ccb.local.doctor.doctor_findings import CONNECTION, Finding, FindingState, finding_lines
 
 LONG = Finding(
     "host",
     "home",
-    State.WARN,
+    FindingState.WARN,
     "/home/alice, writable, exec, 75.1G free\n" + "/srv/" + "x" * 70,
     "Make room in /home/alice.",
 )

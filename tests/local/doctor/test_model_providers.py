@@ -10,7 +10,7 @@ from tests.support.providers.dialect_server import KEY, DialectServer
 from ccb.local.config.settings import ProviderSettings, Settings
 from ccb.local.credentials.credential_sources import StoredCredentials
 from ccb.local.doctor import laptop_checks
-from ccb.local.doctor.doctor_findings import Finding, State
+from ccb.local.doctor.doctor_findings import Finding, FindingState
 from ccb.local.doctor.laptop_checks import provider_findings
 
 LISTED = {"data": [{"id": "coder-large"}, {"id": "coder-small"}]}
@@ -31,14 +31,16 @@ async def test_the_provider_of_new_sessions_and_their_model_are_examined(tmp_pat
     server.listed = LISTED
     async with server.running():
         findings = await found(environ, settings_for(server, "big"))
-        assert findings["provider lab"].state is State.OK
+        assert findings["provider lab"].state is FindingState.OK
         assert "vLLM: lab (127.0.0.1:" in findings["provider lab"].found
         assert "key from LAB_KEY; 2 models in" in findings["provider lab"].found
-        assert findings["model"].state is State.INFO
+        assert findings["model"].state is FindingState.INFO
         findings = await found(environ, settings_for(server, "lab/coder"))
-        assert findings["model"].state is State.BLOCK and "Near names: lab/coder-large" in findings["model"].found
+        assert (
+            findings["model"].state is FindingState.BLOCK and "Near names: lab/coder-large" in findings["model"].found
+        )
         findings = await found({**environ, "LAB_KEY": "wrong"}, settings_for(server, "big"))
-        assert findings["provider lab"].state is State.BLOCK and "HTTP 401" in findings["provider lab"].found
+        assert findings["provider lab"].state is FindingState.BLOCK and "HTTP 401" in findings["provider lab"].found
         assert "key" in findings["provider lab"].fix
 
 
@@ -47,19 +49,19 @@ async def test_what_new_sessions_do_not_need_only_warns(tmp_path: Path, monkeypa
     server.listed = LISTED
     async with server.running():
         findings = await found(environ, settings_for(server, "sonnet"))
-        assert findings["provider lab"].state is State.WARN and "model" not in findings
+        assert findings["provider lab"].state is FindingState.WARN and "model" not in findings
         assert await found(environ, Settings()) == {}
         monkeypatch.setattr(laptop_checks, "load_settings", lambda _: settings_for(server, "big"))
         unreachable = {**environ, "LAB_KEY": KEY, "ANTHROPIC_API_KEY": "k", "HTTPS_PROXY": "http://127.0.0.1:9"}
         all_of_it = {each.name: each async for each in laptop_checks.laptop_findings(unreachable)}
-    assert all_of_it["provider"].state is State.INFO
+    assert all_of_it["provider"].state is FindingState.INFO
     assert "Not needed: new sessions use a model of another provider." in all_of_it["provider"].found
-    assert all_of_it["provider lab"].state is State.OK
+    assert all_of_it["provider lab"].state is FindingState.OK
 
 
 async def test_a_provider_that_cannot_be_made_is_a_finding(tmp_path: Path) -> None:
     findings = await found({"HOME": str(tmp_path)}, Settings(model="azure/deployment-1"))
-    assert findings["provider azure"].state is State.BLOCK and "no base URL" in findings["provider azure"].found
+    assert findings["provider azure"].state is FindingState.BLOCK and "no base URL" in findings["provider azure"].found
     environ = {"HOME": str(tmp_path), "AZURE_OPENAI_API_KEY": "k"}
     own = Settings(model="azure/d-1", providers={"azure": ProviderSettings(baseUrl="https://r.example/openai/v1")})
     findings = await found(environ, own)

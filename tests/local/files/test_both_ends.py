@@ -26,8 +26,8 @@ from ccb.local.files.both_ends.copy_channel import (
     RESUMABLE,
     CannotCopy,
     CopyChannel,
+    CopyWatch,
     OtherEndFailed,
-    Progress,
     StreamEnded,
     Window,
 )
@@ -82,7 +82,7 @@ def carry(source: Path, target: Path, name: str = "name", *, limit: int | None =
     def send() -> None:
         channel = half(here, wire, limit)
         try:
-            Sender(channel, Progress()).send(str(source))
+            Sender(channel, CopyWatch()).send(str(source))
         except StreamEnded:
             pass
         except (OSError, CannotCopy) as error:
@@ -92,7 +92,7 @@ def carry(source: Path, target: Path, name: str = "name", *, limit: int | None =
     sending = threading.Thread(target=send)
     sending.start()
     try:
-        Receiver(half(there, Count()), Progress(), private=private).receive(str(target), name)
+        Receiver(half(there, Count()), CopyWatch(), private=private).receive(str(target), name)
     finally:
         there.close()
         sending.join(10)
@@ -198,7 +198,7 @@ def test_a_target_that_cannot_be_is_named(tmp_path: Path) -> None:
     with pytest.raises(CannotCopy, match="a folder of this name"):
         carry(source, tmp_path / "copy", "name")
     with pytest.raises(CannotCopy, match="no such folder"):
-        Receiver(_said({"is": "source"}), Progress()).receive(f"{tmp_path}/nowhere/", "name")
+        Receiver(_said({"is": "source"}), CopyWatch()).receive(f"{tmp_path}/nowhere/", "name")
     with pytest.raises(CannotCopy, match="a link or a file of this name"):
         carry(tmp_path / "copy", tmp_path, "source")
 
@@ -274,7 +274,7 @@ def test_nothing_is_written_outside_of_the_target(
     for path in paths:
         parts += [{"is": "folder", "path": path, "mode": 0}] if folder else _file(path, b"evil")
     with contextlib.suppress(CannotCopy, ValueError, OSError, StreamEnded):
-        Receiver(_said(*parts, {"is": "end"}), Progress()).receive(str(top), "target")
+        Receiver(_said(*parts, {"is": "end"}), CopyWatch()).receive(str(top), "target")
     assert listing(outside) == {"x": b"mine"}
     assert {path.name for path in top.iterdir()} == {"outside", "target"}
     assert not any(path.lstat().st_mode & 0o7000 or "\x1b" in path.name for path in top.rglob("*"))
@@ -296,7 +296,7 @@ def test_nothing_is_written_outside_of_the_target(
 )
 def test_a_sender_that_lies_gets_nothing_kept(tmp_path: Path, parts: list[dict[str, object] | bytes]) -> None:
     with pytest.raises((ValueError, CannotCopy)):
-        Receiver(_said(*parts), Progress()).receive(str(tmp_path / "copy"), "copy")
+        Receiver(_said(*parts), CopyWatch()).receive(str(tmp_path / "copy"), "copy")
     assert not (tmp_path / "copy").exists()
 
 
@@ -368,7 +368,7 @@ def test_a_sender_cannot_send_much_more_than_it_has_announced(
     tmp_path: Path, parts: list[dict[str, object] | bytes], most: int, why: str
 ) -> None:
     with pytest.raises(CannotCopy, match=why):
-        Receiver(_said(*parts), Progress(), most=most).receive(str(tmp_path / "copy"), "copy")
+        Receiver(_said(*parts), CopyWatch(), most=most).receive(str(tmp_path / "copy"), "copy")
     assert not (tmp_path / "copy").is_file() and not (tmp_path / "copy/b").exists()
 
 
@@ -378,7 +378,7 @@ def test_a_sender_cannot_make_folders_without_end(tmp_path: Path, monkeypatch: p
         {"is": "folder", "path": f"f{number}", "mode": 0o700} for number in range(20)
     ]
     with pytest.raises(CannotCopy, match="more than it has announced"):
-        Receiver(_said(*_announced(1, 0, *folders)), Progress()).receive(str(tmp_path / "copy"), "copy")
+        Receiver(_said(*_announced(1, 0, *folders)), CopyWatch()).receive(str(tmp_path / "copy"), "copy")
     assert len(list((tmp_path / "copy").iterdir())) == 7
 
 
@@ -386,7 +386,7 @@ def test_a_file_that_changes_while_it_is_sent_is_never_kept(tmp_path: Path) -> N
     source = tmp_path / "source"
     source.write_bytes(os.urandom(8 << 20))
 
-    class Shrinks(Progress):
+    class Shrinks(CopyWatch):
         def moved(self, size: int) -> None:
             os.truncate(source, 3 << 20)
 
@@ -403,7 +403,7 @@ def test_a_file_that_changes_while_it_is_sent_is_never_kept(tmp_path: Path) -> N
     sending = threading.Thread(target=send)
     sending.start()
     with ours, pytest.raises(StreamEnded):
-        Receiver(half(ours, Count()), Progress()).receive(str(tmp_path / "copy"), "copy")
+        Receiver(half(ours, Count()), CopyWatch()).receive(str(tmp_path / "copy"), "copy")
     sending.join()
     assert failed == ["it has become shorter meanwhile"] and not (tmp_path / "copy").exists()
 

@@ -21,8 +21,7 @@ from ccb.local.mcp.mcp_service import ServerState
 from ccb.local.session.session_client import LinkState, SessionEvent
 from ccb.local.slash_commands.about_session import write_new
 from ccb.local.slash_commands.command_table import COMMANDS, OWN_NAMES, find_command
-from ccb.local.slash_commands.registry import Place
-from ccb.local.slash_commands.session_api import LaptopSide, NextSession, ReplInfo
+from ccb.local.slash_commands.session_api import LaptopSide, NextSession, Place, ReplInfo
 from ccb.local.slash_commands.typed_line import parse_command
 from ccb.local.transcript.blocks import NoticeBlock
 from ccb.tunnel.plain_text import HostText

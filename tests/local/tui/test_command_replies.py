@@ -13,7 +13,7 @@ from tests.support.repl.pilot import Desk, desk
 from tests.support.repl.scripted_session import ScriptedSession
 
 from ccb.local.doctor import doctor
-from ccb.local.doctor.doctor_findings import Finding, State
+from ccb.local.doctor.doctor_findings import Finding, FindingState
 from ccb.local.ledger.call_ledger import CallLedger, CallPlace, ledger_path
 from ccb.local.slash_commands.session_api import LaptopSide
 from ccb.tunnel.errors import ConnectionLost
@@ -74,8 +74,8 @@ async def test_a_command_is_shown_above_its_answer_and_one_that_opens_a_panel_is
 
 async def test_the_doctor_s_findings_come_into_a_panel_with_what_helps(monkeypatch: pytest.MonkeyPatch) -> None:
     async def findings(_: object, __: Mapping[str, str]) -> AsyncIterator[Finding]:
-        yield Finding("laptop", "ccb", State.INFO, "ccb 1")
-        yield Finding("host", "python", State.WARN, "Python \x1b[31m3.9", "Install a newer one.")
+        yield Finding("laptop", "ccb", FindingState.INFO, "ccb 1")
+        yield Finding("host", "python", FindingState.WARN, "Python \x1b[31m3.9", "Install a newer one.")
         raise ConnectionLost("devbox is gone")
 
     monkeypatch.setattr(doctor, "attached_findings", findings)

@@ -10,7 +10,7 @@ from tests.support.providers.dialect_server import KEY, DialectServer
 from tests.support.repl.pilot import Desk, desk
 
 from ccb.local.config.settings import ModelSettings, ProviderSettings, Settings
-from ccb.local.providers.known_models import ModelChoice
+from ccb.local.providers.known_models import OfferedModels
 from ccb.local.slash_commands.session_api import LaptopSide
 
 LISTED = {"data": [{"id": f"coder-{each}", "max_model_len": each * 1000} for each in (8, 32, 64, 128, 1_050)]}
@@ -26,7 +26,7 @@ async def choosing(home: Path, *, listed: bool = True) -> AsyncIterator[Desk]:
         own = ProviderSettings(kind="vllm", baseUrl=server.url, keyVariable="LAB_KEY", models={"coder-64": PRICES})
         settings = Settings(providers={"lab": own}, modelAliases={"quick": "lab/coder-8"})
         environ = {"HOME": str(home), "LAB_KEY": KEY, "ANTHROPIC_API_KEY": "k", "ANTHROPIC_BASE_URL": "http://[::1]:1"}
-        async with desk(laptop=LaptopSide(models=ModelChoice(environ, settings, []))) as at:
+        async with desk(laptop=LaptopSide(models=OfferedModels(environ, settings, []))) as at:
             yield at
 
 
