@@ -256,8 +256,8 @@ def _notes_of_the_bundle(params: Params, storage: str) -> list[str]:
 
 
 def _in_memory(params: Params, session: str, deadline: float) -> socket.socket | None:
-    """Return a connection to the daemon of a session that is in memory only, None when there is none. Another user's
-    process at that address does not count: the session may have a directory instead."""
+    """Return a connection to the daemon of a session that is in memory only, or None if no such daemon lives.
+    Another user's process at that address does not count: the session may have a directory instead."""
     address = sockets.memory_address(session)
     try:
         daemon = sockets.connect(address, deadline) if address else None

@@ -277,7 +277,7 @@ class Settings:
         min_length=1,
     )
     modelAliases: dict[str, str] = key("Short names of models, and what each stands for.", dict)
-    agent: str | None = key("Agent as which new sessions work, built-in or your own, as for `--agent`.", min_length=1)
+    agent: str | None = key("The agent that leads new sessions, built-in or your own, like `--agent`.", min_length=1)
     permissionMode: PermissionMode | None = key("Permission mode of new sessions.")
     sandbox: SandboxMode | None = key("Sandbox mode of new sessions: the cage of commands that run without a question.")
     web: Literal["host", "laptop"] | None = key("Whose network WebFetch uses: `host` (default) or `laptop`.")

@@ -96,7 +96,7 @@ class ModelLists:
         self, provider: str, address: str, source: ModelSource, *, seconds: float, fresh_s: float = FRESH_S
     ) -> ModelList:
         """Return the list that is kept if it is fresh, else a new one, which is kept; if the provider does not answer,
-        the one that is kept. Raise ProviderError, CcbError if there is none at all."""
+        the one that is kept. Raise ProviderError or CcbError if no list was ever kept."""
         kept = self.kept(provider, address)
         if kept is not None and self.is_fresh(kept, fresh_s):
             return kept

@@ -40,7 +40,8 @@ _MAX_COMMANDS = 1000
 @dataclass(frozen=True)
 class LaptopSide:
     """What the laptop lends to a session: the decisions about its project, its MCP servers, the other sessions of the
-    host, copies, the models that the session may use, and fetched files. None where there is none, as in a test."""
+    host, copies, the models that the session may use, and fetched files. A part is None where the laptop does not lend
+    it, as in a test."""
 
     projects: ProjectDesk | None = None
     mcp: LaptopServers | None = None

@@ -33,7 +33,7 @@ def refusal(text: str) -> list[str]:
     """Return why an input is not sent, or nothing if nothing is wrong with it. A blank in front makes it an ordinary
     prompt."""
     if text.startswith("!") and not text[1:].strip():
-        why = "! at the start runs a command on the host, and there is none"
+        why = "! at the start runs a command on the host, and no command follows it"
     elif text.startswith("#") and ("\n" in text or not text[1:].strip()):
         why = "# at the start keeps a note for the agent in CLAUDE.md, which is one line"
     else:

@@ -1,4 +1,4 @@
-"""The permission of a tool call: the engine's decision, and who is asked."""
+"""Decides whether a tool call may run: the rules first, then a hook, then the person."""
 
 from __future__ import annotations
 

@@ -126,8 +126,8 @@ class Host:
         await _in_thread(write)
 
     def which(self, name: str) -> str | None:
-        """Return the path of a program, None when there is none. Never return a program inside the project, or one that
-        a relative entry of PATH leads to."""
+        """Return the path of a program, or None if it is not installed. Never return a program inside the project, or
+        one that a relative entry of PATH leads to."""
         import shutil  # like tempfile, it takes 4 ms, and no session begins with it
 
         for directory in self._environ.get("PATH", os.defpath).split(os.pathsep):
