@@ -11,7 +11,6 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from ccb.tunnel.heavy_imports import collect_rarely, collection_paused
-from ccb.tunnel.wire.control_protocol import new_uuid
 
 from .command_line.arguments import Arguments
 from .command_line.transport_choice import host_label
@@ -80,6 +79,8 @@ async def _one_session(
 ) -> Arguments | None:
     """Connect and show a session, and close it when the person has left it. Return the arguments for the next one, None
     for none."""
+    from ccb.tunnel.wire.control_protocol import new_uuid
+
     from .config.log import state_dir
     from .config.prompt_history import PromptStore
     from .connect.connect_session import connect_session

@@ -10,8 +10,6 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from ccb.tunnel.plain_text import one_line
-from ccb.tunnel.secret import without_secrets
-from ccb.tunnel.transports.pipe import NOTHING_SHARED, Sharing
 
 from .arguments import Arguments, ConnectionOptions
 from .option_declaration import Group
@@ -22,7 +20,7 @@ if TYPE_CHECKING:
     from ccb.tunnel.ssh.past_logins import PastLogins
     from ccb.tunnel.ssh_config.ssh_target import SshTarget
     from ccb.tunnel.transports.login_prompts import Prompts
-    from ccb.tunnel.transports.pipe import Transport
+    from ccb.tunnel.transports.pipe import Sharing, Transport
 
 
 _MAX_PATH = 1_000
@@ -139,7 +137,7 @@ async def open_chosen_transport(
     environ: Mapping[str, str],
     on_wait: Callable[[], None] = lambda: None,
     past: PastLogins | None = None,
-    sharing: Sharing = NOTHING_SHARED,
+    sharing: Sharing | None = None,
 ) -> Transport:
     """Connect to the host, and enter its container if one is named.
 
@@ -161,8 +159,11 @@ async def _open(
     environ: Mapping[str, str],
     on_wait: Callable[[], None],
     past: PastLogins | None,
-    sharing: Sharing,
+    sharing: Sharing | None,
 ) -> Transport:
+    from ccb.tunnel.secret import without_secrets
+    from ccb.tunnel.transports.pipe import NOTHING_SHARED
+
     env = without_secrets(environ)
     kind = transport_kind(connection)
     if kind is not TransportKind.ASYNCSSH:
@@ -175,7 +176,7 @@ async def _open(
         case TransportKind.ASYNCSSH:
             from ccb.tunnel.ssh import asyncssh_transport as ssh
 
-            return await ssh.share_or_connect(ssh_target(connection), prompts, on_wait, past, sharing)
+            return await ssh.share_or_connect(ssh_target(connection), prompts, on_wait, past, sharing or NOTHING_SHARED)
         case TransportKind.OPENSSH:
             from ccb.tunnel.openssh import openssh_transport as openssh
             from ccb.tunnel.transports.command_transport import words_of

@@ -9,6 +9,12 @@ from dataclasses import field
 
 from ccb.tunnel.wire.dataclass import dataclass
 
+BURST_S = 0.05
+"""Keys that come faster one after the other are text: no person answers that fast, but a paste or a script types so."""
+
+HOLD_S = 0.2
+"""A chord counts when no other key has followed for so long. Esc and a word typed after it are no chord."""
+
 DEFAULT_KEYS: Mapping[str, tuple[str, ...]] = {
     "send": ("enter",),
     "steer": ("ctrl+s",),

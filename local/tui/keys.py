@@ -10,8 +10,7 @@ from textual.app import App
 from textual.timer import Timer
 from textual.widgets import Input
 
-from ..terminal.keymap import DEFAULT_KEYS, ID, Keymap
-from .cards.question_card import BURST_S, HOLD_S
+from ..terminal.keymap import BURST_S, DEFAULT_KEYS, HOLD_S, ID, Keymap
 from .repl_shell import QUIT_WINDOW_S, ReplShell
 from .widgets.painting import call_once_after
 

@@ -20,17 +20,11 @@ from textual.widgets import Input
 from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.messages import ControlRequest
 
-from ...terminal.keymap import Keymap
+from ...terminal.keymap import BURST_S, Keymap
 from ..rendering.themes import Palette
 from ..rendering.untrusted_text import escaped_name
 from ..widgets.painting import call_once_after
 from .card_subject import ApprovalSubject
-
-BURST_S = 0.05
-"""Keys that come faster one after the other are text: no person answers that fast, but a paste or a script types so."""
-
-HOLD_S = 0.2
-"""A chord counts when no other key has followed for so long. Esc and a word typed after it are no chord."""
 
 
 class AnswerKeys:

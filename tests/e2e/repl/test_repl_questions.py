@@ -11,7 +11,7 @@ from tests.support.model.model_script import uses
 from tests.support.person.laptop import make_laptop
 from tests.support.person.terminal import Terminal
 
-from ccb.local.tui.cards.question_card import BURST_S
+from ccb.local.terminal.keymap import BURST_S
 
 ASKED = {
     "questions": [

@@ -10,7 +10,7 @@ from tests.support.repl.pilot import WHO, Desk, desk, key_event
 from tests.support.repl.scripted_session import ScriptedSession
 
 from ccb.local.session.session_client import LinkState
-from ccb.local.tui.cards.question_card import BURST_S, HOLD_S
+from ccb.local.terminal.keymap import BURST_S, HOLD_S
 from ccb.tunnel.errors import UsageError
 
 BY_ALICE = "“alice@desk pid 9” drives this session now"

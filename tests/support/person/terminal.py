@@ -16,7 +16,7 @@ from contextlib import asynccontextmanager
 
 from tests.support.forking.process import READ_AT_START, start_process
 
-from ccb.local.tui.cards.question_card import BURST_S
+from ccb.local.terminal.keymap import BURST_S
 
 _SEQUENCES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[ -/]*[0-~])")
 

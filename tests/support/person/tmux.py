@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from ccb.local.tui.cards.question_card import BURST_S
+from ccb.local.terminal.keymap import BURST_S
 
 _LOOK_S = 0.03
 

@@ -22,8 +22,8 @@ from textual.pilot import Pilot
 
 from ccb.local.config.settings_loading import DEFAULT_SCREEN, ScreenSettings
 from ccb.local.slash_commands.session_api import NO_LAPTOP, LaptopSide, ReplInfo
+from ccb.local.terminal.keymap import BURST_S
 from ccb.local.tui.app import Repl
-from ccb.local.tui.cards.question_card import BURST_S
 
 DEADLINE_S = 60.0
 RESUME = "ccb ssh devbox:/srv/shop --resume 5e55"

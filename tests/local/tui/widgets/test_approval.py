@@ -16,7 +16,7 @@ from tests.support.repl.scripted_work import EDIT, NEW, OLD, PATH
 from textual import events
 
 from ccb.local.slash_commands.session_api import LaptopSide
-from ccb.local.tui.cards.question_card import BURST_S
+from ccb.local.terminal.keymap import BURST_S
 
 COMMAND = {"command": "make test && rm -rf build", "description": "Test and clean"}
 RULE = session_rule("Bash", "make test:*")
