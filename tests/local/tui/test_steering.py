@@ -94,7 +94,7 @@ async def test_an_exclamation_mark_alone_sends_nothing() -> None:
     async with desk() as at:
         at.app.composer.text = "!"
         await at.pilot.press("enter")
-        await at.sees("Nothing was sent", "there is none")
+        await at.sees("Nothing was sent", "no command follows it")
         assert not at.session.prompts
 
 
