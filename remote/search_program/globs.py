@@ -6,7 +6,7 @@ import errno
 import os
 import re
 import stat
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
 from ..system.owners import only_we_write
 
@@ -49,16 +49,13 @@ TYPES: dict[str, tuple[str, ...]] = {
     "lua": ("*.lua",),
     "make": ("[Gg][Nn][Uu]makefile", "[Mm]akefile", "*.mk", "*.mak"),
     "markdown": ("*.markdown", "*.md", "*.mdown", "*.mkdn", "*.mdx"),
-    "md": ("*.markdown", "*.md", "*.mdown", "*.mkdn", "*.mdx"),
     "nix": ("*.nix",),
     "objc": ("*.h", "*.m"),
     "ocaml": ("*.ml", "*.mli", "*.mll", "*.mly"),
     "perl": ("*.perl", "*.pl", "*.PL", "*.plh", "*.plx", "*.pm", "*.t"),
     "php": ("*.php", "*.php3", "*.php4", "*.php5", "*.phtml"),
-    "proto": ("*.proto",),
     "protobuf": ("*.proto",),
     "ps": ("*.cdxml", "*.ps1", "*.ps1xml", "*.psd1", "*.psm1"),
-    "py": ("*.py", "*.pyi"),
     "python": ("*.py", "*.pyi"),
     "r": ("*.R", "*.r", "*.Rmd", "*.Rnw"),
     "rst": ("*.rst",),
@@ -72,7 +69,6 @@ TYPES: dict[str, tuple[str, ...]] = {
     "swift": ("*.swift",),
     "tf": ("*.tf", "*.tf.json", "*.tfvars", "*.tfvars.json"),
     "toml": ("*.toml", "Cargo.lock"),
-    "ts": ("*.ts", "*.tsx", "*.cts", "*.mts"),
     "tsx": ("*.tsx",),
     "txt": ("*.txt",),
     "typescript": ("*.ts", "*.tsx", "*.cts", "*.mts"),
@@ -83,7 +79,8 @@ TYPES: dict[str, tuple[str, ...]] = {
     "zig": ("*.zig",),
     "zsh": ("*.zsh", ".zshenv", ".zlogin", ".zlogout", ".zprofile", ".zshrc"),
 }
-
+for _short, _long in {"md": "markdown", "proto": "protobuf", "py": "python", "ts": "typescript"}.items():
+    TYPES[_short] = TYPES[_long]
 
 MAX_ALTERNATIVES = 256
 _MAX_BRACES = 16
@@ -119,18 +116,14 @@ def _first_braces(text: str) -> tuple[int, int, list[str]] | None:
             continue
         depth, parts, at = 0, [], start + 1
         for i in range(start, len(text)):
-            if text[i] == "{":
-                depth += 1
-            elif text[i] == "}":
-                depth -= 1
-                if depth == 0:
-                    parts.append(text[at:i])
-                    if len(parts) > 1:
-                        return start, i + 1, parts
-                    break
-            elif text[i] == "," and depth == 1:
+            depth += (text[i] == "{") - (text[i] == "}")
+            if depth == 0 or (depth == 1 and text[i] == ","):
                 parts.append(text[at:i])
                 at = i + 1
+            if depth == 0:
+                if len(parts) > 1:
+                    return start, i + 1, parts
+                break
     return None
 
 
@@ -157,8 +150,7 @@ def translate(glob: str) -> str:
 
 
 def _stars(glob: str, start: int) -> tuple[str, int]:
-    """Return the expression for a run of stars, and the index after it. A component of two or more stars matches across
-    directories."""
+    """Return the expression for a run of stars, and the index after it."""
     end = start
     while end < len(glob) and glob[end] == "*":
         end += 1
@@ -194,44 +186,24 @@ class Globs:
     def __init__(self, patterns: list[str]) -> None:
         wanted: list[str] = []
         unwanted: list[str] = []
-        self._names: list[str] | None = []
         for pattern in patterns:
             negated = pattern.startswith("!")
             for glob in expand_braces(pattern[negated:]):
                 glob = glob[2:] if glob.startswith("./") else glob
-                (unwanted if negated else wanted).append(_anchored(glob))
-                if not negated:
-                    self._note_name(glob)
+                glob += "**" if glob.endswith("/") else ""
+                body = translate(glob.lstrip("/")) if "/" in glob else "(?:.*/)?" + translate(glob)
+                if negated:
+                    unwanted.append(f"{body}(?:/.*)?")
+                else:
+                    wanted.append(body)
         self._wanted = _any_of(wanted)
-        self._unwanted = _any_of([f"{each}(?:/.*)?" for each in unwanted])
-        if not wanted:
-            self._names = None
+        self._unwanted = _any_of(unwanted)
 
     def match(self, path: str) -> bool:
         """Return whether the globs choose the file at this relative path."""
         if self._unwanted is not None and self._unwanted.fullmatch(path):
             return False
         return self._wanted is None or self._wanted.fullmatch(path) is not None
-
-    @property
-    def names(self) -> list[str] | None:
-        """The including patterns if all of them match names only, so that they can be passed to ripgrep as a
-        file type; else None."""
-        return self._names
-
-    def _note_name(self, glob: str) -> None:
-        if self._names is not None:
-            # no `?`: in a file type of ripgrep it matches a byte, here a character
-            simple = re.fullmatch(r"[\w.*+@-]+", glob, re.ASCII) and "**" not in glob
-            self._names = [*self._names, glob] if simple else None
-
-
-def _anchored(glob: str) -> str:
-    if glob.endswith("/"):
-        glob += "**"
-    if "/" not in glob:
-        return "(?:.*/)?" + translate(glob)
-    return translate(glob.lstrip("/"))
 
 
 def _any_of(patterns: list[str]) -> re.Pattern[str] | None:
@@ -243,37 +215,57 @@ _MAX_LINES = 10_000  # Python takes two seconds to compile as many patterns
 
 
 class Rules:
-    """One .gitignore file. Paths are relative to its directory."""
+    """One .gitignore file. Paths are relative to its directory. It is parsed when it is first asked."""
 
     def __init__(self, text: str) -> None:
-        self._text: str | None = text  # until it is needed: ripgrep may answer without it
-        self._any: re.Pattern[str] | None = None
-        self._rules: list[tuple[str, bool, bool]] = []
-        self._compiled: list[tuple[re.Pattern[str], bool, bool]] = []
+        self._text = text
+
+    @cached_property
+    def _parsed(self) -> list[tuple[str, bool, bool]]:
+        lines = self._text.removeprefix("\ufeff").split("\n")
+        return [rule for line in lines if (rule := _rule(line)) is not None][::-1]
+
+    @cached_property
+    def _any(self) -> re.Pattern[str] | None:
+        return _any_of([body for body, _, _ in self._parsed])
+
+    @cached_property
+    def _rules(self) -> list[tuple[re.Pattern[str], bool, bool]]:
+        return [(re.compile(body, re.DOTALL), negated, only) for body, negated, only in self._parsed]
 
     def verdict(self, path: str, is_directory: bool) -> bool | None:
         """Return True for an ignored path, False for a path that a `!` rule includes again, None if no rule matches.
         The last matching rule wins."""
-        if self._text is not None:
-            lines, self._text = self._text.removeprefix("\ufeff").split("\n"), None
-            rules = [rule for line in lines if (rule := _rule(line)) is not None]
-            self._any = re.compile("|".join(f"(?:{body})" for body, _, _ in rules), re.DOTALL) if rules else None
-            self._rules = rules[::-1]
         if self._any is None or not self._any.fullmatch(path):
             return None
-        if not self._compiled:
-            self._compiled = [(re.compile(body, re.DOTALL), neg, only) for body, neg, only in self._rules]
-        for pattern, negated, directories_only in self._compiled:
+        for pattern, negated, directories_only in self._rules:
             if (is_directory or not directories_only) and pattern.fullmatch(path):
                 return not negated
         return None
 
 
+def _rule(line: str) -> tuple[str, bool, bool] | None:
+    """Return (regular expression, negated, directories only) for one line, None for a blank one or a comment."""
+    line = line.removesuffix("\r")
+    if line.startswith("#"):
+        return None
+    stripped = line.rstrip(" ")
+    if len(stripped) < len(line) and (len(stripped) - len(stripped.rstrip("\\"))) % 2:
+        stripped += " "
+    negated = stripped.startswith("!")
+    glob = stripped[negated:]
+    only = glob.endswith("/")
+    glob = glob[:-1] if only else glob
+    if not glob or glob == "/":
+        return None
+    body = translate(glob.removeprefix("/"))
+    return (body if "/" in glob else f"(?:.*/)?{body}"), negated, only
+
+
 class Ignore:
-    """The ignore rules in force in one directory. `below` returns the rules for a directory inside it. `excludes`: the
-    files `.git/info/exclude` count too. `unobeyed` are the files that are no regular ones, as a link to a device or a
-    pipe that never opens, or too large. `is_strangers`: the repository that ripgrep would see is one of somebody else,
-    above the project."""
+    """The ignore rules in force in one directory. `excludes`: the files `.git/info/exclude` count too. `unobeyed` are
+    the files that are not regular, as a link to a device or a pipe that never opens, or too large. `is_strangers`: the
+    repository that ripgrep would see is one of somebody else, above the project."""
 
     def __init__(
         self, frames: list[tuple[int, Rules]], in_repository: bool, excludes: bool, unobeyed: set[str]
@@ -337,24 +329,3 @@ class Ignore:
                 return None  # the cage hides what is outside of the project
         self.unobeyed.add(path)
         return None
-
-
-def _rule(line: str) -> tuple[str, bool, bool] | None:
-    """Return (regular expression, negated, directories only) for one line, None for a blank one or a comment."""
-    if line.endswith("\r"):
-        line = line[:-1]
-    if line.startswith("#"):
-        return None
-    stripped = line.rstrip(" ")
-    if len(stripped) < len(line) and (len(stripped) - len(stripped.rstrip("\\"))) % 2:
-        stripped += " "
-    negated = stripped.startswith("!")
-    glob = stripped[1:] if negated else stripped
-    only = glob.endswith("/")
-    if only:
-        glob = glob[:-1]
-    if not glob or glob == "/":
-        return None
-    anchored = "/" in glob
-    body = translate(glob[1:] if glob.startswith("/") else glob)
-    return (body if anchored else f"(?:.*/)?{body}"), negated, only

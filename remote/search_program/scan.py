@@ -25,28 +25,31 @@ _UNSAFE_IGNORING_CASE = frozenset("iksIKS")  # when case is ignored, these also 
 def required(pattern: str, flags: int) -> tuple[list[str], bool]:
     """Return (texts, ignore case). Every line with a match contains at least one of the texts. An empty list means that
     no such texts are known."""
-    tree = _parser().parse(pattern, flags)
+    parser: Any = sys.modules["re._parser" if sys.version_info >= (3, 11) else "sre_parse"]  # `re` has imported it
+    tree = parser.parse(pattern, flags)
     finder = _Finder(bool(tree.state.flags & re.IGNORECASE) or _has_local_ignorecase(tree))
     found = finder.sequence(tree)
     return (sorted(found), finder.ignore_case) if found and min(map(len, found)) >= 2 else ([], False)
 
 
-def _parser() -> Any:
-    """Return the parser module of `re`, which `re` has imported. Its name depends on the version of Python."""
-    return sys.modules["re._parser" if sys.version_info >= (3, 11) else "sre_parse"]
-
-
 def _has_local_ignorecase(tree: Any) -> bool:
     for operation, argument in tree:
-        if operation.name == "SUBPATTERN" and (argument[1] & re.IGNORECASE or _has_local_ignorecase(argument[3])):
+        if operation.name == "SUBPATTERN" and argument[1] & re.IGNORECASE:
             return True
-        if operation.name == "BRANCH" and any(_has_local_ignorecase(each) for each in argument[1]):
-            return True
-        if operation.name.endswith("_REPEAT") and _has_local_ignorecase(argument[2]):
-            return True
-        if operation.name == "ATOMIC_GROUP" and _has_local_ignorecase(argument):
+        if any(map(_has_local_ignorecase, _inner(operation.name, argument))):
             return True
     return False
+
+
+def _inner(name: str, argument: Any) -> list[Any]:
+    """Return the trees inside of an operation, those that may match nothing included."""
+    if name == "BRANCH":
+        return list(argument[1])
+    if name == "SUBPATTERN":
+        return [argument[3]]
+    if name.endswith("_REPEAT"):
+        return [argument[2]]
+    return [argument] if name == "ATOMIC_GROUP" else []
 
 
 class _Finder:
@@ -67,21 +70,15 @@ class _Finder:
         return _better(best, {run} if run else None)
 
     def _one(self, name: str, argument: Any) -> set[str] | None:
-        if name == "SUBPATTERN":
-            return self.sequence(argument[3])
-        if name == "ATOMIC_GROUP":
-            return self.sequence(argument)
-        if name.endswith("_REPEAT") and argument[0] >= 1:
-            return self.sequence(argument[2])
-        if name == "BRANCH":
-            together: set[str] = set()
-            for branch in argument[1]:
-                found = self.sequence(branch)
-                if found is None:
-                    return None
-                together |= found
-            return together if len(together) <= _MAX_TEXTS else None
-        return None
+        if name.endswith("_REPEAT") and argument[0] < 1:
+            return None
+        together: set[str] = set()
+        for tree in _inner(name, argument):
+            found = self.sequence(tree)
+            if not found:
+                return None
+            together |= found
+        return together if len(together) <= _MAX_TEXTS else None
 
     def _is_safe(self, char: str) -> bool:
         if char in "\r\n\0" or "\ud800" <= char <= "\udfff":
@@ -109,8 +106,8 @@ _MARK = b"\xef\xbb\xbf"
 
 class Pattern:
     """A pattern to search for. Lines end at a line feed. A carriage return before it belongs to the line ending, unless
-    the pattern contains one (`keeps_returns`). If there are `texts`, every match contains one of them (see
-    `literals`). `is_ascii`: it names no character that is not ASCII."""
+    the pattern contains one (`keeps_returns`). If there are `texts`, every match contains one of them. `is_ascii`: it
+    names no character that is not ASCII."""
 
     def __init__(
         self,
@@ -142,10 +139,9 @@ class Pattern:
 
     def line(self, raw: bytes) -> str | None:
         """Return the text of a line if it matches, else None."""
-        if not self.may_match(raw):
-            return None
-        text = self.decode(raw)
-        return text if self.regex.search(text) else None
+        if self.may_match(raw) and self.regex.search(text := self.decode(raw)):
+            return text
+        return None
 
     def decode(self, raw: bytes) -> str:
         if not self.keeps_returns and raw.endswith(b"\r"):
@@ -188,21 +184,26 @@ def scan(path: str, pattern: Pattern, before: int, after: int, limits: Limits) -
         limits.missed(path, error)
         return
     try:
-        status = os.fstat(file)
-        if stat.S_ISREG(status.st_mode):
-            if pattern.multiline:
-                lines = _scan_whole(file, status.st_size, pattern, before, after, limits)
-            else:
-                lines = _scan_lines(file, pattern, before, after, limits)
-            for line in lines:
-                if not line.is_utf8:
-                    limits.foreign.add(path)
-                if line.number:
-                    yield line
+        if not stat.S_ISREG(os.fstat(file).st_mode) or _is_small_without_match(os.read(file, _FIRST_BLOCK), pattern):
+            return
+        os.lseek(file, 0, os.SEEK_SET)
+        scanned = _scan_whole if pattern.multiline else _scan_lines
+        for line in scanned(file, pattern, before, after, limits):
+            if not line.is_utf8:
+                limits.foreign.add(path)
+            if line.number:
+                yield line
     except OSError as error:
         limits.missed(path, error)
     finally:
         os.close(file)
+
+
+def _is_small_without_match(head: bytes, pattern: Pattern) -> bool:
+    """Return whether a file that begins with `head` certainly has no match: most files are told apart here."""
+    if len(head) == _FIRST_BLOCK or not pattern.is_ascii or pattern.may_match(head):
+        return False
+    return b"\0" not in head and not head.startswith((b"\xff\xfe", b"\xfe\xff"))
 
 
 def _scan_lines(file: int, pattern: Pattern, before: int, after: int, limits: Limits) -> Iterator[Line]:
@@ -280,8 +281,8 @@ def _blocks(file: int, limits: Limits) -> Iterator[bytes]:
     yield b""
 
 
-def _scan_whole(file: int, size: int, pattern: Pattern, before: int, after: int, limits: Limits) -> Iterator[Line]:
-    if size > MAX_MULTILINE:
+def _scan_whole(file: int, pattern: Pattern, before: int, after: int, limits: Limits) -> Iterator[Line]:
+    if os.fstat(file).st_size > MAX_MULTILINE:
         limits.large += 1
         return
     data = b"".join(iter(lambda: os.read(file, _BLOCK), b""))

@@ -21,11 +21,9 @@ from .walk import (
     Limits,
     TooSlow,
     files,
+    files_with,
     in_time,
     limit,
-    matching_by_grep,
-    matching_by_ripgrep,
-    matching_command,
     with_times,
 )
 
@@ -37,6 +35,7 @@ if TYPE_CHECKING:  # each import is felt where each search starts the program an
     Json = dict[str, Any]
 
 MAX_ITEMS = 100_000
+_NAMED = 3
 _TICK_S = 0.25
 MAX_CHARS = 2_000_000
 """Limits of a result. Everything beyond them is left out."""
@@ -66,27 +65,34 @@ def answer(request: Json, limits: Limits | None = None) -> Json:
     """Return `{"items": [...], "partial": bool, "more": bool, ...}`. `partial`: the time ran out before the search was
     complete. `more`: the limit cut the result. Raise BadRequest or BadGlob for a request that cannot be answered."""
     limits = limits or Limits(time.monotonic() + request["seconds"])
-    if "root" in request:
-        _check_readable(request["root"], request.get("file") or "")
-        limits.start = Ignore.at(request["root"], request.get("project", ()))
-        limits.unobeyed = limits.start.unobeyed
-        if limits.unobeyed or limits.start.is_strangers:  # ripgrep would obey it, or wait for it
-            request = {**request, "rg": ""}
-    operation: Callable[[Json, Limits], Json] = {"glob": _glob, "grep": _grep, "filter": _filter}[request["op"]]
-    return operation(request, limits)
-
-
-def _check_readable(root: str, file: str) -> None:
-    """Raise BadRequest if the file or directory to search cannot be read. Unreadable entries below it are only
-    counted."""
-    path = os.path.join(root, file) if file else root
+    if request["op"] == "filter":
+        return _filter(request, limits)
+    path = os.path.join(request["root"], request.get("file") or "")
     try:
-        if file:
-            os.close(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC))
-        else:
-            os.scandir(path).close()
+        os.close(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC))
     except OSError as error:
-        raise BadRequest(f"{spelled(path)}: {error.strerror or error}") from None
+        raise BadRequest(f"{spelled(path.rstrip('/') or '/')}: {error.strerror or error}") from None
+    limits.start = Ignore.at(request["root"], request.get("project", ()))
+    search: Callable[[Json, Limits], Json] = {"glob": _glob, "grep": _grep}[request["op"]]
+    return {
+        **search(request, limits),
+        "partial": limits.late,
+        "unread": len(limits.unread),
+        "ignored": _few(limits.ignored),
+        "unobeyed": _few(limits.unobeyed),
+        "slow": _few(limits.slow),
+        "foreign": _few({os.path.relpath(path, request["root"]) for path in limits.foreign}),
+        "cut": limits.cut,
+        "large": limits.large,
+        "binary": limits.binary if request.get("file") else 0,
+        "stopped_in": spelled(limits.stopped_in) if limits.late else "",
+    }
+
+
+def _few(paths: set[str]) -> Json:
+    """Return how many paths there are, and the first few of them."""
+    named = sorted(paths, key=lambda path: (path.count("/"), path))[:_NAMED]
+    return {"count": len(paths), "named": [spelled(path) for path in named]}
 
 
 def compiled(text: str, ignore_case: bool, multiline: bool) -> Pattern:
@@ -101,28 +107,27 @@ def compiled(text: str, ignore_case: bool, multiline: bool) -> Pattern:
             texts, folded = required(source, flags)
     except (re.error, RecursionError, OverflowError) as error:
         raise BadRequest(f"The pattern is not a valid regular expression: {error}") from None
-    encoded = tuple((each.lower() if folded else each).encode() for each in texts)
-    keeps_returns = "\\r" in text or "\r" in text
-    is_ascii = text.isascii() and not re.search(r"\\[xuUN]", text)
     return Pattern(
-        regex, encoded, ignore_case=folded, keeps_returns=keeps_returns, multiline=multiline, is_ascii=is_ascii
+        regex,
+        tuple((each.lower() if folded else each).encode() for each in texts),
+        ignore_case=folded,
+        keeps_returns="\\r" in text or "\r" in text,
+        multiline=multiline,
+        is_ascii=text.isascii() and not re.search(r"\\[xuUN]", text),
     )
 
 
 _POSIX = {
-    "alpha": r"^\W\d_", "digit": "0-9", "alnum": r"^\W_", "upper": "A-Z", "lower": "a-z", "space": r"\s",
+    "alpha": "a-zA-Z", "digit": "0-9", "alnum": "a-zA-Z0-9", "upper": "A-Z", "lower": "a-z", "space": r"\s",
     "blank": r" \t", "punct": r"!-/:-@\[-`{-~", "xdigit": "0-9A-Fa-f", "word": r"\w", "cntrl": r"\x00-\x1f\x7f",
 }  # fmt: skip
 
 
 def _posix_classes(text: str) -> str:
     def one(match: re.Match[str]) -> str:
-        name = match[1]
-        if name not in _POSIX:
-            raise BadRequest(f"The pattern names an unknown character class [:{name}:].")
-        if _POSIX[name].startswith("^"):
-            return {"alpha": "a-zA-Z", "alnum": "a-zA-Z0-9"}[name]
-        return _POSIX[name]
+        if match[1] not in _POSIX:
+            raise BadRequest(f"The pattern names an unknown character class [:{match[1]}:].")
+        return _POSIX[match[1]]
 
     return re.sub(r"\[:(\w+):\]", one, text) if "[[" in text or ":]" in text else text
 
@@ -139,51 +144,31 @@ def _chosen(request: Json) -> list[Globs]:
 
 
 def _glob(request: Json, limits: Limits) -> Json:
-    root, limit = request["root"], request["limit"]
+    root, most = request["root"], request["limit"]
     paths = in_time(files(root, _chosen(request), request["rg"], limits), limits)
-    allowed = _PathFilter(request)
-    found = allowed.of(with_times(root, paths, limits))
-    return {
-        "items": [spelled(file.path) for file in found[:limit]],
-        "more": len(found) > limit,
-        "partial": limits.late,
-        "left_out": allowed.left_out,
-        "unread": len(limits.unread),
-        "ignored": _few(limits.ignored),
-        **_slow(limits),
-    }
-
-
-def _slow(limits: Limits) -> Json:
-    """Return the files in which, or for whose names, a pattern takes too long, and the files .gitignore that are
-    none."""
-    return {
-        "unobeyed": _few(limits.unobeyed),
-        "slow": [spelled(path) for path in limits.slow[:_NAMED]],
-        "slow_count": len(limits.slow),
-    }
+    found, left_out = _allowed(request, with_times(root, paths, limits))
+    return {"items": [spelled(file.path) for file in found[:most]], "more": len(found) > most, "left_out": left_out}
 
 
 def _grep(request: Json, limits: Limits) -> Json:
-    pattern = _pattern(request)
+    pattern = compiled(request["pattern"], request["ignore_case"], request["multiline"])
     collected = _Collected(request["offset"], request["limit"])
-    mode = request["mode"]
-    allowed = _PathFilter(request)
+    left_out = False
     try:
-        candidates = allowed.of(_candidates(request, pattern, limits))
-        if mode != "files_with_matches":
+        candidates, left_out = _allowed(request, _candidates(request, pattern, limits))
+        if request["mode"] != "files_with_matches":
             candidates.sort(key=lambda file: file.path)
         candidates.sort(key=lambda file: file.size > MAX_WHOLE)  # those take so long that the others come first
         for file in candidates:
-            if collected.full:
+            if collected.more:
                 break
             limits.stopped_in = file.path
             limits.check()
             try:
                 limits.scanning(on=True)
-                _SEARCH_FILE[mode](request, file, pattern, collected, limits)
+                _search_file(request, file.path, pattern, collected, limits)
             except (TooSlow, MemoryError):
-                limits.slow.append(file.path)
+                limits.slow.add(file.path)
             finally:
                 limits.scanning(on=False)
     except Deadline:
@@ -191,83 +176,43 @@ def _grep(request: Json, limits: Limits) -> Json:
     return {
         "items": collected.items,
         "more": collected.more,
-        "partial": limits.late,
         "files": collected.files,
         "matches": collected.matches,
-        "left_out": allowed.left_out,
-        "unread": len(limits.unread),
-        "ignored": _few(limits.ignored),
-        "cut": limits.cut,
-        "large": limits.large,
-        "foreign": _few({os.path.relpath(path, request["root"]) for path in limits.foreign}),
-        "binary": limits.binary if request.get("file") else 0,
-        **_slow(limits),
-        "stopped_in": spelled(limits.stopped_in) if limits.late else "",
+        "left_out": left_out,
     }
 
 
-_NAMED = 3
-
-
-def _few(paths: set[str]) -> Json:
-    """Return how many paths there are, and the first few of them."""
-    named = sorted(paths, key=lambda path: (path.count("/"), path))[:_NAMED]
-    return {"count": len(paths), "named": [spelled(path) for path in named]}
-
-
-class _PathFilter:
-    """Removes the files that permission rules exclude from the search: `left_out` of the request holds regular
-    expressions of absolute paths in lower case. Links are not followed, so a file has two names at most. Unless the
-    search starts there, the filter also removes the directory `sessions` of ccb, because a journal contains every word
-    that was ever searched for."""
-
-    def __init__(self, request: Json) -> None:
-        self.left_out = False
-        expressions = request.get("left_out") or []
-        self._denied = re.compile("|".join(f"(?:{each})" for each in expressions), re.DOTALL) if expressions else None
-        self._roots = {request["root"], os.path.realpath(request["root"])}
-        sessions = request.get("sessions") or ""
-        tops = {top + os.sep for top in (sessions, os.path.realpath(sessions)) if sessions}
-        within = any(os.path.join(root, "").startswith(top) for root in self._roots for top in tops)
-        self._sessions = () if within else tuple(tops)
-
-    def of(self, files: list[Found]) -> list[Found]:
-        if self._sessions:
-            files = [file for file in files if not self._is_a_sessions(file.path)]
-        if self._denied is None:
-            return files
-        kept = [file for file in files if not self._is_denied(file.path)]
-        self.left_out = self.left_out or len(kept) < len(files)
-        return kept
-
-    def _is_a_sessions(self, path: str) -> bool:
-        return any(os.path.join(root, path).startswith(self._sessions) for root in self._roots)
-
-    def _is_denied(self, path: str) -> bool:
-        assert self._denied is not None
-        names = (os.path.join(root, path).casefold() for root in self._roots)
-        return any(self._denied.fullmatch(name) for name in names)
+def _allowed(request: Json, files: list[Found]) -> tuple[list[Found], bool]:
+    """Return the files that no permission rule excludes (`left_out` of the request: regular expressions of absolute
+    paths in lower case), and whether one does. Links are not followed, so a file has two names at most. Unless the
+    search starts there, the directory `sessions` of ccb is removed too: a journal contains every word that was ever
+    searched for."""
+    roots = {request["root"], os.path.realpath(request["root"])}
+    sessions = request.get("sessions") or ""
+    tops = tuple({top + os.sep for top in (sessions, os.path.realpath(sessions)) if sessions})
+    if tops and not any(os.path.join(root, "").startswith(tops) for root in roots):
+        files = [file for file in files if not any(os.path.join(root, file.path).startswith(tops) for root in roots)]
+    expressions = request.get("left_out")
+    if not expressions:
+        return files, False
+    denied = re.compile("|".join(f"(?:{each})" for each in expressions), re.DOTALL)
+    kept = [
+        file for file in files if not any(denied.fullmatch(os.path.join(root, file.path).casefold()) for root in roots)
+    ]
+    return kept, len(kept) < len(files)
 
 
 def _candidates(request: Json, pattern: Pattern, limits: Limits) -> list[Found]:
-    root, only = request["root"], request.get("file")
-    if only:
-        return with_times(root, [only], limits)
-    chosen = _chosen(request)
-    texts = [text.decode() for text in pattern.texts]
-    if texts and request["rg"]:
-        command = matching_command(request["rg"], chosen, texts, pattern.ignore_case, not pattern.is_ascii)
-        matching = matching_by_ripgrep(root, command, chosen, limits)
-        if matching is not None:
-            return with_times(root, matching, limits)
-    paths = in_time(files(root, chosen, request["rg"], limits), limits)
-    if texts and request["grep"] and pattern.is_ascii:
-        paths = in_time(matching_by_grep(root, request["grep"], paths, texts, pattern.ignore_case, limits), limits)
+    root, chosen = request["root"], _chosen(request)
+    if request.get("file"):
+        return with_times(root, [request["file"]], limits)
+    paths = None
+    if pattern.texts and pattern.is_ascii and request["rg"]:  # else the scan looks for what is not in UTF-8
+        texts = [text.decode() for text in pattern.texts]
+        paths = files_with(root, chosen, request["rg"], texts, pattern.ignore_case, limits)
+    if paths is None:
+        paths = in_time(files(root, chosen, request["rg"], limits), limits)
     return with_times(root, paths, limits)
-
-
-def _pattern(request: Json) -> Pattern:
-    return compiled(request["pattern"], request["ignore_case"], request["multiline"])
 
 
 class _Collected:
@@ -278,18 +223,11 @@ class _Collected:
         self.more = False
         self.files = 0
         self.matches = 0
-        self.any = False
         self._skip = offset
         self._limit = min(limit or MAX_ITEMS, MAX_ITEMS)
         self._chars = 0
 
-    @property
-    def full(self) -> bool:
-        """Whether more items than the limit were found, so that the search can stop."""
-        return self.more
-
     def add(self, item: str) -> None:
-        self.any = True
         if self._skip:
             self._skip -= 1
         elif len(self.items) >= self._limit or self._chars > MAX_CHARS:
@@ -299,52 +237,32 @@ class _Collected:
             self._chars += len(item)
 
 
-def _list_file(request: Json, file: Found, pattern: Pattern, collected: _Collected, limits: Limits) -> None:
-    """Collect the name of a file with a match."""
-    cut = limits.cut
-    if next(scan(_full_path(request, file), pattern, 0, 0, limits), None) is not None:
-        limits.cut = cut  # a match was found, so it does not matter that some line was not searched to its end
-        collected.files += 1
-        collected.add(spelled(file.path))
-
-
-def _count_in_file(request: Json, file: Found, pattern: Pattern, collected: _Collected, limits: Limits) -> None:
-    """Collect the number of matching lines of a file."""
-    count = sum(1 for _ in scan(_full_path(request, file), pattern, 0, 0, limits))
-    if count:
-        collected.files += 1
-        collected.matches += count
-        collected.add(f"{spelled(file.path)}:{count}")
-
-
-def _show_file(request: Json, file: Found, pattern: Pattern, collected: _Collected, limits: Limits) -> None:
-    """Collect the matching lines of a file and their context; `--` stands between lines that do not follow each
-    other."""
-    name, before, after = spelled(file.path), request["before"], request["after"]
-    last = 0
-    for line in scan(_full_path(request, file), pattern, before, after, limits):
-        if last == 0:
-            collected.files += 1
-        if (before or after) and collected.any and (not last or line.number != last + 1):
-            collected.add("--")
-        last = line.number
+def _search_file(request: Json, path: str, pattern: Pattern, collected: _Collected, limits: Limits) -> None:
+    """Collect the name of a file with a match, the number of its matching lines, or these lines and their context;
+    `--` stands between lines that do not follow each other."""
+    mode, name, cut = request["mode"], spelled(path), limits.cut
+    before, after = (request["before"], request["after"]) if mode == "content" else (0, 0)
+    last = count = 0
+    earlier = collected.files
+    for line in scan(os.path.join(request["root"], path), pattern, before, after, limits):
+        count += line.matches
         collected.matches += line.matches
-        sign = ":" if line.matches else "-"
-        number = f"{line.number}{sign}" if request["numbers"] else ""
-        collected.add(f"{name}{sign}{number}{_shown(line.text, pattern)}")
-        if collected.full:
+        collected.files = earlier + 1
+        if mode == "files_with_matches":
+            limits.cut = cut  # a match was found, so it does not matter that some line was not searched to its end
+            collected.add(name)
             return
-
-
-_SEARCH_FILE: dict[str, Callable[[Json, Found, Pattern, _Collected, Limits], None]] = {
-    "files_with_matches": _list_file,
-    "count": _count_in_file,
-    "content": _show_file,
-}
-
-
-def _full_path(request: Json, file: Found) -> str:
-    return os.path.join(request["root"], file.path)
+        if mode == "content":
+            if (before or after) and (line.number != last + 1 if last else earlier):
+                collected.add("--")
+            sign = ":" if line.matches else "-"
+            number = f"{line.number}{sign}" if request["numbers"] else ""
+            collected.add(f"{name}{sign}{number}{_shown(line.text, pattern)}")
+            if collected.more:
+                break
+        last = line.number
+    if mode == "count" and count:
+        collected.add(f"{name}:{count}")
 
 
 def _filter(request: Json, limits: Limits) -> Json:

@@ -199,33 +199,28 @@ LEFT_OUT = "(Files that permission rules keep from this tool were left out.)"
 
 def unsearched(found: Json) -> list[str]:
     """Return sentences for the model about what a search did not look at."""
-    unread, cut, large = found["unread"], found.get("cut", 0), found.get("large", 0)
     notes = []
-    ignored = found.get("ignored", {"count": 0})
-    if ignored["count"]:
-        such = ", ".join(ignored["named"])
-        more = ", …" if ignored["count"] > len(ignored["named"]) else ""
-        notes.append(f"Not searched, because .gitignore leaves {_them(ignored['count'])} out: {such}{more}.")
-    unobeyed = found.get("unobeyed", {"count": 0})
-    if unobeyed["count"]:
-        such = ", ".join(unobeyed["named"])
+    if ignored := found["ignored"]["count"]:
+        them = "it" if ignored == 1 else f"{ignored:,} entries"
+        notes.append(f"Not searched, because .gitignore leaves {them} out: {_named(found['ignored'])}.")
+    if found["unobeyed"]["count"]:
+        such = _named(found["unobeyed"])
         notes.append(f"Not obeyed, being unreadable, no regular file, or over 1 MiB or 10,000 lines: {such}.")
-    if unread:
-        notes.append(f"{_counted(unread, 'file or directory', 'files or directories')} could not be read.")
-    if cut:
-        notes.append(f"{_counted(cut, 'line', 'lines')} over 16 MiB {_was(cut)} not searched to the end.")
-    foreign = found.get("foreign", {"count": 0})
-    if foreign["count"]:
-        such = f"{', '.join(foreign['named'])}{', …' if foreign['count'] > len(foreign['named']) else ''}"
-        notes.append(f"Not in UTF-8, so that only ASCII text is found and shown in {_it(foreign['count'])}: {such}.")
-    if found.get("binary"):
+    if found["unread"]:
+        notes.append(f"{_counted(found['unread'], 'file or directory', 'files or directories')} could not be read.")
+    if cut := found["cut"]:
+        was = "was" if cut == 1 else "were"
+        notes.append(f"{_counted(cut, 'line', 'lines')} over 16 MiB {was} not searched to the end.")
+    if foreign := found["foreign"]["count"]:
+        it = "it" if foreign == 1 else f"{foreign:,} files"
+        notes.append(f"Not in UTF-8, so that only ASCII text is found and shown in {it}: {_named(found['foreign'])}.")
+    if found["binary"]:
         notes.append("It is a binary file, and was not searched. Use a program in Bash, such as `strings`.")
-    slow = found.get("slow_count", 0)
-    if slow:
-        more = ", …" if slow > len(found["slow"]) else ""
-        notes.append(f"A pattern takes too long in {', '.join(found['slow'])}{more}: the rest was not searched.")
-    if large:
-        notes.append(f"{_counted(large, 'file', 'files')} over 32 MiB {_was(large)} not searched: multiline is on.")
+    if found["slow"]["count"]:
+        notes.append(f"A pattern takes too long in {_named(found['slow'])}: the rest was not searched.")
+    if large := found["large"]:
+        was = "was" if large == 1 else "were"
+        notes.append(f"{_counted(large, 'file', 'files')} over 32 MiB {was} not searched: multiline is on.")
     return [f"({note})" for note in notes]
 
 
@@ -233,16 +228,8 @@ def _counted(number: int, one: str, many: str) -> str:
     return f"{number:,} {one if number == 1 else many}"
 
 
-def _them(number: int) -> str:
-    return "it" if number == 1 else f"{number:,} entries"
-
-
-def _it(number: int) -> str:
-    return "it" if number == 1 else f"{number:,} files"
-
-
-def _was(number: int) -> str:
-    return "was" if number == 1 else "were"
+def _named(few: Json) -> str:
+    return ", ".join(few["named"]) + (", …" if few["count"] > len(few["named"]) else "")
 
 
 class SearchFailed(Exception):
@@ -276,12 +263,16 @@ def search_command(request: Json) -> list[str]:
 
 
 async def search(context: ToolContext, request: Json, seconds: float = SECONDS) -> Json:
-    """Return the program's answer to `request` (see `program.main.answer`). Raise SearchFailed if there is none."""
+    """Return the program's answer to `request` (see `search_main.answer`). Raise SearchFailed if there is none."""
     host = context.host
-    programs = {"rg": host.which("rg") or "", "grep": host.which("grep") or ""}
-    project = [context.cwd, *context.add_dirs]
-    kept = {"left_out": context.call.left_out, "sessions": context.spill.sessions, "project": project}
-    command = search_command({**programs, "seconds": seconds, **kept, **request})
+    fixed = {
+        "rg": host.which("rg") or "",
+        "seconds": seconds,
+        "left_out": context.call.left_out,
+        "sessions": context.spill.sessions,
+        "project": [context.cwd, *context.add_dirs],
+    }
+    command = search_command({**fixed, **request})
     try:
         code, answer = await output_of(host, command, _cage(context, request), seconds + _KILL_AFTER, _MAX_FOUND)
     except OSError as error:

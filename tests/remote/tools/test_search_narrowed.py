@@ -16,14 +16,14 @@ from ccb.remote.search_program.search_main import answer
 from ccb.remote.tools.bash import narrowing_note
 from ccb.remote.tools.search_process import unsearched
 
-BACKENDS = [("rg", "grep"), ("rg",), ("grep",), ()]
+BACKENDS = ["rg", ""]
 
 
-def searched(root: Path, backend: tuple[str, ...], **more: Any) -> dict[str, Any]:
-    programs = {name: (shutil.which(name) or "") if name in backend else "" for name in ("rg", "grep")}
+def searched(root: Path, backend: str, **more: Any) -> dict[str, Any]:
+    program = (shutil.which(backend) or "") if backend else ""
     fixed = {"before": 0, "after": 0, "numbers": True, "ignore_case": False, "multiline": False, "offset": 0}
     request = {"op": "grep", "root": str(root), "seconds": 60, "limit": 250, "globs": [], "pattern": "needle"}
-    return answer({**request, **fixed, "mode": "files_with_matches", **programs, **more})
+    return answer({**request, **fixed, "mode": "files_with_matches", "rg": program, **more})
 
 
 @pytest.fixture
@@ -36,10 +36,10 @@ def tree(tmp_path: Path) -> Path:
     return root
 
 
-@pytest.mark.parametrize("backend", BACKENDS, ids="-".join)
+@pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("name", [".rgignore", ".ignore"])
 @pytest.mark.parametrize("where", ["", "lib", ".."])
-def test_no_ignore_file_of_a_program_hides_a_file(tree: Path, backend: tuple[str, ...], name: str, where: str) -> None:
+def test_no_ignore_file_of_a_program_hides_a_file(tree: Path, backend: str, name: str, where: str) -> None:
     (tree / where / name).write_text("evil.py\n.rgignore\nout\n")
     found = searched(tree, backend)
     assert {"seen.py", "evil.py", "lib/evil.py", "lib/seen.py", "out/made.py"} <= set(found["items"])
@@ -47,9 +47,9 @@ def test_no_ignore_file_of_a_program_hides_a_file(tree: Path, backend: tuple[str
     assert len(names["items"]) == 5
 
 
-@pytest.mark.parametrize("backend", BACKENDS, ids="-".join)
+@pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("more", [{}, {"globs": ["*.py"]}, {"op": "glob", "globs": ["**/*.py"]}], ids=str)
-def test_what_gitignore_leaves_out_is_said(tree: Path, backend: tuple[str, ...], more: dict[str, Any]) -> None:
+def test_what_gitignore_leaves_out_is_said(tree: Path, backend: str, more: dict[str, Any]) -> None:
     (tree / ".gitignore").write_text("evil.py\nout/\n")
     found = searched(tree, backend, **more)
     assert sorted(found["items"]) == ["lib/seen.py", "seen.py"]
@@ -97,7 +97,7 @@ async def test_the_model_is_told_in_the_result_of_the_command(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("more", [{}, {"op": "glob", "globs": ["**/*.py"]}], ids=["grep", "glob"])
-@pytest.mark.parametrize("backend", [(), ("rg", "grep")], ids="-".join)
+@pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize(
     ("where", "kind"),
     [
@@ -107,7 +107,7 @@ async def test_the_model_is_told_in_the_result_of_the_command(tmp_path: Path) ->
     ],
 )
 def test_what_is_no_regular_gitignore_blinds_no_search(
-    tree: Path, backend: tuple[str, ...], where: str, kind: str, more: dict[str, Any]
+    tree: Path, backend: str, where: str, kind: str, more: dict[str, Any]
 ) -> None:
     path = tree / where / ".gitignore"
     if kind == "pipe":
@@ -127,9 +127,9 @@ def test_what_is_no_regular_gitignore_blinds_no_search(
 
 
 @pytest.mark.parametrize("more", [{}, {"op": "glob", "globs": ["**/*.py"]}], ids=["grep", "glob"])
-@pytest.mark.parametrize("backend", [(), ("rg", "grep")], ids="-".join)
+@pytest.mark.parametrize("backend", BACKENDS)
 def test_a_gitignore_above_the_project_counts_only_where_others_cannot_put_it(
-    tree: Path, backend: tuple[str, ...], more: dict[str, Any]
+    tree: Path, backend: str, more: dict[str, Any]
 ) -> None:
     (tree / ".gitignore").write_text("*.py\n")
     (tree / "lib").chmod(0o755)
