@@ -23,8 +23,7 @@ _MAX_DESCRIPTION = 200  # characters
 
 @dataclass(frozen=True)
 class ShellStart:
-    """The call that started a background command: its command line, what the model says about it, its id and its
-    agent."""
+    """The call that started a background command. `description` is what the model says about it."""
 
     command: str
     description: str = ""
@@ -34,8 +33,7 @@ class ShellStart:
 
 @dataclass(eq=False)
 class Shell:
-    """A background command. `task` is its entry in the registry of tasks. `position` is how many bytes of its output
-    BashOutput has returned. `cage` is what it runs in, None for no cage."""
+    """A background command. `position` is how many bytes of its output BashOutput has returned."""
 
     task: Task
     command: str
@@ -59,8 +57,8 @@ class Shell:
 
 
 class BackgroundShells:
-    """Owns every process that outlives its tool call; `close` ends them all. `session` is the mark that the host gives
-    to the processes it starts (see `Host.session`). By this mark even detached processes are found."""
+    """Owns every process that outlives its tool call; `close` ends them all. `session` is the mark of the processes
+    that the host starts (see `Host.session`), by which even detached ones are found."""
 
     def __init__(self, cwd: str, tasks: TaskRegistry, session: str = "") -> None:
         self.cwd, self.lost = cwd, ""
@@ -140,8 +138,7 @@ class BackgroundShells:
         else:
             how = "completed (exit code 0)" if code == 0 else f"failed with exit code {code}"
         left = "" if shell.killed else self.left(shell.process, start)
-        summary = f"{subject} {how}. {left}" if left else f"{subject} {how}"
-        self._tasks.finished(shell.task, TaskEnd(shell.status, summary))
+        self._tasks.finished(shell.task, TaskEnd(shell.status, f"{subject} {how}" + (f". {left}" if left else "")))
 
     def get(self, shell_id: str) -> Shell | None:
         return self._shells.get(shell_id)
@@ -201,9 +198,8 @@ class BackgroundShells:
     async def close(self) -> None:
         """End every process of the session. Returns when they are gone."""
         for shell in self._shells.values():
-            shell.task.told = shell.task.told or bool(
-                shell.task.agent_id
-            )  # a sub-agent that has ended reads nothing any more
+            # a sub-agent that has ended reads nothing any more
+            shell.task.told = shell.task.told or bool(shell.task.agent_id)
         processes = [*(shell.process for shell in self._shells.values()), *self._leftovers]
         alive = [each for each in processes if each.returncode is None or each.has_leftovers()]
         try:

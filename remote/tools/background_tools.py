@@ -107,26 +107,22 @@ def _unknown(tool_input: Json, context: ToolContext) -> str | None:
 _STATUS_CHARS = 200  # room for the status around the output
 _MAX_FILTERED = 8 << 20  # bytes of new output that a filter looks at
 
-_BASH_OUTPUT_SCHEMA = object_of(
-    {
-        "bash_id": text("The ID of the background command"),
-        "filter": text("Optional regular expression for the lines to show", most=MAX_PATTERN),
-    },
-    "bash_id",
-)
-
-
-_BASH_OUTPUT_DESCRIPTION = (
-    "Gives what a background command (started by Bash with run_in_background) has put out since the last call, and its "
-    "status. filter is a regular expression: only lines that match are shown, the others are gone."
-)
-
 
 class BashOutput(Tool):
     """Returns the new output of a background command."""
 
     declaration = ToolDeclaration(
-        tool_traits.BASH_OUTPUT, _BASH_OUTPUT_DESCRIPTION, _BASH_OUTPUT_SCHEMA, MAX_OUTPUT_CHARS + _STATUS_CHARS
+        tool_traits.BASH_OUTPUT,
+        "Gives what a background command (started by Bash with run_in_background) has put out since the last call, and "
+        "its status. filter is a regular expression: only lines that match are shown, the others are gone.",
+        object_of(
+            {
+                "bash_id": text("The ID of the background command"),
+                "filter": text("Optional regular expression for the lines to show", most=MAX_PATTERN),
+            },
+            "bash_id",
+        ),
+        MAX_OUTPUT_CHARS + _STATUS_CHARS,
     )
 
     def validate(self, tool_input: Json, context: ToolContext) -> str | None:
@@ -134,12 +130,12 @@ class BashOutput(Tool):
             compiled(tool_input.get("filter") or "", False, False)
         except BadRequest as error:
             return str(error)
-        return _shell_tools_unknown(tool_input["bash_id"], context)
+        return _unknown_shell(tool_input["bash_id"], context)
 
     async def run(self, tool_input: Json, context: ToolContext) -> ToolResult:
         shell = context.shells.get(tool_input["bash_id"])
         if shell is None:
-            return refusal(_shell_tools_unknown(tool_input["bash_id"], context) or "")
+            return refusal(_unknown_shell(tool_input["bash_id"], context) or "")
         if shell.process.returncode is not None:
             await shell.process.wait()  # until it is known what it has left behind
         shell.task.told = shell.task.told or shell.process.returncode is not None
@@ -155,47 +151,35 @@ class BashOutput(Tool):
         else:
             text = shell.output.since(start)
         parts = [f"<status>{status.value}</status>"]
-        if status in (TaskStatus.COMPLETED, TaskStatus.FAILED) and code is not None:
+        if status in (TaskStatus.COMPLETED, TaskStatus.FAILED):
             parts.append(f"<exit_code>{code}</exit_code>")
         parts.append(f"<stdout>\n{text.rstrip()}\n</stdout>" if text.strip() else "(no new output)")
-        note = (
-            stop_note(shell.cage, text, code, context.shells.cwd, shell.command)
-            if shell.cage is not None and code is not None
-            else ""
-        )
-        narrowed = "" if code is None else await narrowed_note(shell.command, context.shells.cwd, context)
-        parts += filter(None, (note, narrowed, aside_note(shell.process)))
-        structured: Json = {
-            "shellId": shell.id,
-            "command": shell.command[:2000],
-            "status": status.value,
-            "exitCode": code,
-            "stdout": text,
-            "stderr": "",
-        }
+        if code is not None:
+            cwd = context.shells.cwd
+            stop = stop_note(shell.cage, text, code, cwd, shell.command)
+            parts += filter(None, (stop, await narrowed_note(shell.command, cwd, context)))
+        parts += filter(None, (aside_note(shell.process),))
+        structured = {"shellId": shell.id, "command": shell.command[:2000], "status": status.value, "exitCode": code}
+        structured.update(stdout=text, stderr="")
         return ToolResult("\n\n".join(parts), structured=structured)
-
-
-_KILL_SHELL_SCHEMA = object_of({"shell_id": text("The ID of the background command")}, "shell_id")
-
-
-_KILL_SHELL_DESCRIPTION = (
-    "Ends a background command (started by Bash with run_in_background) and everything it has started."
-)
 
 
 class KillShell(Tool):
     """Ends a background command."""
 
-    declaration = ToolDeclaration(tool_traits.KILL_SHELL, _KILL_SHELL_DESCRIPTION, _KILL_SHELL_SCHEMA)
+    declaration = ToolDeclaration(
+        tool_traits.KILL_SHELL,
+        "Ends a background command (started by Bash with run_in_background) and everything it has started.",
+        object_of({"shell_id": text("The ID of the background command")}, "shell_id"),
+    )
 
     def validate(self, tool_input: Json, context: ToolContext) -> str | None:
-        return _shell_tools_unknown(tool_input["shell_id"], context)
+        return _unknown_shell(tool_input["shell_id"], context)
 
     async def run(self, tool_input: Json, context: ToolContext) -> ToolResult:
         shell = context.shells.get(tool_input["shell_id"])
         if shell is None:
-            return refusal(_shell_tools_unknown(tool_input["shell_id"], context) or "")
+            return refusal(_unknown_shell(tool_input["shell_id"], context) or "")
         if shell.status is not TaskStatus.RUNNING:
             return refusal(f"Shell {shell.id} is not running: its status is {shell.status.value}.")
         shell.task.told = True
@@ -205,7 +189,7 @@ class KillShell(Tool):
         return ToolResult(message, structured={"message": message, "shell_id": shell.id})
 
 
-def _shell_tools_unknown(shell_id: str, context: ToolContext) -> str | None:
+def _unknown_shell(shell_id: str, context: ToolContext) -> str | None:
     if context.shells.get(shell_id) is not None:
         return None
     known = ", ".join(context.shells.ids()) or "none"

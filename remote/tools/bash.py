@@ -8,7 +8,7 @@ import os
 import re
 import shlex
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -19,6 +19,7 @@ from ..permissions.matchers import LEAVE_SANDBOX
 from ..sandbox.cage_rules import CageRules
 from ..sandbox.cage_server import CageUnavailable
 from ..sandbox.stops import stopped
+from ..system.deadline import in_thread
 from ..system.host import is_under, nearest_directory
 from ..system.process import Process
 from .background_shells import MAX_RUNNING, ShellStart
@@ -41,6 +42,7 @@ _TAIL_LINES = 20
 _TAIL_BYTES = 4096
 _MAX_STRUCTURED = 40_000  # characters; more than the model gets
 
+_HOW_TO_READ = "TaskOutput (or BashOutput) gives its output, TaskStop (or KillShell) ends it."
 _HOW_TO_ASK = f"To ask the user to run it without the sandbox, call Bash again with {LEAVE_SANDBOX}: true."
 _SET_ASIDE = "set aside by the sandbox, because it may act outside of the sandbox later"
 _HOW_TO_KEEP = (
@@ -54,15 +56,13 @@ _NO_TERMINAL = (
     r"|Permission denied \([^)]*(?:publickey|password|keyboard)|failed tty get|empty commit message"
     r"|[\[(]y(?:es)?/no?[\])]|^[\w\[\]@'. -]{0,40}(?:password|pass ?phrase)(?: for [^\n:]*)?:|[:?>)\]] \Z|[?:]\Z"
 )
-"""What programs print when they want to ask somebody, at last an open question. It is compiled when a command fails,
-not at the start."""
+"""What programs print when they want to ask somebody, at last an open question. Compiled only when a command fails."""
 
 _HOW_TO_ANSWER = (
     "There is no terminal, and nobody can be asked here. Give the answer beforehand (an option such as -y or -m, a "
     "file, stdin), or ask the user to run this in a terminal of their own."
 )
 _SLEEP = re.compile(r"\s*sleep\b")  # the model waits on purpose
-_HOW_TO_READ = "TaskOutput (or BashOutput) gives its output, TaskStop (or KillShell) ends it."
 _MAX_DESCRIPTION = 200  # characters
 _ASIDE_SHOWN = 5
 _ASIDE_CHARS = 200
@@ -109,9 +109,9 @@ class Bash(Tool):
         from ..permissions.shell.read_only import changes_directory, is_read_only_command  # imports much
 
         command = tool_input["command"]
-        if tool_input.get("run_in_background") or tool_input.get(LEAVE_SANDBOX) or not is_read_only_command(command):
+        if tool_input.get("run_in_background") or tool_input.get(LEAVE_SANDBOX):
             return False
-        return not changes_directory(command)
+        return is_read_only_command(command) and not changes_directory(command)
 
     def validate(self, tool_input: Json, context: ToolContext) -> str | None:
         command = tool_input["command"]
@@ -130,10 +130,11 @@ class Bash(Tool):
         return None
 
     async def run(self, tool_input: Json, context: ToolContext) -> ToolResult:
+        description = str(tool_input.get("description") or "")[:_MAX_DESCRIPTION]
+        start = ShellStart(tool_input["command"], description, context.call.tool_use_id, context.call.agent_id)
         if tool_input.get("run_in_background"):
-            return await _start_in_background(_start_of(tool_input, context), context)
-        call = _Foreground(_start_of(tool_input, context), context)
-        return await call.run((tool_input.get("timeout") or DEFAULT_TIMEOUT) / 1000)
+            return await _start_in_background(start, context)
+        return await _Foreground(start, context).run((tool_input.get("timeout") or DEFAULT_TIMEOUT) / 1000)
 
 
 def _shell(context: ToolContext) -> str:
@@ -144,13 +145,9 @@ def _roots(context: ToolContext) -> list[str]:
     return [context.cwd, *context.add_dirs]
 
 
-async def _directory(context: ToolContext) -> tuple[str, str]:
+def _directory(context: ToolContext) -> tuple[str, str]:
     """Return the directory in which the next command runs, and a note for the model if it is another one than it should
-    be, because that is gone. A thread looks at the disk, which may not answer."""
-    return await asyncio.get_running_loop().run_in_executor(None, _existing, context)
-
-
-def _existing(context: ToolContext) -> tuple[str, str]:
+    be, because that is gone. The disk may not answer: call this in a thread."""
     there = nearest_directory(context.shells.directory(context.host, _roots(context)))
     wanted, context.shells.lost = context.shells.lost or context.shells.cwd, ""
     if there == wanted:
@@ -159,17 +156,12 @@ def _existing(context: ToolContext) -> tuple[str, str]:
     return there, f"{spelled(wanted)} {why}: the command ran in {spelled(there)}"
 
 
-def _start_of(tool_input: Json, context: ToolContext) -> ShellStart:
-    description = str(tool_input.get("description") or "")[:_MAX_DESCRIPTION]
-    return ShellStart(tool_input["command"], description, context.call.tool_use_id, context.call.agent_id)
-
-
 async def _start_in_background(start: ShellStart, context: ToolContext) -> ToolResult:
     if context.shells.running >= MAX_RUNNING:
         return refusal(
             f"{MAX_RUNNING} background commands are running already. End one with TaskStop or KillShell first."
         )
-    cwd, moved = await _directory(context)
+    cwd, moved = await in_thread(_directory, context)
     output = Output(context.spill, "background", to_file=True)
     try:
         process = await context.host.start(
@@ -182,8 +174,7 @@ async def _start_in_background(start: ShellStart, context: ToolContext) -> ToolR
     text = f"Command running in background with ID: {shell.id}. You are told when it ends. {_HOW_TO_READ}"
     if output.path:
         text += f" Output is also written to: {output.path}"
-    text = _joined(text, moved)
-    return ToolResult(text, structured=_structured("", backgroundTaskId=shell.id))
+    return ToolResult(_joined(text, moved), structured=_structured("", backgroundTaskId=shell.id))
 
 
 class _Foreground:
@@ -191,37 +182,33 @@ class _Foreground:
 
     def __init__(self, start: ShellStart, context: ToolContext) -> None:
         self._start = start
-        self._command = start.command
         self._context = context
         self._moves = asyncio.Event()
         self._by_itself = False
         self._output = Output(context.spill, "bash")
         self._started = time.monotonic()
         self._shown = 0
-        self._reports = True
-        self._elsewhere = ""  # a note that the command runs in another directory than it should
-        self._astray = False  # whether that is another one than the session's
+        self._cwd = self._elsewhere = ""  # where it runs, and a note if that is another directory than it should be
 
     async def run(self, timeout: float) -> ToolResult:
-        context = self._context
-        report = context.spill.scratch()
-        self._reports = bool(report)
-        cage = context.call.cage
+        context, command = self._context, self._start.command
+        report, cage = context.spill.scratch(), context.call.cage
         if cage is not None and report:
             cage = replace(cage, write=(*cage.write, report))
         context.shells.foreground.add(self._moves)  # from now on, the person may move it to the background
+        process: Process | None = None
         try:
-            cwd, self._elsewhere = await _directory(context)
-            self._cwd, self._astray = cwd, cwd != context.shells.cwd
-            argv = _arguments(_shell(context), self._command, report)
-            process = await context.host.start(argv, cwd, self._output.add, context.variables, cage=cage)
-        except BaseException as error:
-            context.shells.foreground.discard(self._moves)
-            _taken(report)
-            self._output.close()
-            if isinstance(error, OSError):
-                return _not_started(error)
-            raise
+            self._cwd, self._elsewhere = await in_thread(_directory, context)
+            is_astray = self._cwd != context.shells.cwd
+            argv = _arguments(_shell(context), command, report)
+            process = await context.host.start(argv, self._cwd, self._output.add, context.variables, cage=cage)
+        except OSError as error:
+            return _not_started(error)
+        finally:
+            if process is None:
+                context.shells.foreground.discard(self._moves)
+                _taken(report)
+                self._output.close()
         ended = goes_on = interrupted = False
         moved = ""
         try:
@@ -245,22 +232,22 @@ class _Foreground:
         if not ended:
             return self._timed_out(timeout, aside_note(process))
         left = context.shells.left(process, self._start)
-        await self._look_at_directory()
-        code, narrowed = process.returncode or 0, await narrowed_note(self._command, cwd, context)
-        asked = self._asked() if code else ""
-        notes = (self._move(moved), self._stop(code), narrowed, aside_note(process), asked, left)
-        return self._result(code, _joined(*notes))
+        news = "" if context.call.agent_id else await context.directory.news()
+        if news:
+            context.call.remind("root", news)
+        code, narrowed = process.returncode or 0, await narrowed_note(command, self._cwd, context)
+        stop = stop_note(context.call.cage, self._end, code, self._cwd, command)
+        where = "" if is_astray else self._move(moved, has_report=bool(report))
+        notes = (where, stop, narrowed, aside_note(process), self._asked() if code else "", left)
+        return self._result(code, _joined(self._elsewhere, *notes))
+
+    @property
+    def _end(self) -> str:
+        return self._output.last(_TAIL_LINES, _TAIL_BYTES)
 
     def _asked(self) -> str:
         """Return how the model is to go on if the command seems to have asked somebody, else ""."""
-        return _HOW_TO_ANSWER if re.search(_NO_TERMINAL, self._output.last(_TAIL_LINES, _TAIL_BYTES)) else ""
-
-    async def _look_at_directory(self) -> None:
-        """Tell the main agent if a command has moved the directory of the session."""
-        call = self._context.call
-        moved = "" if call.agent_id else await self._context.directory.news()
-        if moved:
-            call.remind("root", moved)
+        return _HOW_TO_ANSWER if re.search(_NO_TERMINAL, self._end) else ""
 
     def _go_on(self, process: Process, report: str) -> ToolResult:
         """Let the command go on in the background, and tell the model how to read on."""
@@ -278,21 +265,14 @@ class _Foreground:
         structured = {**_structured(text, backgroundTaskId=shell.id), by: True}
         return ToolResult(f"{note}\nOutput so far:\n{text}" if text else note, structured=structured)
 
-    def _stop(self, code: int) -> str:
-        """Return a note about what the cage stopped, "" for nothing."""
-        cage = self._context.call.cage
-        return (
-            ""
-            if cage is None
-            else stop_note(cage, self._output.last(_TAIL_LINES, _TAIL_BYTES), code, self._cwd, self._command)
-        )
-
     async def _watch(self, process: Process, timeout: float) -> bool:
         """Wait for the process, and report its output meanwhile. Return whether the process ended before it was out of
         time, or was to go on in the background."""
         waiter = asyncio.ensure_future(process.wait())
         shells = self._context.shells
-        budget = None if shells.background_after is None or _SLEEP.match(self._command) else shells.background_after
+        budget = (
+            None if shells.background_after is None or _SLEEP.match(self._start.command) else shells.background_after
+        )
         try:
             while not waiter.done():
                 spent = time.monotonic() - self._started
@@ -315,34 +295,26 @@ class _Foreground:
             await asyncio.wait({waiter})
 
     def _show(self) -> None:
-        if self._output.total == self._shown:
-            return
-        self._shown = self._output.total
-        self._context.call.progress(
-            {
-                "output": self._output.last(_TAIL_LINES, _TAIL_BYTES),
-                "total_bytes": self._shown,
-                "elapsed_seconds": round(time.monotonic() - self._started, 3),
-            }
-        )
+        if self._output.total != self._shown:
+            self._shown = self._output.total
+            spent = round(time.monotonic() - self._started, 3)
+            self._context.call.progress({"output": self._end, "total_bytes": self._shown, "elapsed_seconds": spent})
 
-    def _move(self, directory: str) -> str:
+    def _move(self, directory: str, *, has_report: bool) -> str:
         """Take the directory in which the command ended as the next one's. Return a note if it is outside the session's
         directories."""
         from ..permissions.shell.read_only import changes_directory  # imports much
 
-        context = self._context
-        if not self._reports and changes_directory(self._command):
-            return f"Shell cwd stays {spelled(context.shells.cwd)}: this host has no place to note where a command ends"
-        if not directory or directory == context.shells.cwd or self._astray:
+        host, shells, cwd = self._context.host, self._context.shells, self._context.cwd
+        if not has_report and changes_directory(self._start.command):
+            return f"Shell cwd stays {spelled(shells.cwd)}: this host has no place to note where a command ends"
+        if not directory or directory in (shells.cwd, host.real_path(shells.cwd)):
             return ""
-        if any(is_under(directory, context.host.real_path(root)) for root in _roots(context)):
-            context.shells.cwd = directory
+        if any(is_under(directory, host.real_path(root)) for root in _roots(self._context)):
+            shells.cwd = directory
             return ""
-        if directory == context.host.real_path(context.shells.cwd):
-            return ""
-        context.shells.cwd = context.cwd
-        return f"Shell cwd was reset to {spelled(context.cwd)}"
+        shells.cwd = cwd
+        return f"Shell cwd was reset to {spelled(cwd)}"
 
     def _timed_out(self, timeout: float, aside: str) -> ToolResult:
         ended = f"Command timed out after {timeout:g} s and was stopped, with all it had started."
@@ -352,28 +324,26 @@ class _Foreground:
         return ToolResult(f"{note}\n{text}".rstrip("\n"), is_error=True, structured=structured)
 
     def _result(self, code: int, note: str) -> ToolResult:
-        note = _joined(self._elsewhere, note)
         text = self._output.text(MAX_OUTPUT_CHARS - _ROOM).rstrip("\n")
         structured = _structured(text, path=self._output.path, stderr=note)
-        failed = code != 0
-        if failed:
+        if code:
             exit_text = f"Exit code {code}" if code > 0 else f"Exit code {128 - code} (killed by signal {-code})"
             text = f"{exit_text}\n{text}" if text else exit_text
         elif not text.strip():
             text = "(Bash completed with no output)"
-        return ToolResult(f"{text}\n{note}" if note else text, is_error=failed, structured=structured)
+        return ToolResult(f"{text}\n{note}" if note else text, is_error=code != 0, structured=structured)
 
 
-def stop_note(cage: CageRules, output: str, code: int, cwd: str, command: str) -> str:
+def stop_note(cage: CageRules | None, output: str, code: int, cwd: str, command: str) -> str:
     """Return the note for the model about what a cage stopped; "" if it stopped nothing. `output` is the end of the
     command's output, and `cwd` the directory in which it began."""
-    line = stopped(output, code, cage, cwd, command)
+    line = stopped(output, code, cage, cwd, command) if cage is not None else ""
     return f"{line}\n{_HOW_TO_ASK}" if line else ""
 
 
 async def narrowed_note(command: str, cwd: str, context: ToolContext) -> str:
     """See narrowing_note."""
-    return await asyncio.get_running_loop().run_in_executor(None, narrowing_note, command, cwd, _roots(context))
+    return await in_thread(narrowing_note, command, cwd, _roots(context))
 
 
 def aside_note(process: Process) -> str:
@@ -398,17 +368,9 @@ def _joined(*notes: str) -> str:
 def _structured(text: str, *, interrupted: bool = False, path: str = "", stderr: str = "", **more: str) -> Json:
     """Return the result in the shape of the public protocol. `stdout` holds both streams of the command, in order;
     `stderr` holds a note by ccb."""
-    structured: Json = {
-        "stdout": text[:_MAX_STRUCTURED],
-        "stderr": stderr,
-        "interrupted": interrupted,
-        "isImage": False,
-        "noOutputExpected": False,
-        **more,
-    }
-    if path:
-        structured["persistedOutputPath"] = path
-    return structured
+    structured: Json = {"stdout": text[:_MAX_STRUCTURED], "stderr": stderr, "interrupted": interrupted}
+    structured.update(isImage=False, noOutputExpected=False, **more)
+    return {**structured, "persistedOutputPath": path} if path else structured
 
 
 def _arguments(shell: str, command: str, report: str) -> list[str]:
@@ -416,13 +378,9 @@ def _arguments(shell: str, command: str, report: str) -> list[str]:
     through `eval`, so that a syntax error shows the command and not the trap."""
     if not report:
         return [shell, "-c", command]
-    script = f"trap 'pwd -P >|{_quoted_twice(report)} 2>/dev/null' EXIT; eval \"set --;$1\""
+    quoted = shlex.quote(report).replace("'", "'\\''")  # the text of the trap is itself in single quotes
+    script = f"trap 'pwd -P >|{quoted} 2>/dev/null' EXIT; eval \"set --;$1\""
     return [shell, "-c", script, os.path.basename(shell), command]
-
-
-def _quoted_twice(path: str) -> str:
-    """Quote a path for the trap, whose text is itself in single quotes."""
-    return shlex.quote(path).replace("'", "'\\''")
 
 
 _MAX_BYTES = 65536
@@ -446,9 +404,8 @@ _OBEYED = {"rg": (".rgignore", ".ignore"), **dict.fromkeys(("fd", "fdfind"), (".
 _OBEYED["ag"] = (".agignore", ".ignore")
 _MENTIONED = re.compile(r"\b(?:rg|fd|fdfind|ag)\b")
 _SHOWS_ALL = re.compile(r"\s(?:-[a-zA-Z]*u[a-zA-Z]*|--unrestricted|--no-ignore(?:-dot)?)(?!\S)")
-_NOT_SEARCHED = ("node_modules",)
 _MAX_DIRECTORIES = 2000
-_IGNORE_FILES_MAX_BYTES = 1 << 16
+_MAX_IGNORE_BYTES = 1 << 16
 _SHOWN = 3
 
 
@@ -458,7 +415,7 @@ def narrowing_note(command: str, cwd: str, roots: Sequence[str]) -> str:
     call this in a thread."""
     told = []
     for program in dict.fromkeys([] if _SHOWS_ALL.search(command) else _MENTIONED.findall(command)):
-        found = _narrowing_files([cwd, *roots], _OBEYED[program])
+        found = list(dict.fromkeys(_narrowing_files([cwd, *roots], _OBEYED[program])))
         if found:
             shown = ", ".join(os.path.relpath(path, cwd) for path in found[:_SHOWN])
             more = ", …" if len(found) > _SHOWN else ""
@@ -466,39 +423,20 @@ def narrowing_note(command: str, cwd: str, roots: Sequence[str]) -> str:
     return "\n".join(told)
 
 
-def _narrowing_files(tops: Iterable[str], names: Sequence[str]) -> list[str]:
-    """Return the files with these names in and below directories that leave something out."""
-    waiting = list(dict.fromkeys(map(os.path.realpath, tops)))
-    found: dict[str, None] = {}
-    for directory in waiting:  # it grows meanwhile
-        if len(found) > _SHOWN:
-            break
-        found.update({path: None for name in names if _says_something(path := os.path.join(directory, name))})
-        if len(waiting) < _MAX_DIRECTORIES:
-            waiting += _inner(directory)
-    return list(found)
-
-
-def _inner(directory: str) -> list[str]:
-    """Return the directories in a directory that such programs search by default."""
-    try:
-        with os.scandir(directory) as entries:
-            return [
-                entry.path
-                for entry in entries
-                if entry.name[0] != "." and entry.name not in _NOT_SEARCHED and entry.is_dir(follow_symlinks=False)
-            ]
-    except OSError:
-        return []
-
-
-def _says_something(path: str) -> bool:
-    """Return whether a file has a line that is no comment."""
-    try:
-        if not os.path.isfile(path):
-            return False
-        with open(path, "rb") as file:
-            lines = file.read(_IGNORE_FILES_MAX_BYTES).splitlines()
-    except OSError:
-        return False
-    return any(line.strip() and not line.lstrip().startswith(b"#") for line in lines)
+def _narrowing_files(tops: Sequence[str], names: Sequence[str]) -> Iterator[str]:
+    """Yield the files with these names that have a line which is no comment, in and below directories. Those that such
+    programs do not search by default are left out."""
+    left = _MAX_DIRECTORIES
+    for top in dict.fromkeys(map(os.path.realpath, tops)):
+        for directory, directories, files in os.walk(top):
+            left -= 1
+            if left < 0:
+                return
+            directories[:] = [each for each in directories if each[0] != "." and each != "node_modules"]
+            for path in (os.path.join(directory, name) for name in names if name in files):
+                lines = []
+                if os.path.isfile(path):
+                    with contextlib.suppress(OSError), open(path, "rb") as file:
+                        lines = file.read(_MAX_IGNORE_BYTES).splitlines()
+                if any(line.strip() and not line.lstrip().startswith(b"#") for line in lines):
+                    yield path
