@@ -1,4 +1,4 @@
-"""Images scaled, PDF pages."""
+"""Images scaled, pages of PDF documents: what programs of the host and of ours print of a file."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 from ..system.process import LIMITED
-from .output import clean, output_of
+from .output import output_of
 from .tool_contract import ToolContext
 
 if TYPE_CHECKING:
@@ -61,7 +61,6 @@ MAX_PAGES = 100
 MAX_PAGES_A_CALL = 20
 """Most pages that one call can ask for."""
 
-_MAX_TEXT = 100_000
 _MAX_IMAGE = 1_500_000
 _RANGE = re.compile(r"\s{0,9}(\d{1,5})\s{0,9}(?:-\s{0,9}(\d{1,5})?)?\s{0,9}")
 
@@ -84,43 +83,32 @@ def read_pages(text: str) -> tuple[int, int]:
     return first, last
 
 
-async def count_pages(context: ToolContext, path: str) -> int:
-    """Return the number of pages, 0 if it cannot be told, -1 if it takes too long to tell."""
-    printed = await printed_by_ours(context, "pdf_pages", path)
-    return int(printed) if printed is not None else -1
+def _of_type(kind: str, media_type: str, data: bytes) -> Json:
+    encoded = base64.b64encode(data).decode("ascii")
+    return {"type": kind, "source": {"type": "base64", "media_type": media_type, "data": encoded}}
 
 
 def document_block(data: bytes) -> Json:
     """Return the Messages API block of a whole document."""
-    encoded = base64.b64encode(data).decode("ascii")
-    return {"type": "document", "source": {"type": "base64", "media_type": "application/pdf", "data": encoded}}
+    return _of_type("document", "application/pdf", data)
 
 
 async def page_blocks(context: ToolContext, path: str, pages: str) -> list[Json]:
-    """Return the blocks of some pages: images of them if the host has `pdftoppm`, or their text if it has `pdftotext`.
-    Raise PagesRefused."""
+    """Return images of some pages, made by `pdftoppm` of the host. Raise PagesRefused."""
     first, last = read_pages(pages)
-    images, texts = context.host.which("pdftoppm"), context.host.which("pdftotext")
-    if not images and not texts:
+    program = context.host.which("pdftoppm")
+    if not program:
         raise PagesRefused(
             "This host has no program that can take pages out of a PDF. Install poppler-utils there, or read the "
             "document without pages if it is short."
         )
     blocks: list[Json] = []
     for page in range(first, last + 1):
-        of_page = ["-f", str(page), "-l", str(page)]
-        made = None
-        if images:
-            made = await printed_by(context, path, [images, *of_page, "-jpeg", "-scale-to", "1500", "-"])
-        if made is not None and made.startswith(b"\xff\xd8") and len(made) <= _MAX_IMAGE:
-            encoded = base64.b64encode(made).decode("ascii")
-            source = {"type": "base64", "media_type": "image/jpeg", "data": encoded}
-            blocks += [{"type": "text", "text": f"Page {page}:"}, {"type": "image", "source": source}]
-            continue
-        text = await printed_by(context, path, [texts, *of_page, "-layout", "-", "-"]) if texts else None
-        if text is None:
+        command = [program, "-f", str(page), "-l", str(page), "-jpeg", "-scale-to", "1500", "-"]
+        made = await printed_by(context, path, command)
+        if made is None or not made.startswith(b"\xff\xd8") or len(made) > _MAX_IMAGE:
             break  # there are no more pages
-        blocks.append({"type": "text", "text": f"Page {page}:\n{clean(text)[: _MAX_TEXT // MAX_PAGES_A_CALL]}"})
+        blocks += [{"type": "text", "text": f"Page {page}:"}, _of_type("image", "image/jpeg", made)]
     if not blocks:
         raise PagesRefused(f"Page {first} cannot be read: the document may have fewer pages, or be damaged.")
     return blocks
@@ -134,14 +122,14 @@ _OUR_SECONDS = 20.0
 _QUIET = LIMITED + 'f=$1; shift; exec "$@" <"$f" 2>/dev/null'
 
 
-async def printed_by_ours(context: ToolContext, program: str, path: str, *arguments: str) -> bytes | None:
-    """Return what a program of this package prints that gets the path of the file and other `arguments`. It is one
-    module that imports the standard library only. None if it fails, or takes too long or too much memory."""
-    spec = importlib.util.find_spec(f"{__package__}.{program}")
+async def printed_by_ours(context: ToolContext, what: str, path: str) -> bytes | None:
+    """Return what `document_programs` prints of the `cells` or `pages` of a file. None if it fails, or takes too long
+    or too much memory."""
+    spec = importlib.util.find_spec(f"{__package__}.document_programs")
     assert spec is not None
     source = cast("InspectLoader", spec.loader).get_source(spec.name)
     real = context.call.pinned or context.host.real_path(path)
-    argv = [sys.executable, "-I", "-S", "-c", source or "", real, *arguments]
+    argv = [sys.executable, "-I", "-S", "-c", source or "", what, real]
     return await printed_by(context, path, argv, piped=False, seconds=_OUR_SECONDS)
 
 

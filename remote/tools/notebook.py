@@ -14,6 +14,7 @@ from ccb.tunnel.wire.prompt_content import MAX_IMAGE_BYTES, image_block, image_t
 
 from ..system.deadline import in_thread
 from ..system.text_encoding import shown, text_of
+from .document_programs import MAX_OUTPUT
 from .documents import printed_by_ours
 from .file_access import (
     CHANGED,
@@ -27,7 +28,6 @@ from .file_access import (
     text_error,
 )
 from .input_schema import choice, object_of, text
-from .notebook_cells import MAX_OUTPUT, MAX_TEXT
 from .output import clean
 from .text_changes import ChangeRefused, bounded_text, whole_or_none
 from .tool_contract import ToolContext, ToolDeclaration, ToolResult
@@ -37,7 +37,7 @@ Json = dict[str, Any]
 MAX_BYTES = 16 << 20
 """Largest notebook that is read, in bytes."""
 
-_CUT = "\n[... the notebook is cut here; use jq in Bash for the rest ...]"
+_CUT = "[... the notebook is cut here; use jq in Bash for the rest ...]"
 
 
 class NotANotebook(Exception):
@@ -47,7 +47,7 @@ class NotANotebook(Exception):
 async def notebook_blocks(context: ToolContext, path: str, digest: str) -> list[Json]:
     """Return Messages API blocks: the cells as text, and the images of their outputs in place. `digest` is that of the
     file. Raise NotANotebook."""
-    printed = await printed_by_ours(context, "notebook_cells", path)
+    printed = await printed_by_ours(context, "cells", path)
     if printed is None:
         raise NotANotebook("it takes too long or too much memory to be parsed")
     answer = json.loads(printed)
@@ -59,25 +59,15 @@ async def notebook_blocks(context: ToolContext, path: str, digest: str) -> list[
 
 
 def _blocks(pieces: list[list[Any]]) -> list[Json]:
+    """Return the blocks of what the program has printed, which holds the limits."""
     blocks: list[Json] = []
-    texts: list[str] = []
-    room, image_room = MAX_TEXT, MAX_IMAGE_BYTES
     for kind, *values in pieces:
         block = _image(values[0]) if kind == "image" else _text(_shown(kind, *values))
-        if block["type"] == "image":
-            image_room -= len(block["source"]["data"])
-            if image_room >= 0:
-                blocks += [*_joined(texts), block]
-                texts = []
-                continue
-            block = _text(_shown("images"))
-        text = block["text"]
-        if len(text) > room:
-            texts.append(text[:room] + _CUT)
-            break
-        room -= len(text) + 1
-        texts.append(text)
-    return [*blocks, *_joined(texts)]
+        if blocks and blocks[-1]["type"] == block["type"] == "text":
+            blocks[-1]["text"] += f"\n{block['text']}"
+        else:
+            blocks.append(block)
+    return blocks
 
 
 def _shown(kind: str, text: str = "", size: int = 0) -> str:
@@ -88,7 +78,7 @@ def _shown(kind: str, text: str = "", size: int = 0) -> str:
         return f"<output>{text}</output>"
     if kind == "images":
         return "[an image, not shown: there are too many]"
-    return text if kind == "cell" else _CUT[1:]
+    return text if kind == "cell" else _CUT
 
 
 def _image(encoded: str) -> Json:
@@ -100,10 +90,6 @@ def _image(encoded: str) -> Json:
     if media_type is None or len(data) > MAX_IMAGE_BYTES or image_trouble(data):
         return _text(f"<output>[an image of {len(data):,} bytes, not shown]</output>")
     return image_block(data, media_type)
-
-
-def _joined(texts: list[str]) -> list[Json]:
-    return [_text("\n".join(texts))] if texts else []
 
 
 def _text(text: str) -> Json:
@@ -213,8 +199,10 @@ def _book(text: str) -> tuple[Json, list[Json]]:
 
 
 def _printed(book: Json, old: str, *, escape: bool) -> str:
-    """Return the text of a notebook in the style of its old text."""
-    text = json.dumps(book, ensure_ascii=escape, indent=_indent(old)) + ("\n" if old.endswith("\n") else "")
+    """Return the text of a notebook in the style of its old text: its indentation and line ends."""
+    first_key = re.match(r"[^\n]*\n([ \t]*)", old)
+    indent = (first_key[1] or " ") if first_key else None
+    text = json.dumps(book, ensure_ascii=escape, indent=indent) + ("\n" if old.endswith("\n") else "")
     return text.replace("\n", "\r\n") if "\r\n" in old else text
 
 
@@ -242,7 +230,7 @@ def _place(cells: list[Json], wanted: str) -> int:
 
 def _replace(cell: Json, tool_input: Json) -> None:
     kind = tool_input.get("cell_type") or cell.get("cell_type", "code")
-    cell["cell_type"], cell["source"] = kind, _lines(tool_input["new_source"])
+    cell["cell_type"], cell["source"] = kind, tool_input["new_source"].splitlines(keepends=True)
     if kind == "code":
         cell.update(execution_count=None, outputs=[])
     else:
@@ -251,24 +239,10 @@ def _replace(cell: Json, tool_input: Json) -> None:
 
 
 def _new_cell(book: Json, kind: str, source: str) -> Json:
-    cell: Json = {"cell_type": kind, "metadata": {}, "source": _lines(source)}
-    if _version(book) >= (4, 5):
-        cell = {"cell_type": kind, "id": os.urandom(4).hex(), "metadata": {}, "source": _lines(source)}
+    cell: Json = {"cell_type": kind, "metadata": {}, "source": source.splitlines(keepends=True)}
+    major, minor = book.get("nbformat"), book.get("nbformat_minor")
+    if isinstance(major, int) and isinstance(minor, int) and (major, minor) >= (4, 5):
+        cell["id"] = os.urandom(4).hex()
     if kind == "code":
         cell.update(execution_count=None, outputs=[])
     return cell
-
-
-def _version(book: Json) -> tuple[int, int]:
-    major, minor = book.get("nbformat"), book.get("nbformat_minor")
-    return (major, minor) if isinstance(major, int) and isinstance(minor, int) else (4, 0)
-
-
-def _lines(source: str) -> list[str]:
-    return source.splitlines(keepends=True)
-
-
-def _indent(text: str) -> str | None:
-    """Return the indentation that the file has: the blanks or tabs before its first key."""
-    found = re.match(r"[^\n]*\n([ \t]*)", text)
-    return (found[1] or " ") if found else None

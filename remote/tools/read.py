@@ -32,18 +32,7 @@ from .tool_contract import Tool, ToolContext, ToolDeclaration, ToolResult
 
 MAX_SCALED_BYTES = 64 << 20
 """Largest image in bytes that is made smaller."""
-
-GOOD_PIXELS = 2000
-"""Width and height over which an image is made smaller: the most that a request with many images may have."""
-
-TOO_LARGE = f"it has more than {MAX_SCALED_BYTES:,} bytes"
-
-
-def wants_scaling(data: bytes) -> bool:
-    """Return whether an image should be made smaller before the model sees it."""
-    return len(data) > MAX_IMAGE_BYTES or max(image_size(data) or (0, 0)) > GOOD_PIXELS
-
-
+_GOOD_PIXELS = 2000  # width and height: the most that a request with many images may have
 MAX_LINES = 2000
 MAX_LINE = 2000
 """How many characters of a line are shown."""
@@ -131,44 +120,38 @@ class _Wanted:
         self._limit = limit
         self._lines: list[str] = []
         self._number = 1  # of the line being read
-        self._line = bytearray()
+        self._line = bytearray()  # its beginning, if it is wanted
         self._line_size = 0
         self._chars = 0
         self._bytes = 0
         self._full = False
 
     def feed(self, block: bytes) -> None:
-        if not self.done and self._number + block.count(b"\n") < self._offset:
-            self._number += block.count(b"\n")
-            self._start_line(block[block.rfind(b"\n") + 1 :], fresh=b"\n" in block)
-            return
-        start = 0
-        while not self.done:
-            end = block.find(b"\n", start)
-            if end < 0:
-                self._start_line(block[start:], fresh=False)
+        """Take the next bytes of the file."""
+        at = 0
+        while at < len(block):
+            if self.done or self._number + block.count(b"\n", at) < self._offset:
+                ended, start = block.count(b"\n", at), block.rfind(b"\n", at) + 1
+                self._number += ended
+                self._line_size = len(block) - start if ended else self._line_size + len(block) - at
                 return
-            self._start_line(block[start:end], fresh=False)
+            end = block.find(b"\n", at)
+            part = block[at : end if end >= 0 else len(block)]
+            if self._number >= self._offset:
+                self._line += part[: max(0, _LINE_BYTES - len(self._line))]
+            self._line_size += len(part)
+            if end < 0:
+                return
             self._end_line()
-            start = end + 1
-        self._number += block.count(b"\n", start)
-        last = block.rfind(b"\n", start)
-        self._start_line(block[max(last + 1, start) :], fresh=last >= 0)
+            at = end + 1
 
     def finish(self) -> None:
+        """The file has ended."""
         if self._line_size:
             self._end_line()
 
     def result(self, digest: str, whole: bool, empty: bool) -> TextRange:
         return TextRange(self._lines, self._offset, self._number - 1, digest, whole, self._full, empty)
-
-    def _start_line(self, part: bytes, fresh: bool) -> None:
-        if fresh:
-            self._line.clear()
-            self._line_size = 0
-        if not self.done and self._number >= self._offset:
-            self._line += part[: max(0, _LINE_BYTES - len(self._line))]
-        self._line_size += len(part)
 
     def _end_line(self) -> None:
         if self._offset <= self._number and not self.done:
@@ -180,8 +163,7 @@ class _Wanted:
     def _take(self) -> None:
         cut = self._line_size > len(self._line)
         text = self._line.decode("utf-8", "replace").rstrip("\r")
-        if self._number == 1 and text.startswith("\ufeff"):
-            text = text[1:]
+        text = text.removeprefix("\ufeff") if self._number == 1 else text
         if cut or len(text) > MAX_LINE:
             text = f"{text[:MAX_LINE]}{LINE_CUT}{self._line_size:,} bytes]"
         chars = len(text) + len(str(self._number)) + 2
@@ -197,7 +179,7 @@ class _Wanted:
 
 Json = dict[str, Any]
 
-_HEAD = 16
+_HEAD = 16  # bytes that tell the kind of a file
 _WHOLE = (1, MAX_LINES)
 _NOTE_CHARS = 2_000  # room for the notes around the lines
 _NOT_UTF8 = (
@@ -246,8 +228,11 @@ class Read(Tool):
             if info is None:
                 return refusal(await missing(host_of(context), path, context.cwd))
             if info.kind is not FileKind.FILE:
-                return refusal(_no_file(name, info.kind))
-            if "pages" not in tool_input and _was_shown(context, path, info, wanted):
+                if info.kind is FileKind.DIRECTORY:
+                    return refusal(f"{name} is a directory. Use LS to list it, or Glob to find files in it.")
+                return refusal(f"{name} is a {info.kind.value}; only files can be read.")
+            seen = context.files.get(context.host.real_path(path))
+            if "pages" not in tool_input and seen and wanted in seen.ranges and seen.is_untouched(info):
                 return ToolResult(
                     "The file is unchanged since you last read this range: the earlier result is still current.",
                     structured={"type": "file_unchanged", "file": {"filePath": name}},
@@ -269,17 +254,6 @@ class Read(Tool):
             return refusal(f"{spelled(str(error))}; only files can be read.")
         except OSError as error:
             return refusal(os_error(error, name))
-
-
-def _no_file(name: str, kind: FileKind) -> str:
-    if kind is FileKind.DIRECTORY:
-        return f"{name} is a directory. Use LS to list it, or Glob to find files in it."
-    return f"{name} is a {kind.value}; only files can be read."
-
-
-def _was_shown(context: ToolContext, path: str, info: FileInfo, wanted: tuple[int, int]) -> bool:
-    seen = context.files.get(context.host.real_path(path))
-    return seen is not None and wanted in seen.ranges and seen.is_untouched(info)
 
 
 def _text(path: str, info: FileInfo, wanted: tuple[int, int], found: TextRange, context: ToolContext) -> ToolResult:
@@ -311,10 +285,10 @@ async def _image(path: str, info: FileInfo, media_type: str, context: ToolContex
     data = await host_of(context).read(path, 0, MAX_SCALED_BYTES + 1)
     size = image_size(data)
     if len(data) > MAX_SCALED_BYTES or size is None or not is_whole(data):
-        why = TOO_LARGE if len(data) > MAX_SCALED_BYTES else DAMAGED
+        why = f"it has more than {MAX_SCALED_BYTES:,} bytes" if len(data) > MAX_SCALED_BYTES else DAMAGED
         return refusal(f"{name} is an image that cannot be shown: {why}. Bash can tell more (`file`, `identify`).")
     shown, note = data, ""
-    if wants_scaling(data):
+    if len(data) > MAX_IMAGE_BYTES or max(size) > _GOOD_PIXELS:
         from . import documents
 
         smaller = await documents.scaled(context, path, media_type, MAX_IMAGE_BYTES)
@@ -352,7 +326,8 @@ async def _pdf(path: str, info: FileInfo, pages: str | None, context: ToolContex
     if info.size > documents.MAX_BYTES:
         return refusal(f"{name} has {info.size:,} bytes, too many to be shown whole. Give pages, such as 1-10.")
     data = await host_of(context).read(path, 0, documents.MAX_BYTES + 1)
-    count = await documents.count_pages(context, path)
+    printed = await documents.printed_by_ours(context, "pages", path)
+    count = int(printed) if printed is not None else -1
     if count < 0:
         return refusal(f"The pages of {name} cannot be counted: it unpacks to too much. Give pages, such as 1-10.")
     if count > documents.MAX_PAGES or len(data) > documents.MAX_BYTES:

@@ -29,7 +29,7 @@ from ccb.remote.permissions.shell.shell_words import NotUnderstood
 from ccb.remote.permissions.shell_deny_rules import forbidding_rule
 from ccb.remote.search_program.globs import BadGlob, Globs
 from ccb.remote.settings.front_matter import read_markdown, read_nested
-from ccb.remote.tools import notebook_cells, pdf_pages
+from ccb.remote.tools import document_programs
 from ccb.remote.tools.output import clean
 from ccb.remote.tools.text_changes import ChangeRefused, compared, editable, replace_in
 from ccb.remote.tools.web import to_markdown
@@ -132,11 +132,11 @@ def shown_text(text: str) -> None:
 
 
 def pdf(text: str) -> None:
-    pdf_pages.count_pages(text.encode("latin-1", "replace"))
+    document_programs.count_pages(text.encode("latin-1", "replace"))
 
 
 def notebook(text: str) -> None:
-    notebook_cells.pieces(('{"cells":[' + text + "{}]}").encode())
+    document_programs.pieces(('{"cells":[' + text + "{}]}").encode())
 
 
 def image(text: str) -> None:

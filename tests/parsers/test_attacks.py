@@ -13,7 +13,7 @@ from tests.parsers.parsers import PARSERS, REFUSALS, replaced
 from tests.remote.tools_kit import open_toolbox
 
 from ccb.local.files.both_ends.copy_channel import CopyChannel
-from ccb.remote.tools import notebook_cells, pdf_pages
+from ccb.remote.tools import document_programs
 from ccb.remote.tools.input_schema import issues
 from ccb.remote.tools.text_changes import ChangeRefused, compared, structured_patch
 from ccb.remote.tools.web import to_markdown
@@ -119,12 +119,12 @@ def test_odd_html(html: str, markdown: str) -> None:
 
 
 def test_a_pdf_that_unpacks_to_too_much_is_not_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pdf_pages, "_MAX_UNPACKED", 4 << 20)
+    monkeypatch.setattr(document_programs, "_MAX_UNPACKED", 4 << 20)
     whole = zlib.compress(bytes(3 << 20))
     for packed in (whole, whole[:-4] + bytes(4)):
         stream = b"/ObjStm stream\n" + packed + b"endstream\n"
-        assert pdf_pages.count_pages(stream) == 0
-        assert pdf_pages.count_pages(stream * 2) == -1
+        assert document_programs.count_pages(stream) == 0
+        assert document_programs.count_pages(stream * 2) == -1
 
 
 @pytest.mark.parametrize("deep", ["[" * 60_000, '{"a":' * 10_000])
@@ -150,9 +150,9 @@ def test_an_input_with_many_issues_is_left_at_the_tenth() -> None:
 
 def test_a_notebook_is_taken_apart_up_to_its_limits() -> None:
     image = {"data": {"image/png": "A" * 1_000_000}}
-    pieces = notebook_cells.pieces(json.dumps({"cells": [{"outputs": [image] * 5}]}).encode())
+    pieces = document_programs.pieces(json.dumps({"cells": [{"outputs": [image] * 5}]}).encode())
     assert [piece[0] for piece in pieces] == ["cell", *["image"] * 3, *["images"] * 2]
-    pieces = notebook_cells.pieces(json.dumps({"cells": [{"source": "x" * 100}] * 100_000}).encode())
+    pieces = document_programs.pieces(json.dumps({"cells": [{"source": "x" * 100}] * 100_000}).encode())
     assert pieces[-1] == ["cut"]
     assert len(pieces) < 1000
 

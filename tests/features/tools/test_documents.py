@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from tests.remote.tools_kit import Toolbox, open_toolbox
 
-from ccb.remote.tools import documents, pdf_pages
+from ccb.remote.tools import document_programs, documents
 
 Json = dict[str, Any]
 
@@ -66,7 +66,7 @@ async def test_a_document_is_shown_whole_or_by_pages(tmp_path: Path, monkeypatch
 def test_pages_in_compressed_objects_are_counted() -> None:
     packed = zlib.compress(b"<< /Type /Page >> << /Type /Pages >> << /Type/Page/Parent 1 0 R >>")
     data = b"%PDF-1.7\n1 0 obj << /Type /ObjStm /Length 9 >>\nstream\n" + packed + b"\nendstream\n"
-    assert pdf_pages.count_pages(data + b"2 0 obj << /Type /Page >>") == 3
+    assert document_programs.count_pages(data + b"2 0 obj << /Type /Page >>") == 3
 
 
 def jpeg_of(size: int) -> bytes:
