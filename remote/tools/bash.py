@@ -270,9 +270,7 @@ class _Foreground:
         time, or was to go on in the background."""
         waiter = asyncio.ensure_future(process.wait())
         shells = self._context.shells
-        budget = (
-            None if shells.background_after is None or _SLEEP.match(self._start.command) else shells.background_after
-        )
+        budget = None if _SLEEP.match(self._start.command) else shells.background_after
         try:
             while not waiter.done():
                 spent = time.monotonic() - self._started

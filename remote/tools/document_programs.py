@@ -42,9 +42,9 @@ def pieces(data: bytes) -> list[Piece]:
     for number, cell in enumerate(book["cells"]):
         kind = cell.get("cell_type", "code")
         about = f' type="{kind}"' if kind != "code" else f' language="{language}"' if language != "python" else ""
-        text = f'<cell id="{cell.get("id", f"cell-{number}")}"{about}>{_joined(cell.get("source", ""))}'
+        source = f'<cell id="{cell.get("id", f"cell-{number}")}"{about}>{_joined(cell.get("source", ""))}'
         of_outputs = chain.from_iterable(map(_output, cell.get("outputs") or []))
-        for kind, text, *size in chain([["cell", text[: MAX_TEXT + 1] + "</cell>"]], of_outputs):
+        for kind, text, *size in chain([["cell", source[: MAX_TEXT + 1] + "</cell>"]], of_outputs):
             if kind == "image":
                 image_room -= len(text)
                 found.append([kind, text] if image_room >= 0 else ["images"])
