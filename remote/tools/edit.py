@@ -29,8 +29,6 @@ from .text_changes import (
     ChangeRefused,
     bounded_text,
     editable,
-    is_compared,
-    line_changes,
     replace_in,
     structured_patch,
     whole_or_none,
@@ -40,6 +38,7 @@ from .tool_contract import ToolContext, ToolDeclaration, ToolResult
 Json = dict[str, Any]
 
 _MAX_EDITS = 1_000  # of one call
+_NEAR = 1_000  # characters in which the neighbours of a place are looked for
 _MAX_QUICK = 128 << 10  # bytes that edits may go through before the person is asked
 
 _PLACE = {
@@ -49,36 +48,22 @@ _PLACE = {
 }
 _PATH = text("The absolute path to the file to modify")
 
-_EDIT_SCHEMA = object_of({"file_path": _PATH, **_PLACE}, "file_path", "old_string", "new_string")
-
-
-_EDIT_DESCRIPTION = (
-    "Replaces text in a file.\n"
-    "- Read the file in this conversation first; the edit fails otherwise, or when this place has changed since.\n"
-    "- old_string must match the file exactly, indentation included. Do not include the line number and the tab "
-    "that Read puts in front of each line.\n"
-    "- old_string must be unique in the file: give enough of the lines around it, or set replace_all.\n"
-    "- An empty old_string creates the file with new_string as its content, if it does not exist.\n"
-    "- The mode, the encoding and the line endings of the file are kept."
-)
-
 
 class _Replacing(FileChangingTool):
-    """Makes the replacements that `edits` returns."""
-
-    @staticmethod
-    def edits(tool_input: Json) -> list[Json]:
-        return [tool_input]
+    """Makes the replacements `edits` of its input, or the one that its input is."""
 
     def validate(self, tool_input: Json, context: ToolContext) -> str | None:
-        return _validate(tool_input["file_path"], self.edits(tool_input), context)
+        return _validate(tool_input["file_path"], tool_input.get("edits", [tool_input]), context)
 
     async def planned(self, tool_input: Json, context: ToolContext) -> PlannedChange:
         """`about` is the number of replacements."""
-        edits = self.edits(tool_input)
+        edits: list[Json] = tool_input.get("edits", [tool_input])
         file = await current(context, tool_input["file_path"], merge=True)
         if _creates(edits, file.data):
-            data, count = await in_thread(_apply_rest, edits)
+            data, count = edits[0]["new_string"].encode(), 1
+            if len(edits) > 1:
+                data, rest = await in_thread(_apply, data, edits[1:])
+                count += rest
         elif file.data is None:
             raise ChangeRefused(await missing(context.host, file.path, context.cwd))
         else:
@@ -89,7 +74,17 @@ class _Replacing(FileChangingTool):
 class Edit(_Replacing):
     """Makes one replacement in a file."""
 
-    declaration = ToolDeclaration(tool_traits.EDIT, _EDIT_DESCRIPTION, _EDIT_SCHEMA)
+    declaration = ToolDeclaration(
+        tool_traits.EDIT,
+        "Replaces text in a file.\n"
+        "- Read the file in this conversation first; the edit fails otherwise, or when this place has changed since.\n"
+        "- old_string must match the file exactly, indentation included. Do not include the line number and the tab "
+        "that Read puts in front of each line.\n"
+        "- old_string must be unique in the file: give enough of the lines around it, or set replace_all.\n"
+        "- An empty old_string creates the file with new_string as its content, if it does not exist.\n"
+        "- The mode, the encoding and the line endings of the file are kept.",
+        object_of({"file_path": _PATH, **_PLACE}, "file_path", "old_string", "new_string"),
+    )
 
     def result(self, tool_input: Json, done: PlannedChange, notes: str) -> ToolResult:
         replace_all = bool(tool_input.get("replace_all"))
@@ -116,25 +111,18 @@ _EDITS = {
     "description": "The replacements, in order",
     "items": object_of(_PLACE, "old_string", "new_string"),
 }
-_MULTI_EDIT_SCHEMA = object_of({"file_path": _PATH, "edits": _EDITS}, "file_path", "edits")
-
-
-_MULTI_EDIT_DESCRIPTION = (
-    "Makes several replacements in one file, in the order given, each on the result of the one before. All are made "
-    "or none is. The rules of Edit hold for each of them. With an empty old_string, the first one creates a new "
-    "file."
-)
 
 
 class MultiEdit(_Replacing):
     """Makes several replacements in one file, all or none."""
 
-    declaration = ToolDeclaration(tool_traits.MULTI_EDIT, _MULTI_EDIT_DESCRIPTION, _MULTI_EDIT_SCHEMA)
-
-    @staticmethod
-    def edits(tool_input: Json) -> list[Json]:
-        edits: list[Json] = tool_input["edits"]
-        return edits
+    declaration = ToolDeclaration(
+        tool_traits.MULTI_EDIT,
+        "Makes several replacements in one file, in the order given, each on the result of the one before. All are "
+        "made or none is. The rules of Edit hold for each of them. With an empty old_string, the first one creates a "
+        "new file.",
+        object_of({"file_path": _PATH, "edits": _EDITS}, "file_path", "edits"),
+    )
 
     def result(self, tool_input: Json, done: PlannedChange, notes: str) -> ToolResult:
         edits = [
@@ -218,66 +206,40 @@ def _apply(data: bytes, edits: list[Json], seen: bytes | None = None) -> tuple[b
 
 
 def _stood_there(before: str, known: list[tuple[int, int]], text: str, found: list[tuple[int, int]]) -> bool:
-    """Return whether each place that was found in a text is in the lines that hold the known place in the text before,
-    and still next to one of their neighbours: what has changed is elsewhere, or is white space."""
-    if not is_compared(before, text):
-        return False
-    changes = line_changes(*(["".join(line.split()) for line in each.split("\n")] for each in (before, text)))
-    here, lines_before, lines_now = 0, _LineCounter(before), _LineCounter(text)
-    for (start, end), (new_start, new_end) in zip(known, found):
-        first, last = lines_before.at(start), lines_before.at(end)
-        while here < len(changes) and changes[here][1] <= first:
-            here += 1
-        above, below = changes[here - 1] if here else (0, 0, 0, 0), changes[here] if here < len(changes) else None
-        shift = above[3] - above[1]
-        if (lines_now.at(new_start), lines_now.at(new_end)) != (first + shift, last + shift):
-            return False
-        if below is not None and below[0] <= last:
-            return False
-        if here and above[1] >= first and below is not None and below[0] <= last + 1:
+    """Return whether each place that was found in a text is as it was in the text before, and still next to one of its
+    neighbours: what has changed is elsewhere, or is white space."""
+    for then, now in zip(known, found):
+        (above, lines, below), (above_now, lines_now, below_now) = _surroundings(before, then), _surroundings(text, now)
+        if lines != lines_now or (above != above_now and below != below_now):
             return False
     return len(known) == len(found)
 
 
-class _LineCounter:
-    """Counts the lines before places of a text, which ascend."""
-
-    def __init__(self, text: str) -> None:
-        self._text, self._at, self._count = text, 0, 0
-
-    def at(self, place: int) -> int:
-        self._count += self._text.count("\n", self._at, place)
-        self._at = place
-        return self._count
-
-
-def _apply_rest(edits: list[Json]) -> tuple[bytes, int]:
-    data = edits[0]["new_string"].encode()
-    if len(edits) == 1:
-        return data, 1
-    data, count = _apply(data, edits[1:])
-    return data, count + 1
-
-
-_WRITE_SCHEMA = object_of(
-    {"file_path": text("The absolute path to the file to write"), "content": text("The content of the file")},
-    "file_path",
-    "content",
-)
-
-
-_WRITE_DESCRIPTION = (
-    "Writes a file, replacing the one that is there. Directories that are missing are made.\n"
-    "- A file that exists must have been read in this conversation first, and must not have changed since.\n"
-    "- A file that exists keeps its encoding, its byte order mark and its line endings (unless the content has CRLF).\n"
-    "- Prefer Edit for changes to an existing file: it sends only what changes."
-)
+def _surroundings(text: str, place: tuple[int, int]) -> tuple[str, str, str]:
+    """Return the line above a place, its own lines, and the line below, without blanks and blank lines."""
+    start, end = text.rfind("\n", 0, place[0]) + 1, text.find("\n", place[1])
+    end = end if end >= 0 else len(text)
+    above = text[max(0, start - _NEAR) : start].rstrip().rpartition("\n")[2]
+    below = text[end : end + _NEAR].lstrip().partition("\n")[0]
+    return "".join(above.split()), "".join(text[start:end].split()), "".join(below.split())
 
 
 class Write(FileChangingTool):
     """Creates a file or replaces its whole content."""
 
-    declaration = ToolDeclaration(tool_traits.WRITE, _WRITE_DESCRIPTION, _WRITE_SCHEMA)
+    declaration = ToolDeclaration(
+        tool_traits.WRITE,
+        "Writes a file, replacing the one that is there. Directories that are missing are made.\n"
+        "- A file that exists must have been read in this conversation first, and must not have changed since.\n"
+        "- A file that exists keeps its encoding, its byte order mark and its line endings (unless the content has "
+        "CRLF).\n"
+        "- Prefer Edit for changes to an existing file: it sends only what changes.",
+        object_of(
+            {"file_path": text("The absolute path to the file to write"), "content": text("The content of the file")},
+            "file_path",
+            "content",
+        ),
+    )
 
     def validate(self, tool_input: Json, context: ToolContext) -> str | None:
         path = tool_input["file_path"]

@@ -1,4 +1,4 @@
-"""Exact replacement, diffs."""
+"""Exact replacement of text, and the differences of two texts."""
 
 from __future__ import annotations
 
@@ -53,7 +53,12 @@ def replace_in(within: Text, old: str, new: str, replace_all: bool) -> Replaceme
     place it is written to, unless one of the strings contains a carriage return. Where `old` is not in the file, its
     quotes match straight and curly ones, and `new` gets those of the place. Raise ChangeRefused."""
     text = within.text
-    _check_strings(within, old, new)
+    if old == new:
+        raise ChangeRefused("No changes to make: old_string and new_string are exactly the same.")
+    if not old:
+        raise ChangeRefused("old_string is empty: that creates a new file, but the file already has content.")
+    if not within.codec and not (old + new).isascii():
+        raise ChangeRefused(f"{NOT_UTF8} Edit changes only ASCII text in it.")
     adapts = "\r\n" in text and "\r" not in old + new
     found = _places(text, old, adapts)
     is_loose = not found
@@ -67,36 +72,18 @@ def replace_in(within: Text, old: str, new: str, replace_all: bool) -> Replaceme
             "set replace_all to true; to replace one, give more of the text around it.\n"
             f"String: {_shown(old)}"
         )
-    _check_places(within, found, new)
-    if adapts and _has_crlf_at(text, found[0][0]):
+    if len(text) + len(found) * len(new) > MAX_RESULT:
+        raise ChangeRefused(f"The file would have more than {MAX_RESULT:,} characters. {_SOME}")
+    if not within.codec and any(not text[start - 1 : start].isascii() for start, _ in found if start):
+        raise ChangeRefused(_IN_A_CHARACTER)
+    end = text.find("\n", found[0][0])  # of this line, or else of the one before the last
+    if adapts and text[(end if end >= 0 else text.rfind("\n")) - 1] == "\r":
         new = new.replace("\n", "\r\n")
     pieces, at = [], 0
     for start, end in found:
         pieces += [text[at:start], _with_quotes_of(text[start:end], new) if is_loose else new]
         at = end
     return Replacement("".join([*pieces, text[at:]]), found)
-
-
-def _check_strings(within: Text, old: str, new: str) -> None:
-    if old == new:
-        raise ChangeRefused("No changes to make: old_string and new_string are exactly the same.")
-    if not old:
-        raise ChangeRefused("old_string is empty: that creates a new file, but the file already has content.")
-    if not within.codec and not (old + new).isascii():
-        raise ChangeRefused(f"{NOT_UTF8} Edit changes only ASCII text in it.")
-
-
-def _check_places(within: Text, found: list[tuple[int, int]], new: str) -> None:
-    if len(within.text) + len(found) * len(new) > MAX_RESULT:
-        raise ChangeRefused(f"The file would have more than {MAX_RESULT:,} characters. {_SOME}")
-    if not within.codec and any(not within.text[start - 1 : start].isascii() for start, _ in found if start):
-        raise ChangeRefused(_IN_A_CHARACTER)
-
-
-def _has_crlf_at(text: str, place: int) -> bool:
-    """Return whether the line at a place of a text ends with CRLF, or the one before the last line."""
-    end = text.find("\n", place)
-    return text[(end if end >= 0 else text.rfind("\n")) - 1] == "\r"
 
 
 def _places(text: str, old: str, is_flat: bool, *, any_quotes: bool = False) -> list[tuple[int, int]]:
@@ -167,26 +154,19 @@ _MAX_WORK = 1_000_000  # pairs of lines that difflib may look at: 0.3 s
 def structured_patch(old: str, new: str, max_bytes: int = MAX_BYTES) -> list[Json]:
     """Return the hunks `{oldStart, oldLines, newStart, newLines, lines}` from `old` to `new`, as many as fit
     `max_bytes`."""
-    if not is_compared(old, new):
-        return []
-    before, after = _lines(old), _lines(new)
-    return _bounded(_hunks(before, after, line_changes(before, after)), max_bytes)
-
-
-def is_compared(old: str, new: str) -> bool:
-    """Return whether two texts have few enough lines to be compared line by line."""
-    return old.count("\n") + new.count("\n") <= MAX_LINES
+    patch: list[Json] = compared(old, new, max_bytes)["patch"]
+    return patch
 
 
 def compared(old: str, new: str, max_bytes: int) -> Json:
     """Return the patch from `old` to `new` with its size: `lines` of the old text, lines `added` and `removed`, the
     hunks that fit `max_bytes`, and whether the patch is `complete`."""
-    if not is_compared(old, new):
-        removed, added = old.count("\n"), new.count("\n")
+    removed, added = old.count("\n"), new.count("\n")
+    if removed + added > MAX_LINES:
         return {"lines": removed, "added": added, "removed": removed, "patch": [], "complete": False}
     before, after = _lines(old), _lines(new)
     changes = line_changes(before, after)
-    hunks = list(_hunks(before, after, changes))
+    hunks = _hunks(before, after, changes)
     patch = _bounded(hunks, max_bytes)
     return {
         "lines": len(before),
@@ -213,10 +193,10 @@ def whole_or_none(text: str | None, max_bytes: int = MAX_BYTES) -> str | None:
     return text if text is not None and _json_size(text) <= max_bytes else None
 
 
-def _json_size(text: str) -> int:
-    return (
-        6 * len(text) if len(text) > 1 << 20 else len(json.dumps(text, ensure_ascii=False).encode("utf-8", "replace"))
-    )
+def _json_size(value: object) -> int:
+    if isinstance(value, str) and len(value) > 1 << 20:
+        return 6 * len(value)
+    return len(json.dumps(value, ensure_ascii=False).encode("utf-8", "replace"))
 
 
 def _lines(text: str) -> list[str]:
@@ -243,10 +223,9 @@ def line_changes(before: list[str], after: list[str]) -> list[Change]:
     while end < most - start and before[-1 - end] == after[-1 - end]:
         end += 1
     old, new = before[start : len(before) - end], after[start : len(after) - end]
-    if not old and not new:
-        return []
-    changes = _differences(old, new) if old and new else [(0, len(old), 0, len(new))]
-    return [(start + a, start + b, start + c, start + d) for a, b, c, d in changes]
+    if not old or not new:
+        return [(start, start + len(old), start, start + len(new))] if old or new else []
+    return [(start + a, start + b, start + c, start + d) for a, b, c, d in _differences(old, new)]
 
 
 def _differences(old: list[str], new: list[str]) -> list[Change]:
@@ -272,21 +251,18 @@ def _differences(old: list[str], new: list[str]) -> list[Change]:
     return [(a, b, c, d) for tag, a, b, c, d in matcher.get_opcodes() if tag != "equal"]
 
 
-def _hunks(before: list[str], after: list[str], changes: list[Change]) -> Iterable[Json]:
-    group: list[Change] = []
+def _hunks(before: list[str], after: list[str], changes: list[Change]) -> list[Json]:
+    groups: list[list[Change]] = []
     for change in changes:
-        if group and change[0] - group[-1][1] > 2 * _CONTEXT:
-            yield _hunk(before, after, group)
-            group = []
-        group.append(change)
-    if group:
-        yield _hunk(before, after, group)
+        if not groups or change[0] - groups[-1][-1][1] > 2 * _CONTEXT:
+            groups.append([])
+        groups[-1].append(change)
+    return [_hunk(before, after, group) for group in groups]
 
 
 def _hunk(before: list[str], after: list[str], group: list[Change]) -> Json:
-    start = max(0, group[0][0] - _CONTEXT)
+    start = at = max(0, group[0][0] - _CONTEXT)
     lines: list[str] = []
-    at = start
     for a, b, c, d in group:
         lines += _marked(" ", before[at:a])
         lines += _marked("-", before[a:b])
@@ -294,13 +270,11 @@ def _hunk(before: list[str], after: list[str], group: list[Change]) -> Json:
         at = b
     end = min(len(before), at + _CONTEXT)
     lines += _marked(" ", before[at:end])
-    new_start = group[0][2] - (group[0][0] - start)
-    new_lines = sum(1 for line in lines if line[0] in " +")
     return {
         "oldStart": start + 1,
         "oldLines": end - start,
-        "newStart": new_start + 1,
-        "newLines": new_lines,
+        "newStart": group[0][2] - (group[0][0] - start) + 1,
+        "newLines": sum(1 for line in lines if line[0] in " +"),
         "lines": lines,
     }
 
@@ -308,7 +282,7 @@ def _hunk(before: list[str], after: list[str], group: list[Change]) -> Json:
 def _bounded(hunks: Iterable[Json], max_bytes: int) -> list[Json]:
     kept: list[Json] = []
     for hunk in hunks:
-        max_bytes -= len(json.dumps(hunk, ensure_ascii=False).encode("utf-8", "replace"))
+        max_bytes -= _json_size(hunk)
         if max_bytes < 0:
             break
         kept.append(hunk)
