@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
 import os
 import re
@@ -13,13 +12,14 @@ from contextlib import suppress
 from typing import Any, Callable
 
 from ccb.tunnel.wire.dataclass import dataclass
+from ccb.tunnel.wire.messages import as_dict
 from ccb.tunnel.wire.web_fetch import WebFetcher, WebRefused
 
 from ..model.model_request import SMALL
 from ..system.deadline import within
 from ..system.host import Host, StdioRedirect
 from .hook_outcome import NOTHING, HookOutcome
-from .hook_table import Hook, HttpTarget
+from .hook_table import Hook, HttpTarget, PromptTarget
 
 _MAX_STDOUT, _MAX_STDERR = 1 << 20, 1 << 16
 _CHUNK = 65536
@@ -56,9 +56,8 @@ async def run_command(
     host: Host, command: str, cwd: str, payload: bytes, timeout_s: float, env: Mapping[str, str] = {}, project: str = ""
 ) -> CommandEnd:
     """Run a command of the shell in `cwd` with `payload` on its stdin, and `env` in its environment. `project` is the
-    directory of the session, if that is another one. The command and everything
-    that it started is stopped at its end, at the timeout and when this is cancelled. Raise OSError if it cannot be
-    started."""
+    directory of the session, if that is another one. The command and everything that it started is stopped at its end,
+    at the timeout and when this is cancelled. Raise OSError if it cannot be started."""
     stdout, stderr = _BoundedOutput(_MAX_STDOUT), _BoundedOutput(_MAX_STDERR)
     shell = host.which("bash") or "/bin/sh"
     reader, writer = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK) if hasattr(os, "pipe2") else os.pipe()
@@ -67,7 +66,7 @@ async def run_command(
     loop = asyncio.get_running_loop()
 
     def read() -> None:
-        with contextlib.suppress(BlockingIOError):
+        with suppress(BlockingIOError):
             data = os.read(reader, _CHUNK)
             if data:
                 stderr.add(data)
@@ -86,7 +85,7 @@ async def run_command(
         loop.add_reader(reader, read)
         code: int | None = None
         try:
-            with contextlib.suppress(asyncio.TimeoutError):
+            with suppress(asyncio.TimeoutError):
                 code = await within(timeout_s, process.wait())
         finally:
             await process.stop()
@@ -117,15 +116,13 @@ def make_env_file(directory: str) -> str:
 async def take_env_file(host: Host, path: str, cwd: str) -> dict[str, str]:
     """Remove the file, and return the variables that it sets, as a shell reads it. Raise OSError."""
     try:
-        return await _read(host, path, cwd) if os.path.getsize(path) else {}
+        if not os.path.getsize(path):
+            return {}
+        command = f"env -0; printf '\\0'; set -a; . {shlex.quote(path)} >/dev/null 2>&1; env -0"
+        end = await run_command(host, command, cwd, b"", _SECONDS)
     finally:
         with suppress(OSError):
             os.unlink(path)
-
-
-async def _read(host: Host, path: str, cwd: str) -> dict[str, str]:
-    command = f"env -0; printf '\\0'; set -a; . {shlex.quote(path)} >/dev/null 2>&1; env -0"
-    end = await run_command(host, command, cwd, b"", _SECONDS)
     before, _, after = end.stdout.partition("\0\0")
     known, left, found = set(before.split("\0")), _MAX_CHARS, {}
     for each in after.split("\0"):
@@ -182,20 +179,16 @@ async def decide(hook: Hook, payload: Json, judge: Judge) -> HookOutcome:
     event = json.dumps(payload, ensure_ascii=False)
     if len(event) > _MAX_EVENT:
         event = f"{event[:_MAX_EVENT]}… (cut)"
-    text = hook.prompt.replace(_PROMPT_PLACE, event) if _PROMPT_PLACE in hook.prompt else f"{hook.prompt}\n\n{event}"
-    said = await judge(_SYSTEM, text, hook.model or SMALL)
-    answer = _object(said)
+    assert isinstance(hook.target, PromptTarget)
+    prompt = hook.target.prompt
+    text = prompt.replace(_PROMPT_PLACE, event) if _PROMPT_PLACE in prompt else f"{prompt}\n\n{event}"
+    said = await judge(_SYSTEM, text, hook.target.model or SMALL)
+    try:  # the object may have a fence or words around it
+        answer = as_dict(json.loads(said[said.index("{") : said.rindex("}") + 1]))
+    except (ValueError, RecursionError):
+        answer = {}
     if not isinstance(answer.get("ok"), bool):
         raise ValueError(f"the model decided nothing: {said[:200]!r}")
     if answer["ok"]:
         return NOTHING
     return HookOutcome("deny", str(answer.get("reason") or "A hook's model refused it without a reason.")[:2000])
-
-
-def _object(text: str) -> Json:
-    """Return the JSON object in a text, which may have a fence or words around it."""
-    try:
-        found = json.loads(text[text.index("{") : text.rindex("}") + 1])
-    except (ValueError, RecursionError):
-        return {}
-    return found if isinstance(found, dict) else {}

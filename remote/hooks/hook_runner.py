@@ -8,6 +8,7 @@ Without a matching hook it costs nothing.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import logging
 import os
@@ -24,7 +25,7 @@ from ccb.tunnel.wire.model_facts import CCB_NAMES, ModelNames
 from ..permissions.engine import PermissionEngine
 from ..session_store.journal import NotKept
 from ..session_store.session_log import SessionLog
-from ..system.deadline import within, within_while
+from ..system.deadline import in_thread, within, within_while
 from ..system.host import Host, nearest_directory
 from .hook_outcome import NOTHING, HookOutcome, failed, merged, read_answer, read_output
 from .hook_table import (
@@ -71,8 +72,7 @@ class HookContext:
 @dataclass(frozen=True)
 class HookTurn:
     """The turn of the main agent, as its hooks see it. `names` are the short names of models. `judge` asks a model for
-    hooks of the type `prompt`. `prompt_id` is the id of the prompt that the turn is about. `effort` says how hard the
-    model is to think, "" where that is left to it."""
+    hooks of the type `prompt`. `effort` says how hard the model is to think, "" where that is left to it."""
 
     names: ModelNames = CCB_NAMES
     judge: Judge | None = None
@@ -139,12 +139,11 @@ class HookRunner:
         """Use the hooks of these settings, which are trusted. A notification hook of the person's own settings runs on
         the laptop and is left out. Return what is wrong with others, once."""
         self._turn = turn
-        problems: list[str] = []
-        hooks = read_hooks(sources, problems.append, turn.names)
-        self.problems = problems
+        self.problems = []
+        hooks = read_hooks(sources, self.problems.append, turn.names)
         self._configured = tuple(each for each in hooks if (each.event, each.source) != (NOTIFICATION, "user"))
         self._look_at_files()
-        return [text for text in problems if self._is_news(text)]
+        return [text for text in self.problems if self._is_news(text)]
 
     def _is_news(self, text: str) -> bool:
         """Return whether a warning has not been given yet. There is a limit, because a project may bring any number."""
@@ -183,8 +182,8 @@ class HookRunner:
             self._session.remind(key, f"{name} hook additional context: {said}")
 
     def use_callbacks(self, hooks: Sequence[Hook]) -> Sequence[str]:
-        """Replace the callbacks of the driving program (see `table.client_hooks`). Return the events that there are not
-        here, for which they will not be called."""
+        """Replace the callbacks of the driving program (see `client_hooks`). Return the events that there are not here,
+        for which they will not be called."""
         self._callbacks = tuple(hooks)
         self._look_at_files()
         return sorted({hook.event for hook in hooks} - {*EVENTS})
@@ -215,10 +214,15 @@ class HookRunner:
         """Run the hooks of an event. `payload` are the event's own fields, `match` is what matchers are compared with,
         `about` the id of the tool call. A hook that fails is shown to the person; where it gates (`GATES`), it refuses.
         When this is cancelled, nothing runs on. Raise NotKept."""
-        hooks = [each for each in self.matching(event, match, agent_id) if self._is_due(each, match, payload)]
+        session, tool_input = self._session, payload.get("tool_input") or {}
+        hooks = [
+            each
+            for each in self.matching(event, match, agent_id)
+            if not (each.once and each.key in self._ran)
+            and (not each.condition or session.permissions.covers(each.condition, match, tool_input))
+        ]
         if not hooks:
             return NOTHING
-        session, env_file = self._session, self._env_file(event, hooks)
         once = [each.key for each in hooks if each.once]
         self._ran.update(once)
         session.log.emit(HookRecord(event, match, about, len(hooks), " ".join(once)), agent_id)
@@ -231,6 +235,11 @@ class HookRunner:
         waited = [hook for hook in hooks if not hook.beside]
         if not waited:
             return NOTHING
+        env_file = ""
+        if event in SETS_VARIABLES and session.directory and any(hook.command for hook in hooks):
+            from .hook_kinds import make_env_file
+
+            env_file = make_env_file(session.directory)
         running = {asyncio.ensure_future(self._one(hook, match, whole, about, env_file)): hook for hook in waited}
         outcome = await self._together(running, env_file, agent_id)
         if outcome.watch is not None:
@@ -242,10 +251,12 @@ class HookRunner:
     async def _together(
         self, running: Mapping[asyncio.Task[HookOutcome], Hook], env_file: str, agent_id: str
     ) -> HookOutcome:
-        """Return the outcome of all hooks that run."""
+        """Return the outcome of all hooks that run. What those that take their time are about is shown."""
         try:
             if any(hook.status for hook in running.values()):
-                await self._show_status(running, agent_id)
+                _, slow = await asyncio.wait(running, timeout=_QUICK_S)
+                for status in filter(None, (running[task].status for task in slow)):
+                    self._tell(f"{status} …", "info", agent_id)
             outcome = merged(await asyncio.gather(*running))
             if env_file:
                 await self._take_variables(env_file)
@@ -258,20 +269,20 @@ class HookRunner:
     def _facts(self, event: str, agent_id: str) -> Json:
         """Return what hooks are told of each event of an agent."""
         session, working, turn = self._session, self._agents.get(agent_id, NOBODY), self._turn
-        facts: Json = {
-            "session_id": session.log.session_id,
-            "transcript_path": session.log.journal.path,
-            "cwd": working.cwd or session.cwd,
-            "permission_mode": session.permissions.mode,
-            "hook_event_name": event,
-        }
         more = {
             "prompt_id": turn.prompt_id,
             "effort": {"level": turn.effort} if turn.effort else None,
             "agent_id": agent_id,
             "agent_type": working.agent_type,
         }
-        return {**facts, **{name: value for name, value in more.items() if value}}
+        return {
+            "session_id": session.log.session_id,
+            "transcript_path": session.log.journal.path,
+            "cwd": working.cwd or session.cwd,
+            "permission_mode": session.permissions.mode,
+            "hook_event_name": event,
+            **{name: value for name, value in more.items() if value},
+        }
 
     def _look_at_files(self) -> None:
         """Watch the files that FileChanged hooks and the answers of hooks name."""
@@ -291,38 +302,15 @@ class HookRunner:
             self._look_at_files()
             await self.run(CWD_CHANGED, {"old_cwd": old, "new_cwd": directory}, agent_id=agent_id)
 
-    def _env_file(self, event: str, hooks: Iterable[Hook]) -> str:
-        """Return a new file for the variables that commands set, "" where none may be set."""
-        if event not in SETS_VARIABLES or not self._session.directory or not any(hook.command for hook in hooks):
-            return ""
-        from .hook_kinds import make_env_file
-
-        return make_env_file(self._session.directory)
-
     async def _take_variables(self, env_file: str) -> None:
         """Let the commands of the session have the variables that hooks have set."""
         from .hook_kinds import take_env_file
 
-        session = self._session
         try:
-            self.variables.update(await take_env_file(session.host, env_file, session.cwd))
+            self.variables.update(await take_env_file(self._session.host, env_file, self._session.cwd))
         except OSError as error:
             _log.warning("the variables of hooks are not known: %s", error)
-        session.variables.update(self.variables)
-
-    async def _show_status(self, running: Mapping[asyncio.Task[HookOutcome], Hook], agent_id: str) -> None:
-        """Show what hooks that take their time are about."""
-        _, slow = await asyncio.wait(running, timeout=_QUICK_S)
-        for task in slow:
-            if running[task].status:
-                self._tell(f"{running[task].status} …", "info", agent_id)
-
-    def _is_due(self, hook: Hook, name: str, payload: Json) -> bool:
-        """Return whether a hook that matches runs for this event."""
-        if hook.once and hook.key in self._ran:
-            return False
-        given = payload.get("tool_input") or {}
-        return not hook.condition or self._session.permissions.covers(hook.condition, name, given)
+        self._session.variables.update(self.variables)
 
     async def _beside(self, hook: Hook, name: str, payload: Json, agent_id: str) -> HookOutcome:
         """Run a hook that nothing waits for. What it says to the model goes with the next user message."""
@@ -356,6 +344,11 @@ class HookRunner:
         self._later.add(task)
         task.add_done_callback(self._ended)
 
+    def _ended(self, task: asyncio.Task[HookOutcome]) -> None:
+        self._later.discard(task)
+        if not task.cancelled() and task.exception() is not None:
+            _log.warning("hooks beside the turn failed: %s", task.exception())
+
     async def conversation_ends(self, reason: str) -> None:
         """Run the SessionEnd hooks, for 5 seconds at most. Raise NotKept."""
         try:
@@ -376,16 +369,18 @@ class HookRunner:
         tasks = list(self._later)
         for task in tasks:
             task.cancel()
-        if tasks:
-            await asyncio.wait(tasks)
-
-    def _ended(self, task: asyncio.Task[HookOutcome]) -> None:
-        self._later.discard(task)
-        if not task.cancelled() and task.exception() is not None:
-            _log.warning("hooks beside the turn failed: %s", task.exception())
+        await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _one(self, hook: Hook, match: str, payload: Json, about: str, env_file: str = "") -> HookOutcome:
-        outcome = await self._answer(hook, match, payload, about, env_file)
+        try:
+            outcome = await self._answer(hook, match, payload, about, env_file)
+        except NotKept:
+            raise
+        except RequestFailed as error:  # a callback or a model has answered, with an error
+            outcome = HookOutcome(errors=(str(error),)) if hook.callback else failed(hook.event, str(error))
+        except Exception as error:  # noqa: BLE001 - a hook that cannot run does not open its gate
+            _log.warning("a hook of %s failed: %s", hook.event, error)
+            outcome = failed(hook.event, str(error) or type(error).__name__)
         if outcome.errors and hook.must_decide and not outcome.blocked:
             return HookOutcome("deny", f"The hook failed: {outcome.errors[0]}")
         if outcome.errors and outcome.blocked and payload.get("stop_hook_active"):
@@ -393,51 +388,33 @@ class HookRunner:
         return outcome
 
     async def _answer(self, hook: Hook, match: str, payload: Json, about: str, env_file: str) -> HookOutcome:
+        session = self._session
         if hook.broken:
             return failed(hook.event, hook.broken)
-        try:
-            if hook.callback:
-                return await self._callback(hook, payload, about)
-            if isinstance(hook.target, HttpTarget):
-                from .hook_kinds import send
-
-                private = self._session.allow_private()
-                answer = await send(hook.target, payload, hook.timeout_s, allow_private=private)
-                return read_output(hook.event, 0, answer, "")
-            if hook.prompt:
-                return await self._prompt(hook, payload)
+        if hook.command:
             return await self._command(hook, match, payload, env_file)
-        except NotKept:
-            raise
-        except RequestFailed as error:  # a callback or a model has answered, with an error
-            return HookOutcome(errors=(str(error),)) if hook.callback else failed(hook.event, str(error))
-        except Exception as error:  # noqa: BLE001 - a hook that cannot run does not open its gate
-            _log.warning("a hook of %s failed: %s", hook.event, error)
-            return failed(hook.event, str(error) or type(error).__name__)
+        if isinstance(hook.target, HttpTarget):
+            from .hook_kinds import send
 
-    async def _prompt(self, hook: Hook, payload: Json) -> HookOutcome:
-        """Let a model decide. Time without a connection does not count: the model is asked through it."""
-        from .hook_kinds import decide
+            answer = await send(hook.target, payload, hook.timeout_s, allow_private=session.allow_private())
+            return read_output(hook.event, 0, answer, "")
+        try:  # time without a connection does not count: the client and the model are asked through it
+            if hook.callback:
+                request = Request(HOOK_CALLBACK, HookCallback(hook.callback, payload, about or new_uuid()), hook.event)
+                asking = session.broker.request(request)
+                return read_answer(hook.event, await within_while(hook.timeout_s, session.connected, asking))
+            from .hook_kinds import decide
 
-        if self._turn.judge is None:
-            raise RequestFailed("no model can be asked here")
-        asking = decide(hook, payload, self._turn.judge)
-        try:
-            return await within_while(hook.timeout_s, self._session.connected, asking)
+            if self._turn.judge is None:
+                raise RequestFailed("no model can be asked here")
+            deciding = decide(hook, payload, self._turn.judge)
+            return await within_while(hook.timeout_s, session.connected, deciding)
         except asyncio.TimeoutError:
-            raise RequestFailed(f"the model has not answered within {hook.timeout_s:g} s") from None
-
-    async def _callback(self, hook: Hook, payload: Json, about: str) -> HookOutcome:
-        question = HookCallback(hook.callback, payload, about or new_uuid())
-        request = Request(HOOK_CALLBACK, question, about=hook.event)
-        session = self._session
-        try:
-            answer = await within_while(hook.timeout_s, session.connected, session.broker.request(request))
-        except asyncio.TimeoutError:
+            if not hook.callback:
+                raise RequestFailed(f"the model has not answered within {hook.timeout_s:g} s") from None
             text = f"no answer within {hook.timeout_s:g} s"
             outcome = failed(hook.event, text)
             return replace(outcome, reason=f"The hook gave {text}.") if outcome.blocked else outcome
-        return read_answer(hook.event, answer)
 
     async def _command(self, hook: Hook, match: str, payload: Json, env_file: str) -> HookOutcome:
         from .hook_kinds import run_command
@@ -447,15 +424,13 @@ class HookRunner:
         self._report("hook_started", facts)
         data = json.dumps(payload).encode() + b"\n"
         env = {**session.variables, **({"CLAUDE_ENV_FILE": env_file} if env_file else {})}
-        cwd = str(payload["cwd"])
-        end = await run_command(session.host, hook.command, cwd, data, hook.timeout_s, env, session.cwd)
+        end = await run_command(session.host, hook.command, str(payload["cwd"]), data, hook.timeout_s, env, session.cwd)
         if end.code is None:
             outcome = failed(hook.event, f"stopped after {hook.timeout_s:g} s: {hook.command[:200]}")
         else:
             outcome = read_output(hook.event, end.code, end.stdout, end.stderr, whole=end.whole)
-            loop = asyncio.get_running_loop()
-            there = loop.run_in_executor(None, nearest_directory, session.cwd) if end.code not in (0, 2) else None
-            if there is not None and await there != session.cwd:  # what the command needs may be gone with it
+            if end.code not in (0, 2) and await in_thread(nearest_directory, session.cwd) != session.cwd:
+                # what the command needs may be gone with it
                 outcome = failed(hook.event, f"{outcome.errors[0]} ({session.cwd} is gone or closed)")
         how = "error" if outcome.errors else "success"
         printed = {"output": end.stdout + end.stderr, "stdout": end.stdout, "stderr": end.stderr}
@@ -499,29 +474,19 @@ class FileWatch:
 
     async def _look(self) -> None:
         known: dict[str, State] = {}
-        loop = asyncio.get_running_loop()
         while True:
-            now = await loop.run_in_executor(None, _states, self._paths)
-            for path, event in _events(known, now):
-                self._changed(path, event)
+            now = await in_thread(_states, self._paths)
+            for path, state in now.items():
+                if path in known and state != known[path]:
+                    self._changed(path, "unlink" if state is None else "add" if known[path] is None else "change")
             known = now
             await asyncio.sleep(_EVERY_S)
 
 
-def _events(before: Mapping[str, State], now: Mapping[str, State]) -> Iterable[tuple[str, str]]:
-    """Yield what happened to files that were watched before, too."""
-    for path, state in now.items():
-        if path in before and state != before[path]:
-            yield path, "unlink" if state is None else "add" if before[path] is None else "change"
-
-
 def _states(paths: Iterable[str]) -> dict[str, State]:
-    return {path: _state(path) for path in paths}
-
-
-def _state(path: str) -> State:
-    try:
-        info = os.stat(path)
-    except (OSError, ValueError):
-        return None
-    return info.st_mtime_ns, info.st_size, info.st_ino
+    found: dict[str, State] = dict.fromkeys(paths)
+    for path in found:
+        with contextlib.suppress(OSError, ValueError):
+            info = os.stat(path)
+            found[path] = info.st_mtime_ns, info.st_size, info.st_ino
+    return found

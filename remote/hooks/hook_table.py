@@ -116,27 +116,15 @@ class Hook:
     @property
     def does(self) -> str:
         """What the hook runs or asks: a command, an address, a question or a callback."""
-        return self.broken or self.command or self.url or self.prompt or f"callback {self.callback}"
-
-    @property
-    def url(self) -> str:
-        """The address that gets the event, "" for none."""
-        return self.target.url if isinstance(self.target, HttpTarget) else ""
-
-    @property
-    def prompt(self) -> str:
-        """What a model is asked, "" for nothing."""
-        return self.target.prompt if isinstance(self.target, PromptTarget) else ""
-
-    @property
-    def model(self) -> str:
-        """The model that is asked, "" for a small one."""
-        return self.target.model if isinstance(self.target, PromptTarget) else ""
+        target = self.target.url if isinstance(self.target, HttpTarget) else self.target and self.target.prompt
+        return self.broken or self.command or target or f"callback {self.callback}"
 
     @property
     def kind(self) -> str:
         """`command`, `http`, `prompt` or `callback`."""
-        return "callback" if self.callback else "http" if self.url else "prompt" if self.prompt else "command"
+        if self.target is not None:
+            return "http" if isinstance(self.target, HttpTarget) else "prompt"
+        return "callback" if self.callback else "command"
 
     @property
     def key(self) -> str:
@@ -261,9 +249,18 @@ def _read(event: str, matcher: object, hook: Json, given: HookSource, names: Mod
     what = hook.get(key)
     if not key or not isinstance(what, str) or not what or not _is_positive(timeout):
         return _SHAPE
-    target = _target(kind, what, hook, names)
-    if isinstance(target, str):
-        return target
+    target: HttpTarget | PromptTarget | None = None
+    if kind == "prompt":
+        model = str(hook.get("model") or "")
+        if model and not names.may_be(model):
+            return "`model` is no name of a model"
+        target = PromptTarget(what, model)
+    elif kind == "http":
+        headers, variables = hook.get("headers", {}), hook.get("allowedEnvVars", [])
+        if not isinstance(headers, dict) or not isinstance(variables, list):
+            return "`headers` is an object and `allowedEnvVars` a list"
+        given_headers = {str(name): str(value) for name, value in headers.items()}
+        target = HttpTarget(what, given_headers, tuple(map(str, variables)))
     return Hook(
         event,
         str(matcher or ""),
@@ -277,18 +274,6 @@ def _read(event: str, matcher: object, hook: Json, given: HookSource, names: Mod
         once=hook.get("once") is True,
         status=" ".join(str(hook.get("statusMessage") or "").split())[:_MAX_STATUS],
     )
-
-
-def _target(kind: object, what: str, hook: Json, names: ModelNames) -> HttpTarget | PromptTarget | str | None:
-    """Return what a hook sends its event to, None for a command, or what is wrong with it, as a text."""
-    headers, variables, model = hook.get("headers", {}), hook.get("allowedEnvVars", []), str(hook.get("model") or "")
-    if kind == "command":
-        return None
-    if kind == "prompt":
-        return PromptTarget(what, model) if not model or names.may_be(model) else "`model` is no name of a model"
-    if not isinstance(headers, dict) or not isinstance(variables, list):
-        return "`headers` is an object and `allowedEnvVars` a list"
-    return HttpTarget(what, dict(zip(map(str, headers), map(str, headers.values()))), tuple(map(str, variables)))
 
 
 def _condition_problem(event: str, condition: object) -> str:

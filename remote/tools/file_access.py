@@ -1,4 +1,4 @@
-"""Paths, checks, atomic store."""
+"""The paths and files of tools: what may be read and changed, and changes in one atomic step."""
 
 from __future__ import annotations
 
@@ -142,8 +142,7 @@ def _check_approved(context: ToolContext, real: str, digest: str) -> None:
         raise ChangeRefused(CHANGED_SINCE_ASKED)
 
 
-def preview_of(file: Current, data: bytes) -> Preview:
-    """Return the preview of a change that makes `data` the content of the file."""
+def _preview(file: Current, data: bytes) -> Preview:
     text = text_of(file.data or b"")
     public: Json = {
         "path": spelled(file.real) if file.real != file.path else "",
@@ -181,7 +180,7 @@ class FileChangingTool(Tool):
             change = await self.planned(tool_input, context)
         except (ChangeRefused, OSError) as error:
             return self._refused(tool_input, error)
-        return await in_thread(preview_of, change.file, b"" if change.is_in_call else change.data)
+        return await in_thread(_preview, change.file, b"" if change.is_in_call else change.data)
 
     async def run(self, tool_input: Json, context: ToolContext) -> ToolResult:
         try:
@@ -270,21 +269,19 @@ async def missing(host: Files, path: str, cwd: str) -> str:
     if link is not None:
         return f"{spelled(path)} is a link to {spelled(link.target)}, which does not exist."
     text = f"File does not exist: {spelled(path)}"
-    near = _near_names(
-        parent, name, [each.name for each in entries if each.kind is not FileKind.OTHER and each.name != name]
-    )
+    near = _near_names(name, [each.name for each in entries if each.kind is not FileKind.OTHER and each.name != name])
     if near:
-        return f"{text}. Did you mean {' or '.join(map(spelled, near))}?"
+        return f"{text}. Did you mean {' or '.join(spelled(os.path.join(parent, each)) for each in near)}?"
     return f"{text}. The session's directory is {spelled(cwd)}."
 
 
-def _near_names(parent: str, name: str, names: list[str]) -> list[str]:
+def _near_names(name: str, names: list[str]) -> list[str]:
     stem = os.path.splitext(name)[0]
     same = [each for each in names if each.lower() == name.lower() or (stem and os.path.splitext(each)[0] == stem)]
     import difflib
 
     close = difflib.get_close_matches(name, names[:5000], n=3, cutoff=0.6)
-    return [os.path.join(parent, each) for each in dict.fromkeys(same + close)][:3]
+    return list(dict.fromkeys(same + close))[:3]
 
 
 def os_error(error: OSError, name: str) -> str:
@@ -292,18 +289,17 @@ def os_error(error: OSError, name: str) -> str:
     return f"{name}: {error.strerror or error}"
 
 
+_BINARY_HINTS = (
+    ((b"\xff\xfe", b"\xfe\xff"), "It looks like damaged UTF-16 text: `iconv -c -f UTF-16 -t UTF-8` in Bash shows it."),
+    ((b"%PDF-",), "It is a PDF: `pdftotext FILE -` in Bash shows its text, if the host has it."),
+    ((b"\x7fELF",), "It is an ELF executable or library: use `file`, `readelf` or `strings` in Bash."),
+    ((b"PK\x03\x04",), "It is a ZIP archive (or an office document): `unzip -l` in Bash lists it."),
+    ((b"\x1f\x8b",), "It is gzip data: `zcat` or `tar -tzf` in Bash shows it."),
+    ((b"SQLite format 3",), "It is an SQLite database: `sqlite3` in Bash reads it."),
+    ((b"",), "Use a suitable program in Bash, such as `file`, `strings` or `xxd`, to look into it."),
+)
+
+
 def binary_hint(head: bytes) -> str:
     """Return a sentence about what a binary file seems to be, and how to read it."""
-    if head.startswith((b"\xff\xfe", b"\xfe\xff")):
-        return "It looks like damaged UTF-16 text: `iconv -c -f UTF-16 -t UTF-8` in Bash shows what it can."
-    if head.startswith(b"%PDF-"):
-        return "It is a PDF: `pdftotext FILE -` in Bash shows its text, if the host has it."
-    if head.startswith(b"\x7fELF"):
-        return "It is an ELF executable or library: use `file`, `readelf` or `strings` in Bash."
-    if head.startswith(b"PK\x03\x04"):
-        return "It is a ZIP archive (or an office document): `unzip -l` in Bash lists it."
-    if head.startswith(b"\x1f\x8b"):
-        return "It is gzip data: `zcat` or `tar -tzf` in Bash shows it."
-    if head.startswith(b"SQLite format 3"):
-        return "It is an SQLite database: `sqlite3` in Bash reads it."
-    return "Use a suitable program in Bash, such as `file`, `strings` or `xxd`, to look into it."
+    return next(hint for marks, hint in _BINARY_HINTS if head.startswith(marks))

@@ -23,19 +23,17 @@ Json = dict[str, Any]
 _MAX_ENTRIES = 1000
 
 _IGNORED = {"type": "array", "items": {"type": "string"}, "description": "Glob patterns of names to leave out"}
-_LS_SCHEMA = object_of({"path": text("The absolute path to the directory to list"), "ignore": _IGNORED}, "path")
-
-
-_LS_DESCRIPTION = (
-    "Lists the entries of a directory, hidden ones included: directories end in /, links show where they point. "
-    "ignore takes glob patterns of names to leave out. Use Glob to find files by pattern in a whole tree."
-)
 
 
 class LS(Tool):
     """Lists the direct entries of one directory."""
 
-    declaration = ToolDeclaration(tool_traits.LS, _LS_DESCRIPTION, _LS_SCHEMA)
+    declaration = ToolDeclaration(
+        tool_traits.LS,
+        "Lists the entries of a directory, hidden ones included: directories end in /, links show where they point. "
+        "ignore takes glob patterns of names to leave out. Use Glob to find files by pattern in a whole tree.",
+        object_of({"path": text("The absolute path to the directory to list"), "ignore": _IGNORED}, "path"),
+    )
 
     def validate(self, tool_input: Json, context: ToolContext) -> str | None:
         return path_error(tool_input["path"])
@@ -72,27 +70,24 @@ class LS(Tool):
 
 MAX_FILES = 100
 
-_GLOB_SCHEMA = object_of(
-    {
-        "pattern": text("The glob pattern to match files against", 1, MAX_PATTERN),
-        "path": text("The directory to search in (the session's directory if it is left out)"),
-    },
-    "pattern",
-)
-
-
-_GLOB_DESCRIPTION = (
-    "Finds files by a glob pattern, such as `**/*.py` or `src/**/*.{ts,tsx}`; gives absolute paths, the most recently "
-    f"changed first, at most {MAX_FILES}.\n"
-    "- A pattern without a slash matches names at any depth. * and ? stay inside a name, ** crosses directories.\n"
-    "- Hidden files are found; .git, and in a git repository what .gitignore leaves out, are not."
-)
-
 
 class Glob(Tool):
     """Finds files in a tree."""
 
-    declaration = ToolDeclaration(tool_traits.GLOB, _GLOB_DESCRIPTION, _GLOB_SCHEMA)
+    declaration = ToolDeclaration(
+        tool_traits.GLOB,
+        "Finds files by a glob pattern, such as `**/*.py` or `src/**/*.{ts,tsx}`; gives absolute paths, the most "
+        f"recently changed first, at most {MAX_FILES}.\n"
+        "- A pattern without a slash matches names at any depth. * and ? stay inside a name, ** crosses directories.\n"
+        "- Hidden files are found; .git, and in a git repository what .gitignore leaves out, are not.",
+        object_of(
+            {
+                "pattern": text("The glob pattern to match files against", 1, MAX_PATTERN),
+                "path": text("The directory to search in (the session's directory if it is left out)"),
+            },
+            "pattern",
+        ),
+    )
 
     def validate(self, tool_input: Json, context: ToolContext) -> str | None:
         try:

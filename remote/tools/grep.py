@@ -25,44 +25,40 @@ HEAD_LIMIT = 250
 _MAX_STRUCTURED = 1000  # names of files for clients
 
 
-_GREP_SCHEMA = object_of(
-    {
-        "pattern": text("The regular expression to search for", 1, MAX_PATTERN),
-        "path": text("File or directory to search in (the session's directory if it is left out)"),
-        "glob": text("Glob patterns for files, separated by spaces", most=MAX_PATTERN),
-        "type": text("File type, such as js, py, rust, go, java"),
-        "output_mode": choice(
-            "content, files_with_matches (default) or count", "content", "files_with_matches", "count"
-        ),
-        "-A": number("Lines to show after each match (content only)", 0),
-        "-B": number("Lines to show before each match (content only)", 0),
-        "-C": number("Lines to show before and after each match (content only)", 0),
-        "-n": flag("Show line numbers (content only; default true)"),
-        "-i": flag("Ignore case"),
-        "multiline": flag("Matches may span lines, and . matches line feeds (default false)"),
-        "head_limit": number(f"At most this many lines or files (default {HEAD_LIMIT}; 0 for no limit)", 0),
-        "offset": number("Leave out this many lines or files at the start (default 0)", 0),
-    },
-    "pattern",
-)
-
-
-_GREP_DESCRIPTION = (
-    "Searches file contents for a regular expression. Use it rather than grep or rg in Bash.\n"
-    "- The syntax is that of ripgrep and Python (`log.*Error`, `function\\s+\\w+`), look-around included; literal "
-    "braces need a backslash (`interface\\{\\}`).\n"
-    "- output_mode: files_with_matches (default) gives paths, the most recently changed first; content gives lines; "
-    "count gives the number of matching lines of each file.\n"
-    "- glob (`*.js`, `src/**/*.{ts,tsx}`, `!*.min.js`) or type (js, py, rust, …) choose files.\n"
-    "- A pattern matches inside one line, unless multiline is set.\n"
-    "- Hidden files are searched; binary files, .git, and in a git repository what .gitignore leaves out, are not."
-)
-
-
 class Grep(Tool):
     """Searches the contents of files."""
 
-    declaration = ToolDeclaration(tool_traits.GREP, _GREP_DESCRIPTION, _GREP_SCHEMA)
+    declaration = ToolDeclaration(
+        tool_traits.GREP,
+        "Searches file contents for a regular expression. Use it rather than grep or rg in Bash.\n"
+        "- The syntax is that of ripgrep and Python (`log.*Error`, `function\\s+\\w+`), look-around included; literal "
+        "braces need a backslash (`interface\\{\\}`).\n"
+        "- output_mode: files_with_matches (default) gives paths, the most recently changed first; content gives "
+        "lines; count gives the number of matching lines of each file.\n"
+        "- glob (`*.js`, `src/**/*.{ts,tsx}`, `!*.min.js`) or type (js, py, rust, …) choose files.\n"
+        "- A pattern matches inside one line, unless multiline is set.\n"
+        "- Hidden files are searched; binary files, .git, and in a git repository what .gitignore leaves out, are not.",
+        object_of(
+            {
+                "pattern": text("The regular expression to search for", 1, MAX_PATTERN),
+                "path": text("File or directory to search in (the session's directory if it is left out)"),
+                "glob": text("Glob patterns for files, separated by spaces", most=MAX_PATTERN),
+                "type": text("File type, such as js, py, rust, go, java"),
+                "output_mode": choice(
+                    "content, files_with_matches (default) or count", "content", "files_with_matches", "count"
+                ),
+                "-A": number("Lines to show after each match (content only)", 0),
+                "-B": number("Lines to show before each match (content only)", 0),
+                "-C": number("Lines to show before and after each match (content only)", 0),
+                "-n": flag("Show line numbers (content only; default true)"),
+                "-i": flag("Ignore case"),
+                "multiline": flag("Matches may span lines, and . matches line feeds (default false)"),
+                "head_limit": number(f"At most this many lines or files (default {HEAD_LIMIT}; 0 for no limit)", 0),
+                "offset": number("Leave out this many lines or files at the start (default 0)", 0),
+            },
+            "pattern",
+        ),
+    )
 
     def validate(self, tool_input: Json, context: ToolContext) -> str | None:
         try:
@@ -94,14 +90,13 @@ class Grep(Tool):
             return refusal(str(error))
         except OSError as error:
             return refusal(os_error(error, spelled(path)))
-        prefix = _prefix(request["root"], [context.cwd, context.host.real_path(context.cwd)])
-        return _result(request, found, prefix, context)
+        return _result(request, found, _prefix(request["root"], context), context)
 
 
-def _prefix(root: str, session: list[str]) -> str:
+def _prefix(root: str, context: ToolContext) -> str:
     """Return the prefix of file names in the result: "" for the session's directory, a relative path below it, the
     absolute path elsewhere."""
-    for directory in session:
+    for directory in (context.cwd, context.host.real_path(context.cwd)):
         below = os.path.relpath(root, directory)
         if below == ".":
             return ""
@@ -111,9 +106,7 @@ def _prefix(root: str, session: list[str]) -> str:
 
 
 def _request(tool_input: Json, path: str, is_file: bool) -> Json:
-    both: int = tool_input.get("-C") or 0
-    before: int = tool_input.get("-B", both)
-    after: int = tool_input.get("-A", both)
+    both = tool_input.get("-C") or 0
     limit = tool_input.get("head_limit")
     return {
         "op": "grep",
@@ -123,8 +116,8 @@ def _request(tool_input: Json, path: str, is_file: bool) -> Json:
         "globs": _globs(tool_input.get("glob") or ""),
         "type": tool_input.get("type") or "",
         "mode": tool_input.get("output_mode") or "files_with_matches",
-        "before": min(1000, before),
-        "after": min(1000, after),
+        "before": min(1000, tool_input.get("-B", both)),
+        "after": min(1000, tool_input.get("-A", both)),
         "numbers": tool_input.get("-n", True),
         "ignore_case": bool(tool_input.get("-i")),
         "multiline": bool(tool_input.get("multiline")),
@@ -158,7 +151,17 @@ def _result(request: Json, found: Json, prefix: str, context: ToolContext) -> To
     elif mode == "count":
         notes.insert(0, f"\nFound {found['matches']} matching lines in {found['files']} files.")
     text = "\n".join([*lines, *notes])
-    structured = _structured(request, found, prefix, "\n".join(lines))
+    structured: Json = {"mode": mode, "numFiles": found["files"], "filenames": []}
+    if mode == "files_with_matches":
+        structured["filenames"] = [prefix + item for item in items[:_MAX_STRUCTURED]]
+    else:
+        structured.update(content=bounded_text("\n".join(lines)), numLines=len(items))
+    if mode == "count":
+        structured["numMatches"] = found["matches"]
+    if found["more"]:
+        structured["appliedLimit"] = request["limit"]
+    if request["offset"]:
+        structured["appliedOffset"] = request["offset"]
     return ToolResult(limited(text, context.spill, tool_traits.GREP.name), structured=structured)
 
 
@@ -175,23 +178,3 @@ def _notes(request: Json, found: Json) -> list[str]:
     if found["left_out"]:
         notes.append(LEFT_OUT)
     return notes + unsearched(found)
-
-
-def _structured(request: Json, found: Json, prefix: str, content: str) -> Json:
-    """Return the result in the shape of the public protocol."""
-    mode, items = request["mode"], found["items"]
-    lists_files = mode == "files_with_matches"
-    structured: Json = {
-        "mode": mode,
-        "numFiles": found["files"],
-        "filenames": [prefix + item for item in items[:_MAX_STRUCTURED]] if lists_files else [],
-    }
-    if not lists_files:
-        structured.update(content=bounded_text(content), numLines=len(items))
-    if mode == "count":
-        structured["numMatches"] = found["matches"]
-    if found["more"]:
-        structured["appliedLimit"] = request["limit"]
-    if request["offset"]:
-        structured["appliedOffset"] = request["offset"]
-    return structured
