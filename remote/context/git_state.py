@@ -35,7 +35,6 @@ def current_branch(cwd: str) -> str:
 
 
 def _first_line(path: str) -> str:
-    """Return the first line of a regular file, "" if there is no such file that can be read."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
@@ -122,7 +121,6 @@ class Git:
 
 
 def _unset(environ: Mapping[str, str]) -> str:
-    """Return the line that removes the variables of an environment that would steer git."""
     named = " ".join(name for name in environ if _NAME.fullmatch(name) and name not in (_CEILING, *_QUIET))
     return f"unset {named}\n" if named else ""
 
@@ -160,8 +158,7 @@ class GitState:
 
 async def git_state(cwd: str, host: Host, cages: Cages) -> GitState | None:
     """Return the state of the repository. None when there is no git or `cwd` is not in a repository. The five commands
-    run at the same time, each with its own time limit, in the read-only cage where this host has one. Those that may
-    start programs are left out if the repository's configuration names any."""
+    run at the same time, each with its own time limit, in the read-only cage where this host has one."""
     git = Git(host, cages, cwd)
     if not git.available:
         return None
@@ -173,7 +170,6 @@ async def git_state(cwd: str, host: Host, cages: Cages) -> GitState | None:
 
 
 def _state(found: Mapping[str, str], why: str) -> GitState:
-    """Return the state from what the commands printed, by their names. `why`: why git status did not run."""
     branch, refs, status, commits, user = (found.get(command[0], "") for command in _GIT_COMMANDS)
     status_lines = status.splitlines()
     return GitState(
@@ -190,13 +186,11 @@ def _no_status(why: str) -> str:
 
 
 def _unborn_branch(status_lines: Sequence[str]) -> str:
-    """Return the branch of a repository without commits, "" if it has any."""
     first = status_lines[0] if status_lines else ""
     return first[len(_NO_COMMITS) :] if first.startswith(_NO_COMMITS) else ""
 
 
 def _changes(status_lines: Sequence[str]) -> str:
-    """Return the output of `git status` without the line about the branch, cut to its limit."""
     return _cut("\n".join(line for line in status_lines if not line.startswith("## ")))
 
 
@@ -210,7 +204,6 @@ def _main_branch(refs: str) -> str:
 
 
 def _cut(status: str) -> str:
-    """Return the status within its limit, cut at a line end."""
     if len(status) <= _MAX_STATUS_CHARS:
         return status
     kept = status[:_MAX_STATUS_CHARS].rpartition("\n")[0]

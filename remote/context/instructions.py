@@ -44,9 +44,7 @@ class InstructionFile:
 
 def find_instructions(cwd: str, home: str, sources: Collection[str] = SCOPES) -> list[InstructionFile]:
     """Return the user's own files, then those from the root down to `cwd`: the nearest one comes last and counts most.
-    Above `cwd`, only files count that nobody but this user and root could have put there. Each file is followed by
-    those it imports. Files with the same text as an earlier one are left out, and so are
-    scopes that are not in `sources`."""
+    Above `cwd`, only files count that nobody but this user and root could have put there."""
     here = os.path.realpath(cwd)
     reader = InstructionReader(here, home)
     candidates = [(os.path.join(home, name), "user") for name in _USER_FILES]

@@ -188,8 +188,7 @@ class SessionPrompt:
 
     async def system(self) -> list[Json]:
         """Return the static block, the environment block and the user's addition. The first and the last block have a
-        cache mark. The user's own system prompt replaces ours, the static and the environment text; an empty one leaves
-        only what the user appends. A role replaces the static text, and an empty prompt."""
+        cache mark."""
         options, context = self._options, await self._known()
         own = (options.system_prompt or None) if self._role else options.system_prompt
         surroundings = [] if options.static_prompt else [environment_text(context, options.host)]
@@ -333,7 +332,6 @@ def _style(name: str, settings: WorkerSettings, home: str) -> str:
 
 
 def _places(name: str, settings: WorkerSettings, home: str) -> Iterator[tuple[str, str]]:
-    """Yield the files that may hold a style, each with the directory out of which no link may lead, "" for any."""
     top = settings.project_top
     for directory, within in (*((each, top) for each in settings.trusted_directories), (home, "")):
         yield os.path.join(directory, ".claude", "output-styles", f"{name}.md"), within

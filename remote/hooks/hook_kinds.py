@@ -56,8 +56,7 @@ async def run_command(
     host: Host, command: str, cwd: str, payload: bytes, timeout_s: float, env: Mapping[str, str] = {}, project: str = ""
 ) -> CommandEnd:
     """Run a command of the shell in `cwd` with `payload` on its stdin, and `env` in its environment. `project` is the
-    directory of the session, if that is another one. The command and everything that it started is stopped at its end,
-    at the timeout and when this is cancelled. Raise OSError if it cannot be started."""
+    directory of the session, if that is another one. Raise OSError if it cannot be started."""
     stdout, stderr = _BoundedOutput(_MAX_STDOUT), _BoundedOutput(_MAX_STDERR)
     shell = host.which("bash") or "/bin/sh"
     reader, writer = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK) if hasattr(os, "pipe2") else os.pipe()

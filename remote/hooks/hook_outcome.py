@@ -195,8 +195,7 @@ def read_answer(event: str, answer: Json) -> HookOutcome:
 
 
 def _misread(event: str, answer: Json, own: Json, words: Sequence[object]) -> str:
-    """Return why an answer decides nothing, "" if it can be read. `own` is what it says for its event, `words` are its
-    decisions."""
+    """Return why an answer decides nothing, "" if it can be read."""
     if own.get("hookEventName", event) != event:
         return f"its answer is for {own.get('hookEventName')!r}"
     for name, kind in (("hookSpecificOutput", dict), ("continue", bool)):

@@ -146,7 +146,6 @@ class HookRunner:
         return [text for text in self.problems if self._is_news(text)]
 
     def _is_news(self, text: str) -> bool:
-        """Return whether a warning has not been given yet. There is a limit, because a project may bring any number."""
         if text in self._told or len(self._told) >= _MAX_TOLD:
             return False
         self._told.add(text)
@@ -212,8 +211,7 @@ class HookRunner:
         self, event: str, payload: Json, match: str = "", *, about: str = "", agent_id: str = MAIN_AGENT
     ) -> HookOutcome:
         """Run the hooks of an event. `payload` are the event's own fields, `match` is what matchers are compared with,
-        `about` the id of the tool call. A hook that fails is shown to the person; where it gates (`GATES`), it refuses.
-        When this is cancelled, nothing runs on. Raise NotKept."""
+        `about` the id of the tool call. Raise NotKept."""
         session, tool_input = self._session, payload.get("tool_input") or {}
         hooks = [
             each
@@ -251,7 +249,6 @@ class HookRunner:
     async def _together(
         self, running: Mapping[asyncio.Task[HookOutcome], Hook], env_file: str, agent_id: str
     ) -> HookOutcome:
-        """Return the outcome of all hooks that run. What those that take their time are about is shown."""
         try:
             if any(hook.status for hook in running.values()):
                 _, slow = await asyncio.wait(running, timeout=_QUICK_S)
@@ -267,7 +264,6 @@ class HookRunner:
             await asyncio.wait(running)
 
     def _facts(self, event: str, agent_id: str) -> Json:
-        """Return what hooks are told of each event of an agent."""
         session, working, turn = self._session, self._agents.get(agent_id, NOBODY), self._turn
         more = {
             "prompt_id": turn.prompt_id,
@@ -285,7 +281,6 @@ class HookRunner:
         }
 
     def _look_at_files(self) -> None:
-        """Watch the files that FileChanged hooks and the answers of hooks name."""
         wanted = [each for each in (*self._configured, *self._callbacks) if each.event == FILE_CHANGED]
         here = self._directories.get(MAIN_AGENT, self._session.cwd)
         paths = [*(name for each in wanted for name in each.names), *self._watched] if wanted else []
@@ -303,7 +298,6 @@ class HookRunner:
             await self.run(CWD_CHANGED, {"old_cwd": old, "new_cwd": directory}, agent_id=agent_id)
 
     async def _take_variables(self, env_file: str) -> None:
-        """Let the commands of the session have the variables that hooks have set."""
         from .hook_kinds import take_env_file
 
         try:
@@ -313,14 +307,12 @@ class HookRunner:
         self._session.variables.update(self.variables)
 
     async def _beside(self, hook: Hook, name: str, payload: Json, agent_id: str) -> HookOutcome:
-        """Run a hook that nothing waits for. What it says to the model goes with the next user message."""
         outcome = await self._one(hook, name.partition(":")[2], payload, "")
         self._tell_all(outcome, name, agent_id)
         self._remind(f"hook:{hook.key}", name, outcome)
         return outcome
 
     def _tell_all(self, outcome: HookOutcome, name: str, agent_id: str) -> None:
-        """Show the person what hooks say to them, and which have failed."""
         for text in outcome.notes:
             self._tell(text, "info", agent_id)
         for field_name in outcome.unknown:
@@ -336,7 +328,6 @@ class HookRunner:
             self._keep(self.run(event, payload, match, agent_id=agent_id))
 
     def _keep(self, work: Coroutine[Any, Any, HookOutcome]) -> None:
-        """Run hooks until they or the session end. Those over the limit do not run."""
         if len(self._later) >= _MAX_LATER:
             work.close()
             return

@@ -122,7 +122,6 @@ def wanted_server(
 
 
 def _names(settings: WorkerSettings, key: str) -> Collection[str] | None:
-    """Return the names that the lists of all layers hold; None without a list."""
     lists = [each.value for each in settings.each(key) if isinstance(each.value, list)]
     return {str(name) for names in lists for name in names} if lists else None
 

@@ -175,9 +175,8 @@ class McpClient:
         progress: Callable[[Json], None] | None = None,
         call_s: float | None = None,
     ) -> Json:
-        """Call a tool and return the result object. `progress` gets what the server says of the call's progress. The
-        call ends after `call_s` (by default that of the client) in which the server says nothing of it and asks nobody.
-        Raise McpError."""
+        """Call a tool and return the result object. `progress` gets what the server says of the call's progress. Raise
+        McpError."""
         params: Json = {"name": name, "arguments": arguments}
         if tool_use_id:
             params["_meta"] = {TOOL_USE_ID: tool_use_id, "progressToken": tool_use_id}
@@ -290,7 +289,6 @@ class ServerForms:
             return {"action": "cancel"}
 
     async def _by_hooks(self, event: str, payload: Json, server: str) -> Json | None:
-        """Return what hooks answer a server, None if they leave it to others."""
         outcome = await self._hooks.run(event, payload, server)
         if outcome.refuses:
             return {"action": "decline"}

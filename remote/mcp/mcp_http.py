@@ -116,7 +116,6 @@ class HttpChannel:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _greet(self) -> None:
-        """Begin another session, as the server has forgotten this one."""
         self._session = self._protocol = ""
         await within(START_S, self._post({**self._hello, "id": 0}))
         await self._post({"method": "notifications/initialized"})
@@ -129,7 +128,6 @@ class HttpChannel:
         self._listening = asyncio.ensure_future(self._hear_all())
 
     async def _hear_all(self) -> None:
-        """Hear what the server says outside of answers, if it offers that."""
         wait = 1.0
         while True:
             try:
@@ -177,7 +175,6 @@ class HttpChannel:
             pass
 
     def _later(self, work: Coroutine[Any, Any, Any]) -> None:
-        """Send something without waiting for it."""
 
         async def sent() -> None:
             with contextlib.suppress(McpError, asyncio.TimeoutError):
@@ -189,7 +186,6 @@ class HttpChannel:
 
     @contextlib.asynccontextmanager
     async def _request(self, method: str, body: bytes = b"") -> AsyncIterator[_Answer]:
-        """Make a request. Raise McpError, also for what goes wrong while the answer is read."""
         writer: asyncio.StreamWriter | None = None
         try:
             place = read_url(self._address.url)
@@ -261,7 +257,6 @@ async def _read_head(reader: asyncio.StreamReader) -> tuple[int, dict[str, str]]
 
 
 async def _body(reader: asyncio.StreamReader, headers: Mapping[str, str]) -> AsyncIterator[bytes]:
-    """Yield the parts of a body. Raise EOFError if it is cut."""
     chunked = headers.get("transfer-encoding", "").lower() == "chunked"
     left = int(headers.get("content-length", -1))
     while True:
@@ -283,7 +278,6 @@ async def _body(reader: asyncio.StreamReader, headers: Mapping[str, str]) -> Asy
 
 
 async def _messages(answer: _Answer) -> AsyncIterator[Json]:
-    """Yield the messages of an answer: one JSON text, or the data of events."""
     events = answer.headers.get("content-type", "").lower().startswith(_EVENTS)
     line, data = bytearray(), bytearray()
     async for block in answer.body:

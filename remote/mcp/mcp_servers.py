@@ -168,8 +168,7 @@ class McpServers:
 
     def use(self, place: ServerPlace, channels: Mapping[str, Channel], call_s: Mapping[str, float] = {}) -> None:
         """Make `channels` the servers of a group: connect the new ones, and drop those that are not named any more. A
-        name that another group has stays with that group. `call_s` are the seconds that a call of a new server may
-        take, where they are limited."""
+        name that another group has stays with that group."""
         for server in [each for each in self._servers.values() if each.place.group == place.group]:
             if server.name not in channels:
                 self._drop(self._servers.pop(server.name))
@@ -252,7 +251,6 @@ class McpServers:
         server.task = asyncio.ensure_future(self._connected(server))
 
     async def _connected(self, server: _Server, client: McpClient | None = None) -> None:
-        """Shake hands with a server, unless it has a client, and read what it offers."""
         tools: list[McpTool] = []
         prompts: list[Json] = []
         try:
@@ -286,7 +284,6 @@ class McpServers:
         self._changed()
 
     async def _try_again(self, server: _Server) -> None:
-        """Connect a server that was not there, less and less often. Nobody waits for it meanwhile."""
         for wait in chain(_WAITS_S, repeat(_WAITS_S[-1])):
             server.next_try = time.monotonic() + wait
             await asyncio.sleep(wait)
@@ -313,7 +310,6 @@ class McpServers:
         closing.add_done_callback(self._closing.discard)
 
     def _offer_resources(self, server: _Server) -> None:
-        """Offer the tools that list and read resources, once a server has some."""
         if server.client is not None and "resources" in server.client.offers:
             for tool in (ListMcpResources(self), ReadMcpResource(self)):
                 self._registry.redeclare(tool)
@@ -345,7 +341,6 @@ async def _prompts(name: str, client: McpClient) -> list[Json]:
 
 
 def _note(broken: list[str], adapted: list[str]) -> str:
-    """Return what is odd about the tools of a server, as one line."""
     left = f"left out, because they have no name or no schema: {_listed(broken)}" if broken else ""
     other = f"described to the model in a form that its API takes: {_listed(adapted)}" if adapted else ""
     return "; ".join(each for each in (left, other) if each)

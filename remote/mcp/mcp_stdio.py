@@ -216,7 +216,6 @@ class _Child:
             self._unsent.clear()
 
     def _take(self, data: bytes) -> None:
-        """Take output of the process."""
         if self.why_ended:
             return
         *lines, last = data.split(b"\n")
@@ -271,7 +270,6 @@ class _Child:
                 self._log(data)
 
     def _log(self, data: bytes) -> None:
-        """Put what the server says beside the protocol into the log of the worker."""
         text = data[: max(0, _MAX_LOGGED - self._logged)].decode("utf-8", "replace").rstrip()
         self._logged += len(data)
         if text:

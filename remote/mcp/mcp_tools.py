@@ -96,7 +96,6 @@ def replaced_result(output: object, spill: OutputFiles | None = None) -> ToolRes
 
 
 def _split(parts: list[Json], spill: OutputFiles | None) -> tuple[list[str], list[Json]]:
-    """Return the texts of the parts, and the images as far as there is room for them."""
     texts: list[str] = []
     images: list[Json] = []
     room = _MAX_IMAGES

@@ -120,7 +120,6 @@ def glimpse(root: str, query: str, most: int) -> Json:
 
 
 def _walk(root: str) -> Iterator[bytes | None]:
-    """Yield the entries of the tree level by level, and None after each directory."""
     waiting = deque([(root, "", Ignore.at(root, excludes=True))])
     while waiting:
         directory, prefix, rules = waiting.popleft()
@@ -171,7 +170,6 @@ def _listed(root: str, query: str) -> list[bytes]:
 
 
 def _lines_with(text: bytes, wanted: bytes) -> Iterator[tuple[int, int]]:
-    """Yield where lines begin and end that contain `wanted`."""
     at = text.find(wanted)
     for _ in range(_MAX_HITS):
         if at < 0:
@@ -183,7 +181,6 @@ def _lines_with(text: bytes, wanted: bytes) -> Iterator[tuple[int, int]]:
 
 
 def _lines_like(text: bytes, query: bytes) -> Iterator[tuple[int, int]]:
-    """Yield where lines begin and end that contain the characters of `query` in this order."""
     parts = [
         b"[^%b\n]*%b" % (re.escape(char), re.escape(char)) for char in (query[i : i + 1] for i in range(len(query)))
     ]

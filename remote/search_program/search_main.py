@@ -266,7 +266,6 @@ def _search_file(request: Json, path: str, pattern: Pattern, collected: _Collect
 
 
 def _filter(request: Json, limits: Limits) -> Json:
-    """Return the matching lines in a range of bytes of one file."""
     pattern = compiled(request["pattern"], False, False)
     with open(request["path"], "rb") as file:
         file.seek(request["start"])
@@ -287,7 +286,6 @@ def _filter(request: Json, limits: Limits) -> Json:
 
 
 def _shown(text: str, pattern: Pattern) -> str:
-    """Return a line as the model sees it: of a very long line, only the part around its match."""
     is_whole = pattern.multiline or len(text.encode("utf-8", "surrogateescape")) != MAX_LINE
     text = _show(text)
     if len(text) <= MAX_SHOWN:

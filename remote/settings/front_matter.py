@@ -113,7 +113,6 @@ class _Reader:
         self._skip()
 
     def _skip(self) -> None:
-        """Drop empty lines and comments."""
         while self._lines and (not self._lines[0] or self._lines[0].lstrip().startswith("#")):
             del self._lines[0]
 
@@ -165,7 +164,6 @@ class _Reader:
         return found
 
     def _rest(self, text: str, indent: int) -> Any:
-        """Read what stands behind a colon or a dash of the next line, or below it."""
         del self._lines[0]
         if text[:1] in ("|", ">"):
             return self._text(text, indent)
@@ -187,7 +185,6 @@ class _Reader:
 
 
 def _inline(text: str) -> Any:
-    """Return the value of a text in one line."""
     if text[:1] in ("[", "{"):
         return _flow(text)
     quoted = _QUOTED.fullmatch(text)

@@ -108,7 +108,6 @@ def read_project(cwd: str, home: str, sources: frozenset[str]) -> Project:
 
 
 def _owned(switches: Sequence[Switch]) -> tuple[Switch, ...]:
-    """Return the switches, each with the owner of its file."""
     owners = {path: owner_of(path) for path in {each.path for each in switches}}
     return tuple(replace(each, owner=owners[each.path]) for each in switches)
 
@@ -116,7 +115,6 @@ def _owned(switches: Sequence[Switch]) -> tuple[Switch, ...]:
 def _settings_layers(
     directories: Sequence[str], sources: frozenset[str], home: str, problems: list[str]
 ) -> Iterator[Layer]:
-    """Yield what the nearest settings file of each of these sources says."""
     for source, name in [each for each in _FILES if each[0] in sources]:
         paths = [found for each in directories if os.path.lexists(found := os.path.join(each, name))]
         path = next((each for each in paths if each == os.path.join(directories[0], name) or is_ours(each)), "")
@@ -136,7 +134,6 @@ def _settings_layers(
 
 
 def _server_layers(directories: Sequence[str], problems: list[str]) -> Iterator[Layer]:
-    """Yield the MCP servers of each directory, those of the nearest last."""
     for directory in directories[::-1]:
         path = os.path.join(directory, _MCP_FILE)
         counts = directory == directories[0] or _is_kept(path)
@@ -146,9 +143,7 @@ def _server_layers(directories: Sequence[str], problems: list[str]) -> Iterator[
 
 
 def checked(path: str, values: Json, lines: Mapping[str, int]) -> list[str]:
-    """Take what has a wrong type out of the values, and return sentences about it. Each entry counts for itself, and
-    rules that deny or ask stay as they are: the permission engine lets those that it cannot read cover all that they
-    may have been about."""
+    """Take what has a wrong type out of the values, and return sentences about it."""
     problems: list[str] = []
 
     def wrong(name: str, why: str = " has a wrong value", effect: str = _NO_EFFECT) -> None:
@@ -193,7 +188,6 @@ def _check_list(permissions: Json, key: str, wrong: Callable[..., None]) -> None
 
 
 def _no_rule(given: object, key: str = _RULES[0]) -> str:
-    """Return why this cannot stand in the list `key` of permissions, "" if it can."""
     if not isinstance(given, str):
         return f"{str(given)[:_MAX_SHOWN]!r} is no text"
     if key not in _RULES:
@@ -246,7 +240,6 @@ def _not_a_projects(values: Json, path: str, home: str) -> list[tuple[str, str]]
 
 
 def _rules_without_tool(path: str, values: Json, lines: Mapping[str, int]) -> Iterator[str]:
-    """Yield a sentence for each permission rule about a tool that there is not."""
     permissions = values.get("permissions", {})
     for key in _RULES:
         for at, rule in enumerate(permissions.get(key, [])):

@@ -133,8 +133,7 @@ _MAX_FILES = 500
 
 def discover(settings: WorkerSettings, homes: Sequence[str], report: Callable[[str], None]) -> list[CommandFile]:
     """Return what the directories `.claude/commands` and `.claude/skills` hold. Of several files with one name, that of
-    the nearest directory of the project counts, and the person's own, below `homes`, last. What cannot be used is
-    reported in words. The files of a project count only if it is trusted. Names of a plugin begin with its own."""
+    the nearest directory of the project counts, and the person's own, below `homes`, last."""
     roots = []
     if settings.trusted and PROJECT in settings.sources:
         roots += [(each, PROJECT) for each in settings.trusted_directories]
@@ -164,7 +163,6 @@ def discover(settings: WorkerSettings, homes: Sequence[str], report: Callable[[s
 
 
 def _discovery_listed(top: str) -> Iterator[tuple[str, str, str]]:
-    """Yield the kind, the name and the path of each file below a `.claude` directory."""
     commands = os.path.join(top, "commands")
     for path in markdown_below(commands):
         yield COMMAND, os.path.relpath(path, commands)[: -len(".md")].replace(os.sep, ":"), path
@@ -203,7 +201,6 @@ def filled(text: str, arguments: str, names: Mapping[str, str]) -> str:
 
 
 def _rest(text: str, arguments: str) -> str:
-    """Return what is added to a text that has no place for its arguments."""
     placed = not arguments or any(found[4] is None for found in _PLACE.finditer(text))
     return "" if placed else f"\n\nARGUMENTS: {arguments}"
 
@@ -257,7 +254,6 @@ def written(options: SessionOptions, directory: str) -> SessionOptions:
 
 
 def _write(packed: str, top: str) -> None:
-    """Write the files to `top` unless they are there. Raise OSError, ValueError."""
     if os.path.isdir(top):
         return
     new = f"{top}.{os.getpid()}.new"

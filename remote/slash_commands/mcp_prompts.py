@@ -58,7 +58,6 @@ async def _run(servers: McpServers, server: str, name: str, wanted: dict[str, bo
 
 
 def _values(text: str, most: int) -> list[str]:
-    """Cut the arguments of a call at blanks outside of quotes. The last one takes the rest."""
     try:
         found = shlex.split(text)
     except ValueError:  # a quote that is not closed

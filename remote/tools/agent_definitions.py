@@ -77,7 +77,6 @@ class AgentDefinition:
 
 
 def _names(entry: str, tool_name: str) -> bool:
-    """Return whether an entry of a list names a tool: by its name, or by the server that brings it (`mcp__server`)."""
     if entry.startswith("mcp__"):
         entry = rule_tool(entry)
         server = entry[: -len("__*")] if entry.endswith("__*") else entry
@@ -206,7 +205,6 @@ def _hooks(name: str, value: object, source: str, problems: list[str], names: Mo
 
 
 def _servers(name: str, value: object) -> tuple[tuple[str, Json | None], ...]:
-    """Return the MCP servers of an agent: a list of names and of objects with descriptions by name, or one object."""
     found: dict[str, Json | None] = {}
     value = value or []
     for each in value.split(",") if isinstance(value, str) else value if isinstance(value, list) else [value]:

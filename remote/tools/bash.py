@@ -246,11 +246,9 @@ class _Foreground:
         return self._output.last(_TAIL_LINES, _TAIL_BYTES)
 
     def _asked(self) -> str:
-        """Return how the model is to go on if the command seems to have asked somebody, else ""."""
         return _HOW_TO_ANSWER if re.search(_NO_TERMINAL, self._end) else ""
 
     def _go_on(self, process: Process, report: str) -> ToolResult:
-        """Let the command go on in the background, and tell the model how to read on."""
         output = self._output
         output.keep()
         shell = self._context.shells.add(self._start, process, output, self._context.call.cage, lambda: _taken(report))
@@ -385,7 +383,6 @@ _MAX_BYTES = 65536
 
 
 def _taken(report: str) -> str:
-    """Return the directory that a command has reported, "" if none was reported. Remove the file."""
     if not report:
         return ""
     try:
@@ -408,9 +405,8 @@ _SHOWN = 3
 
 
 def narrowing_note(command: str, cwd: str, roots: Sequence[str]) -> str:
-    """Return a note for the model about files in the session's directories `roots` that may have narrowed a search of
-    a command, "" if there are none. What .gitignore leaves out is expected, and is not told. The files are looked for:
-    call this in a thread."""
+    """Return a note for the model about files in the session's directories `roots` that may have narrowed a search of a
+    command, "" if there are none. What .gitignore leaves out is expected, and is not told."""
     told = []
     for program in dict.fromkeys([] if _SHOWS_ALL.search(command) else _MENTIONED.findall(command)):
         found = list(dict.fromkeys(_narrowing_files([cwd, *roots], _OBEYED[program])))
@@ -422,8 +418,7 @@ def narrowing_note(command: str, cwd: str, roots: Sequence[str]) -> str:
 
 
 def _narrowing_files(tops: Sequence[str], names: Sequence[str]) -> Iterator[str]:
-    """Yield the files with these names that have a line which is no comment, in and below directories. Those that such
-    programs do not search by default are left out."""
+    """Yield the files with these names that have a line which is no comment, in and below directories."""
     left = _MAX_DIRECTORIES
     for top in dict.fromkeys(map(os.path.realpath, tops)):
         for directory, directories, files in os.walk(top):

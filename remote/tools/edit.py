@@ -216,7 +216,6 @@ def _stood_there(before: str, known: list[tuple[int, int]], text: str, found: li
 
 
 def _surroundings(text: str, place: tuple[int, int]) -> tuple[str, str, str]:
-    """Return the line above a place, its own lines, and the line below, without blanks and blank lines."""
     start, end = text.rfind("\n", 0, place[0]) + 1, text.find("\n", place[1])
     end = end if end >= 0 else len(text)
     above = text[max(0, start - _NEAR) : start].rstrip().rpartition("\n")[2]

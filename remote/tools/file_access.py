@@ -129,7 +129,6 @@ async def current(context: ToolContext, file_path: str, *, merge: bool = False) 
 
 
 def _is_link(context: ToolContext, path: str, real: str) -> bool:
-    """Return whether a path leads over a link to its file, other than one to the session's directory."""
     path = os.path.normpath(path)
     if is_under(path, context.cwd):
         path = os.path.normpath(context.host.real_path(context.cwd) + path[len(context.cwd) :])
@@ -137,7 +136,6 @@ def _is_link(context: ToolContext, path: str, real: str) -> bool:
 
 
 def _check_approved(context: ToolContext, real: str, digest: str) -> None:
-    """Refuse a version of the file that is not the one that the person has seen."""
     if context.call.approved is not None and context.call.approved != FileVersion(real, digest):
         raise ChangeRefused(CHANGED_SINCE_ASKED)
 
@@ -214,7 +212,6 @@ async def store_change(context: ToolContext, file: Current, data: bytes) -> str:
 
 
 def _changed_elsewhere(seen: str, present: str) -> str:
-    """Return a sentence about what others have changed in a file, and the lines."""
     found = compared(seen, present, _MAX_ELSEWHERE)
     lines: list[str] = []
     for hunk in found["patch"]:

@@ -127,7 +127,6 @@ def _request(tool_input: Json, path: str, is_file: bool) -> Json:
 
 
 def _globs(text: str) -> list[str]:
-    """Split patterns at spaces and commas. A comma inside braces belongs to its pattern."""
     parts: list[str] = []
     for word in text.split():
         depth, start = 0, 0
@@ -166,7 +165,6 @@ def _result(request: Json, found: Json, prefix: str, context: ToolContext) -> To
 
 
 def _notes(request: Json, found: Json) -> list[str]:
-    """Return sentences about what the result does not show."""
     notes = []
     if found["more"]:
         limit, offset = request["limit"], request["offset"]

@@ -150,7 +150,6 @@ def _where(path: str) -> str:
 
 
 def _kinds(schema: Json) -> list[str]:
-    """Return the types the schema allows; empty when it allows all, and for a type that JSON does not have."""
     kind = schema.get("type")
     kinds: list[Any] = kind if isinstance(kind, list) else [kind]
     return kinds if all(each in TYPES for each in kinds) else []

@@ -156,7 +156,6 @@ class NotebookEdit(FileChangingTool):
 
 
 def _edited(file: Current, tool_input: Json) -> tuple[bytes, Json]:
-    """Return the new content of a notebook, and the facts of the cell that changes. Raise ChangeRefused."""
     data = file.data or b""
     if len(data) > MAX_BYTES or 10 * (data.count(b"[") + data.count(b"{")) + data.count(b",") > _MAX_VALUES:
         raise ChangeRefused(f"{file.name} is too large to be changed cell by cell. Use a program in Bash, such as jq.")
@@ -190,7 +189,6 @@ def _edited(file: Current, tool_input: Json) -> tuple[bytes, Json]:
 
 
 def _book(text: str) -> tuple[Json, list[Json]]:
-    """Return a notebook and its cells. Raise ValueError, KeyError, TypeError, AttributeError, RecursionError."""
     book = json.loads(text)
     cells: list[Json] = book["cells"]
     if not all(isinstance(each, dict) for each in cells):
@@ -199,7 +197,6 @@ def _book(text: str) -> tuple[Json, list[Json]]:
 
 
 def _printed(book: Json, old: str, *, escape: bool) -> str:
-    """Return the text of a notebook in the style of its old text: its indentation and line ends."""
     first_key = re.match(r"[^\n]*\n([ \t]*)", old)
     indent = (first_key[1] or " ") if first_key else None
     text = json.dumps(book, ensure_ascii=escape, indent=indent) + ("\n" if old.endswith("\n") else "")
@@ -207,7 +204,6 @@ def _printed(book: Json, old: str, *, escape: bool) -> str:
 
 
 def _refuse_changed(seen: list[Json], cells: list[Json], tool_input: Json) -> None:
-    """Raise ChangeRefused unless the cell that a call names is as the model has seen it."""
     wanted = tool_input.get("cell_id")
     if not wanted:
         return

@@ -87,7 +87,6 @@ class NameFinder:
         task.add_done_callback(self._tasks.discard)
 
     async def _look(self, number: int, query: str) -> None:
-        """Answer from the root alone while the program starts, if something there fits."""
         found = await asyncio.get_running_loop().run_in_executor(None, _glimpse, self._root, query)
         if found["names"]:
             self._answer(number, found)
@@ -137,7 +136,6 @@ class NameFinder:
                 answer(found)
 
     def _end(self) -> None:
-        """End the program. What it was asked stays unanswered."""
         if self._stdin >= 0:
             os.close(self._stdin)
         process, self._process, self._stdin = self._process, None, -1
@@ -250,7 +248,6 @@ def load_program(modules: tuple[str, ...] = _MODULES) -> str:
 
 
 def _cage(context: ToolContext, request: Json) -> CageRules | None:
-    """Return the cage of the program: it reads what is searched, and changes nothing. None if this host has none."""
     searched = context.call.pinned or context.host.real_path(str(request.get("root") or request["path"]))
     rules = context.cages.read_only([context.cwd, *context.add_dirs], [searched])
     # the zygote reads names in UTF-8, as most workers do

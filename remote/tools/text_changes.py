@@ -50,8 +50,7 @@ def editable(data: bytes) -> Text:
 
 def replace_in(within: Text, old: str, new: str, replace_all: bool) -> Replacement:
     """Replace a text. A line feed in `old` also matches a CRLF in the file, and `new` gets the line ending of the first
-    place it is written to, unless one of the strings contains a carriage return. Where `old` is not in the file, its
-    quotes match straight and curly ones, and `new` gets those of the place. Raise ChangeRefused."""
+    place it is written to, unless one of the strings contains a carriage return. Raise ChangeRefused."""
     text = within.text
     if old == new:
         raise ChangeRefused("No changes to make: old_string and new_string are exactly the same.")
@@ -87,9 +86,7 @@ def replace_in(within: Text, old: str, new: str, replace_all: bool) -> Replaceme
 
 
 def _places(text: str, old: str, is_flat: bool, *, any_quotes: bool = False) -> list[tuple[int, int]]:
-    """Return where `old` is in a text. `is_flat`: a CRLF of the text counts as a line feed. It is found with `str.find`
-    and not with a pattern, whose time grows with the product of text and string. Raise ChangeRefused if it is in too
-    many places."""
+    """Return where `old` is in a text. Raise ChangeRefused if it is in too many places."""
     bare = text.replace("\r\n", "\n") if is_flat else text
     if any_quotes:
         bare, old = _straight(bare), _straight(old)
@@ -104,7 +101,6 @@ def _places(text: str, old: str, is_flat: bool, *, any_quotes: bool = False) -> 
 
 
 def _with_returns(text: str, places: Iterable[int]) -> Iterator[int]:
-    """Yield the places in a text for those in the text without the carriage returns of CRLF. They ascend."""
     ending, left_out = text.find("\r\n"), 0
     for place in places:
         while 0 <= ending < place + left_out:
@@ -200,7 +196,6 @@ def _json_size(value: object) -> int:
 
 
 def _lines(text: str) -> list[str]:
-    """Return the lines, each with its newline."""
     *lines, last = text.split("\n")
     return [line + "\n" for line in lines] + ([last] if last else [])
 

@@ -96,7 +96,6 @@ class UpcomingChange:
 
 
 async def _not_kept(change: UpcomingChange) -> str:
-    """Keep no history of the file."""
     return ""
 
 

@@ -148,8 +148,7 @@ def default_tools() -> Toolset:
 
 def make_context(cwd: str, outputs: str, token: str = "", caged: CageServer | None = None) -> ToolContext:
     """Return the context for the tools of a session; the caller ends it with `close_context`. `outputs` is the
-    directory for outputs too long for the model, "" for none. `token` marks the session's processes; with "", a new one
-    is generated. `caged` starts caged commands; None for a new one."""
+    directory for outputs too long for the model, "" for none."""
     import os
 
     from ..permissions.modes import Cages

@@ -158,7 +158,6 @@ async def _read(url: str, context: ToolContext) -> _Content:
 
 
 async def _fetched(url: str, *, allow_private: bool) -> Page:
-    """Fetch the page in a thread, which ends soon when this is cancelled."""
     from ccb.tunnel.wire.web_fetch import TIMEOUT_S, WebFetcher, WebRefused
 
     fetcher = WebFetcher(allow_private=allow_private)
@@ -182,7 +181,6 @@ async def _as_text(text: str, media_type: str, url: str) -> str:
 
 
 async def _answer(content: _Content, prompt: str, context: ToolContext) -> str:
-    """Let a small model answer the prompt from the page."""
     from ..model.model_call import ModelQuestion
     from ..model.model_request import SMALL
     from ..model.retry import ModelError
@@ -255,7 +253,6 @@ class _Converter:
         return re.sub(r"\n{3,}", "\n\n", "\n".join(lines)).strip() + (_CUT if is_cut else "")
 
     def _markup(self, at: int) -> int:
-        """Take the tag or the comment that begins here. Return where it ends, -1 at the end of the page."""
         html = self._html
         name = _NAME.match(html, at + 1)
         if name is not None:
@@ -416,7 +413,6 @@ class _Converter:
             self._put(data)
 
     def _break(self, lines: int, then: str = "") -> None:
-        """Begin a new line, or a new paragraph, with the marks of quotations."""
         self._put("\n" * lines + "> " * self._quotes + then)
 
     def _end_row(self) -> None:
@@ -437,7 +433,6 @@ class _Converter:
             self._put(f"[{text.strip()}]({whole})" + (" " if text.endswith(" ") else ""))
 
     def _joined(self, address: str) -> str:
-        """Return the absolute address, or "" for one that cannot be read or is too long."""
         try:
             return urljoin(self._base, address) if len(address) <= _MAX_ADDRESS else ""
         except ValueError:
@@ -445,7 +440,6 @@ class _Converter:
 
 
 def _plain(text: str) -> str:
-    """Return a text with characters for their references."""
     return unescape(_LONG_NUMBER.sub("\ufffd", text)) if "&" in text else text
 
 
@@ -509,7 +503,6 @@ class WebSearch(Tool):
 
 
 def _results(query: str, found: list[Json], summary: str, seconds: float) -> ToolResult:
-    """Return the result of searches that were made, for the model and for clients."""
     results: list[Any] = [each for each in found if isinstance(each["content"], list)]
     links = [link for each in results for link in each["content"]]
     troubles = [each["content"] for each in found if isinstance(each["content"], str)]
@@ -522,7 +515,6 @@ def _results(query: str, found: list[Json], summary: str, seconds: float) -> Too
 
 
 def _found(block: Json) -> Json:
-    """Return the links of one search, or the code of its error."""
     content, tool_use_id = block.get("content"), str(block.get("tool_use_id") or "")
     if not isinstance(content, list):
         code = content.get("error_code") if isinstance(content, dict) else None
