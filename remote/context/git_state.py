@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from ccb.tunnel.wire.dataclass import dataclass
 
 from ..permissions.modes import Cages
-from ..system.deadline import within
+from ..system.deadline import in_thread, within
 from ..system.host import Host
 from ..system.owners import repository_top
 from ..system.process import LIMITED
@@ -36,15 +36,10 @@ def current_branch(cwd: str) -> str:
 
 def _first_line(path: str) -> str:
     try:
-        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
+            return file.read(_MAX_BYTES).decode("utf-8", "replace").partition("\n")[0].strip()
     except OSError:
         return ""
-    try:
-        return os.read(fd, _MAX_BYTES).decode("utf-8", "replace").partition("\n")[0].strip()
-    except OSError:
-        return ""
-    finally:
-        os.close(fd)
 
 
 _SECONDS = 2.5
@@ -85,7 +80,7 @@ class Git:
         from ..permissions.git_repositories import why_unsafe  # imports much
 
         real, strict = os.path.realpath(self._cwd), self._cage is None
-        return await asyncio.get_running_loop().run_in_executor(None, why_unsafe, real, [real], self._home, strict)
+        return await in_thread(why_unsafe, real, [real], self._home, strict)
 
     async def run(self, *command: str) -> str | None:
         """Return the standard output of a command, up to a limit; None when it failed or did not end in time."""
@@ -103,7 +98,9 @@ class Git:
             if sum(map(len, pieces)) <= _GIT_MAX_BYTES:
                 pieces.append(data)
 
-        script = f'{LIMITED}{_unset(self._environ)}exec "$@" 2>{errors}'
+        steering = [name for name in self._environ if _NAME.fullmatch(name) and name not in (_CEILING, *_QUIET)]
+        unset = f"unset {' '.join(steering)}\n" if steering else ""
+        script = f'{LIMITED}{unset}exec "$@" 2>{errors}'
         argv = [str(self._shell), "-c", script, "sh", str(self._program), *_OPTIONS, *command]
         try:
             variables = {**_QUIET, _CEILING: os.path.dirname(self._top).rstrip(os.sep)}
@@ -120,11 +117,6 @@ class Git:
         return code, b"".join(pieces).decode("utf-8", "replace")
 
 
-def _unset(environ: Mapping[str, str]) -> str:
-    named = " ".join(name for name in environ if _NAME.fullmatch(name) and name not in (_CEILING, *_QUIET))
-    return f"unset {named}\n" if named else ""
-
-
 _MAX_STATUS_CHARS = 2000
 _RECENT_COMMITS = 5
 _NO_COMMITS = "## No commits yet on "
@@ -133,8 +125,7 @@ _GIT_COMMANDS = (
     (
         "for-each-ref",
         "--format=%(refname:short) %(symref:short)",
-        "refs/heads",
-        "refs/remotes/origin/HEAD",
+        *("refs/heads", "refs/remotes/origin/HEAD"),
         "--count=500",
     ),
     ("status", "--short", "--branch", "--untracked-files=normal", "--ignore-submodules=dirty"),
@@ -165,42 +156,27 @@ async def git_state(cwd: str, host: Host, cages: Cages) -> GitState | None:
     why = await git.why_unsafe()
     asked = [command for command in _GIT_COMMANDS if not why or command[0] in _GIT_STARTS_NOTHING]
     outputs = await asyncio.gather(*(git.run(*command) for command in asked))
-    found = {command[0]: output for command, output in zip(asked, outputs)}
-    return _state({name: output for name, output in found.items() if output is not None}, why)
-
-
-def _state(found: Mapping[str, str], why: str) -> GitState:
+    found = {command[0]: output for command, output in zip(asked, outputs) if output is not None}
     branch, refs, status, commits, user = (found.get(command[0], "") for command in _GIT_COMMANDS)
-    status_lines = status.splitlines()
+    first, _, changes = status.partition("\n")  # the first line is about the branch
+    unborn = first[len(_NO_COMMITS) :] if first.startswith(_NO_COMMITS) else ""
+    if "status" not in found:
+        changes = f"(git status was not asked: {why})" if why else "(git status did not answer)"
     return GitState(
-        branch=(branch or _unborn_branch(status_lines)).strip(),
+        branch=(branch or unborn).strip(),
         main_branch=_main_branch(refs),
-        status=_changes(status_lines) if "status" in found else _no_status(why),
+        status=_cut(changes.rstrip("\n")),
         recent_commits=commits.strip()[:_MAX_STATUS_CHARS],
         user=user.strip()[:200],
     )
-
-
-def _no_status(why: str) -> str:
-    return f"(git status was not asked: {why})" if why else "(git status did not answer)"
-
-
-def _unborn_branch(status_lines: Sequence[str]) -> str:
-    first = status_lines[0] if status_lines else ""
-    return first[len(_NO_COMMITS) :] if first.startswith(_NO_COMMITS) else ""
-
-
-def _changes(status_lines: Sequence[str]) -> str:
-    return _cut("\n".join(line for line in status_lines if not line.startswith("## ")))
 
 
 def _main_branch(refs: str) -> str:
     """Return the branch that origin's HEAD names, or else a local branch with a usual name."""
     names = dict(line.partition(" ")[::2] for line in refs.splitlines())
     remote = names.get("origin/HEAD") or names.get("origin") or ""
-    if remote.startswith("origin/"):
-        return remote[len("origin/") :]
-    return next((name for name in ("main", "master", "trunk", "develop") if name in names), "")
+    usual = next((name for name in ("main", "master", "trunk", "develop") if name in names), "")
+    return remote[len("origin/") :] if remote.startswith("origin/") else usual
 
 
 def _cut(status: str) -> str:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import re
 import stat
 from collections.abc import Collection, Iterable
 from itertools import islice
+from pathlib import PurePath
 
 from ccb.tunnel.wire.dataclass import dataclass
 
+from ..system.deadline import in_thread
 from ..system.host import is_under
 from ..system.owners import is_ours, only_we_write
 from .reminders import Occasion
@@ -32,9 +33,8 @@ _IMPORT = re.compile(r"(?:^|(?<=\s))@([^\s@]+)", re.MULTILINE)
 
 @dataclass(frozen=True)
 class InstructionFile:
-    """An instruction file. `scope` is `user`, `project` or `local` (a person's own, or a clone brings it).
-    `importer` is
-    the file that names it with `@`, "" for none. A text that was cut says so in its last line."""
+    """An instruction file. `scope` is `user`, `project` or `local` (a person's own, or a clone brings it). `importer`
+    is the file that names it with `@`, "" for none. A text that was cut says so in its last line."""
 
     path: str
     text: str
@@ -130,7 +130,7 @@ class NestedInstructions:
         """Note that the model works with a file. Return the instruction files that are new."""
         if len(self._known) >= _MAX_DIRECTORIES or os.path.dirname(path) in self._known:
             return []
-        return await asyncio.get_running_loop().run_in_executor(None, self.touched, path)
+        return await in_thread(self.touched, path)
 
     def touched(self, path: str) -> list[InstructionFile]:
         """Read the files in the directories between the session's and `path`, which the model works with. Return those
@@ -175,46 +175,28 @@ def project_root(cwd: str, home: str) -> str:
 
 
 def _in_directory(directory: str) -> list[tuple[str, str]]:
-    return [(os.path.join(directory, name), "project") for name in NAMES] + [
-        (os.path.join(directory, LOCAL_NAME), "local")
-    ]
+    found = [(os.path.join(directory, name), "project") for name in NAMES]
+    return [*found, (os.path.join(directory, LOCAL_NAME), "local")]
 
 
 def _from_root(directory: str) -> list[str]:
-    found = [directory]
-    while directory != os.path.dirname(directory):
-        directory = os.path.dirname(directory)
-        found.append(directory)
-    return found[::-1]
+    return [*map(str, list(PurePath(directory).parents)[::-1]), directory]
 
 
 def _read(path: str, limit: int, seen: set[tuple[int, int]]) -> tuple[str, int] | None:
     """Return (text, bytes used), or None when the path is not a readable regular file, or is a file that was read
     before under another name. Does not block on a FIFO."""
     try:
-        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
+        with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY), "rb") as file:
+            info = os.fstat(file.fileno())
+            if not stat.S_ISREG(info.st_mode) or (info.st_dev, info.st_ino) in seen:
+                return None
+            if os.path.splitext(os.path.realpath(path))[1].lower() not in _ENDINGS:
+                return None  # a link in a clone could bring a private key into the conversation
+            seen.add((info.st_dev, info.st_ino))
+            data = file.read(limit + 1)
     except OSError:
         return None
-    try:
-        info = os.fstat(handle)
-        if not stat.S_ISREG(info.st_mode) or (info.st_dev, info.st_ino) in seen:
-            return None
-        if os.path.splitext(os.path.realpath(path))[1].lower() not in _ENDINGS:
-            return None  # a link in a clone could bring a private key into the conversation
-        seen.add((info.st_dev, info.st_ino))
-        pieces: list[bytes] = []
-        size = 0
-        while size <= limit:
-            piece = os.read(handle, min(65536, limit + 1 - size))
-            if not piece:
-                break
-            pieces.append(piece)
-            size += len(piece)
-    except OSError:
-        return None
-    finally:
-        os.close(handle)
-    data = b"".join(pieces)
     if b"\0" in data[:8192]:
         return None
     text = data[:limit].decode("utf-8-sig", "ignore").replace("\r\n", "\n")

@@ -15,7 +15,7 @@ import os
 import pwd
 import re
 import sys
-from collections.abc import Awaitable, Collection, Iterator, Sequence
+from collections.abc import Collection, Coroutine, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Callable
@@ -26,6 +26,7 @@ from ccb.tunnel.wire.spelling import spelled
 
 from ..permissions.modes import Cages
 from ..settings.worker_settings import WorkerSettings, read_text
+from ..system.deadline import in_thread
 from ..system.host import Host
 from ..system.owners import repository_top
 from .git_state import GitState, git_state
@@ -58,18 +59,16 @@ async def gather(
 ) -> Context:
     """Return the context of a session in `cwd`, within a few seconds even if a command hangs. `sources` are the scopes
     of the instruction files that count."""
-    environ, loop = cages.environ, asyncio.get_running_loop()
-    await loop.run_in_executor(None, cages.probe)  # the first call takes a while
-    files, git = await asyncio.gather(
-        loop.run_in_executor(None, find_instructions, cwd, cages.home, sources), git_state(cwd, host, cages)
-    )
+    await in_thread(cages.probe)  # the first call takes a while
+    reading = in_thread(find_instructions, cwd, cages.home, sources)
+    files, git = await asyncio.gather(reading, git_state(cwd, host, cages))
     uname = os.uname()
     return Context(
         cwd=cwd,
         add_dirs=tuple(add_dirs),
         platform=sys.platform,
         os_version=_os_version(uname),
-        shell=os.path.basename(environ.get("SHELL", "")) or "sh",
+        shell=os.path.basename(cages.environ.get("SHELL", "")) or "sh",
         python=sys.version.split()[0],
         date=datetime.date.today().isoformat(),
         account=_account(),
@@ -83,15 +82,10 @@ async def gather(
 
 def _os_version(uname: os.uname_result) -> str:
     kernel = f"{uname.sysname} {uname.release} ({uname.machine})"
-    name = ""
-    try:
-        with open("/etc/os-release", encoding="utf-8", errors="replace") as file:
-            for line in file.read(20_000).splitlines():
-                if line.startswith("PRETTY_NAME="):
-                    name = line.partition("=")[2].strip("\"' ")
-    except OSError:
-        pass
-    return f"{name}, {kernel}" if name else kernel
+    with suppress(OSError), open("/etc/os-release", encoding="utf-8", errors="replace") as file:
+        found = re.search(r"^PRETTY_NAME=[\"' ]*([^\"'\n]+)", file.read(20_000), re.MULTILINE)
+        return f"{found[1]}, {kernel}" if found else kernel
+    return kernel
 
 
 def _account() -> str:
@@ -178,12 +172,11 @@ class SessionPrompt:
     `gathered` is the context. `role` is the system prompt of the agent as which the main agent works."""
 
     def __init__(
-        self, options: SessionOptions, gathered: Context | Callable[[], Awaitable[Context]], role: str = ""
+        self, options: SessionOptions, gathered: Context | Callable[[], Coroutine[Any, Any, Context]], role: str = ""
     ) -> None:
         self._options = options
         self._role = role
-        self._context = gathered if isinstance(gathered, Context) else None
-        self._gather = None if isinstance(gathered, Context) else gathered
+        self._gathered = gathered
         self._gathering: asyncio.Future[Context] | None = None
 
     async def system(self) -> list[Json]:
@@ -226,12 +219,11 @@ class SessionPrompt:
         return environment_text(replace(context, cwd=cwd) if cwd else context, self._options.host)
 
     async def _known(self) -> Context:
-        if self._context is None:
+        if not isinstance(self._gathered, Context):
             if self._gathering is None:
-                assert self._gather is not None
-                self._gathering = asyncio.ensure_future(self._gather())
-            self._context = await asyncio.shield(self._gathering)
-        return self._context
+                self._gathering = asyncio.ensure_future(self._gathered())
+            self._gathered = await asyncio.shield(self._gathering)
+        return self._gathered
 
 
 def session_prompt(options: SessionOptions, cwd: str, host: Host, cages: Cages, role: str = "") -> SessionPrompt:
@@ -261,20 +253,14 @@ def environment_text(context: Context, called: str = "") -> str:
         f"Date at the start of the session: {context.date}",
         f"Git repository: {'yes' if context.is_repository else 'no'}",
     ]
-    if context.git is not None:
-        lines += ["", *_git_lines(context.git)]
+    git = context.git
+    if git is not None:
+        lines += ["", "Git at the start of the session; it is not kept up to date:"]
+        named = (("Branch", git.branch), ("Main branch", git.main_branch), ("User", git.user))
+        lines += [f"{name}: {value}" for name, value in named if value]
+        lines += ["Status:", git.status or "(clean)"]
+        lines += ["Recent commits:", git.recent_commits] if git.recent_commits else []
     return "\n".join(lines)
-
-
-def _git_lines(git: GitState) -> list[str]:
-    lines = ["Git at the start of the session; it is not kept up to date:"]
-    for name, value in (("Branch", git.branch), ("Main branch", git.main_branch), ("User", git.user)):
-        if value:
-            lines.append(f"{name}: {value}")
-    lines += ["Status:", git.status or "(clean)"]
-    if git.recent_commits:
-        lines += ["Recent commits:", git.recent_commits]
-    return lines
 
 
 DEFAULT = "default"

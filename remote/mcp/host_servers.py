@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Collection, Coroutine, Mapping
+from collections.abc import Collection, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any, Callable, Union
 
 from ccb.tunnel.wire.mcp_messages import LIMIT_VARIABLE, limit_of
@@ -80,13 +81,7 @@ class HostServers:
     def _channel(self, name: str, wanted: Wanted) -> Channel:
         if isinstance(wanted, str):
             return RefusedChannel(wanted)
-
-        def heard(message: Json) -> None:
-            self._servers.said(name, message)
-
-        def ask(params: Json) -> Coroutine[Any, Any, Json]:
-            return self._forms.answer(name, params)
-
+        heard, ask = partial(self._servers.said, name), partial(self._forms.answer, name)
         if isinstance(wanted, ServerCommand):
             return StdioChannel(name, wanted, self._host, heard, ask)
         from .mcp_http import HttpChannel

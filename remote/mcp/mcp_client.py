@@ -22,6 +22,7 @@ from ccb.tunnel.wire.mcp_messages import (
     too_long,
 )
 from ccb.tunnel.wire.mcp_messages import ELICITATION as ASK_PERSON
+from ccb.tunnel.wire.messages import as_dict
 
 from ..hooks.hook_table import ELICITATION, ELICITATION_RESULT
 from ..session_store.journal import NotKept
@@ -35,19 +36,17 @@ Json = dict[str, Any]
 
 
 class RequestChannel:
-    """Reaches a server by requests of one kind: MCP_MESSAGE inside the client, LAPTOP_MCP_MESSAGE on the laptop.
-
-    A message is sent once. It waits for its answer over lost connections, like every request."""
+    """Reaches a server by requests of one kind: MCP_MESSAGE inside the client, LAPTOP_MCP_MESSAGE on the laptop. A
+    message is sent once, and waits for its answer over lost connections."""
 
     def __init__(self, broker: Broker, kind: RequestKind[McpMessage, Json], server: str) -> None:
         self._broker = broker
         self._kind = kind
         self._server = server
+        # the client of an SDK has a server or has none; one of the laptop may be down for a while
         self.may_come_back = kind is LAPTOP_MCP_MESSAGE
-        """The client of an SDK has a server or has none; one of the laptop may be down for a while."""
 
     async def exchange(self, message: Json) -> Json:
-        """See Channel."""
         about = f"the MCP server {self._server}"
         try:
             return await self._broker.request(Request(self._kind, McpMessage(self._server, message), about))
@@ -55,7 +54,7 @@ class RequestChannel:
             raise McpError(str(error)) from None
 
     async def close(self) -> None:
-        """The worker has not started the server."""
+        pass  # the worker has not started the server
 
 
 class RefusedChannel:
@@ -65,26 +64,21 @@ class RefusedChannel:
         self._why = why
 
     async def exchange(self, message: Json) -> Json:
-        """See Channel."""
         raise McpError(self._why)
 
     async def close(self) -> None:
-        """There is nothing to end."""
+        pass
 
 
 PROTOCOL = "2025-11-25"
 HANDSHAKE_S = 60.0
 """Seconds for each message of the handshake, and for each page of a list."""
-
 ELSEWHERE_S = 100_000.0
 """Seconds for a call of a server elsewhere: whoever runs it limits its calls, and may ask a person before."""
-
 UNKNOWN = "; whether this had any effect is not known: check that before you try again"
 """What is said of a message that has been sent and gets no answer."""
-
 STARTS_AGAIN = "; the next call starts it again"
 """What is said of a server that has ended."""
-
 _LOOK_S = 1.0  # between two looks whether the person is being asked
 _MAX_PAGES = 100
 _MAX_LISTED = 1000
@@ -136,22 +130,22 @@ class McpClient:
         """Agree with the server on the protocol. Raise McpError."""
         given = {"protocolVersion": PROTOCOL, "capabilities": {}, "clientInfo": {"name": "ccb", "version": "1"}}
         found = await self._ask("initialize", given, self._handshake_s)
-        info, capabilities = found.get("serverInfo"), found.get("capabilities")
-        self.info = info if isinstance(info, dict) else {}
+        self.info, self.offers = as_dict(found.get("serverInfo")), frozenset(as_dict(found.get("capabilities")))
         self.instructions = str(found.get("instructions") or "")
-        self.offers = frozenset(capabilities if isinstance(capabilities, dict) else ())
-        await self._within(self._channel.exchange(_notification("notifications/initialized")), self._handshake_s)
+        told = {"jsonrpc": "2.0", "method": "notifications/initialized"}
+        await self._within(self._channel.exchange(told), self._handshake_s)
 
     async def tools(self) -> list[ServerTool]:
         """Return the tools of the server, from all pages. `broken` has the names of those that are left out, because
         nobody can call them. Raise McpError."""
         found, self.broken = [], []
         for described in await self.listed("tools"):
-            tool = _tool(described)
-            if tool is not None:
-                found.append(tool)
+            name, schema = described.get("name"), described.get("inputSchema")
+            if isinstance(name, str) and name and isinstance(schema, (dict, bool)):
+                only_reads = as_dict(described.get("annotations")).get("readOnlyHint") is True
+                found.append(ServerTool(name, str(described.get("description") or ""), schema, only_reads))
             else:
-                self.broken.append(str(described.get("name"))[:100])
+                self.broken.append(str(name)[:100])
         return found
 
     async def listed(self, what: str) -> list[Json]:
@@ -241,18 +235,6 @@ class McpClient:
                 await asyncio.wait({task})
 
 
-def _notification(method: str) -> Json:
-    return {"jsonrpc": "2.0", "method": method}
-
-
-def _tool(described: Json) -> ServerTool | None:
-    name, schema, hints = described.get("name"), described.get("inputSchema"), described.get("annotations")
-    if not (isinstance(name, str) and name and isinstance(schema, (dict, bool))):
-        return None
-    only_reads = isinstance(hints, dict) and hints.get("readOnlyHint") is True
-    return ServerTool(name, str(described.get("description") or ""), schema, only_reads)
-
-
 _MAX_MESSAGE = 10_000  # characters
 
 
@@ -326,22 +308,19 @@ class Incoming:
 
     def hear(self, message: Json) -> None:
         """Take a notification or a request of the server."""
-        method, number, params = message.get("method"), message.get("id"), message.get("params")
+        method, number, params = message.get("method"), message.get("id"), as_dict(message.get("params"))
         if number is None:
-            if method == "notifications/cancelled" and isinstance(params, dict):
-                asking = self._asking.get(str(params.get("requestId")))
-                if asking is not None:
-                    asking.cancel()
+            asking = self._asking.get(str(params.get("requestId")))
+            if method == "notifications/cancelled" and asking is not None:
+                asking.cancel()
             self._heard(message)
         elif method == "elicitation/create" and self._ask is not None and len(self._asking) < _MAX_ASKED:
-            work = self._put(self._ask, number, params if isinstance(params, dict) else {})
-            task = self._asking[str(number)] = asyncio.ensure_future(work)
+            task = self._asking[str(number)] = asyncio.ensure_future(self._put(self._ask, number, params))
             task.add_done_callback(lambda _: self._asking.pop(str(number), None))
+        elif method == "ping":
+            self._answer({"id": number, "result": {}})
         else:
-            answer: Json = {"result": {}}
-            if method != "ping":
-                answer = {"error": {"code": -32601, "message": "ccb does not offer this"}}
-            self._answer({"id": number, **answer})
+            self._answer({"id": number, "error": {"code": -32601, "message": "ccb does not offer this"}})
 
     def end(self) -> None:
         """Take the forms back."""

@@ -13,6 +13,7 @@ from typing import Any, Callable
 
 from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.mcp_messages import CALL_S, WANTS_LOGIN, Unreadable, answered_number, read_messages
+from ccb.tunnel.wire.messages import as_dict
 from ccb.tunnel.wire.web_fetch import WebPlace, WebRefused, proxy_for, read_url, tunnel
 
 from ..system.deadline import within
@@ -76,7 +77,6 @@ class HttpChannel:
         self._tasks: set[asyncio.Task[Any]] = set()
 
     async def exchange(self, message: Json) -> Json:
-        """See Channel."""
         method = message.get("method")
         if method == "initialize":
             self._hello, self._session, self._protocol = offering(message, self._ask), "", ""
@@ -90,8 +90,12 @@ class HttpChannel:
             if refused.status != 404 or not session:
                 raise
             async with self._greeting:
-                if self._session == session:
-                    await self._greet()
+                if self._session == session:  # the server has forgotten it
+                    self._session = self._protocol = ""
+                    await within(START_S, self._post({**self._hello, "id": 0}))
+                    await self._post({"method": "notifications/initialized"})
+                    self._listen()
+                    self._heard({"method": "notifications/tools/list_changed"})
             reply = await self._post(message)
         if method == "notifications/initialized":
             self._listen()
@@ -111,16 +115,9 @@ class HttpChannel:
             task.cancel()
         if session:
             with contextlib.suppress(McpError, asyncio.TimeoutError):
-                await within(_GRACE_S, self._delete())
+                await within(_GRACE_S, self._send("DELETE"))
         self._session = ""
         await asyncio.gather(*tasks, return_exceptions=True)
-
-    async def _greet(self) -> None:
-        self._session = self._protocol = ""
-        await within(START_S, self._post({**self._hello, "id": 0}))
-        await self._post({"method": "notifications/initialized"})
-        self._listen()
-        self._heard({"method": "notifications/tools/list_changed"})
 
     def _listen(self) -> None:
         if self._listening is not None:
@@ -150,14 +147,16 @@ class HttpChannel:
             async with self._request("POST", body) as answer:
                 if number is None:
                     return {}
-                if message["method"] == "initialize":
+                is_hello = message["method"] == "initialize"
+                if is_hello:
                     self._session = answer.headers.get("mcp-session-id", "")
                 async for found in _messages(answer):
                     if "method" in found:
                         self._incoming.hear(found)
                     elif answered_number(found, (number,)) is not None:
-                        if message["method"] == "initialize":
-                            self._agree(found.get("result"))
+                        agreed = str(as_dict(found.get("result")).get("protocolVersion"))
+                        if is_hello and re.fullmatch(r"[\w.-]{1,40}", agreed):
+                            self._protocol = agreed
                         return found
                 raise McpError("the connection ended before the answer came" + UNKNOWN)
         except asyncio.CancelledError:
@@ -165,13 +164,8 @@ class HttpChannel:
                 self._later(self._post({"method": "notifications/cancelled", "params": {"requestId": number}}))
             raise
 
-    def _agree(self, hello: object) -> None:
-        agreed = hello.get("protocolVersion") if isinstance(hello, dict) else None
-        if re.fullmatch(r"[\w.-]{1,40}", str(agreed)):
-            self._protocol = str(agreed)
-
-    async def _delete(self) -> None:
-        async with self._request("DELETE"):
+    async def _send(self, method: str) -> None:
+        async with self._request(method):
             pass
 
     def _later(self, work: Coroutine[Any, Any, Any]) -> None:

@@ -7,6 +7,7 @@ import json
 import logging
 import time
 from collections.abc import Iterable, Mapping
+from dataclasses import field
 from itertools import chain, repeat
 from typing import Any, Callable
 
@@ -122,23 +123,23 @@ _ROUNDS = 3
 """How often the lists of a server are read when it says each time that they have changed meanwhile."""
 
 
+@dataclass(eq=False)
 class _Server:
-    def __init__(self, name: str, place: ServerPlace, channel: Channel) -> None:
-        self.name = name
-        self.place = place
-        self.channel = channel
-        self.call_s = ELSEWHERE_S
-        self.status = "pending"  # pending, connected, failed, needs-auth or disabled
-        self.error = ""
-        self.info: Json = {}
-        self.tools: dict[str, McpTool] = {}
-        self.note = ""  # what is odd about its tools
-        self.client: McpClient | None = None  # once it is connected
-        self.prompts: list[Json] = []
-        self.has_news = False  # it has said that its lists have changed
-        self.task: asyncio.Task[None] | None = None
-        self.retrying: asyncio.Task[None] | None = None
-        self.next_try = 0.0  # on the monotonic clock, while it is retried
+    name: str
+    place: ServerPlace
+    channel: Channel
+    call_s: float = ELSEWHERE_S
+    status: str = "pending"  # pending, connected, failed, needs-auth or disabled
+    error: str = ""
+    info: Json = field(default_factory=dict)
+    tools: dict[str, McpTool] = field(default_factory=dict)
+    note: str = ""  # what is odd about its tools
+    client: McpClient | None = None  # once it is connected
+    prompts: list[Json] = field(default_factory=list)
+    has_news: bool = False  # it has said that its lists have changed
+    task: asyncio.Task[None] | None = None
+    retrying: asyncio.Task[None] | None = None
+    next_try: float = 0.0  # on the monotonic clock, while it is retried
 
 
 class McpServers:
@@ -175,14 +176,13 @@ class McpServers:
         for name, channel in channels.items():
             known = self._servers.get(name)
             if known is None:
-                self._servers[name] = known = _Server(name, place, channel)
-                known.call_s = call_s.get(name, ELSEWHERE_S)
+                self._servers[name] = known = _Server(name, place, channel, call_s.get(name, ELSEWHERE_S))
                 self._connect(known)
             elif known.place.group == place.group:
                 known.channel = channel
 
     async def ready(self, patience_s: float | None = None) -> None:
-        """Return when no server is pending, or after `patience_s`. Each handshake has a deadline."""
+        """Return when no server is pending, or after `patience_s`."""
         tasks = [each.task for each in self._servers.values() if each.task is not None]
         if tasks:
             await asyncio.wait(tasks, timeout=patience_s)
@@ -262,7 +262,10 @@ class McpServers:
                 server.has_news = False
                 tools = [McpTool(server.name, each, client, server.place.runs_on) for each in await client.tools()]
                 server.note = _note(client.broken, [tool.called for tool in tools if tool.declaration.adapted])
-                prompts = await _prompts(server.name, client)
+                try:
+                    prompts = await client.listed("prompts")
+                except McpError as error:
+                    log.warning("the prompts of the MCP server %s are not known: %s", server.name, error)
                 if not server.has_news:
                     break
             server.info, server.client, server.status, server.error = client.info, client, "connected", ""
@@ -270,15 +273,17 @@ class McpServers:
             raise
         except Exception as error:  # noqa: BLE001 - whatever a server says, the session goes on without it
             log.warning("the MCP server %s is not connected: %s", server.name, error)
-            server.error = _why(error)
+            server.error = repr(error)
+            if isinstance(error, McpError):  # no call was made, so what is said of calls is left out
+                server.error = str(error).replace(UNKNOWN, "").replace(STARTS_AGAIN, "")
             server.status = "needs-auth" if WANTS_LOGIN in server.error else "failed"
             server.client = None
             tools = []
             self._close(server)
-            if server.retrying is None and _may_come_back(server.channel, error):
+            refuses = getattr(error, "status", 0) // 100 == 4  # it goes on doing so
+            if server.retrying is None and getattr(server.channel, "may_come_back", False) and not refuses:
                 server.retrying = asyncio.ensure_future(self._try_again(server))
         self._offer(server, {tool.name: tool for tool in tools})
-        self._offer_resources(server)
         server.prompts = prompts
         server.task = None
         self._changed()
@@ -297,6 +302,9 @@ class McpServers:
         self._registry.remove(name for name in server.tools if name not in tools)
         server.tools = {name: tool for name, tool in tools.items() if name not in taken}
         self._registry.add(server.tools.values())
+        if server.client is not None and "resources" in server.client.offers:
+            for tool in (ListMcpResources(self), ReadMcpResource(self)):
+                self._registry.redeclare(tool)
 
     def _drop(self, server: _Server) -> None:
         _stop_trying(server)
@@ -309,35 +317,12 @@ class McpServers:
         self._closing.add(closing)
         closing.add_done_callback(self._closing.discard)
 
-    def _offer_resources(self, server: _Server) -> None:
-        if server.client is not None and "resources" in server.client.offers:
-            for tool in (ListMcpResources(self), ReadMcpResource(self)):
-                self._registry.redeclare(tool)
-
-
-def _may_come_back(channel: Channel, error: Exception) -> bool:
-    """Return whether it makes sense to try again what has failed: a server that refuses a client goes on doing so."""
-    return getattr(channel, "may_come_back", False) and getattr(error, "status", 0) // 100 != 4
-
-
-def _why(error: Exception) -> str:
-    """Return why a server is not connected. No call was made, so what is said of calls is left out."""
-    return str(error).replace(UNKNOWN, "").replace(STARTS_AGAIN, "") if isinstance(error, McpError) else repr(error)
-
 
 def _stop_trying(server: _Server) -> None:
     for task in (server.task, server.retrying):
         if task is not None:
             task.cancel()
     server.task = server.retrying = None
-
-
-async def _prompts(name: str, client: McpClient) -> list[Json]:
-    try:
-        return await client.listed("prompts")
-    except McpError as error:
-        log.warning("the prompts of the MCP server %s are not known: %s", name, error)
-        return []
 
 
 def _note(broken: list[str], adapted: list[str]) -> str:
@@ -360,12 +345,8 @@ def _described(server: _Server) -> Json:
         "transport": kind,
         "config": {"type": kind, "name": server.name},
     }
-    if server.info:
-        body["serverInfo"] = server.info
-    if server.error:
-        body["error"] = server.error
-    if server.note:
-        body["note"] = server.note
+    more = {"serverInfo": server.info, "error": server.error, "note": server.note}
+    body.update({name: value for name, value in more.items() if value})
     if server.retrying is not None:
         body["retryInSeconds"] = max(0, round(server.next_try - time.monotonic()))
     if server.status == "connected":

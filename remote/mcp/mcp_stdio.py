@@ -24,10 +24,8 @@ Json = dict[str, Any]
 
 START_S = 30.0
 """Seconds for a server to start and to agree on the protocol."""
-
 MAX_MESSAGE = 8 * 1024 * 1024
 """Bytes of a message, and of all messages that a server has not read yet."""
-
 _MAX_LOGGED = 64 * 1024  # bytes of what one process says on stderr
 _READS_AT_ONCE = 16  # then the loop of the worker goes on with everything else
 _GRACE_S = 0.3  # between the end of stdin and SIGTERM
@@ -67,11 +65,9 @@ class StdioChannel:
         self._refused_until = 0.0
 
     async def exchange(self, message: Json) -> Json:
-        """See Channel."""
         if message.get("method") == "initialize":
             self._hello = message = offering(message, self._ask)
-        child = await self._running(message)
-        return await child.exchange(message)
+        return await (await self._running(message)).exchange(message)
 
     @property
     def asking(self) -> bool:
@@ -105,16 +101,18 @@ class StdioChannel:
             child = await _Child.start(self._name, self._command, self._host, self._heard, self._ask)
         except (OSError, ValueError) as error:
             raise McpError(f"{self._command.argv[0]} cannot be started: {getattr(error, 'strerror', error)}") from None
+        is_ready = False
         try:
             if again:
                 await within(START_S, child.exchange({**self._hello, "id": 0}))
-                await child.exchange({"jsonrpc": "2.0", "method": "notifications/initialized"})
+                await child.exchange({"method": "notifications/initialized"})
                 self._heard({"method": "notifications/tools/list_changed"})
-        except BaseException as error:
-            await child.close()
-            if isinstance(error, asyncio.TimeoutError):
-                raise McpError(f"it did not start within {START_S:g} s") from None
-            raise
+            is_ready = True
+        except asyncio.TimeoutError:
+            raise McpError(f"it did not start within {START_S:g} s") from None
+        finally:
+            if not is_ready:
+                await child.close()
         return child
 
 
@@ -143,16 +141,14 @@ class _Child:
         child = _Child(name, heard, ask)
         given, child._stdin = os.pipe()
         child._stderr, said = os.pipe()
+        redirect, process = StdioRedirect(given, said), None
         try:
-            process = await host.start(
-                command.argv, command.cwd, child._take, command.env, redirect=StdioRedirect(given, said)
-            )
-        except BaseException:
-            child._close_pipes()
-            raise
+            process = await host.start(command.argv, command.cwd, child._take, command.env, redirect=redirect)
         finally:
             os.close(given)
             os.close(said)
+            if process is None:
+                child._close_pipes()
         os.set_blocking(child._stdin, False)
         os.set_blocking(child._stderr, False)
         asyncio.get_running_loop().add_reader(child._stderr, child._read_stderr)

@@ -41,13 +41,15 @@ class McpTool(Tool):
 
         def progress(params: Json) -> None:
             limit.cancel()
-            shown = progress_text(params)
-            context.call.progress({"output": shown, "elapsed_seconds": round(time.monotonic() - began, 1)})
+            total, said = params.get("total"), str(params.get("message") or "")[:_MAX_PROGRESS]
+            done = f"{params.get('progress')}/{total}" if total else str(params.get("progress", ""))
+            spent = round(time.monotonic() - began, 1)
+            context.call.progress({"output": f"{done[:40]} {said}".strip(), "elapsed_seconds": spent})
 
         call_s = ELSEWHERE_S if context.call.for_person else self._client.call_s
-        said = {"message": f"no answer yet, limit {call_s:g} s"}
         wait = SAY_LIMIT_S if call_s < ELSEWHERE_S else call_s  # who limits a call elsewhere shows that
-        limit = asyncio.get_running_loop().call_later(wait, progress, said)
+        unanswered = {"message": f"no answer yet, limit {call_s:g} s"}
+        limit = asyncio.get_running_loop().call_later(wait, progress, unanswered)
         try:
             result = await self._client.call(self.called, tool_input, context.call.tool_use_id, progress, call_s)
         except McpError as error:
@@ -57,13 +59,6 @@ class McpTool(Tool):
         return tool_result(result, context.spill)
 
 
-def progress_text(params: Json) -> str:
-    """Return what a server says about the progress of a call, as one line."""
-    total, said = params.get("total"), str(params.get("message") or "")[:_MAX_PROGRESS]
-    done = f"{params.get('progress')}/{total}" if total else str(params.get("progress", ""))
-    return f"{done[:40]} {said}".strip()
-
-
 def tool_result(result: Json, spill: OutputFiles | None = None) -> ToolResult:
     """Return the result of a call for the model: text as it is, images as images, and of anything else what can be said
     about it. `spill` keeps in files what the model cannot see."""
@@ -71,15 +66,23 @@ def tool_result(result: Json, spill: OutputFiles | None = None) -> ToolResult:
     parts = [each for each in content if isinstance(each, dict)] if isinstance(content, list) else []
     if not parts and result.get("structuredContent") is not None:
         parts = [{"type": "text", "text": json.dumps(result["structuredContent"], ensure_ascii=False)}]
-    texts, images = _split(parts, spill)
+    texts: list[str] = []
+    images: list[Json] = []
+    room = _MAX_IMAGES
+    for part in parts:
+        image = _image(part) if part.get("type") == "image" else None
+        room -= len(image["data"]) if image is not None else 0
+        if image is not None and room >= 0:
+            images.append({"type": "image", "source": image})
+        else:
+            texts.append(_text(part, spill))
     text = "\n".join(texts)
     if len(text) > MAX_OUTPUT_CHARS:
         texts = [text[:MAX_OUTPUT_CHARS]]
     is_error = result.get("isError") is True
     if not images:
-        return ToolResult(
-            text or "(the tool returned nothing)", is_error, [{"type": "text", "text": each} for each in texts]
-        )
+        structured = [{"type": "text", "text": each} for each in texts]
+        return ToolResult(text or "(the tool returned nothing)", is_error, structured)
     blocks = [{"type": "text", "text": text[:MAX_OUTPUT_CHARS]}] if text else []
     return ToolResult([*blocks, *images], is_error, [*blocks, {"type": "text", "text": f"{len(images)} image(s)"}])
 
@@ -93,20 +96,6 @@ def replaced_result(output: object, spill: OutputFiles | None = None) -> ToolRes
         return tool_result({"content": output}, spill)
     text = output if isinstance(output, str) else json.dumps(output, ensure_ascii=False)
     return tool_result({"content": [{"type": "text", "text": text}]}, spill)
-
-
-def _split(parts: list[Json], spill: OutputFiles | None) -> tuple[list[str], list[Json]]:
-    texts: list[str] = []
-    images: list[Json] = []
-    room = _MAX_IMAGES
-    for part in parts:
-        image = _image(part) if part.get("type") == "image" else None
-        room -= len(image["data"]) if image is not None else 0
-        if image is not None and room >= 0:
-            images.append({"type": "image", "source": image})
-        else:
-            texts.append(_text(part, spill))
-    return texts, images
 
 
 def _image(part: Json) -> Json | None:

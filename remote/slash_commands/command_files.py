@@ -134,17 +134,15 @@ _MAX_FILES = 500
 def discover(settings: WorkerSettings, homes: Sequence[str], report: Callable[[str], None]) -> list[CommandFile]:
     """Return what the directories `.claude/commands` and `.claude/skills` hold. Of several files with one name, that of
     the nearest directory of the project counts, and the person's own, below `homes`, last."""
-    roots = []
+    places = [(each.path, USER, f"{each.name}:") for each in settings.plugins]
     if settings.trusted and PROJECT in settings.sources:
-        roots += [(each, PROJECT) for each in settings.trusted_directories]
+        places += [(os.path.join(each, ".claude"), PROJECT, "") for each in settings.trusted_directories]
     if USER in settings.sources:
-        roots += [(each, USER) for each in homes]
+        places += [(os.path.join(each, ".claude"), USER, "") for each in homes]
     found: dict[str, CommandFile] = {}
     seen: set[str] = set()
-    places = [(each.path, USER, f"{each.name}:") for each in settings.plugins]
-    places += [(os.path.join(root, ".claude"), source, "") for root, source in roots]
     for top, source, prefix in places:
-        for kind, name, path in _discovery_listed(top):
+        for kind, name, path in _listed_below(top):
             name = prefix + name
             real = os.path.realpath(path)
             if real in seen or name in found:
@@ -153,16 +151,16 @@ def discover(settings: WorkerSettings, homes: Sequence[str], report: Callable[[s
             if len(found) >= _MAX_FILES:
                 report(f"{path}: more than {_MAX_FILES} commands and skills; the others do not count")
                 return list(found.values())
+            within = settings.project_top if source == PROJECT else ""
             try:
-                found[name] = read_definition(
-                    name, kind, path, source, settings.project_top if source == PROJECT else ""
-                )
+                found[name] = read_definition(name, kind, path, source, within)
             except ValueError as error:
                 report(f"{path}: {error}")
     return list(found.values())
 
 
-def _discovery_listed(top: str) -> Iterator[tuple[str, str, str]]:
+def _listed_below(top: str) -> Iterator[tuple[str, str, str]]:
+    """Yield the kind, the name and the path of each file below a `.claude` directory."""
     commands = os.path.join(top, "commands")
     for path in markdown_below(commands):
         yield COMMAND, os.path.relpath(path, commands)[: -len(".md")].replace(os.sep, ":"), path
@@ -181,23 +179,20 @@ async def expand(
 ) -> str:
     """Return `text` with its arguments, and the output of each !`command` in its place. Without `shell` these stay as
     they are. `names` are the values of `${NAME}`. Arguments without a place are added at the end."""
-    if shell is None:
-        return filled(text, arguments, names)
-    words = _words(arguments)
     pieces: list[str] = []
     at = 0
-    for found in _SHELL.finditer(text):
-        pieces.append(_filled(text[at : found.start()], arguments, words, names))
-        command = _filled(found[1], arguments, words, names)
-        pieces.append((await shell(command)).rstrip("\n"))
+    for found in _SHELL.finditer(text) if shell is not None else ():
+        assert shell is not None
+        pieces.append(_filled(text[at : found.start()], arguments, names))
+        pieces.append((await shell(_filled(found[1], arguments, names))).rstrip("\n"))
         at = found.end()
-    pieces.append(_filled(text[at:], arguments, words, names))
+    pieces.append(_filled(text[at:], arguments, names))
     return "".join(pieces) + _rest(text, arguments)
 
 
 def filled(text: str, arguments: str, names: Mapping[str, str]) -> str:
     """Return `text` with its arguments. Its commands stay as they are."""
-    return _filled(text, arguments, _words(arguments), names) + _rest(text, arguments)
+    return _filled(text, arguments, names) + _rest(text, arguments)
 
 
 def _rest(text: str, arguments: str) -> str:
@@ -211,7 +206,12 @@ def named_files(text: str) -> list[str]:
     return list(dict.fromkeys(path for path in found if path))[:_EXPANSION_MAX_FILES]
 
 
-def _filled(text: str, arguments: str, words: Sequence[str], names: Mapping[str, str]) -> str:
+def _filled(text: str, arguments: str, names: Mapping[str, str]) -> str:
+    try:
+        words = shlex.split(arguments)
+    except ValueError:  # a quote that is not closed
+        words = arguments.split()
+
     def value(found: re.Match[str]) -> str:
         index, whole, number, name = found.groups()
         if whole:
@@ -222,13 +222,6 @@ def _filled(text: str, arguments: str, words: Sequence[str], names: Mapping[str,
         return words[place] if 0 <= place < len(words) else "" if place >= 0 else found[0]
 
     return _PLACE.sub(value, text)
-
-
-def _words(arguments: str) -> list[str]:
-    try:
-        return shlex.split(arguments)
-    except ValueError:
-        return arguments.split()
 
 
 log = logging.getLogger(__name__)

@@ -23,7 +23,9 @@ def prompt_commands(servers: McpServers) -> Iterator[SlashCommand]:
     """Yield the commands for all prompts of the connected servers."""
     for server, prompts in servers.prompts.items():
         for each in prompts:
-            name, wanted = each.get("name"), _arguments(each)
+            name, listed = each.get("name"), each.get("arguments")
+            arguments = [one for one in listed if isinstance(one, dict)] if isinstance(listed, list) else []
+            wanted = {str(one["name"]): one.get("required") is True for one in arguments if one.get("name")}
             if isinstance(name, str) and name:
                 hint = " ".join(f"<{a}>" if required else f"[{a}]" for a, required in wanted.items())
                 described = str(each.get("description") or name)[:_MAX_DESCRIPTION]
@@ -31,15 +33,13 @@ def prompt_commands(servers: McpServers) -> Iterator[SlashCommand]:
                 yield SlashCommand(tool_name(server, name), described, run, hint[:200], "mcp")
 
 
-def _arguments(prompt: Json) -> dict[str, bool]:
-    """Return the names of the arguments of a prompt, and whether each is required."""
-    listed = prompt.get("arguments")
-    found = [each for each in listed if isinstance(each, dict)] if isinstance(listed, list) else []
-    return {str(each["name"]): each.get("required") is True for each in found if each.get("name")}
-
-
 async def _run(servers: McpServers, server: str, name: str, wanted: dict[str, bool], call: CommandCall) -> Expanded:
-    values = _values(call.arguments, len(wanted))
+    try:
+        values = shlex.split(call.arguments)
+    except ValueError:  # a quote that is not closed
+        values = call.arguments.split()
+    if len(values) > len(wanted) > 0:  # the last one takes the rest
+        values[len(wanted) - 1 :] = [" ".join(values[len(wanted) - 1 :])]
     given = dict(zip(wanted, values))
     missing = [each for each, required in wanted.items() if required and each not in given]
     if missing:
@@ -55,11 +55,3 @@ async def _run(servers: McpServers, server: str, name: str, wanted: dict[str, bo
     found = tool_result({"content": parts}).content
     blocks = [{"type": "text", "text": found}] if isinstance(found, str) else found
     return Expanded([*blocks, *call.attached])
-
-
-def _values(text: str, most: int) -> list[str]:
-    try:
-        found = shlex.split(text)
-    except ValueError:  # a quote that is not closed
-        found = text.split()
-    return [*found[: most - 1], " ".join(found[most - 1 :])] if len(found) > most > 0 else found

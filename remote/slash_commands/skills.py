@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any
@@ -11,6 +10,8 @@ from ccb.tunnel.wire import tool_traits
 
 from ..permissions.paths import PathPattern, PathScope
 from ..settings.worker_settings import USER, WorkerSettings
+from ..system.deadline import in_thread
+from ..tools.input_schema import object_of, text
 from ..tools.tool_contract import Tool, ToolContext, ToolDeclaration, ToolResult
 from ..tools.toolset import Toolset
 from .command_files import SKILL, CommandFile, discover, expand, filled, named_files, places, skill_text, task_of
@@ -39,10 +40,14 @@ class FileCommands:
         had = any(each.for_model for each in self.files)
         self._sources = sources
         problems: list[str] = []
-        loop = asyncio.get_running_loop()
-        self.files = await loop.run_in_executor(None, discover, settings, homes, problems.append)
+        self.files = await in_thread(discover, settings, homes, problems.append)
         self.problems = problems
-        skills = [each for each in self.files if each.for_model and (only is None or _named(each.name, only))]
+        skills = [
+            each
+            for each in self.files
+            if each.for_model
+            and (only is None or any(each.name == name or each.name.endswith(f":{name}") for name in only))
+        ]
         if skills:
             self._tools.add([SkillTool(skills, self._session_id)])
         elif had:
@@ -80,24 +85,19 @@ class FileCommands:
                     yield f"Another skill, for the files that you work with: {each.name}: {each.description}"
 
     async def _run(self, file: CommandFile, call: CommandCall) -> Expanded:
-        text, unchanged = await asyncio.get_running_loop().run_in_executor(None, file.body)
+        text, unchanged = await in_thread(file.body)
         allowed = file.allowed if unchanged else ()
         shell = partial(call.shell, allowed) if unchanged and call.shell is not None else None
         whole = skill_text(file, await expand(text, call.arguments, places(file, self._session_id), shell))
         if file.agent and call.delegate is not None:
-            whole = f"/{file.name} was done by an agent of its own. Its answer:\n\n" + await call.delegate(
-                allowed, task_of(file, whole)
-            )
+            answer = await call.delegate(allowed, task_of(file, whole))
+            whole = f"/{file.name} was done by an agent of its own. Its answer:\n\n{answer}"
         blocks = [{"type": "text", "text": whole}, *call.attached]
         for path in named_files(whole):
             content = await call.read(path) if call.read is not None else None
             if content is not None:
                 blocks.append({"type": "text", "text": f"The file {path}:\n{content}"})
         return Expanded(blocks, allowed, file.model)
-
-
-def _named(skill: str, names: Sequence[str]) -> bool:
-    return any(skill == name or skill.endswith(f":{name}") for name in names)
 
 
 Json = dict[str, Any]
@@ -107,15 +107,13 @@ _ENTRY_CHARS = 250
 _FEWEST_CHARS = 20
 _MAX_CHARS = 100_000
 
-_SCHEMA: Json = {
-    "type": "object",
-    "properties": {
-        "skill": {"type": "string", "description": "The name of the skill, as listed"},
-        "args": {"type": "string", "description": "Arguments for the skill, if it takes any"},
+_SCHEMA = object_of(
+    {
+        "skill": text("The name of the skill, as listed"),
+        "args": text("Arguments for the skill, if it takes any"),
     },
-    "required": ["skill"],
-    "additionalProperties": False,
-}
+    "skill",
+)
 _DESCRIPTION = (
     "Loads a skill: instructions for a kind of work, with files beside them. When a skill in the list fits what the "
     "user asks for, load it before you do anything else, then follow it. Load only skills from the list, and none that "
@@ -153,7 +151,7 @@ class SkillTool(Tool):
     async def run(self, tool_input: Json, context: ToolContext) -> ToolResult:
         skill = self._skills[tool_input["skill"].lstrip("/")]
         try:
-            text, unchanged = await asyncio.get_running_loop().run_in_executor(None, self._text, skill, tool_input)
+            text, unchanged = await in_thread(self._text, skill, tool_input)
         except ValueError as error:
             return ToolResult(f"The skill cannot be read: {error}", is_error=True)
         if unchanged and skill.allowed and context.call.modes is not None:
@@ -187,8 +185,5 @@ def listing(skills: Sequence[CommandFile]) -> str:
     share = min(_ENTRY_CHARS, room // max(1, len(skills)))
     if share < _FEWEST_CHARS:
         return "\n".join(f"- {each.name}" for each in skills)
-    return "\n".join(f"- {each.name}: {_cut(' '.join(each.description.split()), share)}" for each in skills)
-
-
-def _cut(text: str, most: int) -> str:
-    return text if len(text) <= most else text[: most - 1] + "…"
+    described = [(each.name, " ".join(each.description.split())) for each in skills]
+    return "\n".join(f"- {name}: {said if len(said) <= share else said[: share - 1] + '…'}" for name, said in described)
