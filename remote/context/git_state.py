@@ -120,14 +120,10 @@ class Git:
 _MAX_STATUS_CHARS = 2000
 _RECENT_COMMITS = 5
 _NO_COMMITS = "## No commits yet on "
+_REFS = "--format=%(refname:short) %(symref:short)"
 _GIT_COMMANDS = (
     ("rev-parse", "--abbrev-ref", "HEAD"),
-    (
-        "for-each-ref",
-        "--format=%(refname:short) %(symref:short)",
-        *("refs/heads", "refs/remotes/origin/HEAD"),
-        "--count=500",
-    ),
+    ("for-each-ref", _REFS, "refs/heads", "refs/remotes/origin/HEAD", "--count=500"),
     ("status", "--short", "--branch", "--untracked-files=normal", "--ignore-submodules=dirty"),
     ("log", "--oneline", "--no-decorate", "--no-color", "-n", str(_RECENT_COMMITS)),
     ("config", "--get", "user.name"),

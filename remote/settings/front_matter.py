@@ -6,6 +6,7 @@ import json
 import re
 from collections import deque
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import field
 from typing import Any, Union
 
@@ -20,7 +21,7 @@ NESTED = ("hooks", "mcpServers")
 @dataclass(frozen=True)
 class MarkdownFile:
     """`fields` are the values of the front matter, None for a file without one; `body` is the text after it. `lines`
-    are those of each value as they stand there, for values that are nested (see `nested_yaml`)."""
+    are those of each value as they stand there, for `read_nested`."""
 
     fields: dict[str, Value] | None
     body: str
@@ -77,8 +78,7 @@ def _is_item(line: str) -> bool:
 
 def _plain(text: str) -> str:
     if len(text) >= 2 and text[0] == text[-1] and text[0] in "\"'":
-        quote, inner = text[0], text[1:-1]
-        return inner.replace("''", "'") if quote == "'" else inner.replace('\\"', '"').replace("\\n", "\n")
+        return _unquoted(text)
     return text.partition(" #")[0].rstrip()
 
 
@@ -126,15 +126,15 @@ class _Reader:
         return len(line) - len(line.lstrip())
 
     @property
-    def _is_item(self) -> bool:
-        return bool(self._lines) and (self._lines[0].strip() == "-" or self._lines[0].lstrip().startswith("- "))
+    def _at_item(self) -> bool:
+        return bool(self._lines) and _is_item(self._lines[0])
 
     def value(self, indent: int) -> Any:
         """Read the list or the object whose lines have this indent."""
         self._depth += 1
         if self._depth > _MAX_DEPTH:
             raise ValueError("the front matter is nested too deeply")
-        found: Any = self._list(indent) if self._is_item else self._object(indent)
+        found: Any = self._list(indent) if self._at_item else self._object(indent)
         if self.indent > indent:
             raise ValueError(f"{self._lines[0].strip()[:80]!r} is indented further than what it belongs to")
         self._depth -= 1
@@ -142,7 +142,7 @@ class _Reader:
 
     def _list(self, indent: int) -> list[Any]:
         found = []
-        while self.indent == indent and self._is_item:
+        while self.indent == indent and self._at_item:
             rest = self._lines[0][indent + 1 :]
             text = rest.lstrip()
             if text and (_KEY.fullmatch(text) or text.startswith("- ")):
@@ -155,7 +155,7 @@ class _Reader:
 
     def _object(self, indent: int) -> dict[str, Any]:
         found: dict[str, Any] = {}
-        while self.indent == indent and not self._is_item:
+        while self.indent == indent and not self._at_item:
             match = _KEY.fullmatch(self._lines[0].strip())
             if match is None:
                 raise ValueError(f"{self._lines[0].strip()[:80]!r} is not `name: value`")
@@ -170,7 +170,7 @@ class _Reader:
         self._skip()
         if text and not text.startswith("#"):
             return _inline(text)
-        if self.indent > indent or (self.indent == indent and self._is_item):
+        if self.indent > indent or (self.indent == indent and self._at_item):
             return self.value(self.indent)
         return None
 
@@ -193,27 +193,26 @@ def _inline(text: str) -> Any:
         if plain.lower() in _WORDS:
             return _WORDS[plain.lower()]
         return json.loads(plain) if _NUMBER.fullmatch(plain) else plain
-    inner = quoted[1]
-    if inner[0] == "'":
-        return inner[1:-1].replace("''", "'")
+    return _unquoted(quoted[1])
+
+
+def _unquoted(text: str) -> str:
+    if text[0] == "'":
+        return text[1:-1].replace("''", "'")
     try:
-        return json.loads(inner, strict=False)
+        return str(json.loads(text, strict=False))
     except ValueError:
-        return inner[1:-1].replace('\\"', '"')
+        return text[1:-1].replace('\\"', '"')
 
 
 def _flow(text: str) -> Any:
     """Return a list or an object that stands in one line: as JSON, or a list of plain values."""
-    try:
+    with suppress(ValueError, RecursionError):
         return json.loads(text)
-    except (ValueError, RecursionError):
-        inner = text[1:-1].strip()
-        if not (text.startswith("[") and text.endswith("]")):
-            raise ValueError(f"{text[:80]!r} cannot be read: write it as JSON, or over several lines") from None
-    found, at = [], 0
+    inner, found, at = text[1:-1].strip(), [], 0
     while at < len(inner):
         part = _PARTS.match(inner, at)
-        if part is None:
+        if part is None or not (text.startswith("[") and text.endswith("]")):
             raise ValueError(f"{text[:80]!r} cannot be read: write it as JSON, or over several lines")
         found.append(_inline(part[1] or part[2].strip()))
         at = part.end()

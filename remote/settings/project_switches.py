@@ -96,20 +96,23 @@ def read_project(cwd: str, home: str, sources: frozenset[str]) -> Project:
     agents: dict[str, str] = {}
     if PROJECT in sources:
         own = os.path.realpath(home) if home and USER in sources else ""
-        layers = [*_server_layers(directories, problems), *layers]
+        servers: list[Layer] = []
         for directory in directories[::-1]:
+            path = os.path.join(directory, _MCP_FILE)
+            counts = directory == directories[0] or _is_kept(path)
+            found = read_settings(path, problems.append) if counts else None
+            if found is not None:
+                servers.append(Layer(PROJECT, path, {"mcpServers": found.get("mcpServers")}, on_host=True))
             texts += _texts(directory, directories[-1], agents, _TEXTS[:1] if directory == own else _TEXTS)
+        layers = [*servers, *layers]
         texts += _memories(directories[0]) if directories[0] != own else ()
     switches = [*(each for layer in layers for each in switches_of(layer)), *texts]
     if len(switches) > _MAX_ITEMS:
         problems.append(f"{directories[0]}: more than {_MAX_ITEMS} things are switched on; none of them counts")
         return Project(directories, problems=tuple(problems))
-    return Project(directories, tuple(layers), _owned(switches), tuple(problems), agents)
-
-
-def _owned(switches: Sequence[Switch]) -> tuple[Switch, ...]:
     owners = {path: owner_of(path) for path in {each.path for each in switches}}
-    return tuple(replace(each, owner=owners[each.path]) for each in switches)
+    owned = tuple(replace(each, owner=owners[each.path]) for each in switches)
+    return Project(directories, tuple(layers), owned, tuple(problems), agents)
 
 
 def _settings_layers(
@@ -128,18 +131,9 @@ def _settings_layers(
         else:
             problems += checked(path, file.values, file.lines)
             named = [*unknown_keys(file.values), *_not_a_projects(file.values, path, home)]
+            named += _rules_without_tool(file.values)
             problems += [f"{at_line(path, file.lines, name)}: {why}" for name, why in named]
-            problems += _rules_without_tool(path, file.values, file.lines)
             yield Layer(source, path, file.values, True, file.lines)
-
-
-def _server_layers(directories: Sequence[str], problems: list[str]) -> Iterator[Layer]:
-    for directory in directories[::-1]:
-        path = os.path.join(directory, _MCP_FILE)
-        counts = directory == directories[0] or _is_kept(path)
-        servers = read_settings(path, problems.append) if counts else None
-        if servers is not None:
-            yield Layer(PROJECT, path, {"mcpServers": servers.get("mcpServers")}, on_host=True)
 
 
 def checked(path: str, values: Json, lines: Mapping[str, int]) -> list[str]:
@@ -162,16 +156,13 @@ def checked(path: str, values: Json, lines: Mapping[str, int]) -> list[str]:
         if not isinstance(value, str):
             del values["env"][name]
             wrong(f"env.{name}")
-    _check_permissions(values.get("permissions", {}), wrong)
-    return problems
-
-
-def _check_permissions(permissions: Json, wrong: Callable[..., None]) -> None:
+    permissions = values.get("permissions", {})
     if not isinstance(permissions.get("defaultMode", ""), str):
         del permissions["defaultMode"]
         wrong("permissions.defaultMode")
     for key in _LISTS:
         _check_list(permissions, key, wrong)
+    return problems
 
 
 def _check_list(permissions: Json, key: str, wrong: Callable[..., None]) -> None:
@@ -228,10 +219,8 @@ def _not_a_projects(values: Json, path: str, home: str) -> list[tuple[str, str]]
         real = os.path.realpath(os.path.join(root, home + each[1:] if each == "~" or each.startswith("~/") else each))
         below = os.path.relpath(real, os.path.realpath(home))
         if below.split("/")[-1] == ".." or (below.startswith(".") and not below.startswith("../")):
-            name = "permissions.additionalDirectories"
-            found.append(
-                (name, f"a project cannot add {each!r}: it is or holds the home directory, or is hidden in it")
-            )
+            why = f"a project cannot add {each!r}: it is or holds the home directory, or is hidden in it"
+            found.append(("permissions.additionalDirectories", why))
         else:
             kept.append(real)
     if given:
@@ -239,13 +228,13 @@ def _not_a_projects(values: Json, path: str, home: str) -> list[tuple[str, str]]
     return found
 
 
-def _rules_without_tool(path: str, values: Json, lines: Mapping[str, int]) -> Iterator[str]:
+def _rules_without_tool(values: Json) -> Iterator[tuple[str, str]]:
     permissions = values.get("permissions", {})
     for key in _RULES:
         for at, rule in enumerate(permissions.get(key, [])):
             wrong = "" if _no_rule(rule) else no_such_tool(rule.strip().partition("(")[0])
             if wrong:
-                yield f"{at_line(path, lines, f'permissions.{key}.{at}')}: permissions.{key}: {wrong}"
+                yield f"permissions.{key}.{at}", f"permissions.{key}: {wrong}"
 
 
 def project_directories(cwd: str, home: str) -> tuple[str, ...]:
@@ -279,18 +268,13 @@ def switches_of(layer: Layer) -> Iterator[Switch]:
             for server, given in sorted(value.items()):
                 yield Switch("mcp", server, _command_line(given), layer.path)
         elif name == "permissions" and isinstance(value, dict):
-            yield from _permissions(value, layer.path)
+            for key, rules in sorted(value.items()):
+                for rule in map(str, rules if isinstance(rules, list) else [rules]):
+                    is_rule = key in _RULES
+                    kind, called = (key, rule) if is_rule else ("setting", f"permissions.{key}")
+                    yield Switch(kind, called, "" if is_rule else rule, layer.path)
         elif not name.startswith("$"):
             yield Switch("setting", name, _short(value), layer.path)
-
-
-def _permissions(permissions: Json, path: str) -> Iterator[Switch]:
-    for key, rules in sorted(permissions.items()):
-        for rule in map(str, rules if isinstance(rules, list) else [rules]):
-            if key in ("allow", "ask", "deny"):
-                yield Switch(key, rule, "", path)
-            else:
-                yield Switch("setting", f"permissions.{key}", rule, path)
 
 
 def _hooks(events: Json, path: str) -> Iterator[Switch]:
@@ -313,7 +297,7 @@ def _command_line(server: object) -> str:
         names = ", ".join(" ".join(name.split()) for name in sorted(env)) if isinstance(env, dict) else ""
         return f"env: {names}\n{line}" if names else line
     if isinstance(server, dict) and isinstance(server.get("url"), str):
-        return " ".join([server["url"], *(_short(server[key]) for key in ("headers",) if server.get(key))])
+        return " ".join([server["url"], *([_short(server["headers"])] if server.get("headers") else [])])
     return _short(server)
 
 

@@ -1,9 +1,8 @@
 """The settings of a session, merged from all sources, and the files and plugins that they are read from.
 
-How to use it: `agent.config.settings` is the value for the turn that runs; it changes only between turns. Before you
-read any file of the project that switches something on (a hook, command, skill, agent, MCP server), look at `trusted`,
-and read only below `trusted_directories`. The layers hold settings of the project only if they may count, so what
-`rules`, `hooks`, `mcp_servers`, `env` and `value` return needs no further check.
+`agent.config.settings` is the value for the turn that runs. Before you read any file of the project that switches
+something on (a hook, command, skill, agent, MCP server), look at `trusted`, and read only below `trusted_directories`.
+The layers hold settings of the project only if they may count, so what `WorkerSettings` returns needs no more checks.
 """
 
 from __future__ import annotations
@@ -77,16 +76,14 @@ def read_text(path: str, within: str = "") -> str | None:
         if not is_under(path, within):
             raise ValueError("it is behind a link that leads out of the project")
     try:
-        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
+        with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY), "rb") as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                raise ValueError("it is not a file")
+            data = file.read(_MAX_BYTES + 1)
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
         raise ValueError(f"it cannot be read: {error.strerror}") from None
-    with os.fdopen(handle, "rb") as file:
-        found = os.fstat(handle)
-        if not stat.S_ISREG(found.st_mode):
-            raise ValueError("it is not a file")
-        data = file.read(_MAX_BYTES + 1)
     if len(data) > _MAX_BYTES:
         raise ValueError(f"it is larger than {_MAX_BYTES} bytes")
     return data.decode("utf-8-sig")
