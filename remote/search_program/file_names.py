@@ -53,19 +53,13 @@ class NameIndex:
     def refresh(self) -> None:
         """List the tree in a thread, unless that was done just now."""
         if self.settled and time.monotonic() >= self._stale_at:
-            self._building = threading.Thread(target=self._build, daemon=True)
+            self._building = threading.Thread(target=self.build, daemon=True)
             self._building.start()
             self._begun.wait(_FIRST_S)
 
-    def _build(self) -> None:
-        began = time.monotonic()
-        self.build()
-        now = time.monotonic()
-        self._stale_at = now + max(_FRESH_S, 10 * (now - began))
-
     def build(self, whole: bool = True) -> None:
         """List the tree, or only the entries of its root. What is found the first time can be asked for meanwhile."""
-        found = bytearray(b"\n")
+        began, found = time.monotonic(), bytearray(b"\n")
         first, publish_at = len(self._names) == 1, 0
         cut = False
         for count, name in enumerate(_walk(self._root)):
@@ -81,6 +75,8 @@ class NameIndex:
                 publish_at = 2 * len(found)
         self._publish(found)
         self.cut = cut
+        now = time.monotonic()
+        self._stale_at = now + max(_FRESH_S, 10 * (now - began))
 
     def _publish(self, found: bytearray) -> None:
         names = bytes(found)
@@ -205,19 +201,10 @@ def _rank(name: bytes, query: bytes) -> tuple[int, int, int]:
     elif query in path:
         kind = 5
     else:
-        kind = 6 if _holds(base, query) else 7
+        kind = 6 if next(_lines_like(base, query), None) else 7
     if query.endswith(b"/"):  # the entries of a directory, in the order of their names
         return kind, path.count(b"/", 0, len(path) - 1), 0
     return kind, 0, len(name)
-
-
-def _holds(name: bytes, query: bytes) -> bool:
-    at = 0
-    for i in range(len(query)):
-        at = name.find(query[i : i + 1], at) + 1
-        if not at:
-            return False
-    return True
 
 
 def main(argument: str) -> None:

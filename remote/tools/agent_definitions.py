@@ -1,4 +1,4 @@
-"""Agents in Markdown, JSON, built in."""
+"""The kinds of sub-agents, from Markdown files, from clients and built in, and the tool Task that starts them."""
 
 from __future__ import annotations
 
@@ -10,12 +10,14 @@ from ccb.tunnel.wire.client_requests import EFFORTS
 from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.mcp_messages import rule_tool, server_name, unmarked
 from ccb.tunnel.wire.model_facts import CCB_NAMES, ModelNames
-from ccb.tunnel.wire.tool_traits import DEFAULT_AGENT, EDIT, READ, WRITE, own_name
+from ccb.tunnel.wire.tool_traits import DEFAULT_AGENT, EDIT, READ, TASK, WRITE, own_name
 
 from ..hooks.hook_table import Hook, HookSource, read_hooks
 from ..model.model_request import SMALL
-from ..settings.front_matter import NESTED, read_markdown
+from ..settings.front_matter import NESTED, read_markdown, read_nested
 from ..settings.worker_settings import LOCAL, PROJECT, USER
+from .input_schema import choice, flag, object_of, text
+from .tool_contract import Tool, ToolContext, ToolDeclaration, ToolResult
 
 Json = dict[str, Any]
 
@@ -138,12 +140,8 @@ def from_markdown(text: str, source: str, names: ModelNames = CCB_NAMES) -> tupl
     name = file.fields.get("name")
     if not isinstance(name, str):
         raise ValueError("it has no `name`")
-    fields: Json = {**file.fields, "prompt": file.body}
-    if any(name in file.lines for name in NESTED):
-        from ..settings.front_matter import read_nested
-
-        fields.update({key: read_nested(file.lines[key]) for key in NESTED if key in file.lines})
-    return from_fields(name, fields, source, names)
+    nested = {key: read_nested(file.lines[key]) for key in NESTED if key in file.lines}
+    return from_fields(name, {**file.fields, "prompt": file.body, **nested}, source, names)
 
 
 def from_fields(
@@ -153,7 +151,9 @@ def from_fields(
     ValueError."""
     if not _NAME.fullmatch(name):
         raise ValueError(f"{name!r} is not a name for an agent")
-    description, prompt = _text(name, "`description`", fields), _text(name, "prompt", fields)
+    for key, called in (("description", "`description`"), ("prompt", "prompt")):
+        if not isinstance(fields.get(key), str) or not fields[key].strip():
+            raise ValueError(f"the agent {name} has no {called}")
     mode = str(fields.get("permissionMode") or "")
     if mode not in ("", INHERIT, *_MODES):
         raise ValueError(f"the agent {name} has an unknown permissionMode {mode!r}")
@@ -168,10 +168,11 @@ def from_fields(
     if memory == USER and source == PROJECT:  # its notes would be read by the person's own agent of that name
         problems.append(f"the agent {name}: an agent of a project keeps its memory in the project")
         memory = ""
+    hooks = [HookSource(fields["hooks"], source, f"the agent {name}")] if fields.get("hooks") else []
     definition = AgentDefinition(
         name,
-        " ".join(description.split())[:_MAX_DESCRIPTION],
-        prompt,
+        " ".join(fields["description"].split())[:_MAX_DESCRIPTION],
+        fields["prompt"],
         tools=_tools(name, fields.get("tools")),
         disallowed_tools=_tools(name, fields.get("disallowedTools")) or (),
         model=model,
@@ -182,26 +183,13 @@ def from_fields(
         source=source,
         effort=_one_of(name, "effort", fields, EFFORTS),
         skills=_listed(fields.get("skills")),
-        hooks=_hooks(name, fields.get("hooks"), source, problems, names),
+        hooks=read_hooks(hooks, problems.append, names),
         servers=_servers(name, fields.get("mcpServers")),
         memory=memory,
         initial_prompt=str(fields.get("initialPrompt") or ""),
         required=_listed(fields.get("requiredMcpServers")),
     )
     return definition, problems
-
-
-def _text(name: str, what: str, fields: Mapping[str, Any]) -> str:
-    value = fields.get(what.strip("`"))
-    if not isinstance(value, str) or not value.strip():
-        raise ValueError(f"the agent {name} has no {what}")
-    return value
-
-
-def _hooks(name: str, value: object, source: str, problems: list[str], names: ModelNames) -> tuple[Hook, ...]:
-    if not value:
-        return ()
-    return read_hooks([HookSource(value, source, f"the agent {name}")], problems.append, names)
 
 
 def _servers(name: str, value: object) -> tuple[tuple[str, Json | None], ...]:
@@ -245,3 +233,46 @@ def _turns(name: str, value: object) -> int | None:
     if not text.isdigit() or not 0 < int(text) <= 10_000:
         raise ValueError(f"the agent {name}: maxTurns must be a number from 1 on")
     return int(text)
+
+
+_TASK_SCHEMA = object_of(
+    {
+        "description": text("The task in three to five words, for the user", 1, 200),
+        "prompt": text("The whole task for the agent", 1),
+        "subagent_type": text(f"The agent; {DEFAULT_AGENT} if left out"),
+        "model": text("sonnet, opus, haiku or the id of a model; usually left out"),
+        "run_in_background": flag("Return at once; you are told when the agent ends"),
+        "isolation": choice("Work in a git worktree of its own, on a new branch from the last commit", WORKTREE),
+        "resume": text("The agentId of an agent that has ended: it goes on with all that it knows"),
+    },
+    "description",
+    "prompt",
+)
+
+_TASK_DESCRIPTION = """\
+Starts an agent that works on a task by itself and returns its answer. It has a context of its own: it sees nothing of \
+this conversation, and only its answer comes back to you.
+Agents:
+{agents}
+- Use one for a search that may take many steps, and for parts of the work that do not need each other. To read a \
+known file or find one name, use the tools yourself.
+- Several calls in one message run at the same time.
+- Write into the prompt everything that the agent must know, whether it may change files, and what it should answer.
+- The user does not see the answer: say what matters of it. Check what an agent says it has changed."""
+
+
+class TaskTool(Tool):
+    """Starts one of `agents`."""
+
+    def __init__(self, agents: Iterable[AgentDefinition] = BUILT_IN_AGENTS) -> None:
+        listed = "\n".join(f"- {agent.name}: {agent.description}" for agent in agents)
+        self.declaration = ToolDeclaration(TASK, _TASK_DESCRIPTION.format(agents=listed), _TASK_SCHEMA)
+
+    def validate(self, tool_input: Json, context: ToolContext) -> str | None:
+        if context.sub_agents is None:
+            return "No agent can be started here."
+        return context.sub_agents.refusal(tool_input)
+
+    async def run(self, tool_input: Json, context: ToolContext) -> ToolResult:
+        assert context.sub_agents is not None
+        return await context.sub_agents.run(tool_input, context)

@@ -106,7 +106,7 @@ def _prefix(root: str, context: ToolContext) -> str:
 
 
 def _request(tool_input: Json, path: str, is_file: bool) -> Json:
-    both = tool_input.get("-C") or 0
+    both: int = tool_input.get("-C") or 0
     limit = tool_input.get("head_limit")
     return {
         "op": "grep",

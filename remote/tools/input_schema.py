@@ -5,8 +5,8 @@ Schemas of MCP servers may hold anything. What cannot be judged here fits: the s
 from __future__ import annotations
 
 import operator
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterable, Mapping
+from typing import Any, Callable
 
 from ccb.tunnel.wire.json_schema import TYPES, is_number
 
@@ -88,17 +88,19 @@ def _check(value: object, schema: object, path: str, found: list[str]) -> None:
 
 
 def _check_parts(value: object, schema: Json, path: str, found: list[str]) -> None:
-    where, enum = _where(path), schema.get("enum")
+    where, enum, items = _where(path), schema.get("enum"), schema.get("items")
     if isinstance(enum, list) and 0 < len(enum) <= _MAX_ENUM and value not in enum:
         found.append(f"{where} must be one of {', '.join(map(repr, enum))}")
     if isinstance(value, dict):
         _check_object(value, schema, path, found)
     elif isinstance(value, list):
-        _check_array(value, schema, path, found)
+        _check_limits(len(value), schema, _ITEMS, where, found)
+        for i, item in enumerate(value if isinstance(items, dict) and not schema.get("prefixItems") else ()):
+            _check(item, items, f"{path}[{i}]", found)
     elif isinstance(value, str):
-        _check_size(len(value), schema, "Length", where, "characters", found)
+        _check_limits(len(value), schema, _LENGTH, where, found)
     elif isinstance(value, (int, float)) and not isinstance(value, bool):
-        _check_range(value, schema, where, found)
+        _check_limits(value, schema, _RANGE, where, found)
 
 
 def _check_object(value: Json, schema: Json, path: str, found: list[str]) -> None:
@@ -117,32 +119,29 @@ def _check_object(value: Json, schema: Json, path: str, found: list[str]) -> Non
             found.append(f"an unexpected parameter `{_join(path, name)}` was given")
 
 
-def _check_array(value: list[Any], schema: Json, path: str, found: list[str]) -> None:
-    _check_size(len(value), schema, "Items", _where(path), "items", found)
-    if isinstance(schema.get("items"), dict) and not schema.get("prefixItems"):
-        for i, item in enumerate(value):
-            _check(item, schema["items"], f"{path}[{i}]", found)
+_ITEMS = (
+    ("minItems", operator.lt, "needs at least {} items"),
+    ("maxItems", operator.gt, "takes at most {} items"),
+)
+_LENGTH = (
+    ("minLength", operator.lt, "needs at least {} characters"),
+    ("maxLength", operator.gt, "takes at most {} characters"),
+)
+_RANGE = (
+    ("minimum", operator.lt, "must be at least {}"),
+    ("maximum", operator.gt, "must be at most {}"),
+    ("exclusiveMinimum", operator.le, "must be more than {}"),
+    ("exclusiveMaximum", operator.ge, "must be less than {}"),
+)
 
 
-def _check_size(size: int, schema: Json, suffix: str, where: str, unit: str, found: list[str]) -> None:
-    least: Any = schema.get(f"min{suffix}")
-    most: Any = schema.get(f"max{suffix}")
-    if is_number(least) and size < least:
-        found.append(f"{where} needs at least {least} {unit}")
-    if is_number(most) and size > most:
-        found.append(f"{where} takes at most {most} {unit}")
-
-
-def _check_range(value: float, schema: Json, where: str, found: list[str]) -> None:
-    for name, wrong, words in (
-        ("minimum", operator.lt, "at least"),
-        ("maximum", operator.gt, "at most"),
-        ("exclusiveMinimum", operator.le, "more than"),
-        ("exclusiveMaximum", operator.ge, "less than"),
-    ):
+def _check_limits(
+    size: float, schema: Json, limits: Iterable[tuple[str, Callable[..., bool], str]], where: str, found: list[str]
+) -> None:
+    for name, is_wrong, words in limits:
         limit: Any = schema.get(name)
-        if is_number(limit) and wrong(value, limit):
-            found.append(f"{where} must be {words} {limit}")
+        if is_number(limit) and is_wrong(size, limit):
+            found.append(f"{where} {words.format(limit)}")
 
 
 def _where(path: str) -> str:
@@ -167,15 +166,8 @@ def _is(value: object, kind: str) -> bool:
     return _kind(value) == kind
 
 
+_KINDS = ((bool, "boolean"), (int, "integer"), (float, "number"), (str, "string"), (list, "array"), (dict, "object"))
+
+
 def _kind(value: object) -> str:
-    if value is None:
-        return "null"
-    if isinstance(value, bool):
-        return "boolean"
-    if isinstance(value, int):
-        return "integer"
-    if isinstance(value, float):
-        return "number"
-    if isinstance(value, str):
-        return "string"
-    return "array" if isinstance(value, list) else "object"
+    return next((name for kind, name in _KINDS if isinstance(value, kind)), "null")

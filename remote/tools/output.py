@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import logging
 import os
@@ -10,14 +11,20 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from ..system.deadline import within
+
 if TYPE_CHECKING:
     from ..sandbox.cage_rules import CageRules
     from ..system.host import Host
 
+_log = logging.getLogger(__name__)
+
 MAX_OUTPUT_CHARS = 30_000
 """Longest output of most tools, in characters, that the model gets without a cut."""
-
-
+FILE_CAP = 64 << 20
+"""Limit of one output on disk, in bytes."""
+TOTAL_CAP = 512 << 20
+"""Limit of all outputs of a session on disk, in bytes; the oldest finished files are removed first."""
 _KEPT = 128 * 1024  # bytes held in memory at each end: enough for MAX_OUTPUT_CHARS of any text
 _TERMINAL = re.compile(
     r"\x1b\[[0-?]*[ -/]*[@-~]"  # CSI
@@ -40,10 +47,6 @@ async def output_of(
 ) -> tuple[int | None, bytes]:
     """Run a program of ccb or of the host. Return its exit code, None if it takes longer than `seconds`, and what it
     prints, about `most` bytes of it. Raise OSError if it cannot be started."""
-    from asyncio import TimeoutError as Late
-
-    from ..system.deadline import within
-
     output = bytearray()
 
     def take(data: bytes) -> None:
@@ -53,9 +56,8 @@ async def output_of(
     process = await host.start(argv, "/", take, cage=cage)
     code = None
     try:
-        code = await within(seconds, process.wait())
-    except Late:
-        pass  # it is stopped
+        with contextlib.suppress(asyncio.TimeoutError):  # it is stopped
+            code = await within(seconds, process.wait())
     finally:
         if code is None or process.has_leftovers():
             await process.stop()
@@ -75,7 +77,7 @@ class Output:
         self._file: SpillFile | None = None
         self._tried = False
         if to_file:
-            self._open()
+            self.keep()
 
     @property
     def path(self) -> str:
@@ -90,8 +92,8 @@ class Output:
     def add(self, data: bytes) -> None:
         """Add the next bytes."""
         room = _KEPT - len(self._head)
-        if len(data) > room and not self._tried:
-            self._open()
+        if len(data) > room:
+            self.keep()
         if room > 0:
             self._head += data[:room]
         if len(data) > room:
@@ -117,8 +119,7 @@ class Output:
             whole = clean(bytes(self._head) + tail)
             if len(whole) <= max_chars:
                 return whole
-            if self._file is None:
-                self._open()
+            self.keep()
             head_text, tail_text = whole, whole
         else:
             head_text, tail_text = clean(bytes(self._head)), clean(tail)
@@ -137,8 +138,12 @@ class Output:
     def keep(self) -> None:
         """Write everything to a file as well, from its beginning. Memory still holds all that is needed for it unless
         the output is long, and then there is a file already."""
-        if not self._tried:
-            self._open()
+        if self._tried:
+            return
+        self._tried = True
+        self._file = self._spill.open(f"{self._name}.txt")
+        if self._file is not None:
+            self._file.write(bytes(self._head + self._tail))
 
     def close(self) -> None:
         """Close the file after the last output."""
@@ -152,14 +157,6 @@ class Output:
         if start >= tail_start:
             return bytes(self._tail[start - tail_start : end - tail_start])
         return self._file.read(start, end) if self._file else b""
-
-    def _open(self) -> None:
-        self._tried = True
-        self._file = self._spill.open(f"{self._name}.txt")
-        if self._file is not None and self._head:
-            self._file.write(bytes(self._head))
-            if self._tail:
-                self._file.write(bytes(self._tail))
 
     def _note(self) -> str:
         if self._file is None:
@@ -198,14 +195,6 @@ def joined(head: str, tail: str, max_chars: int, note: str) -> str:
     if 0 <= cut < 2000:
         end = end[cut + 1 :]
     return start + middle + end
-
-
-_log = logging.getLogger(__name__)
-
-FILE_CAP = 64 << 20
-"""Limit of one output on disk, in bytes."""
-TOTAL_CAP = 512 << 20
-"""Limit of all outputs of a session on disk, in bytes; the oldest finished files are removed first."""
 
 
 class SpillFile:

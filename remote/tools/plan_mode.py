@@ -43,9 +43,8 @@ class EnterPlanMode(Tool):
     )
 
     def validate(self, tool_input: Json, context: ToolContext) -> str | None:
-        return (
-            "Plan mode is on already." if context.call.modes is not None and context.call.modes.mode == PLAN else None
-        )
+        modes = context.call.modes
+        return "Plan mode is on already." if modes is not None and modes.mode == PLAN else None
 
     async def run(self, tool_input: Json, context: ToolContext) -> ToolResult:
         if context.call.modes is not None:
@@ -92,7 +91,9 @@ class ExitPlanMode(Tool):
             where = f" Write it to {context.plan.path} first." if context.plan.path else " Give it as `plan`."
             return f"There is no plan yet.{where}"
         wanted = [str(each["prompt"]) for each in tool_input.get("allowedPrompts") or ()]
-        wide = [each for each in wanted if not _is_exact(each)]
+        from ..permissions.rule_suggestions import exact_rule  # most sessions read no command
+
+        wide = [each for each in wanted if exact_rule(each) is None]
         if wide:
             rule = "Each of `allowedPrompts` must be a whole command on one line, without a star. This is not:"
             return f"{rule} {wide[0][:200]!r}"
@@ -107,24 +108,15 @@ class ExitPlanMode(Tool):
         text = "The user has approved the plan. Start with the work, and keep a todo list if it has several steps."
         if plan != context.plan.read():
             text += f"\n\nThe plan as approved:\n\n{plan}"
-            self._keep(plan, context)
+            try:
+                if path:
+                    context.plan.write(plan)
+            except OSError as error:
+                _log.warning("the plan could not be written: %s", error)
         if context.call.modes is not None:
             context.call.modes.leave_plan()
         kept = f"\n\nThe plan is in {path}." if path else ""
         return ToolResult(text + kept, structured={"plan": plan, "filePath": path or None, "isAgent": False})
-
-    def _keep(self, plan: str, context: ToolContext) -> None:
-        if context.plan.path:
-            try:
-                context.plan.write(plan)
-            except OSError as error:
-                _log.warning("the plan could not be written: %s", error)
-
-
-def _is_exact(command: str) -> bool:
-    from ..permissions.rule_suggestions import exact_rule  # most sessions read no command
-
-    return exact_rule(command) is not None
 
 
 _LEAVE = "When the plan is complete, call ExitPlanMode, which shows it to the user; before that ask what is open."
@@ -157,7 +149,9 @@ class PlanReminders:
         on = self._mode() == PLAN
         if occasion is Occasion.COMPACTED:
             self._told = False
-            yield from self._kept()
+            plan = self._plan.read()
+            if plan:
+                yield f"The plan of this session, in {self._plan.path}:\n\n{plan}"
         if on and not self._told:
             yield self._rules()
         elif on and occasion is Occasion.PROMPT:
@@ -165,11 +159,6 @@ class PlanReminders:
         elif self._told and not on:
             yield _OVER
         self._told = on
-
-    def _kept(self) -> Iterable[str]:
-        plan = self._plan.read()
-        if plan:
-            yield f"The plan of this session, in {self._plan.path}:\n\n{plan}"
 
     def _rules(self) -> str:
         path = self._plan.path

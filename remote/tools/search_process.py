@@ -20,6 +20,7 @@ from functools import lru_cache
 from typing import IO, TYPE_CHECKING, Any, Callable, cast
 
 from ..sandbox.cage_rules import CageRules
+from ..system.deadline import in_thread
 from ..system.host import Host
 from ..system.process import MARK, child_environment, new_mark
 from .output import output_of
@@ -40,8 +41,8 @@ _MAX_NAMES = 50
 
 
 class NameFinder:
-    """Asks the program, which starts with the first question and may end at any time. Its process has the mark of
-    those that `host` starts. Close it at the end."""
+    """Asks the program of names, which starts with the first question and may end at any time. Its process has the mark
+    of those that `host` starts. Close it at the end."""
 
     def __init__(self, root: str, host: Host) -> None:
         self._root = root
@@ -51,7 +52,7 @@ class NameFinder:
         self._received = bytearray()
         self._count = 0
         self._asked: OrderedDict[object, tuple[int, float, Callable[[Json], None]]] = OrderedDict()
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: set[asyncio.Task[Any]] = set()
 
     def find(self, asker: object, query: str, answer: Callable[[Json], None]) -> None:
         """Call `answer` with {"names", "more", "settled", "cut"}, unless the same asker asks something else before, or
@@ -81,13 +82,15 @@ class NameFinder:
         self._end()
         await asyncio.gather(*self._tasks)
 
-    def _own(self, work: Coroutine[None, None, None]) -> None:
+    def _own(self, work: Coroutine[Any, Any, object]) -> None:
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
     async def _look(self, number: int, query: str) -> None:
-        found = await asyncio.get_running_loop().run_in_executor(None, _glimpse, self._root, query)
+        from ..search_program.file_names import glimpse
+
+        found = await in_thread(glimpse, self._root, query, _MAX_NAMES)
         if found["names"]:
             self._answer(number, found)
 
@@ -146,32 +149,18 @@ class NameFinder:
             asyncio.get_running_loop().remove_reader(process.stdout)
             process.stdout.close()
             process.kill()
-            self._own(_reaped(process))
-
-
-async def _reaped(process: subprocess.Popen[bytes]) -> None:
-    await asyncio.get_running_loop().run_in_executor(None, process.wait)
-
-
-def _glimpse(root: str, query: str) -> Json:
-    from ..search_program.file_names import glimpse
-
-    return glimpse(root, query, _MAX_NAMES)
+            self._own(in_thread(process.wait))
 
 
 SECONDS = 20.0
 """Seconds after which a search returns what it has found so far."""
-
 MAX_PATTERN = 10_000
 """Longest pattern in characters: a request travels in a command line."""
-
 _KILL_AFTER = 5.0  # seconds after the limit at which a program that is stuck in a pattern is killed
 _MAX_FOUND = 16 << 20
 NAMES, TEXTS = "ccb.tunnel.wire.spelling", "ccb.remote.system.text_encoding"
 OWNERS = "ccb.remote.system.owners"
-_MODULES = (  # in the order of their imports
-    *(NAMES, TEXTS, OWNERS, "globs", "walk", "scan", "search_main"),
-)
+_MODULES = (NAMES, TEXTS, OWNERS, "globs", "walk", "scan", "search_main")  # in the order of their imports
 
 BOOT = """
 import binascii, marshal, sys, zlib

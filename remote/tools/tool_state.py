@@ -3,18 +3,12 @@ seen."""
 
 from __future__ import annotations
 
-import copy
 from collections import OrderedDict
 from dataclasses import replace
-from typing import Any
 
 from ccb.tunnel.wire.dataclass import dataclass
 
 from ..system.regular_files import FileInfo
-from .input_schema import issues, object_of
-
-Json = dict[str, Any]
-
 
 MAX_FILES = 2000
 MAX_CONTENT = 4 << 20
@@ -56,7 +50,6 @@ class FileState:
     def __init__(self, max_files: int = MAX_FILES) -> None:
         self._max_files = max_files
         self._files: OrderedDict[str, Seen] = OrderedDict()
-        self._room = MAX_CONTENT
 
     @property
     def paths(self) -> list[str]:
@@ -79,16 +72,15 @@ class FileState:
         if old is not None and old.is_version(digest, info):
             digest = digest or old.digest
             ranges = tuple(each for each in old.ranges if each != shown)
-        self._put(path, _seen(digest, info, (*ranges, shown)[-_MAX_RANGES:], content))
+        self._put(path, digest, info, (*ranges, shown)[-_MAX_RANGES:], content)
 
     def written(self, path: str, digest: str, info: FileInfo, content: bytes | None = None) -> None:
         """Note that a tool has written this version, which the model therefore knows."""
-        self._put(path, _seen(digest, info, (), content))
+        self._put(path, digest, info, (), content)
 
     def forget(self) -> None:
         """Forget every file: the part of the conversation that may have shown it is gone."""
         self._files.clear()
-        self._room = MAX_CONTENT
 
     def forget_views(self) -> None:
         """Forget which ranges were shown, so that Read shows them again: compaction has removed them from the
@@ -96,76 +88,16 @@ class FileState:
         for path, seen in self._files.items():
             self._files[path] = replace(seen, ranges=())
 
-    def _put(self, path: str, seen: Seen) -> None:
-        self._room += _size(self._files.pop(path, None)) - _size(seen)
-        self._files[path] = seen
+    def _put(
+        self, path: str, digest: str, info: FileInfo, ranges: tuple[tuple[int, int], ...], content: bytes | None
+    ) -> None:
+        kept = content if content is not None and len(content) <= _MAX_ONE else None
+        self._files.pop(path, None)
+        self._files[path] = Seen(digest, info.size, info.mtime_ns, ranges, info.ctime_ns, info.inode, kept)
         while len(self._files) > self._max_files:
-            self._room += _size(self._files.popitem(last=False)[1])
-        for old, each in list(self._files.items()) if self._room < 0 else ():
-            self._files[old] = replace(each, content=None)
-            self._room += _size(each)
-            if self._room >= 0:
-                break
-
-
-def _size(seen: Seen | None) -> int:
-    return len(seen.content) if seen is not None and seen.content is not None else 0
-
-
-def _seen(digest: str, info: FileInfo, ranges: tuple[tuple[int, int], ...], content: bytes | None) -> Seen:
-    kept = content if content is not None and len(content) <= _MAX_ONE else None
-    return Seen(digest, info.size, info.mtime_ns, ranges, info.ctime_ns, info.inode, kept)
-
-
-_MAX_TODOS = 200
-_ROUNDS = 12
-
-
-_TODO = object_of(
-    {
-        "content": {"type": "string", "minLength": 1, "maxLength": 2000},
-        "status": {"type": "string", "enum": ["pending", "in_progress", "completed"]},
-        "activeForm": {"type": "string", "minLength": 1, "maxLength": 2000},
-    },
-    "content",
-    "status",
-    "activeForm",
-    closed=False,
-)
-_TODOS = {"type": "array", "maxItems": _MAX_TODOS, "description": "The updated list", "items": _TODO}
-_TODO_WRITE_SCHEMA = object_of({"todos": _TODOS}, "todos")
-
-
-class TodoList:
-    """The todo list of an agent. It becomes empty when all items are completed."""
-
-    def __init__(self) -> None:
-        self._items: list[Json] = []
-        self._rounds = 0
-
-    @property
-    def items(self) -> list[Json]:
-        return copy.deepcopy(self._items)
-
-    def replace(self, items: list[Json]) -> None:
-        done = all(item["status"] == "completed" for item in items)
-        self._items = [] if done else copy.deepcopy(items)
-        self._rounds = 0
-
-    def restore(self, written: object) -> None:
-        """Take over the list that the agent wrote in an earlier worker, as its call gave it."""
-        if isinstance(written, list) and not issues({"todos": written}, _TODO_WRITE_SCHEMA):
-            self.replace([_plain(item) for item in written])
-
-    def round_passed(self) -> bool:
-        """Count a round of tool calls. Return whether the agent should be reminded of its list, which it has not
-        written for so long."""
-        self._rounds += 1
-        if not self._items or self._rounds < _ROUNDS:
-            return False
-        self._rounds = 0
-        return True
-
-
-def _plain(item: Json) -> Json:
-    return {name: item[name] for name in ("content", "status", "activeForm")}
+            self._files.popitem(last=False)
+        room = MAX_CONTENT
+        for other, seen in [*self._files.items()][::-1]:
+            room -= len(seen.content or b"")
+            if room < 0 and seen.content is not None:
+                self._files[other] = replace(seen, content=None)

@@ -85,7 +85,8 @@ class Toolset(Sequence["Tool"]):
 
     def _defer(self) -> None:
         added = [tool for name, tool in self._tools.items() if name not in self._built_in and name not in FINDERS]
-        self._defers_all = self._defers_all or sum(map(_weight, added)) > self.defer_above
+        weight = sum(len(tool.name) + len(tool.description) + len(str(tool.input_schema)) for tool in added)
+        self._defers_all = self._defers_all or weight > self.defer_above
         if self._defers_all:
             self._deferred.update(tool.name for tool in added)
         if self._deferred & self._tools.keys():
@@ -101,12 +102,9 @@ class Toolset(Sequence["Tool"]):
             raise ValueError(f"built-in tools cannot be replaced or removed: {', '.join(taken)}")
 
 
-def _weight(tool: Tool) -> int:
-    return len(tool.name) + len(tool.description) + len(str(tool.input_schema))
-
-
 def default_tools() -> Toolset:
     """Return a registry of the built-in tools, in the order of `tool_traits.BUILT_IN`."""
+    from .agent_definitions import TaskTool
     from .ask_user import AskUserQuestion
     from .background_tools import BashOutput, KillShell, TaskOutput, TaskStop
     from .bash import Bash
@@ -116,34 +114,13 @@ def default_tools() -> Toolset:
     from .notebook import NotebookEdit
     from .plan_mode import EnterPlanMode, ExitPlanMode
     from .read import Read
-    from .task import TaskTool
     from .todo import TodoWrite
     from .web import WebFetch, WebSearch
 
-    return Toolset(
-        (
-            Bash(),
-            BashOutput(),
-            KillShell(),
-            Glob(),
-            Grep(),
-            LS(),
-            Read(),
-            Edit(),
-            MultiEdit(),
-            Write(),
-            TodoWrite(),
-            TaskTool(),
-            AskUserQuestion(),
-            EnterPlanMode(),
-            ExitPlanMode(),
-            TaskOutput(),
-            TaskStop(),
-            NotebookEdit(),
-            WebFetch(),
-            WebSearch(),
-        )
-    )
+    shells = (Bash(), BashOutput(), KillShell())
+    files = (Glob(), Grep(), LS(), Read(), Edit(), MultiEdit(), Write())
+    work = (TodoWrite(), TaskTool(), AskUserQuestion(), EnterPlanMode(), ExitPlanMode(), TaskOutput(), TaskStop())
+    return Toolset((*shells, *files, *work, NotebookEdit(), WebFetch(), WebSearch()))
 
 
 def make_context(cwd: str, outputs: str, token: str = "", caged: CageServer | None = None) -> ToolContext:
@@ -161,8 +138,9 @@ def make_context(cwd: str, outputs: str, token: str = "", caged: CageServer | No
     from .background_shells import BackgroundShells
     from .output import OutputFiles
     from .tasks import TaskRegistry
+    from .todo import TodoList
     from .tool_contract import ToolContext, WebSettings
-    from .tool_state import FileState, TodoList
+    from .tool_state import FileState
 
     environ = dict(os.environ)
     tasks = TaskRegistry()
