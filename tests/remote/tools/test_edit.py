@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.remote.tools_kit import Toolbox, open_toolbox
 
+from ccb.remote.system.regular_files import FileInfo, FileKind
 from ccb.remote.tools.text_changes import MAX_PREVIEW, ChangeRefused, editable, replace_in, structured_patch
 from ccb.remote.tools.tool_contract import CallContext, Preview, ToolResult, UpcomingChange
 from ccb.remote.tools.tool_state import FileState
@@ -33,17 +34,18 @@ def _change(tool: str, old: str, new: str, content: str) -> Json:
 
 async def test_an_edit_replaces_the_text_and_tells_the_client_how(box: Toolbox) -> None:
     path = await box.seen("a.py", "one\ntwo\nthree\n")
-    result = await box("Edit", file_path=str(path), old_string="two", new_string="2")
-    assert path.read_text() == "one\n2\nthree\n"
+    path.chmod(0o750)
+    os.utime(path, (1, 1))
+    result = await box("Edit", file_path=str(path), **_one("two", "2"))
+    assert (path.read_text(), stat.S_IMODE(path.stat().st_mode)) == ("one\n2\nthree\n", 0o750)
     assert result.content == f"The file {path} has been updated successfully."
+    lines = [" one", "-two", "+2", " three"]
     assert result.structured == {
         "filePath": str(path),
         "oldString": "two",
         "newString": "2",
         "originalFile": "one\ntwo\nthree\n",
-        "structuredPatch": [
-            {"oldStart": 1, "oldLines": 3, "newStart": 1, "newLines": 3, "lines": [" one", "-two", "+2", " three"]}
-        ],
+        "structuredPatch": [{"oldStart": 1, "oldLines": 3, "newStart": 1, "newLines": 3, "lines": lines}],
         "userModified": False,
         "replaceAll": False,
     }
@@ -62,19 +64,13 @@ async def test_a_file_that_was_not_read_is_not_changed_and_nobody_is_asked(box: 
 
 async def test_a_file_that_has_changed_since_is_not_overwritten(box: Toolbox) -> None:
     path = await box.seen("a", "text")
-    path.write_text("text of the user")
-    reason = box.refusal("Edit", file_path=str(path), old_string="text", new_string="x")
-    assert reason is not None
-    assert "modified since" in reason
+    path.write_text("TEXT of the user")
+    change = {"file_path": str(path), **_one("text", "x")}
+    assert "modified since" in (box.refusal("Edit", **change) or "")
+    foretold = await box.tools["Edit"].preview(change, box.context)
+    assert isinstance(foretold, ToolResult) and foretold.is_error, "nobody is asked"
     assert "modified since" in await box.error("Write", file_path=str(path), content="x")
-    assert path.read_text() == "text of the user"
-
-
-async def test_a_touched_file_with_the_same_content_may_be_edited(box: Toolbox) -> None:
-    path = await box.seen("a", "text")
-    os.utime(path, (1, 1))
-    await box.text("Edit", file_path=str(path), old_string="text", new_string="x")
-    assert path.read_text() == "x"
+    assert path.read_text() == "TEXT of the user"
 
 
 async def test_edits_follow_each_other_without_another_read(box: Toolbox) -> None:
@@ -83,14 +79,6 @@ async def test_edits_follow_each_other_without_another_read(box: Toolbox) -> Non
     await box.text("Edit", file_path=str(path), old_string="a", new_string="c")
     await box.text("Edit", file_path=str(path), old_string="b", new_string="d")
     assert path.read_text() == "c d"
-
-
-async def test_a_file_read_under_one_name_may_be_edited_under_another(box: Toolbox) -> None:
-    path = await box.seen("real", "text")
-    (box.root / "link").symlink_to("real")
-    await box.text("Edit", file_path=str(box.root / "link"), old_string="text", new_string="x")
-    assert path.read_text() == "x"
-    assert (box.root / "link").is_symlink()
 
 
 async def test_two_edits_at_once_never_lose_one(box: Toolbox) -> None:
@@ -106,16 +94,16 @@ async def test_two_edits_at_once_never_lose_one(box: Toolbox) -> None:
 
 async def test_an_ambiguous_text_is_refused_with_its_count(box: Toolbox) -> None:
     path = await box.seen("a", "x x x")
-    text = box.refusal("Edit", file_path=str(path), old_string="x", new_string="y")
-    assert text is not None
-    assert "Found 3 matches" in text
-    assert "occurrences" in await box.text(
-        "Edit", file_path=str(path), old_string="x", new_string="y", replace_all=True
-    )
+    change = {"file_path": str(path), **_one("x", "y")}
+    assert "Found 3 matches" in (box.refusal("Edit", **change) or "")
+    assert "occurrences" in await box.text("Edit", **change, replace_all=True)
     assert path.read_text() == "y y y"
 
 
-@pytest.mark.parametrize(("old", "new", "why"), [("Text", "x", "not found"), ("text", "text", "exactly the same")])
+@pytest.mark.parametrize(
+    ("old", "new", "why"),
+    [("Text", "x", "not found"), ("`text`", "x", "not found"), ("text", "text", "same"), ("", "\udfff", "surrogate")],
+)
 async def test_an_edit_that_cannot_be_made_is_refused_before_anybody_is_asked(
     box: Toolbox, old: str, new: str, why: str
 ) -> None:
@@ -138,41 +126,6 @@ async def test_a_missing_file_comes_with_near_names(box: Toolbox) -> None:
     assert str(box.root / "settings.py") in text
 
 
-async def test_mode_is_kept(box: Toolbox) -> None:
-    path = await box.seen("run.sh", "echo a\n")
-    path.chmod(0o750)
-    await box.text("Edit", file_path=str(path), old_string="a", new_string="b")
-    assert stat.S_IMODE(path.stat().st_mode) == 0o750
-
-
-async def test_windows_line_endings_are_matched_and_kept(box: Toolbox) -> None:
-    path = await box.seen("a.txt", b"one\r\ntwo\r\nthree\r\n")
-    await box.text("Edit", file_path=str(path), old_string="one\ntwo", new_string="1\n1.5\n2")
-    assert path.read_bytes() == b"1\r\n1.5\r\n2\r\nthree\r\n"
-
-
-async def test_quotes_match_straight_or_curly_and_the_style_of_the_place_is_kept(box: Toolbox) -> None:
-    path = await box.seen("a.txt", "He said “it’s (‘fine’)” twice.\r\nend “it’s”\r\n".encode())
-    old, new = "said \"it's ('fine')\" twice.\nend", "says \"don't ('worry')\".\nend"
-    await box.text("Edit", file_path=str(path), old_string=old, new_string=new)
-    assert path.read_bytes() == "He says “don’t (‘worry’)”.\r\nend “it’s”\r\n".encode()
-    await box.text("Edit", file_path=str(path), old_string='"it\'s"', new_string="none")
-    assert path.read_bytes().endswith(b"end none\r\n")
-
-
-async def test_curly_quotes_of_the_model_become_the_straight_ones_of_the_code(box: Toolbox) -> None:
-    path = await box.seen("a.py", "print('a', \"b\")\n")
-    await box.text("Edit", file_path=str(path), old_string="‘a’, “b”", new_string="‘c’, “d”")
-    assert path.read_text() == "print('c', \"d\")\n"
-    assert "not found" in await box.error("Edit", file_path=str(path), old_string="`c`", new_string="x")
-
-
-async def test_bytes_that_are_no_utf8_stay(box: Toolbox) -> None:
-    path = await box.seen("latin.txt", b"caf\xe9 = 1\n")
-    await box.text("Edit", file_path=str(path), old_string="= 1", new_string="= 2")
-    assert path.read_bytes() == b"caf\xe9 = 2\n"
-
-
 async def test_write_writes_the_bytes_given(box: Toolbox) -> None:
     path = await box.seen("a.sh", b"old\n")
     result = await box("Write", file_path=str(path), content="#!/bin/sh\r\necho\n")
@@ -184,34 +137,20 @@ async def test_write_writes_the_bytes_given(box: Toolbox) -> None:
     assert (created.structured["type"], created.structured["originalFile"]) == ("create", None)
 
 
-async def test_text_that_utf8_cannot_write_is_refused(box: Toolbox) -> None:
-    assert "surrogate" in (box.refusal("Write", file_path="/tmp/x", content="a\ud800") or "")
-    assert "surrogate" in (box.refusal("Edit", file_path="/tmp/x", old_string="", new_string="\udfff") or "")
-
-
-async def test_directories_and_devices_are_not_written(box: Toolbox) -> None:
+async def test_directories_devices_and_broken_text_are_not_written(box: Toolbox) -> None:
     assert "directory" in await box.error("Write", file_path=str(box.root), content="x")
     assert "device" in await box.error("Write", file_path="/dev/null", content="x")
     assert "directory" in (box.refusal("Write", file_path=f"{box.root}/", content="x") or "")
+    assert "surrogate" in (box.refusal("Write", file_path="/tmp/x", content="a\ud800") or "")
 
 
 async def test_multi_edit_makes_all_edits_or_none(box: Toolbox) -> None:
     path = await box.seen("a", "one two three")
-    first = {"old_string": "one", "new_string": "1"}
-    bad = {"old_string": "four", "new_string": "4"}
-    text = await box.error("MultiEdit", file_path=str(path), edits=[first, bad])
+    text = await box.error("MultiEdit", file_path=str(path), edits=[_one("one", "1"), _one("four", "4")])
     assert text == "No edit was made. Edit 2 of 2: String to replace not found in file.\nString: four"
     assert path.read_text() == "one two three"
-    chained = {"old_string": "1 two", "new_string": "12"}
-    await box.text("MultiEdit", file_path=str(path), edits=[first, chained])
-    assert path.read_text() == "12 three"
-
-
-async def test_multi_edit_can_start_a_file(box: Toolbox) -> None:
-    path = box.root / "new"
-    edits = [{"old_string": "", "new_string": "a b"}, {"old_string": "b", "new_string": "c"}]
-    await box.text("MultiEdit", file_path=str(path), edits=edits)
-    assert path.read_text() == "a c"
+    await box.text("MultiEdit", file_path=str(box.root / "new"), edits=[_one("", "a b"), _one("b", "c")])
+    assert (box.root / "new").read_text() == "a c"
 
 
 async def test_messages_stay_small_whatever_the_file(box: Toolbox) -> None:
@@ -228,19 +167,6 @@ async def test_an_unwritable_place_is_a_clear_error(box: Toolbox) -> None:
     assert text.startswith("/proc/nowhere/x: ")
     box.write("file", "x")
     assert await box.error("Write", file_path="file/x", content="x") == "file/x: Not a directory"
-
-
-def test_what_was_seen_is_bounded() -> None:
-    files = FileState(max_files=3)
-    for number in range(10):
-        files.written(f"/{number}", "d", _info())
-    assert [files.get(f"/{n}") is not None for n in range(10)] == [False] * 7 + [True] * 3
-
-
-def _info() -> Any:
-    from ccb.remote.system.regular_files import FileInfo, FileKind
-
-    return FileInfo(FileKind.FILE, 1, 1, 0o644, 1)
 
 
 _TEXT = st.text(alphabet="ab\n é", max_size=30)
@@ -262,14 +188,6 @@ def test_what_an_edit_does_to_lf_text_it_does_to_any_endings(parts: list[str], o
         assert "\n" not in done.text.replace("\r\n", "")
     if "\r\n" not in text:
         assert "\r" not in done.text
-
-
-@given(_TEXT, st.text(alphabet="xyz", min_size=1, max_size=5))
-def test_an_edit_and_its_reverse_give_the_file_back(text: str, marker: str) -> None:
-    middle = len(text) // 2
-    before = text[:middle] + "@" + text[middle:]
-    there = replace_in(editable(before.encode()), "@", marker, False).text
-    assert replace_in(editable(there.encode()), marker, "@", False).text == before
 
 
 @given(st.lists(st.sampled_from("abc"), max_size=40), st.lists(st.sampled_from("abc"), max_size=40))
@@ -302,15 +220,25 @@ async def test_a_file_in_another_encoding_gets_no_utf8_mixed_into_it(box: Toolbo
     assert path.read_bytes() == before.replace(b"caf", b"Caf")
 
 
+CURLY = "He said “it’s (‘fine’)” twice.\r\nend “it’s”\r\n"
 CHANGES: list[tuple[str, Json, str, str]] = [
-    ("Edit", {"old_string": "two", "new_string": "2"}, "one\ntwo\nthree\n", "one\n2\nthree\n"),
-    ("Edit", {"old_string": "o", "new_string": "0", "replace_all": True}, "o\r\nx\r\no", "0\r\nx\r\n0"),
+    ("Edit", _one("two", "2"), "one\ntwo\nthree\n", "one\n2\nthree\n"),
+    ("Edit", {**_one("o", "0"), "replace_all": True}, "o\r\nx\r\no", "0\r\nx\r\n0"),
+    ("Edit", _one("one\ntwo", "1\n1.5\n2"), "one\r\ntwo\r\nthree\r\n", "1\r\n1.5\r\n2\r\nthree\r\n"),
+    (
+        "Edit",
+        _one("said \"it's ('fine')\" twice.\nend", "says \"don't ('worry')\".\nend"),
+        CURLY,
+        "He says “don’t (‘worry’)”.\r\nend “it’s”\r\n",
+    ),
+    ("Edit", _one('end "it\'s"', "end"), CURLY, CURLY.replace(" “it’s”", "")),
+    ("Edit", _one("‘a’, “b”", "‘c’, “d”"), "print('a', \"b\")\n", "print('c', \"d\")\n"),
     ("MultiEdit", {"edits": [_one("a", "b"), _one("b", "c")]}, "a\n", "c\n"),
     ("Write", {"content": "one\nthree\n"}, "one\ntwo\nthree\n", "one\nthree\n"),
     ("Write", {"content": "one\n2\n"}, "one\r\n", "one\r\n2\r\n"),
     ("Write", {"content": "one\n2\n3\r\n"}, "one\r\n", "one\n2\n3\r\n"),
     ("Write", {"content": "one"}, "one\n", "one"),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("tool", "change", "before", "after"), CHANGES)
@@ -330,38 +258,18 @@ async def test_the_person_is_shown_the_change_that_is_then_made(
     assert done.structured["structuredPatch"] == shown["patch"] != []
 
 
-async def test_a_patch_names_carriage_returns_and_a_missing_newline(box: Toolbox) -> None:
-    path = await box.seen("a.txt", "one\ntwo")
-    preview = await box.tools["Write"].preview({"file_path": str(path), "content": "one\r\ntwo\n"}, box.context)
-    assert isinstance(preview, Preview)
-    (hunk,) = preview.public["patch"]
-    assert hunk["lines"] == ["-one", "-two", "\\ No newline at end of file", "+one\r", "+two"]
-
-
-async def test_a_new_file_is_foretold_as_one(box: Toolbox) -> None:
+async def test_what_is_foretold_of_new_files_links_and_line_ends(box: Toolbox) -> None:
     for tool, change in (("Write", {"content": "x\n"}), ("Edit", _one("", "x\n"))):
-        call = {"file_path": str(box.root / "new" / tool), **change}
-        preview = await box.tools[tool].preview(call, box.context)
+        preview = await box.tools[tool].preview({"file_path": str(box.root / "new" / tool), **change}, box.context)
         assert isinstance(preview, Preview) and preview.public["created"]
         assert not (box.root / "new").exists()
-
-
-async def test_a_link_is_foretold_with_the_file_that_it_leads_to(box: Toolbox) -> None:
-    path = await box.seen("real.txt", "a\n")
-    link = box.root / "link.txt"
-    link.symlink_to(path)
-    preview = await box.tools["Write"].preview({"file_path": str(link), "content": "b\n"}, box.context)
-    assert isinstance(preview, Preview)
-    assert preview.public["path"] == str(path)
-
-
-async def test_nobody_is_asked_about_an_edit_that_fails(box: Toolbox) -> None:
-    path = await box.seen("a.txt", "one\n")
-    path.write_text("ONE\n")
-    result = await box.tools["Edit"].preview(
-        {"file_path": str(path), "old_string": "one", "new_string": "2"}, box.context
-    )
-    assert isinstance(result, ToolResult) and result.is_error and "modified since it was read" in str(result.content)
+    path = await box.seen("real.txt", "one\ntwo")
+    (box.root / "link.txt").symlink_to(path)
+    call = {"file_path": str(box.root / "link.txt"), "content": "one\r\ntwo\n"}
+    preview = await box.tools["Write"].preview(call, box.context)
+    assert isinstance(preview, Preview) and preview.public["path"] == str(path)
+    lines = ["-one", "-two", "\\ No newline at end of file", "+one\r", "+two"]
+    assert preview.public["patch"][0]["lines"] == lines
 
 
 async def test_a_preview_of_a_large_change_is_bounded_and_counts_the_rest(box: Toolbox) -> None:
@@ -382,10 +290,7 @@ async def test_an_approval_counts_only_for_the_version_that_was_shown(box: Toolb
     link.symlink_to(path)
     if meanwhile == "created":
         path.unlink()
-    call: Json = {
-        "file_path": str(link),
-        **_change(tool, "" if meanwhile == "created" else "one", "1", "1"),
-    }
+    call = {"file_path": str(link), **_change(tool, "" if meanwhile == "created" else "one", "1", "1")}
     preview = await box.tools[tool].preview(call, box.context)
     assert isinstance(preview, Preview)
     if meanwhile == "link moved":
@@ -491,13 +396,15 @@ async def test_what_was_changed_elsewhere_is_shown_within_a_limit(box: Toolbox) 
     assert len(text) < 5_000 and "There is more: read the file again" in text
 
 
-def test_contents_that_were_seen_are_remembered_within_a_limit() -> None:
-    files = FileState()
-    for number in range(20):
-        files.written(f"/{number}", "d", _info(), b"x" * (1 << 20))
-    kept = [seen is not None and seen.content is not None for seen in (files.get(f"/{n}") for n in range(20))]
-    assert kept == [False] * 16 + [True] * 4
-    files.written("/huge", "d", _info(), b"x" * (1 << 21))
+def test_what_was_seen_is_remembered_within_limits() -> None:
+    files = FileState(max_files=30)
+    info = FileInfo(FileKind.FILE, 1, 1, 0o644, 1)
+    for number in range(40):
+        files.written(f"/{number}", "d", info, b"x" * (1 << 20))
+    seen = [files.get(f"/{number}") for number in range(40)]
+    assert [each is not None for each in seen] == [False] * 10 + [True] * 30
+    assert [each is not None and each.content is not None for each in seen] == [False] * 36 + [True] * 4
+    files.written("/huge", "d", info, b"x" * (1 << 21))
     huge = files.get("/huge")
     assert huge is not None and huge.content is None
 
@@ -508,10 +415,9 @@ async def test_the_result_names_the_file_behind_a_link(box: Toolbox, tool: str) 
     (box.root / "link").symlink_to(path)
     (box.root / "current").symlink_to("real")
     text = await box.text(tool, file_path=str(box.root / "link"), **_change(tool, "one", "1", "1\n"))
-    assert f"It is a link: the file is {path}." in text
+    assert f"It is a link: the file is {path}." in text and (box.root / "link").is_symlink()
     text = await box.text("Edit", file_path=str(box.root / "current" / "a.txt"), **_one("1", "2"))
     assert f"It is a link: the file is {path}." in text
-    assert "link" not in await box.text("Edit", file_path=str(path), **_one("2", "3"))
     (box.root / "dangling").symlink_to("real/new.txt")
     text = await box.text("Write", file_path="dangling", content="x")
     assert f"It is a link: the file is {box.root}/real/new.txt." in text and (box.root / "real/new.txt").is_file()

@@ -74,13 +74,8 @@ async def test_half_of_a_character_is_never_replaced(box: Toolbox, old: str) -> 
     ):
         assert "may be a part of a character" in await box.error(name, file_path=str(path), **change)
     assert path.read_bytes() == SHIFT_JIS
-
-
-async def test_ascii_text_is_edited_in_a_file_of_an_unknown_encoding(box: Toolbox) -> None:
-    path = await box.seen("legacy.c", SHIFT_JIS)
-    await box.text("Edit", file_path=str(path), old_string=" = B", new_string=" = C")
     await box.text("Edit", file_path=str(path), old_string="x = 1\n", new_string="x = 2\n")
-    assert path.read_bytes() == "ア = 表; x = 2\nA = C\n".encode("shift_jis")
+    assert path.read_bytes() == SHIFT_JIS.replace(b"1", b"2"), "ASCII text is edited"
 
 
 @given(
@@ -122,7 +117,7 @@ async def test_a_file_that_is_not_utf8_is_said_at_every_door(box: Toolbox) -> No
     assert path.read_bytes() == LATIN
 
 
-@pytest.mark.parametrize("backend", ["rg", "grep", "neither"])
+@pytest.mark.parametrize("backend", ["rg", "neither"])
 @pytest.mark.parametrize("pattern", ["café", r"caf\xe9", "caf[éè]", "(?i)CAFÉ"])
 async def test_a_search_for_other_than_ascii_names_the_files_that_may_hide_it(
     box: Toolbox, monkeypatch: pytest.MonkeyPatch, backend: str, pattern: str
@@ -138,22 +133,21 @@ async def test_a_search_for_other_than_ascii_names_the_files_that_may_hide_it(
     assert "UTF-8" not in await box.text("Grep", pattern="cafe|caff")
 
 
-async def test_a_binary_file_is_said_to_be_one_and_not_to_be_read_again(box: Toolbox) -> None:
-    path = box.write("a.out", b"\x7fELF\0\0needle")
+@pytest.mark.parametrize(
+    ("data", "why"),
+    [
+        (b"\x7fELF\0\0needle", "binary"),
+        (b"\xff\xfeo\0n\0e\0\n", "damaged UTF-16"),
+        (b"\xff\xfe" + b"o\0" * 5000 + b"\0\xd8\n\0", "damaged UTF-16"),
+    ],
+)
+async def test_what_is_no_text_is_said_to_be_none_and_not_to_be_read_again(box: Toolbox, data: bytes, why: str) -> None:
+    path = box.write("a.out", data)
+    assert why in await box.error("Read", file_path=str(path))
     assert "binary file, and was not searched" in await box.text("Grep", pattern="needle", path=str(path))
-    for name, change in (("Edit", {"old_string": "ELF", "new_string": "x"}), ("Write", {"content": "x"})):
-        said = box.refusal(name, file_path=str(path), **change)
-        assert said is not None and "binary" in said and "Read it first" not in said
-        assert said == await box.error(name, file_path=str(path), **change)
-
-
-@pytest.mark.parametrize("text", [b"o\0n\0e\0\n", b"o\0" * 5000 + b"\0\xd8\n\0"])
-async def test_damaged_utf16_is_not_to_be_read_again_before_it_is_changed(box: Toolbox, text: bytes) -> None:
-    path = box.write("a.txt", b"\xff\xfe" + text)
-    assert "damaged UTF-16" in await box.error("Read", file_path=str(path))
     for name, change in (("Edit", {"old_string": "o", "new_string": "x"}), ("Write", {"content": "x"})):
         said = box.refusal(name, file_path=str(path), **change)
-        assert said is not None and "damaged UTF-16" in said
+        assert said is not None and why in said and "Read it first" not in said
         assert said == await box.error(name, file_path=str(path), **change)
 
 

@@ -63,20 +63,13 @@ def test_a_long_output_is_head_path_and_tail(spill: OutputFiles) -> None:
     assert Path(output.path).read_bytes() == whole
 
 
-def test_files_are_for_their_owner_only(spill: OutputFiles) -> None:
-    kept = spill.keep(b"x", "../Odd name!/x.txt")
-    assert kept is not None
-    assert os.path.dirname(kept.path) == spill.directory
-    assert stat.S_IMODE(os.stat(kept.path).st_mode) == 0o600
-    assert stat.S_IMODE(os.stat(spill.directory).st_mode) == 0o700
-
-
-def test_a_file_of_an_earlier_daemon_is_not_overwritten(spill: OutputFiles) -> None:
-    first = spill.keep(b"first", "a.txt")
+def test_files_are_for_their_owner_only_and_not_overwritten_by_a_later_daemon(spill: OutputFiles) -> None:
+    first = spill.keep(b"first", "../Odd name!/a.txt")
     second = OutputFiles(spill.directory).keep(b"second", "a.txt")
-    assert first is not None
-    assert second is not None
-    assert Path(first.path).read_bytes() == b"first"
+    assert first is not None and second is not None
+    assert Path(first.path).read_bytes() == b"first" and os.path.dirname(first.path) == spill.directory
+    modes = [stat.S_IMODE(os.stat(path).st_mode) for path in (first.path, spill.directory)]
+    assert modes == [0o600, 0o700]
 
 
 def test_memory_is_bounded_and_the_file_too(tmp_path: Path) -> None:
