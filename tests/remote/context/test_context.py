@@ -6,7 +6,6 @@ import os
 import subprocess
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -22,16 +21,8 @@ from ccb.remote.system.host import Host
 
 
 def git(directory: Path, *args: str) -> None:
-    config = [
-        "-c",
-        "user.name=Ann",
-        "-c",
-        "user.email=a@b",
-        "-c",
-        "init.defaultBranch=main",
-        "-c",
-        "commit.gpgsign=false",
-    ]
+    named = ("user.name=Ann", "user.email=a@b", "init.defaultBranch=main", "commit.gpgsign=false")
+    config = [part for each in named for part in ("-c", each)]
     subprocess.run(["git", *config, *args], cwd=directory, check=True, capture_output=True)
 
 
@@ -41,22 +32,34 @@ def environ(tmp_path: Path) -> dict[str, str]:
     return {"PATH": os.environ["PATH"], "HOME": str(tmp_path / "home"), "SHELL": "/bin/zsh"}
 
 
-@dataclass
+def write(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+
+
+def texts_in(cwd: Path, home: Path) -> list[str]:
+    """Return the instructions of a session."""
+    return [file.text for file in find_instructions(str(cwd), str(home))]
+
+
 class Machine:
     """The host of a session with these variables."""
 
-    host: Host
-    cages: Cages
+    def __init__(self, environ: dict[str, str]) -> None:
+        self.host = Host(environ=environ)
+        self.cages = Cages(self.host.cages, environ, environ["HOME"])
 
-    async def git_state(self, directory: Path) -> GitState | None:
-        return await git_state(str(directory), self.host, self.cages)
+    async def git_state(self, directory: Path) -> GitState:
+        state = await git_state(str(directory), self.host, self.cages)
+        assert state is not None
+        return state
 
 
 @pytest.fixture
 def machine(environ: dict[str, str]) -> Iterator[Machine]:
-    host = Host(environ=environ)
-    yield Machine(host, Cages(host.cages, environ, environ["HOME"]))
-    host.close()
+    machine = Machine(environ)
+    yield machine
+    machine.host.close()
 
 
 @pytest.fixture
@@ -79,15 +82,20 @@ async def test_the_host_describes_itself(tmp_path: Path, machine: Machine) -> No
     assert (found.is_repository, found.git) == (False, None)
 
 
-async def test_git_state(repository: Path, machine: Machine) -> None:
+async def test_git_state(repository: Path, machine: Machine, tmp_path: Path) -> None:
     git(repository, "checkout", "-b", "topic/x")
     (repository / "a").write_text("2")
     (repository / "new").write_text("")
     state = await machine.git_state(repository)
-    assert state is not None
     assert (state.branch, state.main_branch, state.user) == ("topic/x", "main", "Ann Other")
     assert state.status.split("\n") == [" M a", "?? new"]
     assert state.recent_commits.endswith("first step")
+    git(repository, "update-ref", "refs/remotes/origin/production", "HEAD")
+    git(repository, "symbolic-ref", "refs/remotes/origin/HEAD", "refs/remotes/origin/production")
+    assert (await machine.git_state(repository)).main_branch == "production"
+    git(tmp_path, "init")
+    state = await machine.git_state(tmp_path)
+    assert (state.branch, state.recent_commits) == ("main", ""), "there is no commit"
 
 
 async def test_what_the_own_configuration_of_the_person_includes_is_read(
@@ -101,30 +109,13 @@ async def test_what_the_own_configuration_of_the_person_includes_is_read(
     for name in ("ignored", "new"):
         (repository / name).write_text("")
     state = await machine.git_state(repository)
-    assert state is not None
     assert state.status == "?? new", "without them git would end with an error"
-
-
-async def test_the_remote_decides_what_the_main_branch_is(repository: Path, machine: Machine) -> None:
-    git(repository, "update-ref", "refs/remotes/origin/production", "HEAD")
-    git(repository, "symbolic-ref", "refs/remotes/origin/HEAD", "refs/remotes/origin/production")
-    state = await machine.git_state(repository)
-    assert state is not None
-    assert state.main_branch == "production"
-
-
-async def test_a_repository_without_commits(tmp_path: Path, machine: Machine) -> None:
-    git(tmp_path, "init")
-    state = await machine.git_state(tmp_path)
-    assert state is not None
-    assert (state.branch, state.recent_commits) == ("main", "")
 
 
 async def test_a_long_status_is_cut_at_a_line_and_says_so(repository: Path, machine: Machine) -> None:
     for number in range(400):
         (repository / f"file-{number:04}").write_text("")
     state = await machine.git_state(repository)
-    assert state is not None
     lines = state.status.split("\n")
     assert len(state.status) < 2100
     assert all(line.startswith("?? file-") for line in lines[:-1])
@@ -141,16 +132,15 @@ async def test_nothing_of_the_repository_is_run_and_nothing_is_written(
     git(repository, "config", "core.pager", str(trap))
     index = (repository / ".git/index").stat().st_mtime_ns
     os.utime(repository / "a")
-    assert await machine.git_state(repository) is not None
+    await machine.git_state(repository)
     assert not (tmp_path / "ran").exists()
     assert (repository / ".git/index").stat().st_mtime_ns == index
 
 
 async def test_without_git(tmp_path: Path, repository: Path, environ: dict[str, str]) -> None:
-    environ["PATH"] = str(tmp_path / "home")
-    host = Host(environ=environ)
-    found = await gather(str(repository), (), host, Cages(host.cages, environ, environ["HOME"]))
-    host.close()
+    machine = Machine({**environ, "PATH": str(tmp_path / "home")})
+    found = await gather(str(repository), (), machine.host, machine.cages)
+    machine.host.close()
     assert (found.is_repository, found.git) == (True, None)
 
 
@@ -165,10 +155,10 @@ async def test_no_program_is_started_outside_of_a_repository(
         return start(*args, **more)
 
     monkeypatch.setattr(machine.host, "start", watched)
-    assert await machine.git_state(tmp_path) is None
+    assert await git_state(str(tmp_path), machine.host, machine.cages) is None
     assert not started
     (repository / "below").mkdir()
-    assert await machine.git_state(repository / "below") is not None
+    await machine.git_state(repository / "below")
     assert len(started) == 5
 
 
@@ -179,45 +169,29 @@ async def test_a_git_that_hangs_is_given_up(
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin/git").write_text("#!/bin/sh\nsleep 60\n")
     (tmp_path / "bin/git").chmod(0o755)
-    environ["PATH"] = f"{tmp_path}/bin:{environ['PATH']}"
-    host = Host(environ=environ)
+    machine = Machine({**environ, "PATH": f"{tmp_path}/bin:{environ['PATH']}"})
     started = time.monotonic()
-    state = await git_state(str(repository), host, Cages(host.cages, environ, environ["HOME"]))
-    host.close()
+    state = await machine.git_state(repository)
+    machine.host.close()
     assert time.monotonic() - started < 20
-    assert state is not None
     assert "did not answer" in state.status
-
-
-def write(path: Path, text: str) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text)
 
 
 def test_instruction_files_go_from_the_user_to_the_nearest_directory(tmp_path: Path) -> None:
     home, cwd = tmp_path / "home", tmp_path / "a/b"
-    write(home / ".claude/CLAUDE.md", "user")
-    write(home / ".config/ccb/AGENTS.md", "user agents")
-    write(tmp_path / "a/AGENTS.md", "outer")
-    write(cwd / "CLAUDE.md", "inner")
-    write(cwd / "AGENTS.md", "inner agents")
+    files = [home / ".claude/CLAUDE.md", home / ".config/ccb/AGENTS.md", tmp_path / "a/AGENTS.md"]
+    files += [cwd / "CLAUDE.md", cwd / "AGENTS.md"]
+    for path in files:
+        write(path, f"from {path}")
     found = find_instructions(str(cwd), str(home))
-    assert [(file.text, file.scope) for file in found] == [
-        ("user", "user"),
-        ("user agents", "user"),
-        ("outer", "project"),
-        ("inner", "project"),
-        ("inner agents", "project"),
-    ]
-
-
-def test_the_same_content_is_shown_once(tmp_path: Path) -> None:
-    write(tmp_path / "CLAUDE.md", "same\n")
-    write(tmp_path / "AGENTS.md", "same")
-    write(tmp_path / "a/CLAUDE.md", "")
-    (tmp_path / "a/AGENTS.md").symlink_to(tmp_path / "CLAUDE.md")
-    found = find_instructions(str(tmp_path / "a"), str(tmp_path / "home"))
-    assert [os.path.basename(file.path) for file in found] == ["CLAUDE.md"]
+    assert [file.text for file in found] == [f"from {path}" for path in files]
+    assert [file.scope for file in found] == ["user", "user", "project", "project", "project"]
+    for path in (cwd / "CLAUDE.md", cwd / "AGENTS.md"):
+        path.unlink()
+    write(cwd / "CLAUDE.md", "")
+    (cwd / "AGENTS.md").symlink_to(tmp_path / "a/AGENTS.md")
+    write(tmp_path / "a/CLAUDE.md", files[2].read_text() + "\n")
+    assert len(find_instructions(str(cwd), str(home))) == 3, "the same content is shown once"
 
 
 def test_each_file_and_all_together_are_bounded(tmp_path: Path) -> None:
@@ -239,8 +213,9 @@ def test_what_is_not_a_plain_text_file_is_passed_over(tmp_path: Path) -> None:
     write(tmp_path / "AGENTS.md", "bin\0ary")
     (tmp_path / "a/b").mkdir()
     (tmp_path / "a/b/CLAUDE.md").write_bytes(b"\xef\xbb\xbfok \xff\r\n")
-    found = find_instructions(str(tmp_path / "a/b"), str(tmp_path / "home"))
-    assert [file.text for file in found] == ["ok \n"]
+    os.mkfifo(tmp_path / "a/b/.git")  # opening it must not wait for a writer
+    assert current_branch(str(tmp_path / "a/b")) == ""
+    assert texts_in(tmp_path / "a/b", tmp_path / "home") == ["ok \n"]
 
 
 async def test_a_bare_repository_among_the_files_of_a_clone_configures_nothing(
@@ -279,7 +254,7 @@ def test_links_to_what_is_no_text_of_that_kind_or_out_of_the_project_are_passed_
     os.symlink("key", project / "CLAUDE.md")
     os.symlink("inner.md", project / "AGENTS.md")
     os.symlink("../shared.md", project / "CLAUDE.local.md")
-    assert [file.text for file in find_instructions(str(project), str(tmp_path / "home"))] == ["inner"]
+    assert texts_in(project, tmp_path / "home") == ["inner"]
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="a file of somebody else can only be made by root")
@@ -290,11 +265,11 @@ def test_nobody_instructs_from_a_directory_that_is_open_to_all(tmp_path: Path) -
         path.write_text(f"from {path.parent.name}")
         os.chown(path, 12345, 12345)
     os.chmod(tmp_path / "open", 0o1777)
-    assert [file.text for file in find_instructions(str(project), str(tmp_path / "home"))] == ["from project"]
+    assert texts_in(project, tmp_path / "home") == ["from project"]
     os.chown(tmp_path / "open" / "CLAUDE.md", 0, 0)
-    assert len(find_instructions(str(project), str(tmp_path / "home"))) == 1
+    assert texts_in(project, tmp_path / "home") == ["from project"]
     os.chmod(tmp_path / "open", 0o755)
-    assert len(find_instructions(str(project), str(tmp_path / "home"))) == 2
+    assert texts_in(project, tmp_path / "home") == ["from open", "from project"]
 
 
 def test_a_file_imports_others_to_a_limited_depth(tmp_path: Path) -> None:
@@ -323,9 +298,7 @@ def test_a_clone_imports_nothing_from_outside(tmp_path: Path) -> None:
     (project / "link.md").symlink_to(tmp_path / "home/diary.md")
     write(project / "CLAUDE.md", "@~/diary.md @../diary.md @link.md @/etc/hosts @.env")
     write(project / ".env", "TOKEN=1")
-    assert [file.path for file in find_instructions(str(project), str(tmp_path / "home"))] == [
-        str(project / "CLAUDE.md")
-    ]
+    assert texts_in(project, tmp_path / "home") == [(project / "CLAUDE.md").read_text()]
 
 
 def test_the_own_file_in_a_project_and_the_chosen_sources(tmp_path: Path) -> None:
@@ -372,8 +345,3 @@ def test_the_branch_is_read_without_git(tmp_path: Path) -> None:
     git(shop, "checkout", "-q", "--detach")
     commit = subprocess.run(["git", "rev-parse", "HEAD"], cwd=shop, check=True, capture_output=True, text=True).stdout
     assert current_branch(str(shop)) == commit[:9]
-
-
-def test_a_repository_that_cannot_be_read_has_no_branch(tmp_path: Path) -> None:
-    os.mkfifo(tmp_path / ".git")  # opening it must not wait for a writer
-    assert current_branch(str(tmp_path)) == ""

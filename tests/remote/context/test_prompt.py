@@ -68,29 +68,25 @@ MARK = {"type": "ephemeral"}
 GOLDEN_STATIC = "011d3c7a616b9110ccfa2e5a8dd9aa7c5c91943bacb9617a3167e580bcea0a19"
 
 
-async def texts(**options: Any) -> list[tuple[str, bool]]:
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({"host": "devbox"}, [(STATIC, True), (ENVIRONMENT, True)]),
+        (
+            {"host": "devbox", "append_system_prompt": "More."},
+            [(STATIC, True), (ENVIRONMENT, False), ("More.", True)],
+        ),
+        ({"system_prompt": "Mine."}, [("Mine.", True)]),
+        ({"system_prompt": "Mine.", "append_system_prompt": "More."}, [("Mine.", True), ("More.", True)]),
+        ({"system_prompt": ""}, []),
+        ({"system_prompt": "", "append_system_prompt": "More."}, [("More.", True)]),
+    ],
+)
+async def test_static_first_then_the_environment_then_what_is_appended(
+    options: dict[str, Any], expected: list[tuple[str, bool]]
+) -> None:
     blocks = await SessionPrompt(SessionOptions(**options), CONTEXT).system()
-    assert all(block["type"] == "text" for block in blocks)
-    return [(block["text"], block.get("cache_control") == MARK) for block in blocks]
-
-
-async def test_static_first_then_the_environment_then_what_is_appended() -> None:
-    assert await texts(host="devbox") == [(STATIC, True), (ENVIRONMENT, True)]
-    assert await texts(host="devbox", append_system_prompt="More.") == [
-        (STATIC, True),
-        (ENVIRONMENT, False),
-        ("More.", True),
-    ]
-
-
-async def test_a_given_system_prompt_replaces_ours() -> None:
-    assert await texts(system_prompt="Mine.") == [("Mine.", True)]
-    assert await texts(system_prompt="Mine.", append_system_prompt="More.") == [("Mine.", True), ("More.", True)]
-
-
-async def test_an_empty_system_prompt_is_really_empty() -> None:
-    assert await texts(system_prompt="") == []
-    assert await texts(system_prompt="", append_system_prompt="More.") == [("More.", True)]
+    assert [(block["text"], block.get("cache_control") == MARK) for block in blocks] == expected
 
 
 async def test_the_first_user_blocks_are_a_reminder() -> None:

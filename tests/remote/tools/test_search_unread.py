@@ -90,26 +90,6 @@ def test_files_and_directories_that_cannot_be_read_are_counted(box: Toolbox) -> 
     assert _told(_grep("needle", box.root))[0]["unread"] == 0
 
 
-def test_what_the_search_is_about_must_be_readable(box: Toolbox) -> None:
-    box.write("shut.py", "needle\n").chmod(0)
-    box.write("closed/in.py", "needle\n")
-    (box.root / "closed").chmod(0)
-    inside, one, names = _told(
-        _grep("needle", box.root / "closed"), _grep("needle", box.root, file="shut.py"), _glob(box.root / "closed")
-    )
-    assert inside == names == {"error": f"{box.root}/closed: Permission denied"}
-    assert one == {"error": f"{box.root}/shut.py: Permission denied"}
-
-
-def test_what_goes_away_meanwhile_is_not_missed(box: Toolbox, tmp_path: Path) -> None:
-    box.write("a.py", "needle\n")
-    ghost = tmp_path / "rg"
-    ghost.write_text("#!/bin/sh\nprintf './a.py\\0./gone.py\\0'\n")
-    ghost.chmod(0o755)
-    found = answer(_grep("needle", box.root, rg=str(ghost)))
-    assert (found["items"], found["unread"]) == (["a.py"], 0)
-
-
 @pytest.mark.parametrize("backend", range(2))
 def test_a_line_is_searched_up_to_a_limit_and_the_rest_is_told(
     box: Toolbox, monkeypatch: pytest.MonkeyPatch, backend: int
