@@ -1,10 +1,6 @@
-"""Reminders: what ccb tells the model beside the prompts.
-
-A part of ccb that has something to say either adds one reminder (`add`), or is a source that is asked at every
-occasion (`follow`). What was taken is in the journal, as `context` of a `prompt` record, and is never said again by
-`add`. A reminder that waits is in memory only: what must survive a restart is a source that reads its state from the
-journal or from the host.
-"""
+"""Reminders: what ccb tells the model beside the prompts. A part of ccb adds one (`add`), or is a source that is asked
+at every occasion (`follow`). One that waits is in memory only: what must survive a restart is a source that reads its
+state from the journal or the host."""
 
 from __future__ import annotations
 

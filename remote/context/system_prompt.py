@@ -1,11 +1,6 @@
-"""The system prompt and the blocks before the first prompt.
-
-It is gathered once, on the host where the files are. Nothing here fails: facts that cannot be determined are left
-out.
-
-The static text comes first, the same for every session, then the text of this session: providers cache by the exact
-prefix. STATIC must hold nothing that can differ between sessions.
-"""
+"""The system prompt and the blocks before the first prompt, gathered once, where the files are. Facts that cannot be
+determined are left out. The static text comes first, the same for every session: providers cache by the exact
+prefix."""
 
 from __future__ import annotations
 

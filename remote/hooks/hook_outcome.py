@@ -1,12 +1,6 @@
-"""What hooks answer: the output of one hook, read, and the answers of all hooks of an event, merged.
-
-A hook that ends with exit code 0 may print a JSON object, with lines of other programs around it; other output of
-UserPromptSubmit and SessionStart hooks is context for the model, that of PreCompact hooks goes with the request for the
-summary. Exit code 2 blocks, with stderr as the reason. Any other code is an error that is shown to the person and
-decides nothing. The same object is the answer of a callback.
-
-A hook of an event in `GATES` must not fail open. If it cannot be started or is stopped at its timeout, or if its output
-seems to decide something and cannot be read, what it is asked about is refused, and the reason says so."""
+"""The outcome of hooks: the output of one hook read, and the answers of all hooks of an event merged. A hook of an
+event in `GATES` must not fail open: if it cannot decide, or seems to decide something that cannot be read, what it is
+asked about is refused, and the reason says so."""
 
 from __future__ import annotations
 
@@ -60,14 +54,9 @@ _MAX_TEXT = 30_000  # characters of one text that goes to the model or the perso
 @dataclass(frozen=True)
 class HookOutcome:
     """What the hooks of an event decided together. `decision` is `deny` (also for "block" and exit code 2), `ask`,
-    `allow`, or "" for none; `reason` belongs to it. `context` are texts for the model, `notes` texts for the person,
-    `errors` describe hooks that failed. `stops`: the agent must not go on after this event. `updated_input`, `updates`
-    and `interrupt` are for PreToolUse and PermissionRequest. `output` of PostToolUse takes the place of the result of a
-    tool, `mcp_output` only of that of an MCP tool; None leaves it as it is. `initial` of SessionStart goes before the
-    first prompt, `title` names the session. `retry` of PermissionDenied lets the model try the call again. `action` and
-    `content` answer the form of an MCP server. `watch` are the files to watch besides those that matchers name, None
-    for those of before. `worktree` is the directory that a WorktreeCreate hook has made. `unknown` are the names of
-    fields that ccb does not know."""
+    `allow`, or "" for none. `context` is for the model, `notes` for the person, `errors` tell of hooks that failed.
+    `output` takes the place of the result of a tool, `mcp_output` only of that of an MCP tool. `watch` None: the files
+    of before. `unknown` are names of fields that ccb does not know."""
 
     decision: str = ""
     reason: str = ""

@@ -1,9 +1,5 @@
-"""Runs the hooks of an event, and merges their answers.
-
-`outcome = await hooks.run(EVENT, {its own fields}, match)`: the runner adds the fields that every event has (session,
-directory, mode), shows the person what hooks say to them, and notes in the journal that they run before they run.
-Without a matching hook it costs nothing.
-"""
+"""Runs the hooks of an event, and merges their answers: `outcome = await hooks.run(EVENT, {its own fields}, match)`.
+They are in the journal before they run. Without a matching hook it costs nothing."""
 
 from __future__ import annotations
 
@@ -51,10 +47,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class HookContext:
-    """What a session lends to its hooks. `permissions` are those of the main agent, and `remind` tells it what a hook
-    says that nothing waited for (see `Reminders.add`). `connected`: the driving program can be reached now.
-    `allow_private`: hooks may be sent to private addresses. `reports`: the client wants a message about each hook.
-    `directory` is the session's own, "" without one. Commands run with `variables`, to which SessionStart hooks add."""
+    """What a session lends to its hooks. `remind` tells the main agent what a hook says that nothing waited for.
+    `connected`: the driving program can be reached. `reports`: the client wants a message about each hook. `directory`
+    is the session's own, "" without one. Commands run with `variables`, to which SessionStart hooks add."""
 
     cwd: str
     host: Host
@@ -104,10 +99,9 @@ _MAX_TOLD = 100  # warnings about hooks and their answers
 
 
 class HookRunner:
-    """`hooks` are all hooks in force, those of the settings first. Hooks run on the host, outside the cages, as
-    commands of the person. `setup` names the Setup hooks that are due before those of SessionStart (`init` or
-    `maintenance`, "" for none). `source` is `startup` for a new session, `resume` for one that another worker has
-    begun. `ran` are the keys of the hooks that have run and run only once."""
+    """`hooks` are all hooks in force. They run on the host, outside the cages, as commands of the person. `setup` names
+    the Setup hooks that are due before those of SessionStart, "" for none. `source` is `startup` for a new session,
+    else `resume`. `ran` are the keys of the hooks that have run and run only once."""
 
     def __init__(
         self, session: HookContext, setup: str = "", source: str = "startup", ran: Collection[str] = ()

@@ -91,12 +91,9 @@ class PromptTarget:
 @dataclass(frozen=True)
 class Hook:
     """One hook of an event: the shell `command`, the `target` that gets it, or the `callback` id of the program that
-    drives. `source` and `path` say where it is configured: see `WorkerSettings`; callbacks have the source `client`.
-    `must_decide`: what it is asked about is blocked if it fails.
-
-    `condition` is a permission rule: the hook runs for the calls that the rule covers. `beside`: nothing waits for it,
-    and it decides nothing. `once`: it runs once in a session. `status` is shown while it runs. `broken` says why the
-    settings of the hook cannot be used: such a hook of an event in `GATES` refuses, because it was to be asked."""
+    drives (source `client`). `must_decide`: what it is asked about is blocked if it fails. `condition` is a permission
+    rule for the calls it runs for. `beside`: nothing waits for it. `broken` says why its settings cannot be used: at a
+    gate it then refuses."""
 
     event: str
     matcher: str

@@ -144,8 +144,7 @@ class _Server:
 
 class McpServers:
     """`changed`, which does not raise, is called when a server has come, gone, or changed what it offers. A server that
-    cannot be connected keeps nobody from anything: its tools are missing, and `status` says why. The resources of the
-    servers `above` can be read, too."""
+    cannot be connected is only missing, and `status` says why. Resources of the servers `above` can be read, too."""
 
     def __init__(
         self, registry: Toolset, changed: Callable[[], None] = lambda: None, above: McpServers | None = None

@@ -45,10 +45,9 @@ class ServerCommand:
 
 
 class StdioChannel:
-    """Starts its server with a handshake, and again with the next message after it has ended: then it repeats the
-    handshake. After `close` only another handshake starts it. After a start that failed, messages are refused for a
-    while that grows from 1 to 30 seconds. `heard` gets what the server says of its own accord, `ask` puts a form of the
-    server to the person and returns the answer."""
+    """Starts its server with a handshake, and again with the next message after it has ended. After `close` only
+    another handshake starts it. After a start that failed, messages are refused for 1 to 30 seconds. `heard` gets what
+    the server says of its own accord, `ask` puts a form to the person."""
 
     def __init__(
         self, name: str, command: ServerCommand, host: Host, heard: Callable[[Json], None], ask: Ask | None = None

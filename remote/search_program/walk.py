@@ -50,11 +50,9 @@ class TooSlow(Exception):
 
 
 class Limits:
-    """The time to stop (`until`, monotonic seconds), and a record of what was not searched. `late`: something was left
-    out for lack of time. `cut`: the number of lines that were not searched to their end. `large`: the number of files
-    that are too large for a multi-line search. `ignored`: the entries that .gitignore leaves out. `start`: the rules
-    of .gitignore where the search starts. `foreign`: the files that are not in UTF-8. `binary`: how many files are no
-    text. `slow`: the files in which a pattern took too long. `stopped_in`: the file in which the time was over."""
+    """The time to stop (`until`, monotonic seconds), and what was not searched. `late`: something was left out for lack
+    of time. `cut`: the number of lines not searched to their end. `large`: of files too large for a multi-line search.
+    `foreign`: files not in UTF-8. `slow`: files in which a pattern took too long."""
 
     def __init__(self, until: float, start: Ignore | None = None) -> None:
         self.until = until

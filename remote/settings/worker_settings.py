@@ -223,12 +223,10 @@ class Plugin:
 
 @dataclass(frozen=True)
 class WorkerSettings:
-    """`layers` are ordered from the weakest to the strongest. `sources` are those of `--setting-sources`: without
-    `project`, instruction files of the project do not count either. `trusted`: what the project switches on may count;
-    `trusted_directories` are then the real paths whose `.claude` directories and `.mcp.json` count, the session's
-    directory first; otherwise it is empty. `left_open` names what the person has not chosen for a new session (`model`,
-    `permission_mode`), which a trusted project may. `trusted_agents` are the digests of the files of its agents that
-    have hooks or MCP servers, by path, as the person has trusted them."""
+    """`layers` are ordered from the weakest to the strongest. `sources` are those of `--setting-sources`.
+    `trusted_directories` are the real paths whose `.claude` directories and `.mcp.json` count, the session's directory
+    first. `left_open` names what a trusted project may choose (`model`, `permission_mode`). `trusted_agents` are the
+    digests of the files of its agents that bring hooks or MCP servers."""
 
     layers: tuple[Layer, ...] = ()
     sources: frozenset[str] = frozenset((USER, PROJECT, LOCAL))

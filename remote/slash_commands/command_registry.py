@@ -1,12 +1,6 @@
-"""The registry of the slash commands that the worker knows. A prompt that starts with `/name` is looked up here when
-its turn begins.
-
-How to add one: `session.commands.register(SlashCommand("compact", "Summarise …", run, hint="[hint]"))`. `run` gets a
-CommandCall and returns `Printed` (the turn ends with this text, without the model) or `Expanded` (the model gets these
-blocks after the prompt). It is awaited inside the turn, so it may take long, may call the model through its own agent,
-and is cancelled by an interrupt. Commands that come and go (files, MCP prompts) are given by `provide`: a function that
-is asked at the start of each turn. A registered name wins over a provided one, and an earlier provider over a later
-one. The names are in `slash_commands` of the init message, and the descriptions in the answer to `initialize`."""
+"""The registry of the slash commands that the worker knows; a prompt `/name` is looked up here when its turn begins.
+Built-in commands are registered; those that come and go (files, MCP prompts) are given by providers, which are asked at
+the start of each turn. A registered name wins over a provided one."""
 
 from __future__ import annotations
 
@@ -24,11 +18,9 @@ MAX_COMMANDS = 1000
 
 @dataclass(frozen=True)
 class CommandCall:
-    """One use of a command. `arguments` is the text behind its name; `attached` are the blocks of the prompt besides
-    its text, such as images. `shell` runs a command line as Bash would, with its permissions and those of the given
-    rules, and returns its output, or raises CommandRefused. `read` returns the content of a file as Read would, None
-    if it cannot be read. `delegate` starts a sub-agent with the input of a Task call, under the given rules, and
-    returns its answer, or raises CommandRefused."""
+    """One use of a command. `attached` are the blocks of the prompt besides its text. `shell` runs a command line under
+    the permissions of Bash and the given rules, `delegate` a sub-agent under them; both raise CommandRefused. `read`
+    returns the content of a file as Read would, None if it cannot be read."""
 
     name: str
     arguments: str = ""

@@ -29,16 +29,10 @@ _FOR_MEMORY = (READ.name, WRITE.name, EDIT.name)
 
 @dataclass(frozen=True)
 class AgentDefinition:
-    """One kind of sub-agent. `description` tells the main agent when to use it; `prompt` is its system prompt. `tools`
-    are the names of its tools (None: all that the main agent has), without those in `disallowed_tools`. `model` and
-    `permission_mode` are those of the main agent if they are "". `read_only`: it gets no tool that writes, and none of
-    its calls may change anything. `background`: it always works in the background. `isolation` is WORKTREE if it
-    works in a work tree of its own. `source` says who defined it. `effort` is that of the main agent if it is "".
-    `skills` are the names of those that it knows from the start. `hooks` run for its events only. `servers` are MCP
-    servers that it has besides those of `tools`: each with its description, or None for one that the session has.
-    `memory` is the scope of the directory in which it keeps notes, "" for none. `initial_prompt` goes before the first
-    prompt of a session whose main agent works as this one. `required` are names of MCP servers without which it cannot
-    start."""
+    """One kind of sub-agent. `tools` None: all that the main agent has. `model`, `permission_mode` and `effort` are
+    those of the main agent if they are "". `read_only`: none of its calls may change anything. `skills` are known from
+    the start. `servers` are MCP servers with their descriptions, None for one that the session has. `required` names
+    MCP servers without which it cannot start."""
 
     name: str
     description: str

@@ -52,11 +52,9 @@ class TaskEnd:
 
 @dataclass(eq=False)
 class Task:
-    """One task. `agent_id` is the agent that gets the notification of its end; `tool_use_id` the call that started it.
-    `stop` ends it and returns when nothing of it is left; whoever runs the task reports its end to the registry.
-    `read(lines, bytes)` returns the end of its output. `public` are more fields for its public messages, such as
-    `subagent_type`. `told`: the agent knows its end already. `lasts`: a command has left it running, as a server, so
-    nothing waits for its end."""
+    """One task. `agent_id` is the agent that gets the notification of its end. `stop` ends it and returns when nothing
+    of it is left; whoever runs the task reports its end to the registry. `read(lines, bytes)` returns the end of its
+    output. `lasts`: a command has left it running, as a server, so nothing waits for its end."""
 
     id: str
     kind: TaskKind

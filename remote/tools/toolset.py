@@ -19,12 +19,9 @@ DEFER_ABOVE_CHARS = 60_000
 
 
 class Toolset(Sequence["Tool"]):
-    """Tools in the order in which the model sees them. Additions and removals take effect at the start of a turn. New
-    tools go to the end, sorted by name, so the request prefix changes only when the set of tools does.
-
-    Requests do not declare tools that are deferred (`deferred` names some from the start): the model finds and calls
-    them through two tools that come with the first of them. When the added tools together say more than
-    `defer_above` characters, all of them are deferred from then on."""
+    """Tools in the order in which the model sees them. Additions and removals take effect at the start of a turn; new
+    tools go to the end. Requests do not declare deferred tools: the model finds and calls them through two tools that
+    come with the first of them. Above `defer_above` characters, all added tools are deferred."""
 
     def __init__(self, tools: Iterable[Tool], deferred: Iterable[str] = ()) -> None:
         self._tools = {tool.name: tool for tool in tools if tool.name not in FINDERS}

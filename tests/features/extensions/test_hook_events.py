@@ -44,15 +44,8 @@ async def test_context_of_every_event_reaches_the_agent_that_it_is_about(tmp_pat
         own = {"hookEventName": event, "additionalContext": f"{event} says so"}
         return f"echo '{json.dumps({'hookSpecificOutput': own, 'systemMessage': f'{event} was here'})}'"
 
-    scripts = {
-        MAIN: [
-            bash("echo fine", "b1", "m1"),
-            bash("false", "b2", "m2"),
-            calls(task(ONE, "look"), message_id="m3"),
-            says("done", "m4"),
-        ],
-        "look": [says("seen", "c1")],
-    }
+    ran = [bash("echo fine", "b1", "m1"), bash("false", "b2", "m2"), calls(task(ONE, "look"), message_id="m3")]
+    scripts = {MAIN: [*ran, says("done", "m4")], "look": [says("seen", "c1")]}
     hooks = settings({event: say(event) for event in IN_A_TURN})
     async with delegation(tmp_path, scripts, settings=hooks, allowed_tools=["Bash"]) as d:
         await d.turn(MAIN + "go")
@@ -68,34 +61,34 @@ def answers(event: str, **own: Any) -> str:
     return f"echo '{json.dumps({'hookSpecificOutput': {'hookEventName': event, **own}})}'"
 
 
-async def test_a_hook_at_the_start_may_speak_first_and_name_the_session(tmp_path: Path) -> None:
-    start = answers("SessionStart", initialUserMessage="Read the plan first.", sessionTitle="The  nightly job")
-    scripts = {"Read the plan": [says("done", "m1"), says("again", "m2")]}
-    async with delegation(tmp_path, scripts, settings=settings({"SessionStart": start})) as d:
-        await d.turn(MAIN + "go")
-        await d.turn("and on")
-        first, second = (request["messages"] for request in d.model.requests["Read the plan"])
-        texts = [block["text"] for block in first[0]["content"]]
-        assert texts.index("Read the plan first.") < texts.index(MAIN + "go")
-        assert json.dumps(second).count("Read the plan first.") == 1
-        assert [each["title"] for each in d.messages("system", "session_title_changed")] == ["The nightly job"]
-
-
-async def test_what_a_hook_says_first_waits_for_the_first_prompt_that_reaches_the_model(tmp_path: Path) -> None:
+async def test_a_hook_at_the_start_names_the_session_and_speaks_before_the_first_prompt_of_the_model(
+    tmp_path: Path,
+) -> None:
     commands = tmp_path / "project/.claude/commands"
     commands.mkdir(parents=True)
     (commands / "go.md").write_text("Look around.")
-    start = answers("SessionStart", initialUserMessage="Read the plan first.")
+    start = answers("SessionStart", initialUserMessage="Read the plan first.", sessionTitle="The  nightly\njob")
     given = settings({"SessionStart": start}) | {"trusted": "*"}
     scripts = {"Read the plan": [says("done", "m1"), says("again", "m2")]}
     async with delegation(tmp_path, scripts, settings=given) as d:
         assert (await d.turn("/help"))["subtype"] == "success"
         await d.turn("/go")
         await d.turn("and on")
-        first, second = (request["messages"] for request in d.model.requests["Read the plan"])
-        told = json.dumps(first)
-        assert told.index("Read the plan first.") < told.index("Look around.")
-        assert json.dumps(second).count("Read the plan first.") == 1
+        first, second = (json.dumps(request["messages"]) for request in d.model.requests["Read the plan"])
+        assert first.index("Read the plan first.") < first.index("Look around.")
+        assert second.count("Read the plan first.") == 1
+        assert [each["title"] for each in d.messages("system", "session_title_changed")] == ["The nightly job"]
+
+
+@pytest.mark.parametrize(
+    ("own", "told"), [({"updatedToolOutput": "left out"}, "left out"), ({"updatedMCPToolOutput": "left out"}, "secret")]
+)
+async def test_a_hook_replaces_the_output_of_any_tool_or_of_mcp_tools(tmp_path: Path, own: Json, told: str) -> None:
+    scripts = {MAIN: [bash("echo secret", "b1", "m1"), says("done", "m2")]}
+    hooks = settings({"PostToolUse": answers("PostToolUse", **own)})
+    async with delegation(tmp_path, scripts, settings=hooks, allowed_tools=["Bash"]) as d:
+        await d.turn(MAIN + "go")
+        assert d.result_text("b1") == told and ("secret" in asked(d)[-1]) is (told == "secret")
 
 
 async def test_a_hook_of_a_denied_call_lets_the_model_try_again(tmp_path: Path) -> None:
@@ -125,20 +118,11 @@ async def test_exit_code_2_refuses_at_every_event_that_can_be_refused(tmp_path: 
     def refuse(event: str, word: str = "bad") -> str:
         return f'case "$(cat)" in *{word}*) echo "{event} says no" >&2; exit 2;; esac'
 
-    events = ("UserPromptSubmit", "PreToolUse", "PostToolUse", "PermissionRequest", "PreCompact")
-    hooks: Json = {event: refuse(event) for event in events}
-    hooks["PermissionRequest"] = refuse("PermissionRequest", "touch")
-    hooks["PostToolUse"] = refuse("PostToolUse", "fine")
-    hooks["Stop"] = refuse("Stop", "active*false")
-    scripts = {
-        MAIN: [
-            bash("echo bad", "b1", "m1"),
-            bash("echo fine", "b2", "m2"),
-            bash("touch made", "b3", "m3"),
-            says("done", "m4"),
-            says("really", "m5"),
-        ]
-    }
+    events = ("UserPromptSubmit", "PreToolUse", "PostToolUse", "PermissionRequest", "PreCompact", "Stop")
+    words = {"PermissionRequest": "touch", "PostToolUse": "fine", "Stop": "active*false"}
+    hooks: Json = {event: refuse(event, words.get(event, "bad")) for event in events}
+    ran = [bash("echo bad", "b1", "m1"), bash("echo fine", "b2", "m2"), bash("touch made", "b3", "m3")]
+    scripts = {MAIN: [*ran, says("done", "m4"), says("really", "m5")]}
     async with delegation(tmp_path, scripts, settings=settings(hooks)) as d:
         refused = await d.turn("bad prompt")
         assert "UserPromptSubmit says no" in refused["result"] and not d.model.requests[MAIN]
@@ -166,11 +150,8 @@ async def test_around_a_compaction_and_at_the_start_hooks_are_heard(tmp_path: Pa
         await d.turn("/compact shortly")
         assert "shortly\\nkeep the ids" in asked(d)[-1]
     after = json.loads((tmp_path / "project/compacted").read_text())
-    assert (after["hook_event_name"], after["trigger"], after["compact_summary"]) == (
-        "PostCompact",
-        "manual",
-        "what was said",
-    )
+    expected = {"hook_event_name": "PostCompact", "trigger": "manual", "compact_summary": "what was said"}
+    assert after.items() >= expected.items()
 
 
 @pytest.mark.parametrize("event", ["UserPromptSubmit", "PreToolUse", "PostToolUse", "Stop"])

@@ -49,23 +49,6 @@ async def start(host: WorkerHost, session: str, values: Json, **given: Any) -> L
     return await host.drive(session, options(values, **given))
 
 
-async def test_an_edit_follows_a_hook_that_formats_the_file_after_the_one_before(
-    host: WorkerHost, session: str
-) -> None:
-    path = host.project / "a.py"
-    path.write_text("import os\n\n\ndef f():\n    return 1\n\n\ndef g():\n    return 2\n")
-    formats = hooks(PostToolUse=("Edit", "sed -i '1s/.*/import sys/' a.py"))
-    laptop = await start(host, session, formats, allowed_tools=["Edit"])
-    await laptop.say("go")
-    await laptop.tell(calls(("t1", "Read", {"file_path": str(path)}), message_id="m1"))
-    for number in (1, 2):
-        edit = {"file_path": str(path), "old_string": f"return {number}", "new_string": f"return {number}0"}
-        await laptop.tell(calls((f"e{number}", "Edit", edit), message_id=f"m2{number}"))
-    said = json.dumps((await laptop.tell(says("done", "m3")))["messages"][-1])
-    assert "changed elsewhere since you saw it:\\n@@ -1,4 +1,4 @@\\n-import os\\n+import sys" in said
-    assert path.read_text() == "import sys\n\n\ndef f():\n    return 10\n\n\ndef g():\n    return 20\n"
-
-
 async def test_a_hook_that_cannot_run_any_more_refuses_and_says_why(host: WorkerHost, session: str) -> None:
     """The command of the agent itself has moved the directory with the hook away."""
     guard = host.project / "guard.py"

@@ -44,11 +44,8 @@ async def test_a_hook_learns_that_a_watched_file_has_changed_also_while_the_sess
     seen, other = host.project / "seen", host.project / "other.lock"
     paths = {"hookSpecificOutput": {"hookEventName": "SessionStart", "watchPaths": [str(other)]}}
     given = hooks(SessionStart=f"echo '{json.dumps(paths)}'")
-    listed = [
-        {"matcher": ".envrc|.env", "hooks": [{"type": "command", "command": f"cat >> {seen}"}]},
-        {"matcher": "other.lock", "hooks": [{"type": "command", "command": f"cat >> {seen}"}]},
-    ]
-    given["hooks"]["FileChanged"] = listed
+    keep = [{"type": "command", "command": f"cat >> {seen}"}]
+    given["hooks"]["FileChanged"] = [{"matcher": each, "hooks": keep} for each in (".envrc|.env", "other.lock")]
     (host.project / ".env").write_text("A=1")
     laptop = await start(host, session, given)
     await laptop.turn("go", says("done"))
@@ -107,17 +104,13 @@ async def test_a_hook_sees_the_calls_of_an_answer_together_and_may_end_the_turn(
     command = f"cat >> batches; test -e enough && echo 'that will do' >&2 && exit 2; echo '{json.dumps(own)}'"
     laptop = await start(host, session, hooks(PostToolBatch=command), allowed_tools=["Bash"])
     await laptop.say("go")
-    await laptop.tell(
-        calls(("b1", "Bash", {"command": "echo one"}), ("b2", "Bash", {"command": "echo two"}), message_id="m1")
-    )
+    both = [("b1", "Bash", {"command": "echo one"}), ("b2", "Bash", {"command": "echo two"})]
+    await laptop.tell(calls(*both, message_id="m1"))
     assert "mind the tests" in json.dumps((await laptop.tell(bash("touch enough", "b3", "m2")))["messages"][-1])
     result = await laptop.message("result")
     assert result["terminal_reason"] == "hook_stopped"
     first, second = (each["tool_calls"] for each in lines(host.project / "batches"))
-    assert [(each["tool_use_id"], each["tool_input"]["command"]) for each in first] == [
-        ("b1", "echo one"),
-        ("b2", "echo two"),
-    ]
+    assert [(each["tool_use_id"], each["tool_name"], each["tool_input"]) for each in first] == both
     assert "one" in json.dumps(first[0]["tool_response"]) and [each["tool_use_id"] for each in second] == ["b3"]
 
 
@@ -139,9 +132,5 @@ async def test_a_hook_refuses_a_command_or_adds_to_what_it_says(host: WorkerHost
     sent = json.dumps((await laptop.tell(says("done")))["messages"])
     assert "Please look here." in sent and "in the staging area" in sent and "deploy" not in sent
     (event,) = lines(host.project / "seen")
-    assert (event["expansion_type"], event["command_name"], event["command_args"], event["command_source"]) == (
-        "slash_command",
-        "look",
-        "here",
-        "project",
-    )
+    command = {"command_name": "look", "command_args": "here", "command_source": "project"}
+    assert event.items() >= {"expansion_type": "slash_command", **command}.items()

@@ -37,18 +37,14 @@ def todos(call_id: str, *items: tuple[str, str]) -> tuple[str, str, Json]:
 
 
 async def test_hooks_see_todos_and_keep_one_from_being_completed(tmp_path: Path) -> None:
-    hooks = {
-        "TaskCreated": KEEP,
-        "TaskCompleted": "case $(cat) in *Ship*) echo 'the tests are red' >&2; exit 2;; esac",
-    }
-    scripts = {
-        MAIN: [
-            calls(todos("t1", ("Test", "in_progress"), ("Ship", "pending")), message_id="m1"),
-            calls(todos("t2", ("Test", "completed"), ("Ship", "in_progress")), message_id="m2"),
-            calls(todos("t3", ("Test", "completed"), ("Ship", "completed")), message_id="m3"),
-            says("done", "m4"),
-        ]
-    }
+    refuse = "case $(cat) in *Ship*) echo 'the tests are red' >&2; exit 2;; esac"
+    hooks = {"TaskCreated": KEEP, "TaskCompleted": refuse}
+    states = (("in_progress", "pending"), ("completed", "in_progress"), ("completed", "completed"))
+    written = [
+        calls(todos(f"t{at}", ("Test", first), ("Ship", second)), message_id=f"m{at}")
+        for at, (first, second) in enumerate(states, 1)
+    ]
+    scripts = {MAIN: [*written, says("done", "m4")]}
     async with delegation(tmp_path, scripts, settings=settings(hooks)) as d:
         await d.turn(MAIN + "go")
         created = [(each["hook_event_name"], each["task_id"], each["task_subject"]) for each in seen(tmp_path)]

@@ -28,12 +28,8 @@ def laptop(tmp_path: Path, fake_model: FakeModel) -> Iterator[Laptop]:
 def notes(tmp_path: Path, **more: object) -> Json:
     """The description of the server in tests.support.mcp_server."""
     args = ["-m", "tests.support.mcp_server", str(tmp_path / "calls")]
-    return {
-        "command": sys.executable,
-        "args": args,
-        "env": {"PYTHONPATH": str(ROOT), "NOTES_TOKEN": "${MY_TOKEN}"},
-        **more,
-    }
+    env = {"PYTHONPATH": str(ROOT), "NOTES_TOKEN": "${MY_TOKEN}"}
+    return {"command": sys.executable, "args": args, "env": env, **more}
 
 
 def settings(laptop: Laptop, servers: Json) -> None:
@@ -47,24 +43,11 @@ async def test_the_agent_uses_a_server_of_the_laptop(laptop: Laptop, fake_model:
     fake_model.add(uses("mcp__notes__add", a=19, b=23))
     fake_model.add(uses("mcp__notes__token"))
     fake_model.add({"text": "done"})
-    argv = [
-        "--model",
-        "claude-x",
-        "-p",
-        "add",
-        "--allowedTools",
-        "mcp__notes__*",
-        "--output-format",
-        "stream-json",
-        "--verbose",
-    ]
-    done = await laptop.run(argv, MY_TOKEN="very-secret")
+    argv = ["--model", "claude-x", "-p", "add", "--allowedTools", "mcp__notes__*"]
+    done = await laptop.run([*argv, "--output-format", "stream-json", "--verbose"], MY_TOKEN="very-secret")
     assert done.code == 0, done.stderr
     results = [line for line in done.messages if line["type"] == "user"]
-    assert [each["message"]["content"][0]["content"] for each in results] == [
-        "42",
-        "the token has 11 letters",
-    ]
+    assert [each["message"]["content"][0]["content"] for each in results] == ["42", "the token has 11 letters"]
     init = next(line for line in done.messages if line.get("subtype") == "init")
     assert init["mcp_servers"] == [{"name": "notes", "status": "connected"}]
     assert "mcp__notes__add" in init["tools"]

@@ -29,12 +29,9 @@ async def test_a_skill_works_in_an_agent_of_its_own(tmp_path: Path) -> None:
     """Called by the model, and called by the person."""
     write(tmp_path, "dig", "context: fork\nagent: Explore\nallowed-tools: Bash(touch *)", "Dig for $1")
     write(tmp_path, "fix", "context: fork\nallowed-tools: Bash(touch *)", "Fix $1")
+    loads = calls((ONE, "Skill", {"skill": "dig", "args": "gold"}), message_id="m1")
     scripts = {
-        MAIN: [
-            calls((ONE, "Skill", {"skill": "dig", "args": "gold"}), message_id="m1"),
-            says("found", "m2"),
-            says("told", "m3"),
-        ],
+        MAIN: [loads, says("found", "m2"), says("told", "m3")],
         "Dig for gold": [says("In line 7.", "c1")],
         "Fix it": [calls(("b1", "Bash", {"command": "touch made"}), message_id="c2"), says("It is fixed.", "c3")],
     }
@@ -64,14 +61,11 @@ async def test_a_skill_for_certain_files_is_offered_when_the_model_works_with_on
     (tmp_path / "project/db/deep").mkdir(parents=True)
     for name in ("db/deep/a.sql", "b.txt"):
         (tmp_path / "project" / name).write_text("x")
-    scripts = {
-        MAIN: [
-            calls(("r1", "Read", {"file_path": "b.txt"}), message_id="m1"),
-            calls(("r2", "Read", {"file_path": "db/deep/a.sql"}), message_id="m2"),
-            calls(("s1", "Skill", {"skill": "sql"}), message_id="m3"),
-            says("done", "m4"),
-        ]
-    }
+    reads = [
+        calls((f"r{at}", "Read", {"file_path": path}), message_id=f"m{at}")
+        for at, path in enumerate(("b.txt", "db/deep/a.sql"))
+    ]
+    scripts = {MAIN: [*reads, calls(("s1", "Skill", {"skill": "sql"}), message_id="m3"), says("done", "m4")]}
     async with delegation(tmp_path, scripts, settings=TRUSTED) as d:
         await d.turn(MAIN + "go")
         assert "any: Does any" in skill_tool(d) and "sql" not in skill_tool(d)
@@ -83,17 +77,9 @@ async def test_a_skill_for_certain_files_is_offered_when_the_model_works_with_on
 
 async def test_the_rules_of_a_skill_that_the_model_loads_hold_until_the_turn_ends(tmp_path: Path) -> None:
     write(tmp_path, "make", "allowed-tools: Bash(touch *)", "Make it")
-    touch = ("Bash", {"command": "touch a"})
-    scripts = {
-        MAIN: [
-            calls(("b0", *touch), message_id="m0"),
-            calls((ONE, "Skill", {"skill": "make"}), message_id="m1"),
-            calls(("b1", *touch), message_id="m2"),
-            says("done", "m3"),
-            calls(("b2", *touch), message_id="m4"),
-            says("done", "m5"),
-        ]
-    }
+    touches = [calls((f"b{at}", "Bash", {"command": "touch a"}), message_id=f"m{at}") for at in range(3)]
+    loads = calls((ONE, "Skill", {"skill": "make"}), message_id="m3")
+    scripts = {MAIN: [touches[0], loads, touches[1], says("done", "m4"), touches[2], says("done", "m5")]}
     async with delegation(tmp_path, scripts, settings=TRUSTED, permission_prompts="none") as d:
         ended = await d.turn(MAIN + "go")
         assert [each["tool_use_id"] for each in ended["permission_denials"]] == ["b0"]

@@ -117,9 +117,8 @@ async def test_a_page_is_read_on_the_host_and_a_small_model_answers(host: Worker
         await answered(laptop, says("The same.", "msg_small_2"))
         assert (await result_of(laptop, 2))["content"] == "The same."
         assert asked == ["/here", "/page"]  # the second time it came from the cache
-        for number, (path, part) in enumerate(
-            (("/away", "other.example/x"), ("/file", "/outputs/"), ("/no", "404")), 3
-        ):
+        parts = {"/away": "other.example/x", "/file": "/outputs/", "/no": "404"}
+        for number, (path, part) in enumerate(parts.items(), 3):
             await called(laptop, "WebFetch", number, url=url + path, prompt="?")
             assert part in (await result_of(laptop, number))["content"]
 
@@ -248,15 +247,8 @@ def test_no_spelling_of_a_private_address_is_public(address: str) -> None:
 def test_urls_that_are_no_plain_web_addresses_are_refused() -> None:
     assert is_public("93.184.216.34") and is_public("2606:2800:220:1::1")
     assert read_url("HTTPS://Example.COM./a b?q=1#x").url == "https://example.com/a%20b?q=1"
-    for url in (
-        "ftp://a/",
-        "file:///etc/passwd",
-        "https://u:p@a/",
-        "https:///x",
-        "http://a\nb/",
-        "http://[::1",
-        "x" * 3000,
-    ):
+    refused = ("ftp://a/", "file:///etc/passwd", "https://u:p@a/", "https:///x", "http://a\nb/", "http://[::1")
+    for url in (*refused, "x" * 3000):
         with pytest.raises(WebRefused):
             read_url(url)
 

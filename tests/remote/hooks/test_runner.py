@@ -125,23 +125,15 @@ def test_what_is_no_hook_is_reported_and_the_rest_counts() -> None:
 
 
 async def test_the_command_gets_the_event_and_its_decision_counts(desk: Desk, tmp_path: Path) -> None:
-    answer = {
-        "hookSpecificOutput": {
-            "hookEventName": "PreToolUse",
-            "permissionDecision": "allow",
-            "permissionDecisionReason": "fine",
-            "updatedInput": {"a": 2},
-            "additionalContext": "look",
-        },
-        "systemMessage": "hello",
-    }
+    decided = {"permissionDecision": "allow", "permissionDecisionReason": "fine"}
+    own = {"hookEventName": "PreToolUse", **decided, "updatedInput": {"a": 2}, "additionalContext": "look"}
+    answer = {"hookSpecificOutput": own, "systemMessage": "hello"}
     (tmp_path / "answer").write_text(json.dumps(answer))
     desk.use(one("PreToolUse", 'cat > got; echo "$CLAUDE_PROJECT_DIR" > where; cat answer', matcher="T"))
     assert await desk.runner.run("PreToolUse", {"tool_name": "U"}, "U") is NOTHING
     outcome = await desk.runner.run("PreToolUse", {"tool_name": "T"}, "T", about="t1", agent_id="a1")
     assert outcome == HookOutcome("allow", "fine", ("look",), ("hello",), updated_input={"a": 2})
-    got = json.loads((tmp_path / "got").read_text())
-    assert got == {
+    assert json.loads((tmp_path / "got").read_text()) == {
         "session_id": "s-1",
         "transcript_path": "/j",
         "cwd": str(tmp_path),
@@ -155,6 +147,11 @@ async def test_the_command_gets_the_event_and_its_decision_counts(desk: Desk, tm
     assert desk.said() == ["hello"]
 
 
+MAYBE = "it decided 'maybe', which is no decision"
+NO = {"behavior": "deny", "message": "m", "interrupt": True}
+REFUSED = HookOutcome("deny", "m", interrupt=True)
+
+
 @pytest.mark.parametrize(
     ("event", "code", "stdout", "stderr", "outcome"),
     [
@@ -166,20 +163,8 @@ async def test_the_command_gets_the_event_and_its_decision_counts(desk: Desk, tm
         ("PreToolUse", 0, "just talk", "", NOTHING),
         ("PostToolUse", 0, '{"decision": "block", "reason": "r"}', "", HookOutcome("deny", "r")),
         ("Stop", 0, '{"continue": false, "stopReason": "s"}', "", HookOutcome(stops=True, stop_reason="s")),
-        (
-            "PostToolUse",
-            0,
-            '{"decision": "maybe"}',
-            "",
-            HookOutcome(errors=("it decided 'maybe', which is no decision",)),
-        ),
-        (
-            "PermissionRequest",
-            0,
-            '{"hookSpecificOutput": {"decision": {"behavior": "deny", "message": "m", "interrupt": true}}}',
-            "",
-            HookOutcome("deny", "m", interrupt=True),
-        ),
+        ("PostToolUse", 0, '{"decision": "maybe"}', "", HookOutcome(errors=(MAYBE,))),
+        ("PermissionRequest", 0, json.dumps({"hookSpecificOutput": {"decision": NO}}), "", REFUSED),
     ],
 )
 def test_exit_codes_and_output(event: str, code: int, stdout: str, stderr: str, outcome: HookOutcome) -> None:
@@ -394,19 +379,15 @@ async def test_a_callback_is_answered_by_the_driving_program(desk: Desk) -> None
     assert (await desk.runner.run("PreToolUse", {}, "T")).errors == ("no such callback",)
 
 
-async def test_a_callback_is_waited_for_while_the_program_is_away() -> None:
-    away, given = [True, True, False], asyncio.Event()
-
-    async def answer() -> str:
-        await given.wait()
-        return "answered"
+async def test_time_in_which_the_driving_program_is_away_does_not_count() -> None:
+    looks, back = [False, False], asyncio.Event()
 
     def counts() -> bool:
-        if not away:
-            given.set()  # it is back, and answers
-        return not away.pop(0) if away else False
+        if not looks:
+            back.set()  # it is here again, and answers
+        return bool(looks) and looks.pop()
 
-    assert await within_while(0.01, lambda: counts() and False, answer()) == "answered"
+    assert await within_while(0.01, counts, back.wait())
     with pytest.raises(asyncio.TimeoutError):
         await within_while(0.01, lambda: True, asyncio.sleep(60))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -99,13 +100,8 @@ class Place:
         command = ServerCommand((sys.executable, "-ISc", SERVER, str(self.seen), *more), str(tmp_path))
         self.person = Person()
         forms = ServerForms(cast(Any, self.person), no_hooks(MemoryLog(), OpenPermissions()))
-        self.channel = StdioChannel(
-            "s",
-            command,
-            self.host,
-            self.news.put_nowait,
-            lambda given: forms.answer("s", given),
-        )
+        ask = partial(forms.answer, "s")
+        self.channel = StdioChannel("s", command, self.host, self.news.put_nowait, ask)
         self.client = McpClient(self.channel)
 
     async def wrote(self, line: str) -> None:
@@ -270,9 +266,8 @@ async def test_a_call_has_a_limit_that_begins_again_while_the_person_is_asked(
     place = Place(tmp_path)
     await place.client.connect()
     place.client.call_s, place.person.answer = 0.5, {}
-    with pytest.raises(
-        McpError, match=r"no answer within 0.5 s, the limit of its calls .MCP_TOOL_TIMEOUT sets another"
-    ):
+    why = r"no answer within 0.5 s, the limit of its calls .MCP_TOOL_TIMEOUT sets another"
+    with pytest.raises(McpError, match=why):
         await place.client.call("nothing", {}, "t1")
     waiting = asyncio.ensure_future(place.client.call("form", {}, "t2"))
     await within(20, place.person.asked.get())

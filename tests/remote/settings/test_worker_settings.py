@@ -140,3 +140,16 @@ def test_no_command_skill_or_agent_counts_that_the_question_about_trust_does_not
     assert Catalogue(SessionOptions(), settings).definitions
     assert shown.keys() == {*count, str(own / "agents/0.md")}
     assert all("allowed-tools: Bash(*)" in detail for detail in shown.values())
+
+
+def test_a_rule_of_a_project_about_a_tool_that_there_is_not_is_named_with_its_line(tmp_path: Path) -> None:
+    rules = {"deny": ["Raed(secret.txt)", "Read(secret.txt)", "mcp__far__greet"], "allow": ["Bash(make *)", "Zzz"]}
+    path = tmp_path / "project/.claude/settings.json"
+    path.parent.mkdir(parents=True)
+    path.write_text(json.dumps({"permissions": rules}, indent=1))
+    found = read_project(str(tmp_path / "project"), str(tmp_path), frozenset({"project"}))
+    assert found.problems == (
+        f"{path}, line 10: permissions.allow: there is no tool 'Zzz'",
+        f"{path}, line 4: permissions.deny: there is no tool 'Raed'; did you mean Read?",
+    )
+    assert found.switches

@@ -10,33 +10,12 @@ import pytest
 
 from ccb.remote.tools.tool_contract import Tool, ToolContext, ToolDeclaration, ToolResult
 from ccb.remote.tools.toolset import Toolset, default_tools
-from ccb.tunnel.wire.tool_traits import BUILT_IN, Effect, RuleKind, ToolTraits, traits_of
+from ccb.tunnel.wire.tool_traits import BUILT_IN, Effect, RuleKind, ToolTraits
 
 Json = dict[str, Any]
 
 
-GOLDEN_TOOLS = {
-    "Bash": "a9eb91fa55d80ebf",
-    "BashOutput": "7edca0b06733230e",
-    "KillShell": "8bac2c78ee4c411d",
-    "Glob": "4d86b2a9aa28f1c3",
-    "Grep": "9a74624679af1b55",
-    "LS": "1368fc21d6140ecf",
-    "Read": "b1b6d1250659d258",
-    "Edit": "37c41ca8f2b2c2ac",
-    "MultiEdit": "00ef84ca9a44164a",
-    "Write": "208822bc09187ad3",
-    "TodoWrite": "eea79389f3bc1ade",
-    "Task": "a11328c5781a6dbc",
-    "AskUserQuestion": "318a6ac0f44e88f4",
-    "EnterPlanMode": "b90ab01eb9fa3e9a",
-    "ExitPlanMode": "aa4b1b4864fb1920",
-    "TaskOutput": "40d358feee0d229a",
-    "TaskStop": "b7350dbf9d9d3c9e",
-    "NotebookEdit": "d675f1d2196b2ab7",
-    "WebFetch": "3fa8c21302173127",
-    "WebSearch": "95476e66b84086a1",
-}
+GOLDEN_TOOLS = "a64b0bbcde7b5ecb730a0cdeda417c81982ba885d259ce2d7fc8700118bfebba"
 
 
 class Brought(Tool):
@@ -60,13 +39,8 @@ def test_the_built_in_tools_are_those_of_the_table_in_its_order() -> None:
 
 def test_what_the_model_is_told_of_the_tools_does_not_change_unnoticed() -> None:
     """Golden bytes: a change is a decision (every user's cache starts anew), so it is made here as well."""
-    told = {tool.name: _digest(tool) for tool in default_tools()}
-    assert list(told.items()) == list(GOLDEN_TOOLS.items())
-
-
-def _digest(tool: Tool) -> str:
-    told = json.dumps([tool.name, tool.description, tool.input_schema])
-    return hashlib.sha256(told.encode()).hexdigest()[:16]
+    told = json.dumps([[tool.name, tool.description, tool.input_schema] for tool in default_tools()])
+    assert hashlib.sha256(told.encode()).hexdigest() == GOLDEN_TOOLS
 
 
 @pytest.mark.parametrize("tool", default_tools(), ids=lambda tool: tool.name)
@@ -83,10 +57,6 @@ def test_a_declaration_fits_its_schema(tool: Tool) -> None:
         assert "command" in tool.input_schema["required"]
     if tool.traits.covered_by:
         assert BUILT_IN[tool.traits.covered_by].effect is tool.traits.effect
-
-
-def test_an_unknown_name_is_a_tool_that_may_do_anything() -> None:
-    assert traits_of("mcp__server__tool") == ToolTraits("mcp__server__tool", Effect.EXECUTE)
 
 
 def test_added_tools_come_with_the_next_turn_after_the_others_in_a_stable_order() -> None:
@@ -106,12 +76,13 @@ def test_turns_without_changes_get_the_same_tools() -> None:
     tool = Brought("mcp__a__x")
     registry.add([tool])
     first = registry.begin_turn()
-    assert registry.begin_turn() == first
-    registry.remove(["mcp__a__x"])
+    registry.remove(["mcp__a__x", "mcp__a__never"])
     registry.add([tool])
+    with pytest.raises(ValueError, match="Bash"):
+        registry.add([Brought("Bash"), Brought("mcp__a__y")])
+    with pytest.raises(ValueError, match="Read"):
+        registry.remove(["Read"])
     assert registry.begin_turn() == first, "as after a server has reconnected"
-    registry.remove(["mcp__a__y"])
-    assert registry.begin_turn() == first, "it was never there"
 
 
 def test_a_changed_tool_keeps_its_place_and_a_removed_one_goes() -> None:
@@ -125,13 +96,3 @@ def test_a_changed_tool_keeps_its_place_and_a_removed_one_goes() -> None:
     assert names(registry)[-2:] == ["mcp__a__x", "mcp__a__y"]
     registry.begin_turn()
     assert names(registry) == [*BUILT_IN, "mcp__a__y"]
-
-
-def test_built_in_tools_stay() -> None:
-    registry = default_tools()
-    before = registry.begin_turn()
-    with pytest.raises(ValueError, match="Bash"):
-        registry.add([Brought("Bash"), Brought("mcp__a__x")])
-    with pytest.raises(ValueError, match="Read"):
-        registry.remove(["Read"])
-    assert registry.begin_turn() == before
