@@ -1,4 +1,4 @@
-"""Matching lines; literals that must occur."""
+"""Patterns, the texts that their matches must contain, and the lines of a file that match."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import os
 import re
 import stat
 import sys
+import warnings
 from collections import deque
 from collections.abc import Iterator
 
@@ -104,27 +105,41 @@ _FIRST_BLOCK = 1 << 16  # most files end in it, and room for a larger one would 
 _MARK = b"\xef\xbb\xbf"
 
 
-class Pattern:
-    """A pattern to search for. Lines end at a line feed. A carriage return before it belongs to the line ending, unless
-    the pattern contains one (`keeps_returns`). If there are `texts`, every match contains one of them. `is_ascii`: it
-    names no character that is not ASCII."""
+class BadRequest(Exception):
+    """The request cannot be answered; the text says why."""
 
-    def __init__(
-        self,
-        regex: re.Pattern[str],
-        texts: tuple[bytes, ...],
-        *,
-        ignore_case: bool,
-        keeps_returns: bool,
-        multiline: bool,
-        is_ascii: bool,
-    ) -> None:
-        self.regex = regex
-        self.texts = texts
-        self.ignore_case = ignore_case
-        self.keeps_returns = keeps_returns
+
+_POSIX = {
+    "alpha": "a-zA-Z", "digit": "0-9", "alnum": "a-zA-Z0-9", "upper": "A-Z", "lower": "a-z", "space": r"\s",
+    "blank": r" \t", "punct": r"!-/:-@\[-`{-~", "xdigit": "0-9A-Fa-f", "word": r"\w", "cntrl": r"\x00-\x1f\x7f",
+}  # fmt: skip
+
+
+def _posix_class(match: re.Match[str]) -> str:
+    if match[1] not in _POSIX:
+        raise BadRequest(f"The pattern names an unknown character class [:{match[1]}:].")
+    return _POSIX[match[1]]
+
+
+class Pattern:
+    """A pattern to search for, in the dialect that ripgrep and Python share: the syntax of `re`, and POSIX classes in
+    brackets. Lines end at a line feed. A carriage return before it belongs to the line ending, unless the pattern
+    contains one. If there are `texts`, every match contains one of them. Raise BadRequest for an invalid pattern."""
+
+    def __init__(self, text: str, ignore_case: bool = False, multiline: bool = False) -> None:
+        flags = (re.IGNORECASE if ignore_case else 0) | (re.MULTILINE | re.DOTALL if multiline else 0)
+        source = re.sub(r"\[:(\w+):\]", _posix_class, text) if "[[" in text or ":]" in text else text
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                self.regex = re.compile(source, flags)
+                texts, self.ignore_case = required(source, flags)
+        except (re.error, RecursionError, OverflowError) as error:
+            raise BadRequest(f"The pattern is not a valid regular expression: {error}") from None
+        self.texts = tuple((each.lower() if self.ignore_case else each).encode() for each in texts)
         self.multiline = multiline
-        self.is_ascii = is_ascii
+        self.is_ascii = text.isascii() and not re.search(r"\\[xuUN]", text)
+        self.keeps_returns = "\\r" in text or "\r" in text
 
     def may_match(self, data: bytes) -> bool:
         """Return False if there is certainly no match in these bytes."""
@@ -149,21 +164,11 @@ class Pattern:
         return raw.decode("utf-8", "surrogateescape")
 
 
-class Line:
-    """A line to show; `matches` is false for context."""
-
-    def __init__(self, number: int, text: str, matches: bool) -> None:
-        self.number = number
-        self.text = text
-        self.matches = matches
-
-    @property
-    def is_utf8(self) -> bool:
-        return not _LOST.search(self.text)
-
+Line = tuple[int, str, bool]
+"""A line to show: its number, its text, and whether it matches; context does not."""
 
 _LOST = re.compile("[\udc80-\udcff]")
-_FOREIGN = Line(0, "\udcff", False)
+_FOREIGN: Line = (0, "\udcff", False)
 """Stands for a part of a file that is not in UTF-8, and may hide a match."""
 
 
@@ -188,11 +193,11 @@ def scan(path: str, pattern: Pattern, before: int, after: int, limits: Limits) -
             return
         os.lseek(file, 0, os.SEEK_SET)
         scanned = _scan_whole if pattern.multiline else _scan_lines
-        for line in scanned(file, pattern, before, after, limits):
-            if not line.is_utf8:
+        for number, text, matches in scanned(file, pattern, before, after, limits):
+            if _LOST.search(text):
                 limits.foreign.add(path)
-            if line.number:
-                yield line
+            if number:
+                yield number, text, matches
     except OSError as error:
         limits.missed(path, error)
     finally:
@@ -226,12 +231,12 @@ def _scan_lines(file: int, pattern: Pattern, before: int, after: int, limits: Li
             text = pattern.line(raw)
             if text is not None:
                 for earlier, old in recent:
-                    yield Line(earlier, pattern.decode(old), False)
+                    yield earlier, pattern.decode(old), False
                 recent.clear()
-                yield Line(number, text, True)
+                yield number, text, True
                 owed = after
             elif owed:
-                yield Line(number, pattern.decode(raw), False)
+                yield number, pattern.decode(raw), False
                 owed -= 1
             elif before:
                 recent.append((number, raw))
@@ -313,4 +318,4 @@ def _scan_whole(file: int, pattern: Pattern, before: int, after: int, limits: Li
     lines = text.removesuffix("\n").split("\n")
     shown = {near for n in matching for near in range(n - before, n + after + 1) if 0 < near <= len(lines)}
     for n in sorted(shown):
-        yield Line(n, lines[n - 1], n in matching)
+        yield n, lines[n - 1], n in matching

@@ -8,12 +8,11 @@ import re
 import signal
 import sys
 import time
-import warnings
 
 from ccb.tunnel.wire.spelling import spelled
 
 from .globs import TYPES, BadGlob, Globs, Ignore
-from .scan import MAX_LINE, MAX_SHOWN, Pattern, required, scan
+from .scan import MAX_LINE, MAX_SHOWN, BadRequest, Pattern, scan
 from .walk import (
     MAX_WHOLE,
     Deadline,
@@ -39,10 +38,6 @@ _NAMED = 3
 _TICK_S = 0.25
 MAX_CHARS = 2_000_000
 """Limits of a result. Everything beyond them is left out."""
-
-
-class BadRequest(Exception):
-    """The request cannot be answered; the text says why."""
 
 
 def main(argument: str) -> None:
@@ -95,43 +90,6 @@ def _few(paths: set[str]) -> Json:
     return {"count": len(paths), "named": [spelled(path) for path in named]}
 
 
-def compiled(text: str, ignore_case: bool, multiline: bool) -> Pattern:
-    """Compile a pattern in the dialect that ripgrep and Python share: the syntax of `re`, and POSIX classes in
-    brackets. Raise BadRequest for an invalid one."""
-    flags = (re.IGNORECASE if ignore_case else 0) | (re.MULTILINE | re.DOTALL if multiline else 0)
-    source = _posix_classes(text)
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            regex = re.compile(source, flags)
-            texts, folded = required(source, flags)
-    except (re.error, RecursionError, OverflowError) as error:
-        raise BadRequest(f"The pattern is not a valid regular expression: {error}") from None
-    return Pattern(
-        regex,
-        tuple((each.lower() if folded else each).encode() for each in texts),
-        ignore_case=folded,
-        keeps_returns="\\r" in text or "\r" in text,
-        multiline=multiline,
-        is_ascii=text.isascii() and not re.search(r"\\[xuUN]", text),
-    )
-
-
-_POSIX = {
-    "alpha": "a-zA-Z", "digit": "0-9", "alnum": "a-zA-Z0-9", "upper": "A-Z", "lower": "a-z", "space": r"\s",
-    "blank": r" \t", "punct": r"!-/:-@\[-`{-~", "xdigit": "0-9A-Fa-f", "word": r"\w", "cntrl": r"\x00-\x1f\x7f",
-}  # fmt: skip
-
-
-def _posix_classes(text: str) -> str:
-    def one(match: re.Match[str]) -> str:
-        if match[1] not in _POSIX:
-            raise BadRequest(f"The pattern names an unknown character class [:{match[1]}:].")
-        return _POSIX[match[1]]
-
-    return re.sub(r"\[:(\w+):\]", one, text) if "[[" in text or ":]" in text else text
-
-
 def _chosen(request: Json) -> list[Globs]:
     chosen = [Globs(list(request["globs"]))] if request["globs"] else []
     kind = request.get("type") or ""
@@ -151,7 +109,7 @@ def _glob(request: Json, limits: Limits) -> Json:
 
 
 def _grep(request: Json, limits: Limits) -> Json:
-    pattern = compiled(request["pattern"], request["ignore_case"], request["multiline"])
+    pattern = Pattern(request["pattern"], request["ignore_case"], request["multiline"])
     collected = _Collected(request["offset"], request["limit"])
     left_out = False
     try:
@@ -244,29 +202,29 @@ def _search_file(request: Json, path: str, pattern: Pattern, collected: _Collect
     before, after = (request["before"], request["after"]) if mode == "content" else (0, 0)
     last = count = 0
     earlier = collected.files
-    for line in scan(os.path.join(request["root"], path), pattern, before, after, limits):
-        count += line.matches
-        collected.matches += line.matches
+    for number, text, matches in scan(os.path.join(request["root"], path), pattern, before, after, limits):
+        count += matches
+        collected.matches += matches
         collected.files = earlier + 1
         if mode == "files_with_matches":
             limits.cut = cut  # a match was found, so it does not matter that some line was not searched to its end
             collected.add(name)
             return
         if mode == "content":
-            if (before or after) and (line.number != last + 1 if last else earlier):
+            if (before or after) and (number != last + 1 if last else earlier):
                 collected.add("--")
-            sign = ":" if line.matches else "-"
-            number = f"{line.number}{sign}" if request["numbers"] else ""
-            collected.add(f"{name}{sign}{number}{_shown(line.text, pattern)}")
+            sign = ":" if matches else "-"
+            shown = f"{number}{sign}" if request["numbers"] else ""
+            collected.add(f"{name}{sign}{shown}{_shown(text, pattern)}")
             if collected.more:
                 break
-        last = line.number
+        last = number
     if mode == "count" and count:
         collected.add(f"{name}:{count}")
 
 
 def _filter(request: Json, limits: Limits) -> Json:
-    pattern = compiled(request["pattern"], False, False)
+    pattern = Pattern(request["pattern"])
     with open(request["path"], "rb") as file:
         file.seek(request["start"])
         data = file.read(request["end"] - request["start"])

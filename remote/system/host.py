@@ -75,16 +75,6 @@ class Host:
         """Return `path` with every link resolved; its last parts need not exist."""
         return os.path.realpath(path)
 
-    def peek(self, path: str, most: int) -> bytes | None:
-        """Return the whole content of a regular file of at most `most` bytes; None for anything else."""
-        try:
-            with open_regular(path) as file:
-                if os.fstat(file).st_size > most:
-                    return None
-                return _read_at(file, 0, most)
-        except (OSError, NotAFile):
-            return None
-
     async def stat(self, path: str, follow: bool = True) -> FileInfo | None:
         """Return the state of a path; None when it does not exist."""
         return await _in_thread(_stat, path, follow)

@@ -7,7 +7,7 @@ from typing import Any
 
 from ccb.tunnel.wire import tool_traits
 
-from ..search_program.search_main import BadRequest, compiled
+from ..search_program.scan import BadRequest, Pattern
 from .background_shells import Shell
 from .bash import aside_note, narrowed_note, stop_note
 from .file_access import refusal
@@ -127,7 +127,7 @@ class BashOutput(Tool):
 
     def validate(self, tool_input: Json, context: ToolContext) -> str | None:
         try:
-            compiled(tool_input.get("filter") or "", False, False)
+            Pattern(tool_input.get("filter") or "")
         except BadRequest as error:
             return str(error)
         return _unknown_shell(tool_input["bash_id"], context)

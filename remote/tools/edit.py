@@ -7,7 +7,6 @@ from typing import Any
 from ccb.tunnel.wire import tool_traits
 
 from ..system.deadline import in_thread
-from ..system.regular_files import digest_of
 from ..system.text_encoding import Text, shown, text_of
 from .file_access import (
     CHANGED,
@@ -17,8 +16,6 @@ from .file_access import (
     current,
     missing,
     path_refusal,
-    peek_refusal,
-    read_current,
     text_error,
 )
 from .input_schema import flag, object_of, text
@@ -39,7 +36,6 @@ Json = dict[str, Any]
 
 _MAX_EDITS = 1_000  # of one call
 _NEAR = 1_000  # characters in which the neighbours of a place are looked for
-_MAX_QUICK = 128 << 10  # bytes that edits may go through before the person is asked
 
 _PLACE = {
     "old_string": text("The text to replace, exactly as it is in the file, with its indentation"),
@@ -53,7 +49,15 @@ class _Replacing(FileChangingTool):
     """Makes the replacements `edits` of its input, or the one that its input is."""
 
     def validate(self, tool_input: Json, context: ToolContext) -> str | None:
-        return _validate(tool_input["file_path"], tool_input.get("edits", [tool_input]), context)
+        edits: list[Json] = tool_input.get("edits", [tool_input])
+        if len(edits) > _MAX_EDITS:
+            return f"At most {_MAX_EDITS:,} edits can be made in one call."
+        reasons = [path_refusal(tool_input["file_path"])]
+        for edit in edits:
+            old, new = edit["old_string"], edit["new_string"]
+            same = "No changes to make: old_string and new_string are exactly the same." if old == new else None
+            reasons += [text_error(old), text_error(new), same]
+        return next(filter(None, reasons), None)
 
     async def planned(self, tool_input: Json, context: ToolContext) -> PlannedChange:
         """`about` is the number of replacements."""
@@ -149,31 +153,6 @@ def _outcome(done: PlannedChange) -> Json:
     }
 
 
-def _validate(path: str, edits: list[Json], context: ToolContext) -> str | None:
-    reason = path_refusal(path)
-    if reason is not None:
-        return reason
-    if len(edits) > _MAX_EDITS:
-        return f"At most {_MAX_EDITS:,} edits can be made in one call."
-    for edit in edits:
-        reason = text_error(edit["old_string"]) or text_error(edit["new_string"])
-        if reason is None and edit["old_string"] == edit["new_string"]:
-            reason = "No changes to make: old_string and new_string are exactly the same."
-        if reason is not None:
-            return reason
-    seen, data = read_current(context, path)
-    if data is None or _creates(edits, data):
-        return None
-    reason = peek_refusal(context, path, merge=True)
-    if reason is not None or len(edits) * len(data) > _MAX_QUICK:
-        return reason
-    try:
-        _apply(data, edits, seen.content if seen is not None and seen.digest != digest_of(data) else None)
-    except ChangeRefused as refused:
-        return str(refused)
-    return None
-
-
 def _creates(edits: list[Json], data: bytes | None) -> bool:
     """Return whether the edits create the file: the first old_string is empty, and the file is absent or empty."""
     return edits[0]["old_string"] == "" and not data
@@ -241,8 +220,7 @@ class Write(FileChangingTool):
     )
 
     def validate(self, tool_input: Json, context: ToolContext) -> str | None:
-        path = tool_input["file_path"]
-        return path_refusal(path) or text_error(tool_input["content"]) or peek_refusal(context, path)
+        return path_refusal(tool_input["file_path"]) or text_error(tool_input["content"])
 
     async def planned(self, tool_input: Json, context: ToolContext) -> PlannedChange:
         """`about` says what was kept of the file."""

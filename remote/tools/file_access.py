@@ -16,13 +16,12 @@ from ..system.regular_files import ABSENT, FileChanged, FileKind, digest_of
 from ..system.text_encoding import is_binary, shown, text_of
 from .text_changes import MAX_PREVIEW, ChangeRefused, compared
 from .tool_contract import FileVersion, Preview, Tool, ToolContext, ToolResult, UpcomingChange
-from .tool_state import Seen
 
 Json = dict[str, Any]
 
 MAX_BYTES = 32 << 20
 """Largest file that is edited, in bytes."""
-_PEEK = 1 << 20  # bytes that may be read while a call is validated
+_HEAD = 1 << 20  # bytes that tell whether a file is binary
 _MAX_ELSEWHERE = 4_000  # bytes of the lines that are shown as changed by others
 
 UNREAD = "File has not been read yet. Read it first before writing to it."
@@ -70,33 +69,12 @@ def text_error(text: str) -> str | None:
 
 def path_refusal(file_path: str) -> str | None:
     """Return why a text tool cannot change the path, or None."""
-    if file_path.endswith("/"):
-        return f"{file_path} names a directory, not a file."
-    return path_error(file_path)
-
-
-def read_current(context: ToolContext, file_path: str) -> tuple[Seen | None, bytes | None]:
-    """Return the version of the file that was seen, and its content if it is small, for a quick check before the person
-    is asked."""
-    real = context.host.real_path(absolute(file_path, context.cwd))
-    return context.files.get(real), context.host.peek(real, _PEEK)
-
-
-def peek_refusal(context: ToolContext, file_path: str, *, merge: bool = False) -> str | None:
-    """Return why the file may not be changed (see `current`), None if a quick check finds no reason."""
-    seen, data = read_current(context, file_path)
-    if data is None:
-        return None
-    if seen is None:
-        return _unread(data)
-    if seen.digest and seen.digest != digest_of(data) and not (merge and seen.content is not None):
-        return CHANGED
-    return None
+    return f"{file_path} names a directory, not a file." if file_path.endswith("/") else path_error(file_path)
 
 
 def _unread(head: bytes) -> str:
-    """Return why a file that begins with `head` (of _PEEK bytes, if it has more) and was not read is not changed."""
-    if is_binary(head, whole=len(head) < _PEEK) and image_type(head) is None and not head.startswith(b"%PDF-"):
+    """Return why a file that begins with `head` (of _HEAD bytes, if it has more) and was not read is not changed."""
+    if is_binary(head, whole=len(head) < _HEAD) and image_type(head) is None and not head.startswith(b"%PDF-"):
         return f"It is a binary file, which Read cannot show: only Bash can change or remove it. {binary_hint(head)}"
     return UNREAD
 
@@ -117,7 +95,7 @@ async def current(context: ToolContext, file_path: str, *, merge: bool = False) 
         raise ChangeRefused(f"{name} has {info.size:,} bytes; files over {MAX_BYTES:,} are not edited. Use Bash.")
     seen = context.files.get(real)
     if seen is None:
-        raise ChangeRefused(_unread(await host_of(context).read(real, 0, _PEEK)))
+        raise ChangeRefused(_unread(await host_of(context).read(real, 0, _HEAD)))
     data = await host_of(context).read(real, 0, MAX_BYTES + 1)
     digest = digest_of(data)
     is_version = seen.is_version(digest, info)

@@ -10,7 +10,7 @@ from ccb.tunnel.wire import tool_traits
 from ccb.tunnel.wire.spelling import spelled
 
 from ..search_program.globs import TYPES, BadGlob, Globs
-from ..search_program.search_main import BadRequest, compiled
+from ..search_program.scan import BadRequest, Pattern
 from ..system.regular_files import FileKind
 from .file_access import absolute, missing, os_error, path_error, refusal, tree_path
 from .input_schema import choice, flag, number, object_of, text
@@ -62,7 +62,7 @@ class Grep(Tool):
 
     def validate(self, tool_input: Json, context: ToolContext) -> str | None:
         try:
-            pattern = compiled(tool_input["pattern"], bool(tool_input.get("-i")), bool(tool_input.get("multiline")))
+            pattern = Pattern(tool_input["pattern"], bool(tool_input.get("-i")), bool(tool_input.get("multiline")))
             Globs(_globs(tool_input.get("glob") or ""))
         except (BadRequest, BadGlob, re.error) as error:
             return str(error)

@@ -24,7 +24,6 @@ from .file_access import (
     current,
     missing,
     path_refusal,
-    peek_refusal,
     text_error,
 )
 from .input_schema import choice, object_of, text
@@ -130,7 +129,7 @@ class NotebookEdit(FileChangingTool):
             return f"cell_id is needed to {mode} a cell."
         if mode == _INSERT and not tool_input.get("cell_type"):
             return "cell_type is needed to insert a cell."
-        return path_refusal(path) or text_error(tool_input["new_source"]) or peek_refusal(context, path, merge=True)
+        return path_refusal(path) or text_error(tool_input["new_source"])
 
     async def planned(self, tool_input: Json, context: ToolContext) -> PlannedChange:
         """`about` are the facts of the changed cell for the result."""

@@ -34,6 +34,12 @@ class Toolbox:
         found = issues(tool_input, self.tools[name].input_schema)
         return found[0] if found else self.tools[name].validate(tool_input, self.context)
 
+    async def unasked(self, name: str, **tool_input: Any) -> str:
+        """Return why nobody is asked about a call, because it would fail; "" if somebody is."""
+        why = self.refusal(name, **tool_input)
+        foretold = None if why else await self.tools[name].preview(tool_input, self.context)
+        return why or (str(foretold.content) if isinstance(foretold, ToolResult) else "")
+
     async def __call__(self, name: str, **tool_input: Any) -> ToolResult:
         """Validate and run a call, which must be valid."""
         assert self.refusal(name, **tool_input) is None

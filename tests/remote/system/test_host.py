@@ -134,7 +134,6 @@ async def test_reading_never_waits_for_a_pipe_or_a_device(tmp_path: Path) -> Non
     for path in (str(tmp_path / "pipe"), "/dev/zero", str(tmp_path)):
         with pytest.raises(NotAFile):
             await Host().read(path, 0, 10)
-        assert Host().peek(path, 10) is None
 
 
 async def test_a_range_of_bytes_is_read(tmp_path: Path) -> None:
@@ -142,8 +141,6 @@ async def test_a_range_of_bytes_is_read(tmp_path: Path) -> None:
     host = Host()
     assert await host.read(str(tmp_path / "a"), 3, 4) == b"3456"
     assert await host.read(str(tmp_path / "a"), 8, 100) == b"89"
-    assert host.peek(str(tmp_path / "a"), 10) == b"0123456789"
-    assert host.peek(str(tmp_path / "a"), 9) is None
 
 
 async def test_entries_say_what_they_are(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from tests.remote.tools_kit import Toolbox, open_toolbox
 
 from ccb.remote.system.regular_files import FileInfo, FileKind
 from ccb.remote.tools.text_changes import MAX_PREVIEW, ChangeRefused, editable, replace_in, structured_patch
-from ccb.remote.tools.tool_contract import CallContext, Preview, ToolResult, UpcomingChange
+from ccb.remote.tools.tool_contract import CallContext, Preview, UpcomingChange
 from ccb.remote.tools.tool_state import FileState
 
 Json = dict[str, Any]
@@ -55,9 +55,7 @@ async def test_an_edit_replaces_the_text_and_tells_the_client_how(box: Toolbox) 
 async def test_a_file_that_was_not_read_is_not_changed_and_nobody_is_asked(box: Toolbox, tool: str) -> None:
     path = box.write("a", "text")
     change = _change(tool, "text", "x", "x")
-    reason = box.refusal(tool, file_path=str(path), **change)
-    assert reason is not None
-    assert "has not been read" in reason
+    assert "has not been read" in await box.unasked(tool, file_path=str(path), **change)
     assert "has not been read" in await box.error(tool, file_path=str(path), **change)
     assert path.read_text() == "text"
 
@@ -65,10 +63,7 @@ async def test_a_file_that_was_not_read_is_not_changed_and_nobody_is_asked(box: 
 async def test_a_file_that_has_changed_since_is_not_overwritten(box: Toolbox) -> None:
     path = await box.seen("a", "text")
     path.write_text("TEXT of the user")
-    change = {"file_path": str(path), **_one("text", "x")}
-    assert "modified since" in (box.refusal("Edit", **change) or "")
-    foretold = await box.tools["Edit"].preview(change, box.context)
-    assert isinstance(foretold, ToolResult) and foretold.is_error, "nobody is asked"
+    assert "modified since" in await box.unasked("Edit", file_path=str(path), **_one("text", "x"))
     assert "modified since" in await box.error("Write", file_path=str(path), content="x")
     assert path.read_text() == "TEXT of the user"
 
@@ -95,7 +90,7 @@ async def test_two_edits_at_once_never_lose_one(box: Toolbox) -> None:
 async def test_an_ambiguous_text_is_refused_with_its_count(box: Toolbox) -> None:
     path = await box.seen("a", "x x x")
     change = {"file_path": str(path), **_one("x", "y")}
-    assert "Found 3 matches" in (box.refusal("Edit", **change) or "")
+    assert "Found 3 matches" in await box.unasked("Edit", **change)
     assert "occurrences" in await box.text("Edit", **change, replace_all=True)
     assert path.read_text() == "y y y"
 
@@ -108,7 +103,7 @@ async def test_an_edit_that_cannot_be_made_is_refused_before_anybody_is_asked(
     box: Toolbox, old: str, new: str, why: str
 ) -> None:
     path = await box.seen("a", "text")
-    assert why in (box.refusal("Edit", file_path=str(path), old_string=old, new_string=new) or "")
+    assert why in await box.unasked("Edit", file_path=str(path), old_string=old, new_string=new)
 
 
 async def test_an_empty_old_string_creates_a_file_and_never_replaces_one(box: Toolbox) -> None:
@@ -361,7 +356,7 @@ async def test_an_edit_of_a_place_that_has_changed_asks_to_read_again(box: Toolb
     path = await box.seen("a.ini", seen)
     path.write_text(present)
     change = {"file_path": str(path), **_one("x = 1", "x = 3")}
-    assert "modified since it was read" in (box.refusal("Edit", **change) or "")
+    assert "modified since it was read" in await box.unasked("Edit", **change)
     assert "modified since it was read" in await box.error("Edit", **change)
     edits = [_one("a", "A"), _one("x = 1", "x = 3")]
     assert "modified since it was read" in await box.error("MultiEdit", file_path=str(path), edits=edits)

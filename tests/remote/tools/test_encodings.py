@@ -146,8 +146,8 @@ async def test_what_is_no_text_is_said_to_be_none_and_not_to_be_read_again(box: 
     assert why in await box.error("Read", file_path=str(path))
     assert "binary file, and was not searched" in await box.text("Grep", pattern="needle", path=str(path))
     for name, change in (("Edit", {"old_string": "o", "new_string": "x"}), ("Write", {"content": "x"})):
-        said = box.refusal(name, file_path=str(path), **change)
-        assert said is not None and why in said and "Read it first" not in said
+        said = await box.unasked(name, file_path=str(path), **change)
+        assert why in said and "Read it first" not in said
         assert said == await box.error(name, file_path=str(path), **change)
 
 

@@ -18,8 +18,8 @@ from tests.remote.bundle_in_memory import bundle_of_the_sources, imports_from
 from tests.remote.tools_kit import Toolbox
 
 from ccb.remote.search_program.globs import Globs
-from ccb.remote.search_program.scan import required
-from ccb.remote.search_program.search_main import BadRequest, answer, compiled
+from ccb.remote.search_program.scan import BadRequest, Pattern, required
+from ccb.remote.search_program.search_main import answer
 from ccb.remote.search_program.walk import Limits, files, walk
 from ccb.remote.tools.find_files import Glob
 from ccb.remote.tools.grep import Grep
@@ -251,7 +251,7 @@ _REGEX = st.recursive(
 
 @given(_REGEX, st.text(alphabet="abcABCkKsſKéÉ ", max_size=12), st.booleans())
 def test_no_match_lacks_its_required_texts(pattern: str, line: str, ignore_case: bool) -> None:
-    found = compiled(pattern, ignore_case, False)
+    found = Pattern(pattern, ignore_case)
     if found.regex.search(line):
         assert found.may_match(line.encode())
 
@@ -268,7 +268,7 @@ def test_required_texts_are_found() -> None:
 @pytest.mark.parametrize("pattern", ["(", "[a", "a{2,1}", "*a", r"\p{L}", "[[:nothing:]]", "(?P<a"])
 def test_what_is_no_pattern_is_a_clear_error(pattern: str) -> None:
     with pytest.raises(BadRequest, match=r"pattern"):
-        compiled(pattern, False, False)
+        Pattern(pattern)
 
 
 async def test_grep_gives_paths_content_and_counts(box: Toolbox) -> None:
