@@ -26,7 +26,7 @@ from ..system.host import Host
 from ..system.owners import repository_top
 from .git_state import GitState, git_state
 from .instructions import SCOPES, InstructionFile, find_instructions, instruction_text
-from .reminders import reminder_block
+from .reminders import Json, reminder_block
 
 
 @dataclass(frozen=True)
@@ -89,8 +89,6 @@ def _account() -> str:
     except KeyError:
         return str(os.geteuid())
 
-
-Json = dict[str, Any]
 
 STATIC = """\
 You are ccb, a coding agent. You run on the user's remote machine, in the same place as the files you work on. The \

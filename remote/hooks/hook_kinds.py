@@ -9,7 +9,7 @@ import re
 import shlex
 from collections.abc import Awaitable, Mapping
 from contextlib import suppress
-from typing import Any, Callable
+from typing import Callable
 
 from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.messages import as_dict
@@ -19,7 +19,7 @@ from ..model.model_request import SMALL
 from ..system.deadline import within
 from ..system.host import Host, StdioRedirect
 from .hook_outcome import NOTHING, HookOutcome
-from .hook_table import Hook, HttpTarget, PromptTarget
+from .hook_table import Hook, HttpTarget, Json, PromptTarget
 
 _MAX_STDOUT, _MAX_STDERR = 1 << 20, 1 << 16
 _CHUNK = 65536
@@ -131,8 +131,6 @@ async def take_env_file(host: Host, path: str, cwd: str) -> dict[str, str]:
             found[name] = value
     return found
 
-
-Json = dict[str, Any]
 
 _MAX_ANSWER = 1 << 20
 _PLACE = re.compile(r"\$(?:\{(\w+)\}|(\w+))")

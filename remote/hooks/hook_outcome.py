@@ -8,7 +8,6 @@ import json
 from collections.abc import Sequence
 from dataclasses import fields, replace
 from itertools import chain
-from typing import Any
 
 from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.hook_output import (
@@ -31,9 +30,8 @@ from .hook_table import (
     USER_PROMPT_SUBMIT,
     WATCHES,
     WORKTREE_CREATE,
+    Json,
 )
-
-Json = dict[str, Any]
 
 _RANK = {"": 0, "allow": 1, "ask": 2, "deny": 3}
 _WORDS = {"approve": "allow", "allow": "allow", "block": "deny", "deny": "deny", "ask": "ask"}

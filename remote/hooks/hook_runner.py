@@ -38,6 +38,7 @@ from .hook_table import (
     Hook,
     HookSource,
     HttpTarget,
+    Json,
     read_hooks,
 )
 
@@ -86,9 +87,6 @@ class HookWork:
 
 
 NOBODY = HookWork()
-
-
-Json = dict[str, Any]
 
 _log = logging.getLogger(__name__)
 

@@ -6,7 +6,7 @@ import os
 import re
 from collections.abc import Collection, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any, Callable, Union
+from typing import TYPE_CHECKING, Callable, Union
 
 from ccb.tunnel.wire.mcp_messages import LIMIT_VARIABLE, limit_of
 
@@ -14,15 +14,13 @@ from ..settings.worker_settings import WorkerSettings
 from ..system.host import Host
 from ..system.process import without_ccb
 from ..tools.tool_contract import ToolContext
-from .mcp_client import Channel, RefusedChannel, ServerForms
+from .mcp_client import Channel, Json, RefusedChannel, ServerForms
 from .mcp_servers import ON_HOST, McpServers, ServerPlace
 from .mcp_stdio import ServerCommand, StdioChannel
 
 if TYPE_CHECKING:
     from .mcp_http import ServerAddress
 
-
-Json = dict[str, Any]
 Wanted = Union[ServerCommand, "ServerAddress", str]
 """How a server is reached, or why it is not."""
 

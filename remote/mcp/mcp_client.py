@@ -31,7 +31,6 @@ from ..system.deadline import within
 if TYPE_CHECKING:
     from ..hooks.hook_runner import HookRunner
 
-
 Json = dict[str, Any]
 
 

@@ -17,10 +17,8 @@ from ccb.tunnel.wire.messages import as_dict
 from ccb.tunnel.wire.web_fetch import WebPlace, WebRefused, proxy_for, read_url, tunnel
 
 from ..system.deadline import within
-from .mcp_client import UNKNOWN, Ask, Incoming, McpError, offering
+from .mcp_client import UNKNOWN, Ask, Incoming, Json, McpError, offering
 from .mcp_stdio import MAX_MESSAGE, START_S
-
-Json = dict[str, Any]
 
 _MAX_HEAD = 65536
 _BLOCK = 65536

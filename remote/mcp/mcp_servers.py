@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterable, Mapping
 from dataclasses import field
 from itertools import chain, repeat
-from typing import Any, Callable
+from typing import Callable
 
 from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.mcp_messages import WANTS_LOGIN
@@ -18,10 +18,8 @@ from ccb.tunnel.wire.tool_traits import LIST_MCP_RESOURCES, READ_MCP_RESOURCE, R
 from ..context.reminders import Occasion
 from ..tools.tool_contract import Tool, ToolContext, ToolDeclaration, ToolResult
 from ..tools.toolset import Toolset
-from .mcp_client import ELSEWHERE_S, HANDSHAKE_S, STARTS_AGAIN, UNKNOWN, Channel, McpClient, McpError
+from .mcp_client import ELSEWHERE_S, HANDSHAKE_S, STARTS_AGAIN, UNKNOWN, Channel, Json, McpClient, McpError
 from .mcp_tools import McpTool, tool_result
-
-Json = dict[str, Any]
 
 _SERVER: Json = {"type": "string", "description": "The name of the MCP server"}
 _SHOWN = ("uri", "name", "title", "mimeType", "description")

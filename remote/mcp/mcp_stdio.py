@@ -9,7 +9,7 @@ import os
 import time
 from collections.abc import Mapping
 from dataclasses import field
-from typing import Any, Callable
+from typing import Callable
 
 from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.mcp_messages import CALL_S, LineReader
@@ -18,9 +18,7 @@ from ccb.tunnel.wire.ndjson import dump_line, to_bytes
 from ..system.deadline import within
 from ..system.host import Host, StdioRedirect
 from ..system.process import Process
-from .mcp_client import STARTS_AGAIN, UNKNOWN, Ask, Incoming, McpError, offering
-
-Json = dict[str, Any]
+from .mcp_client import STARTS_AGAIN, UNKNOWN, Ask, Incoming, Json, McpError, offering
 
 START_S = 30.0
 """Seconds for a server to start and to agree on the protocol."""

@@ -6,7 +6,6 @@ import asyncio
 import base64
 import json
 import time
-from typing import Any
 
 from ccb.tunnel.wire.mcp_messages import SAY_LIMIT_S, tool_name
 from ccb.tunnel.wire.prompt_content import image_trouble, image_type
@@ -14,9 +13,7 @@ from ccb.tunnel.wire.tool_traits import Effect, RunsOn, ToolTraits
 
 from ..tools.output import MAX_OUTPUT_CHARS, OutputFiles
 from ..tools.tool_contract import Tool, ToolContext, ToolResult, declared
-from .mcp_client import ELSEWHERE_S, McpClient, McpError, ServerTool
-
-Json = dict[str, Any]
+from .mcp_client import ELSEWHERE_S, Json, McpClient, McpError, ServerTool
 
 _MAX_DESCRIPTION = 4000
 _MAX_IMAGES = 512 * 1024

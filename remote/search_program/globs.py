@@ -15,7 +15,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-
 TYPES: dict[str, tuple[str, ...]] = {
     "asm": ("*.asm", "*.s", "*.S"),
     "bazel": ("*.bazel", "*.bzl", "BUILD", "WORKSPACE"),

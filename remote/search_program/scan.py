@@ -18,7 +18,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-
 _MAX_TEXTS = 40
 _UNSAFE_IGNORING_CASE = frozenset("iksIKS")  # when case is ignored, these also match other Unicode characters
 

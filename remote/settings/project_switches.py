@@ -7,7 +7,7 @@ import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field, replace
-from typing import Any, Callable
+from typing import Callable
 
 from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.tool_traits import no_such_tool, rule_parts
@@ -20,6 +20,7 @@ from .worker_settings import (
     MEMORY_FILE,
     PROJECT,
     USER,
+    Json,
     Layer,
     at_line,
     digest_of,
@@ -29,8 +30,6 @@ from .worker_settings import (
     read_text,
     skills_in,
 )
-
-Json = dict[str, Any]
 
 _FILES = ((PROJECT, ".claude/settings.json"), (LOCAL, ".claude/settings.local.json"))
 _MCP_FILE = ".mcp.json"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator
 from functools import partial
-from typing import Any
 
 from ccb.tunnel.wire.mcp_messages import tool_name
 
@@ -13,8 +12,6 @@ from ..mcp.mcp_client import McpError
 from ..mcp.mcp_servers import McpServers
 from ..mcp.mcp_tools import tool_result
 from .command_registry import CommandCall, CommandRefused, Expanded, SlashCommand
-
-Json = dict[str, Any]
 
 _MAX_DESCRIPTION = 1000
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
-from typing import Any
 
 from ccb.tunnel.wire import tool_traits
 
@@ -15,7 +14,7 @@ from ..tools.input_schema import object_of, text
 from ..tools.tool_contract import Tool, ToolContext, ToolDeclaration, ToolResult
 from ..tools.toolset import Toolset
 from .command_files import SKILL, CommandFile, discover, expand, filled, named_files, places, skill_text, task_of
-from .command_registry import CommandCall, Expanded, SlashCommand
+from .command_registry import CommandCall, Expanded, Json, SlashCommand
 
 
 class FileCommands:
@@ -99,8 +98,6 @@ class FileCommands:
                 blocks.append({"type": "text", "text": f"The file {path}:\n{content}"})
         return Expanded(blocks, allowed, file.model)
 
-
-Json = dict[str, Any]
 
 _LISTING_CHARS = 8000
 _ENTRY_CHARS = 250

@@ -17,9 +17,7 @@ from ..model.model_request import SMALL
 from ..settings.front_matter import NESTED, read_markdown, read_nested
 from ..settings.worker_settings import LOCAL, PROJECT, USER
 from .input_schema import choice, flag, object_of, text
-from .tool_contract import Tool, ToolContext, ToolDeclaration, ToolResult
-
-Json = dict[str, Any]
+from .tool_contract import Json, Tool, ToolContext, ToolDeclaration, ToolResult
 
 INHERIT = "inherit"
 BUILT_IN_SOURCE = "built-in"
@@ -116,7 +114,6 @@ BUILT_IN_AGENTS = (
         read_only=True,
     ),
 )
-
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_:.-]{0,63}")
 _TOOL = re.compile(r"[A-Za-z_][A-Za-z0-9_.*-]*")

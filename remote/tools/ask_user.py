@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from ccb.tunnel.wire import tool_traits
 
 from .input_schema import flag, object_of, text
-from .tool_contract import Tool, ToolContext, ToolDeclaration, ToolResult
-
-Json = dict[str, Any]
+from .tool_contract import Json, Tool, ToolContext, ToolDeclaration, ToolResult
 
 _OPTION = object_of(
     {"label": text("1 to 5 words", 1, 200), "description": text("What choosing it means", 1, 2000)},

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
 
 from ccb.tunnel.wire import tool_traits
 
@@ -15,15 +14,12 @@ from .input_schema import flag, number, object_of, text
 from .output import MAX_OUTPUT_CHARS, clean, limited
 from .search_process import MAX_PATTERN, SearchFailed, search
 from .tasks import Task, TaskKind, TaskStatus
-from .tool_contract import Tool, ToolContext, ToolDeclaration, ToolResult
-
-Json = dict[str, Any]
+from .tool_contract import Json, Tool, ToolContext, ToolDeclaration, ToolResult
 
 _MAX_WAIT_MS = 600_000
 _WAIT_MS = 30_000
 _MAX_CHARS = 30_000
 _MAX_LINES = 2_000
-
 
 _TASK_ID = text("The id of the task")
 

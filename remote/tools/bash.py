@@ -10,7 +10,6 @@ import shlex
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Any
 
 from ccb.tunnel.wire import tool_traits
 from ccb.tunnel.wire.spelling import spelled
@@ -26,9 +25,7 @@ from .background_shells import MAX_RUNNING, ShellStart
 from .file_access import refusal
 from .input_schema import flag, object_of, text
 from .output import MAX_OUTPUT_CHARS, Output, clean
-from .tool_contract import Tool, ToolContext, ToolDeclaration, ToolResult
-
-Json = dict[str, Any]
+from .tool_contract import Json, Tool, ToolContext, ToolDeclaration, ToolResult
 
 DEFAULT_TIMEOUT = 120_000
 MAX_TIMEOUT = 600_000
@@ -81,7 +78,6 @@ _BASH_SCHEMA = object_of(
     },
     "command",
 )
-
 
 _BASH_DESCRIPTION = (
     "Runs a bash command on the machine the session is on. The working directory stays from one command to the next; "

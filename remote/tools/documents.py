@@ -7,15 +7,14 @@ import importlib.util
 import re
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
 from ..system.process import LIMITED
 from .output import output_of
-from .tool_contract import ToolContext
+from .tool_contract import Json, ToolContext
 
 if TYPE_CHECKING:
     from importlib.abc import InspectLoader
-
 
 _PILLOW = (
     "import sys, io; from PIL import Image; i = Image.open(io.BytesIO(sys.stdin.buffer.read())); "
@@ -51,8 +50,6 @@ async def scaled(context: ToolContext, path: str, media_type: str, most_bytes: i
             return None
     return None
 
-
-Json = dict[str, Any]
 
 MAX_BYTES = 12 << 20
 """Largest document that is shown whole, in bytes: it and the conversation must fit in a request of 32 MB."""

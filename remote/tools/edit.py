@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from ccb.tunnel.wire import tool_traits
 
 from ..system.deadline import in_thread
@@ -30,9 +28,7 @@ from .text_changes import (
     structured_patch,
     whole_or_none,
 )
-from .tool_contract import ToolContext, ToolDeclaration, ToolResult
-
-Json = dict[str, Any]
+from .tool_contract import Json, ToolContext, ToolDeclaration, ToolResult
 
 _MAX_EDITS = 1_000  # of one call
 _NEAR = 1_000  # characters in which the neighbours of a place are looked for

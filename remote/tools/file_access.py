@@ -15,9 +15,7 @@ from ..system.host import Files, Host, PinnedHost, is_under
 from ..system.regular_files import ABSENT, FileChanged, FileKind, digest_of
 from ..system.text_encoding import is_binary, shown, text_of
 from .text_changes import MAX_PREVIEW, ChangeRefused, compared
-from .tool_contract import FileVersion, Preview, Tool, ToolContext, ToolResult, UpcomingChange
-
-Json = dict[str, Any]
+from .tool_contract import FileVersion, Json, Preview, Tool, ToolContext, ToolResult, UpcomingChange
 
 MAX_BYTES = 32 << 20
 """Largest file that is edited, in bytes."""

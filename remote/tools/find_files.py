@@ -5,7 +5,6 @@ from __future__ import annotations
 import fnmatch
 import os
 import re
-from typing import Any
 
 from ccb.tunnel.wire import tool_traits
 from ccb.tunnel.wire.spelling import spelled
@@ -16,9 +15,7 @@ from .file_access import absolute, host_of, missing, os_error, path_error, refus
 from .input_schema import object_of, text
 from .output import limited
 from .search_process import LEFT_OUT, MAX_PATTERN, SECONDS, SearchFailed, search, unsearched
-from .tool_contract import Tool, ToolContext, ToolDeclaration, ToolResult
-
-Json = dict[str, Any]
+from .tool_contract import Json, Tool, ToolContext, ToolDeclaration, ToolResult
 
 _MAX_ENTRIES = 1000
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-from typing import Any
 
 from ccb.tunnel.wire import tool_traits
 from ccb.tunnel.wire.spelling import spelled
@@ -17,9 +16,7 @@ from .input_schema import choice, flag, number, object_of, text
 from .output import limited
 from .search_process import LEFT_OUT, MAX_PATTERN, SECONDS, SearchFailed, search, unsearched
 from .text_changes import bounded_text
-from .tool_contract import Tool, ToolContext, ToolDeclaration, ToolResult
-
-Json = dict[str, Any]
+from .tool_contract import Json, Tool, ToolContext, ToolDeclaration, ToolResult
 
 HEAD_LIMIT = 250
 _MAX_STRUCTURED = 1000  # names of files for clients

@@ -29,9 +29,7 @@ from .file_access import (
 from .input_schema import choice, object_of, text
 from .output import clean
 from .text_changes import ChangeRefused, bounded_text, whole_or_none
-from .tool_contract import ToolContext, ToolDeclaration, ToolResult
-
-Json = dict[str, Any]
+from .tool_contract import Json, ToolContext, ToolDeclaration, ToolResult
 
 MAX_BYTES = 16 << 20
 """Largest notebook that is read, in bytes."""

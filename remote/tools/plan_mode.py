@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
-from typing import Any, Callable
+from typing import Callable
 
 from ccb.tunnel.wire import tool_traits
 
 from ..context.reminders import Occasion
 from ..session_store.session_files import MAX_CHARS, PlanFile
 from .input_schema import object_of, text
-from .tool_contract import Tool, ToolContext, ToolDeclaration, ToolResult
-
-Json = dict[str, Any]
+from .tool_contract import Json, Tool, ToolContext, ToolDeclaration, ToolResult
 
 _log = logging.getLogger(__name__)
 

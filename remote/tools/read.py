@@ -6,7 +6,6 @@ import codecs
 import hashlib
 import json
 from dataclasses import replace
-from typing import Any
 
 from ccb.tunnel.wire import tool_traits
 from ccb.tunnel.wire.dataclass import dataclass
@@ -28,7 +27,7 @@ from . import file_access, notebook
 from .file_access import absolute, host_of, missing, os_error, path_error, refusal
 from .input_schema import number, object_of, text
 from .text_changes import bounded_text
-from .tool_contract import Tool, ToolContext, ToolDeclaration, ToolResult
+from .tool_contract import Json, Tool, ToolContext, ToolDeclaration, ToolResult
 
 MAX_SCALED_BYTES = 64 << 20
 """Largest image in bytes that is made smaller."""
@@ -177,8 +176,6 @@ class _Wanted:
         self.done = len(self._lines) >= self._limit
 
 
-Json = dict[str, Any]
-
 _HEAD = 16  # bytes that tell the kind of a file
 _WHOLE = (1, MAX_LINES)
 _NOTE_CHARS = 2_000  # room for the notes around the lines
@@ -197,7 +194,6 @@ _READ_SCHEMA = object_of(
     },
     "file_path",
 )
-
 
 _READ_DESCRIPTION = (
     "Reads a file.\n"

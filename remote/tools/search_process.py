@@ -24,13 +24,10 @@ from ..system.deadline import in_thread
 from ..system.host import Host
 from ..system.process import MARK, child_environment, new_mark
 from .output import output_of
-from .tool_contract import ToolContext
+from .tool_contract import Json, ToolContext
 
 if TYPE_CHECKING:
     from importlib.abc import InspectLoader
-
-
-Json = dict[str, Any]
 
 _log = logging.getLogger(__name__)
 
@@ -178,7 +175,6 @@ for name, code in marshal.loads(zlib.decompress(binascii.a2b_base64(sys.argv[1])
 if sys.argv[2:]:
     module.main(sys.argv[2])
 """
-
 
 LEFT_OUT = "(Files that permission rules keep from this tool were left out.)"
 """The note on a result when the program's answer has `left_out` set."""

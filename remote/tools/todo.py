@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterable
-from typing import Any, Callable
+from typing import Callable
 
 from ccb.tunnel.wire import tool_traits
 
 from ..context.reminders import Occasion
 from .input_schema import issues, object_of
-from .tool_contract import Tool, ToolContext, ToolDeclaration, ToolResult
-
-Json = dict[str, Any]
+from .tool_contract import Json, Tool, ToolContext, ToolDeclaration, ToolResult
 
 _REMINDER = (
     "You have not updated your todo list for a while. If it is out of date, update it; do not mention this to the user."
@@ -20,7 +18,6 @@ _REMINDER = (
 
 _MAX_TODOS = 200
 _ROUNDS = 12
-
 
 _TODO = object_of(
     {

@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from .todo import TodoList
     from .tool_state import FileState
 
-
 Json = dict[str, Any]
 Content = Union[str, list[Json]]
 

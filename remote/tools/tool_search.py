@@ -8,14 +8,12 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
-from typing import Any, Callable
+from typing import Callable
 
 from ccb.tunnel.wire import tool_traits
 
 from .input_schema import number, object_of, text
-from .tool_contract import Tool, ToolContext, ToolDeclaration, ToolResult
-
-Json = dict[str, Any]
+from .tool_contract import Json, Tool, ToolContext, ToolDeclaration, ToolResult
 
 _DEFAULT_RESULTS = 5
 _SEARCH = (

@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from ..sandbox.cage_server import CageServer
     from .tool_contract import Tool, ToolContext
 
-
 DEFER_ABOVE_CHARS = 60_000
 """About a tenth of the window of most models."""
 

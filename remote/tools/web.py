@@ -21,13 +21,10 @@ from ccb.tunnel.wire.dataclass import dataclass
 from ..system.deadline import in_thread
 from .file_access import refusal
 from .input_schema import object_of, text
-from .tool_contract import Tool, ToolContext, ToolDeclaration, ToolResult
+from .tool_contract import Json, Tool, ToolContext, ToolDeclaration, ToolResult
 
 if TYPE_CHECKING:
     from ccb.tunnel.wire.web_fetch import Page
-
-
-Json = dict[str, Any]
 
 CACHE_S = 900.0
 """Seconds for which a page is kept."""

@@ -16,7 +16,6 @@ from ccb.remote.tools.tool_contract import Preview
 
 Json = dict[str, Any]
 
-
 UTF16 = [pytest.param("utf-16-le", b"\xff\xfe", id="little"), pytest.param("utf-16-be", b"\xfe\xff", id="big")]
 
 

@@ -14,7 +14,6 @@ from ccb.tunnel.wire.tool_traits import BUILT_IN, Effect, RuleKind, ToolTraits
 
 Json = dict[str, Any]
 
-
 GOLDEN_TOOLS = "a64b0bbcde7b5ecb730a0cdeda417c81982ba885d259ce2d7fc8700118bfebba"
 
 
