@@ -1,5 +1,4 @@
-"""An agent: one conversation with a model, one turn at a time. A session runs one main agent and any number of
-others."""
+"""An agent: one conversation with a model, one turn at a time."""
 
 from __future__ import annotations
 
@@ -28,9 +27,8 @@ Json = dict[str, Any]
 
 
 class Agent:
-    """`conversation` and `ledger` are the projections of this agent's records in the journal. The tools that the model
-    is offered change only with the configuration or the registry of tools, at the start of a turn, so that the request
-    prefix stays the same."""
+    """The tools that the model is offered change only at the start of a turn, so that the request prefix stays the
+    same."""
 
     def __init__(self, config: AgentConfig, deps: AgentDeps, conversation: Conversation, ledger: Ledger) -> None:
         self._config = config
@@ -64,7 +62,6 @@ class Agent:
 
     @property
     def model(self) -> str:
-        """The model id that the next model call uses."""
         return self._state.model
 
     @property
@@ -73,20 +70,16 @@ class Agent:
 
     @property
     def online(self) -> bool:
-        """Whether the model can be called now: the laptop is connected."""
         return self._deps.link_up_since() is not None
 
     @property
     def interrupted(self) -> bool:
-        """Whether the running turn is being ended by an interrupt."""
         return self._turn is not None and self._turn.interrupted
 
     async def compact(self, hint: str) -> str:
-        """Compact the conversation; called by a command inside the running turn. See `Turn.compact`."""
         return await self._running().compact(hint)
 
     async def clear(self) -> None:
-        """Forget the conversation; called by a command inside the running turn."""
         await self._running().clear()
 
     def _running(self) -> Turn:
@@ -95,8 +88,7 @@ class Agent:
         return self._turn
 
     async def context_report(self) -> ContextReport:
-        """Return what fills the model's window. The provider counts it, if it can; before the first turn it is an
-        estimate of what that turn will send."""
+        """Return what fills the model's window: counted by the provider if it can, estimated before the first turn."""
         from .context_report import (
             context_report,
             count_tokens,  # few sessions ask
@@ -112,22 +104,19 @@ class Agent:
         return context_report(self._state, prefix, config.window, counted, coming)
 
     async def side_answer(self, question: str) -> str | None:
-        """Answer a question about the conversation, which stays as it is. None before the first turn. Raise
-        ModelError."""
+        """Answer a question beside the conversation, None before the first turn. Raise ModelError."""
         from .model_calls import side_answer  # few sessions ask
 
         return await side_answer(self._deps, self._state, question)
 
     def set_model(self, name: str | None) -> None:
-        """Use another model from the next model call on; None means the model of the configuration. The conversation
-        hides the thinking of the old one."""
+        """Use another model from the next model call on; None means the model of the configuration."""
         model = self.model_of(name)
         if model != self._state.model:
             self._state.model = model
             AgentLog(self._deps.log, self._state.conversation).record(ModelRecord(model))
 
     def model_of(self, name: str | None) -> str:
-        """Return the id of the model that `set_model` would use."""
         return resolve_model(name or self._next.models.model, self._next.models.names)
 
     def rewind(self, conversation: Conversation) -> None:
@@ -136,8 +125,7 @@ class Agent:
         conversation.use(self._state.model)
 
     def configure(self, config: AgentConfig) -> None:
-        """Use another configuration from the next turn on. The agent keeps its present model; `set_model(None)`
-        switches to the model of the configuration."""
+        """Use another configuration from the next turn on, with the present model."""
         self._next = config
 
     def interrupt(self) -> bool:
@@ -148,8 +136,8 @@ class Agent:
         return True
 
     async def run_turn(self, prompts: Sequence[Prompt]) -> Json:
-        """Run one turn and return its `result` message, which is recorded and durable like all others. Raise NotKept
-        when the journal fails, and CancelledError (without a result, tools stopped) when the session is shut down."""
+        """Run one turn and return its durable `result`. Raise NotKept when the journal fails, CancelledError at
+        shutdown."""
         if self._turn is not None:
             raise RuntimeError("a turn is running")
         self._take_config()
@@ -161,8 +149,8 @@ class Agent:
             self._turn = None
 
     def _take_config(self) -> None:
-        """Apply a new configuration and the changes to the registry of tools. Drop the request prefix when the prompts
-        or the declarations of the tools have changed."""
+        """Apply a new configuration and tools; drop the request prefix only when prompts or declarations have
+        changed."""
         old, new = self._config, self._next
         registered = new.tools.begin_turn()
         if new is old and registered == self._registered:

@@ -37,23 +37,19 @@ Json = dict[str, Any]
 
 
 class Announced:
-    """The lists that clients are told: commands, agents, skills, mcp_servers and plugins. The owner of each adds it.
-    Commands and agents are objects with `name` and `description`; servers have `name` and `status`."""
+    """The lists that clients are told: commands and agents (`name`, `description`), skills, mcp_servers, plugins."""
 
     def __init__(self) -> None:
         self._lists: dict[str, Callable[[], Sequence[Json]]] = {}
 
     def add(self, name: str, entries: Callable[[], Sequence[Json]]) -> None:
-        """Announce the list that `entries` returns."""
         self._lists[name] = entries
 
     def entries(self, name: str) -> list[Json]:
-        """Return a list in full."""
         entries = self._lists.get(name)
         return list(entries()) if entries is not None else []
 
     def init_fields(self) -> Json:
-        """Return the fields of the `init` message, in which commands, agents and skills are only names."""
         return {
             "mcp_servers": self.entries("mcp_servers"),
             "slash_commands": self._names("commands"),
@@ -68,9 +64,8 @@ class Announced:
 
 @dataclass(frozen=True)
 class OfferedTools:
-    """Which tools the model is offered. `names` are those of the built-in tools, None for all; `aliases` are names of
-    tools by other names for them. `judge` returns the tool that decides about calls where nobody can be asked. `role`
-    is the agent as which this one works."""
+    """`names`: the built-in tools, None for all; `aliases`: other names of tools; `judge`: the tool that decides where
+    nobody can be asked; `role`: the agent as which this one works."""
 
     names: Sequence[str] | None = None
     aliases: Json = field(default_factory=dict)
@@ -78,7 +73,7 @@ class OfferedTools:
     role: AgentDefinition | None = None
 
     def has(self, tool: Tool) -> bool:
-        """Return whether a tool is among those of this offer. A role does not limit how deferred tools are found."""
+        """Return whether a tool is offered. A role does not limit how deferred tools are found."""
         if self.role is not None and tool.name not in FINDERS and not self.role.offers(tool.name):
             return False
         return self.names is None or tool.name in self.names or tool.name not in BUILT_IN
@@ -86,8 +81,7 @@ class OfferedTools:
 
 @dataclass(frozen=True)
 class ToldToClients:
-    """What clients are told: the lists of a session, where its credential comes from, and, if they want them, the raw
-    events of the model's stream (`partial_messages`)."""
+    """What clients are told; `partial_messages`: also the raw events of the model's stream."""
 
     announced: Announced = field(default_factory=Announced)
     api_key_source: str = "none"
@@ -96,9 +90,8 @@ class ToldToClients:
 
 @dataclass(frozen=True)
 class ModelChoice:
-    """The models of an agent, each an alias or an id. `model` is None for the default, `fallback` takes over when it is
-    overloaded. `small` answers small questions, `compact` writes summaries; "" for the ones of the agent's own model.
-    `names` are the short names of models."""
+    """Aliases or ids. `fallback` takes over under overload, `small` answers small questions, `compact` writes summaries
+    ("" for the agent's own); `names` are the short names."""
 
     model: str | None = None
     fallback: str | None = None
@@ -109,7 +102,6 @@ class ModelChoice:
 
     @staticmethod
     def of(options: SessionOptions) -> ModelChoice:
-        """Return what a client's options say."""
         names, reasoning = ModelNames(options.model_aliases), Reasoning.of(options)
         return ModelChoice(
             options.model, options.fallback_model, options.small_model, options.compact_model, names, reasoning
@@ -118,13 +110,8 @@ class ModelChoice:
 
 @dataclass(frozen=True)
 class AgentConfig:
-    """The settings of one agent. The value is immutable; `Agent.configure` replaces it from the next turn on.
-
-    `permissions` holds the agent's rules and its permission mode. `label` names a sub-agent and its task for the
-    person. `max_turns` is the agent's budget of model calls in one turn. `take_queued` takes the prompts and notices
-    for an agent that have joined the queue during a turn. `settings` are the merged settings of the session. `offer`
-    says which tools the model is offered, `disclosure` what clients are told. `structured` is the tool whose value each
-    turn must end with; `budget` limits the cost. `refusal` says why no turn may start, "" if one may."""
+    """The settings of one agent. `label` names a sub-agent and its task; `max_turns` limits model calls in one turn;
+    each turn ends with the value of `structured`; `refusal` says why no turn may start."""
 
     prompts: SessionPrompt
     tools: Toolset
@@ -143,12 +130,10 @@ class AgentConfig:
 
     @property
     def agent_type(self) -> str:
-        """The name of a sub-agent's definition, "" for the main agent."""
         return self.label.partition(": ")[0]
 
     @property
     def window(self) -> WindowSettings:
-        """What the settings and the environment say about the model's window."""
         found = WindowSettings.from_env({**os.environ, **self.settings.env})
         if not found.window and LONG_CONTEXT_BETA in self.models.reasoning.betas:
             found = WindowSettings(1_000_000, found.auto)
@@ -156,16 +141,14 @@ class AgentConfig:
         return found if auto is None or auto.value is not False else WindowSettings(found.window, auto=False)
 
     def with_options(self, options: SessionOptions) -> AgentConfig:
-        """Return this configuration with what a client's options say of models and limits."""
         return replace(self, models=ModelChoice.of(options), max_turns=options.max_turns)
 
     def visible_tools(self) -> dict[str, Tool]:
-        """Return the tools that the model may call, by name. Built-in tools that `offered` does not name and tools
-        that a permission rule denies altogether are left out."""
+        """Return the tools that are offered and not denied altogether, by name."""
         return {tool.name: tool for tool in self.tools if self.offer.has(tool) and self.permissions.visible(tool.name)}
 
     def callable_tools(self) -> dict[str, Tool]:
-        """Return the tools that the model may call, by each name under which it may."""
+        """Return the visible tools by each name under which the model may call them."""
         tools = self.visible_tools()
         return {
             **tools,
@@ -173,7 +156,7 @@ class AgentConfig:
         }
 
     def listed_tools(self, *, can_ask: bool) -> tuple[Tool, ...]:
-        """Return the visible tools that every request declares, in order. `can_ask`: the person can be asked."""
+        """Return the visible tools that every request declares, in order."""
         visible, deferred = self.visible_tools(), self.deferred_tools()
         named = self.offer.names or ()
         return tuple(
@@ -195,11 +178,8 @@ class AgentConfig:
 
 @dataclass(frozen=True)
 class AgentDeps:
-    """The dependencies that a session provides to each of its agents. `link_up_since` returns the monotonic time since
-    which the link to the laptop has been up, or None while it is down. `heartbeat_s` is the pause between two signs of
-    life of a running tool. `reminders` are those of this agent only, and `nested` finds more instruction files where
-    the agent works. `followers` get each record of the agent. `home` is the home directory on the host. `hooks`,
-    `commands` and `models` are those of the session; a sub-agent has no commands."""
+    """What a session lends to each of its agents. `link_up_since`: the monotonic time since which the laptop is
+    connected, None while it is not. `reminders` and `nested` are this agent's own; a sub-agent has no `commands`."""
 
     log: SessionLog
     transport: ModelTransport
@@ -225,7 +205,7 @@ class AgentDeps:
         betas: Sequence[str] = (),
         thinks: bool = False,
     ) -> CallSettings:
-        """Return the settings of the model call with this request. `thinks`: the model may think in silence."""
+        """Return the settings of a model call. `thinks`: the model may think in silence."""
         return CallSettings(
             transport=self.transport,
             clock=self.clock,

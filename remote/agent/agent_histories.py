@@ -20,23 +20,18 @@ from .token_usage import Ledger
 
 
 class AgentHistory(Projection):
-    """The conversation of one agent, and its usage. `worktree` is the newest record about its work tree."""
-
     def __init__(self, agent_id: str, rewound: Sequence[tuple[int, int]] = ()) -> None:
         self.conversation = Conversation(agent_id, rewound)
         self.ledger = Ledger()
         self.worktree: WorktreeRecord | None = None
 
     def apply(self, record: Record) -> None:
-        """Take the next record of this agent, or of a fork."""
         self.conversation.apply(record)
         self.ledger.apply(record)
 
 
 class AgentHistories(Projection):
-    """The history of the main agent, and of every other agent that was interrupted in a turn. When another agent ends
-    its turn, its history is dropped to save memory: nothing in it is open, and `Conversation.from_records` can read it
-    again."""
+    """The history of the main agent, and of each other agent until it ends its turn; then only the journal has it."""
 
     def __init__(self, rewound: Sequence[tuple[int, int]] = ()) -> None:
         self._rewound = rewound
@@ -46,7 +41,6 @@ class AgentHistories(Projection):
         """The newest record about the work tree of each agent that ever had one."""
 
     def apply(self, record: Record) -> None:
-        """Give the record to the history of its agent."""
         if isinstance(record.content, WorktreeRecord):
             self.worktrees[record.agent_id] = record.content
         elif isinstance(record.content, ForkedRecord):
@@ -68,7 +62,6 @@ class AgentHistories(Projection):
         )
 
     def of(self, agent_id: str) -> AgentHistory:
-        """Return the history of one agent, an empty one if there is none."""
         if agent_id not in self._by_id:
             self._by_id[agent_id] = AgentHistory(agent_id, self._rewound)
         return self._by_id[agent_id]
@@ -79,12 +72,10 @@ class AgentHistories(Projection):
         return [history for agent_id, history in self._by_id.items() if agent_id != MAIN_AGENT]
 
     def cut_agent(self, agent_id: str) -> AgentHistory | None:
-        """Return the history of a sub-agent that was interrupted in a turn; None if this one was not."""
         return self._by_id.get(agent_id) if agent_id != MAIN_AGENT else None
 
     def close_open_tool_uses(self, why: Callable[[Conversation, str], str]) -> Iterator[tuple[str, MessageRecord]]:
-        """Close the open tool uses of each history with the text `why(conversation, tool_use_id)`, those of the main
-        agent last. Yield each result with the id of its agent; the caller emits them."""
+        """Close the open tool uses of each history, the main agent's last. Yield the results; the caller emits them."""
         for agent_id, history in sorted(self._by_id.items(), key=lambda item: item[0] == MAIN_AGENT):
             conversation = history.conversation
 

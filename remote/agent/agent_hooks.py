@@ -43,13 +43,11 @@ MAX_STOP_BLOCKS = 10
 
 
 async def before_tool(context: TurnContext, call: ParsedCall) -> HookOutcome:
-    """Run the PreToolUse hooks."""
     return await _run(context, PRE_TOOL_USE, call)
 
 
 async def before_question(context: TurnContext, call: ParsedCall, decision: Decision) -> ToolPermission | None:
-    """Run the hooks of a call that needs a permission. Return the answer of a PermissionRequest hook, None if a person
-    has to give it; they are notified by Notification hooks."""
+    """Return the answer of a PermissionRequest hook, None if a person has to give it."""
     outcome = await _run(context, PERMISSION_REQUEST, call, permission_suggestions=decision.suggestions)
     if outcome.decision == "allow":
         return ToolPermission(True, updated_input=outcome.updated_input, updates=outcome.updates)
@@ -66,12 +64,12 @@ async def before_question(context: TurnContext, call: ParsedCall, decision: Deci
 
 
 async def after_denial(context: TurnContext, call: ParsedCall, reason: str) -> bool:
-    """Run the hooks of a call that was denied without a question. Return whether the model may try it again."""
+    """Run the hooks of a call that was denied unasked. Return whether the model may try it again."""
     return (await _run(context, PERMISSION_DENIED, call, reason=reason)).retry
 
 
 async def after_tool(context: TurnContext, call: ParsedCall, result: ToolResult) -> HookOutcome:
-    """Run the hooks of a tool that has run. The model gets their reasons and contexts after the tool's result."""
+    """Run the hooks of a tool that has run. The model gets their words after the tool's result."""
     if result.is_error:
         event = POST_TOOL_USE_FAILURE
         error = result.content if isinstance(result.content, str) else "the tool failed"
@@ -85,7 +83,7 @@ async def after_tool(context: TurnContext, call: ParsedCall, result: ToolResult)
 
 
 async def after_batch(context: TurnContext, calls: Sequence[Json]) -> HookOutcome:
-    """Run the hooks of an answer whose calls have all ended, before the model is called again."""
+    """Run the hooks of an answer whose calls have all ended."""
     if not calls:
         return NOTHING
     outcome = await context.deps.hooks.run(POST_TOOL_BATCH, {"tool_calls": list(calls)}, agent_id=context.log.agent_id)
@@ -94,12 +92,10 @@ async def after_batch(context: TurnContext, calls: Sequence[Json]) -> HookOutcom
 
 
 def batched(call: ToolCall, result: ToolResult) -> Json:
-    """Return what `after_batch` tells of one call."""
     return {**_facts(call), "tool_response": _response(result)}
 
 
 async def before_expansion(context: TurnContext, command: SlashCommand, arguments: str, prompt: str) -> HookOutcome:
-    """Run the hooks of a slash command whose text is about to go to the model."""
     payload = {
         "expansion_type": "mcp_prompt" if command.source == "mcp" else "slash_command",
         "command_name": command.name,
@@ -135,8 +131,7 @@ def directories_added(hooks: HookRunner, updates: Iterable[Mapping[str, Any]], s
 
 
 async def before_todos(context: TurnContext, old: Sequence[Json], new: Sequence[Json]) -> str:
-    """Run the hooks of todos that the agent is about to add or to mark completed. Return why one refuses it, "" if none
-    does."""
+    """Run the hooks of todos that are added or completed. Return why one refuses it, "" if none does."""
     before = {str(each["content"]): each["status"] for each in old}
     for place, each in enumerate(new, 1):
         subject = str(each["content"])
@@ -150,7 +145,6 @@ async def before_todos(context: TurnContext, old: Sequence[Json], new: Sequence[
 
 
 async def agent_starts(context: TurnContext) -> None:
-    """Run the SubagentStart hooks. The sub-agent gets what they say with its first prompt."""
     agent_type = context.config.agent_type
     payload = {"agent_type": agent_type}
     outcome = await context.deps.hooks.run(SUBAGENT_START, payload, agent_type, agent_id=context.log.agent_id)
@@ -158,8 +152,7 @@ async def agent_starts(context: TurnContext) -> None:
 
 
 async def before_stop(context: TurnContext, ending: TurnEnding, state: LoopState) -> HookOutcome:
-    """Run the Stop hooks, those of SubagentStop for a sub-agent. They learn whether the agent goes on already because
-    of them, and what it has in the background."""
+    """Run the Stop hooks, those of SubagentStop for a sub-agent."""
     agent_id, agent_type = context.log.agent_id, context.config.agent_type
     payload: Json = {
         "stop_hook_active": state.stop_blocks > 0,
@@ -173,7 +166,6 @@ async def before_stop(context: TurnContext, ending: TurnEnding, state: LoopState
 
 
 def model_failed(context: TurnContext, failure: ModelError) -> None:
-    """Run the StopFailure hooks, which decide nothing, beside the session."""
     if not context.log.agent_id:
         payload = {"error": failure.kind, "error_details": failure.message}
         context.deps.hooks.run_later(STOP_FAILURE, payload, failure.kind)

@@ -15,8 +15,7 @@ Json = dict[str, Any]
 
 
 class AgentLog:
-    """Writes the records of one agent's turn to the log of its session, and passes each to the agent's conversation and
-    to `followers`. Every method but `progress` raises NotKept."""
+    """Writes the records of an agent's turn to the session's log, and to the agent's projections. Raises NotKept."""
 
     def __init__(self, log: SessionLog, conversation: Conversation, followers: Sequence[Projection] = ()) -> None:
         self.conversation = conversation
@@ -27,39 +26,34 @@ class AgentLog:
         self._projections = (conversation, *followers)
 
     def message(self, body: Json) -> None:
-        """Record a public message."""
         self.record(MessageRecord(body))
         if body["type"] == "user":
             self.user_messages += 1
 
     def begin(self, init: Json) -> None:
-        """Announce a turn of the main agent. Turns of other agents are not announced, because clients take `init` for
-        the start of the session's turn."""
+        """Announce a turn of the main agent: clients take `init` for the start of the session's turn."""
         if self.agent_id == MAIN_AGENT:
             self.message(init)
 
     def end(self, result: Json) -> None:
-        """Record the result of the turn: a public message of the main agent, an `agent_result` of any other."""
+        """Record the result: a public message of the main agent, an `agent_result` of any other."""
         if self.agent_id == MAIN_AGENT:
             self.message(result)
         else:
             self.record(AgentResultRecord(result))
 
     def record(self, content: Content) -> None:
-        """Append a record to the journal. A public message is complete but for `session_id` and `uuid`."""
         record = self._log.emit(content, self.agent_id)
         for projection in self._projections:
             projection.apply(record)
 
     def progress(self, key: str, body: Json) -> None:
-        """Show a public object that is not journalled and may be lost. A newer object with the same non-empty `key`
-        replaces it."""
+        """Show an object that may be lost. A newer one with the same non-empty `key` replaces it."""
         if self.agent_id != MAIN_AGENT:
             body = {**body, "parent_tool_use_id": self.agent_id}
             key = f"{self.agent_id}:{key}" if key else ""
         self._log.progress(key, body)
 
     async def commit(self) -> None:
-        """Return when everything recorded so far is durable (group commit). Called once for each model message, before
-        a tool starts, and after its result."""
+        """Return when everything recorded so far is durable (group commit)."""
         await self._log.commit()

@@ -37,8 +37,6 @@ CAPABILITIES = ("interrupt_receipt_v1", "interrupt_cancel_queued_v1")
 
 
 def init_message(config: AgentConfig, *, tools: Sequence[str], model: str, version: str) -> Json:
-    """Return the message that opens a turn. It names the directory, the tools, the model, the permission mode and the
-    cage in force."""
     return {
         "type": "system",
         "subtype": "init",
@@ -60,8 +58,6 @@ def init_message(config: AgentConfig, *, tools: Sequence[str], model: str, versi
 
 
 def status_message(value: str | None, mode: str | None = None, sandbox: str = "") -> Json:
-    """Return the message that says what the agent is doing now, and names a changed permission mode and the cage that
-    is then in force."""
     body: Json = {"type": "system", "subtype": "status", "status": value}
     if mode is not None:
         body.update(permissionMode=mode, sandbox=sandbox)
@@ -69,8 +65,7 @@ def status_message(value: str | None, mode: str | None = None, sandbox: str = ""
 
 
 def compact_boundary(trigger: str, pre_tokens: int, post_tokens: int, prefix_tokens: int) -> Json:
-    """Return the message before a summary that replaces the conversation. Sizes are in tokens; `prefix_tokens` is that
-    of the system prompt and the tools."""
+    """Return the message before a summary that replaces the conversation. Sizes are in tokens."""
     metadata = {
         "trigger": trigger,
         "pre_tokens": pre_tokens,
@@ -81,29 +76,25 @@ def compact_boundary(trigger: str, pre_tokens: int, post_tokens: int, prefix_tok
 
 
 def compact_summary(text: str) -> Json:
-    """Return the message that replaces the conversation."""
     return {**user_text(text, synthetic=True), "isCompactSummary": True}
 
 
 def session_title(title: str) -> Json:
-    """Return the message that names the session."""
     return {"type": "system", "subtype": "session_title_changed", "title": " ".join(title.split())[:200]}
 
 
 def conversation_reset(session_id: str) -> Json:
-    """Return the message after which the conversation is empty. The session keeps its id."""
     return {"type": "conversation_reset", "new_conversation_id": session_id, "trigger": "clear"}
 
 
 def microcompact_boundary(pre_tokens: int, saved: int, tool_use_ids: Sequence[str]) -> Json:
-    """Return the message that leaves out the contents of old tool results."""
     metadata = {"trigger": "auto", "pre_tokens": pre_tokens, "tokens_saved": saved, "cleared": list(tool_use_ids)}
     return {"type": "system", "subtype": "microcompact_boundary", "microcompact_metadata": metadata}
 
 
 def assistant(head: MessageHead, block: Json, request_id: str, wall: float, asked: str = "") -> Json:
-    """Return the message with one content block of an answer. `asked` is the model of the request, for thinking: only
-    that one may see it again, and the name with which it answers can be another."""
+    """Return one block of an answer. `asked`, the model of the request, is noted for thinking: only that one may see
+    it."""
     body: Json = {
         "type": "assistant",
         "message": {
@@ -128,7 +119,6 @@ def assistant(head: MessageHead, block: Json, request_id: str, wall: float, aske
 
 
 def api_error(text: str, failure: ModelError | None, kind: str, wall: float) -> Json:
-    """Return an error for the person, in the form of an assistant message. It is not part of the conversation."""
     head = MessageHead(new_uuid(), "<synthetic>", zero_usage())
     body = assistant(head, {"type": "text", "text": text}, failure.request_id if failure else "", wall)
     body["message"]["stop_reason"] = "stop_sequence"
@@ -147,7 +137,6 @@ def user_text(text: str, *, synthetic: bool = False) -> Json:
 
 
 def user_blocks(blocks: Sequence[Json], *, synthetic: bool = False) -> Json:
-    """Return a note to the model that is made of content blocks."""
     body: Json = {
         "type": "user",
         "message": {"role": "user", "content": list(blocks)},
@@ -159,17 +148,14 @@ def user_blocks(blocks: Sequence[Json], *, synthetic: bool = False) -> Json:
 
 
 def informational(text: str, level: str = "info") -> Json:
-    """Return a notice to the person. `level` is `info` or `warning`."""
     return {"type": "system", "subtype": "informational", "content": text, "level": level}
 
 
 def command_output(text: str) -> Json:
-    """Return the message with the output of a slash command that ran without the model."""
     return {**user_text(f"<local-command-stdout>{text}</local-command-stdout>"), "isReplay": True}
 
 
 def api_retry(retry: Retrying) -> Json:
-    """Return the message about a model call that failed and is about to be retried."""
     failure = retry.failure
     body: Json = {
         "type": "system",
@@ -188,8 +174,7 @@ def api_retry(retry: Retrying) -> Json:
 
 
 def model_silent(silent: float | None, left: float) -> Json:
-    """Return the message about a model that has said nothing for `silent` seconds, and is asked again in `left` ones;
-    with None, that it has gone on."""
+    """Return the message about a silent model that is asked again in `left` seconds; with None, that it has gone on."""
     body: Json = {"type": "system", "subtype": "model_silent"}
     if silent is None:
         return {**body, "silent_ms": None, "retry_in_ms": None}
@@ -197,7 +182,6 @@ def model_silent(silent: float | None, left: float) -> Json:
 
 
 def permission_denied(name: str, tool_use_id: str, message: str, decision: Decision) -> Json:
-    """Return the message about a tool call that was denied without a question."""
     return {
         "type": "system",
         "subtype": "permission_denied",
@@ -213,7 +197,6 @@ def permission_denied(name: str, tool_use_id: str, message: str, decision: Decis
 def tool_approval(
     traits: ToolTraits, tool_input: Json, tool_use_id: str, decision: Decision, file_change: Json | None = None
 ) -> ToolApproval:
-    """Return the question to the person whether a tool call may run. `file_change`: what it would do to a file."""
     return ToolApproval(
         tool_name=traits.name,
         display_name=traits.name,
@@ -232,13 +215,11 @@ def tool_approval(
 
 
 def _mcp_server(traits: ToolTraits) -> Json | None:
-    """Return the server of an MCP tool, and where it is from; None for another tool."""
     parts = traits.name.split("__")
     return {"name": parts[1], "source": _SOURCES[traits.runs_on]} if parts[0] == "mcp" and len(parts) > 2 else None
 
 
 def tool_progress(name: str, tool_use_id: str, update: Json) -> Json:
-    """Return the message with live output of a running tool."""
     return {
         "type": "tool_progress",
         "tool_use_id": tool_use_id,
@@ -251,7 +232,6 @@ def tool_progress(name: str, tool_use_id: str, update: Json) -> Json:
 
 
 def heartbeat(name: str, tool_use_id: str, elapsed: float) -> Json:
-    """Return the sign of life of a running tool. `elapsed` is in seconds."""
     return {
         "type": "tool_progress",
         "tool_use_id": tool_use_id,
@@ -264,9 +244,7 @@ def heartbeat(name: str, tool_use_id: str, elapsed: float) -> Json:
 
 @dataclass(frozen=True)
 class TurnReport:
-    """The figures that the result of a turn reports. Durations are in seconds; `num_turns` as the public protocol
-    counts them, user messages included; `denials` are the tool calls that were denied. `origin` says what started the
-    turn when it was not the person, `first_ms` after how many milliseconds its first answer began."""
+    """`num_turns` as the public protocol counts them, user messages included; durations in seconds."""
 
     duration: float
     duration_api: float
@@ -278,7 +256,6 @@ class TurnReport:
 
 
 def result_message(ending: TurnEnding, ledger: Ledger, report: TurnReport) -> Json:
-    """Return the result message of a turn."""
     body: Json = {
         "type": "result",
         "subtype": ending.subtype,

@@ -1,10 +1,5 @@
-"""Compaction: how the history is shortened when it nears the model's window.
-
-Two steps, the cheap one first: old tool results are left out; if that is not enough, a summary of the model replaces
-the whole conversation. Each step is one record of the journal, so every reader of it sees the conversation before the
-step or after it. The journal also holds the start: a compaction that was cut off with its worker is made again, once,
-by the next turn.
-"""
+"""Compaction: old tool results are left out first; if that is not enough, a summary of the model replaces the
+conversation. Each step is one record; a compaction that was cut off with its worker is made again, once."""
 
 from __future__ import annotations
 
@@ -44,15 +39,11 @@ _SHARES = (1.0, 0.6, 0.35, 0.15)  # of a conversation that is too long even for 
 
 @dataclass(frozen=True)
 class Compacted:
-    """The size of the conversation before and after, in tokens."""
-
     pre_tokens: int
     post_tokens: int
 
 
 class Compactor:
-    """Compacts between two model calls, when no tool call is open."""
-
     def __init__(self, context: TurnContext) -> None:
         self._context = context
         self._config = context.config
@@ -65,8 +56,7 @@ class Compactor:
         return ContextLimits.of(self._agent.facts, self._config.window)
 
     async def make_room(self) -> None:
-        """Compact if the next request would leave too little room, or go on with a compaction that was cut off. A
-        failure is not the end: the request may fit."""
+        """Compact before a request that would leave too little room. A failure is not the end: the request may fit."""
         compactions = self._agent.conversation.compactions
         begun = compactions.unfinished
         if begun is None:
@@ -80,8 +70,7 @@ class Compactor:
                 await self._try("auto")
 
     async def rescue(self) -> bool:
-        """Compact because the provider says that the request is too long. Return False if nothing can be done. Raise
-        the ModelError of a summary that failed for another reason."""
+        """Compact because the provider says that the request is too long. Return False if nothing can be done."""
         answered = any(message.role == "assistant" for message in self._agent.conversation.messages)
         if not self._config.window.auto or not answered:  # a prompt that is too long by itself is for its writer
             return False
@@ -100,7 +89,7 @@ class Compactor:
         return True
 
     def clear_old_results(self) -> int:
-        """Leave out the contents of old tool results, if that saves much. Return the number of tokens saved."""
+        """Leave out old tool results if that saves much. Return the number of tokens saved."""
         usable, pre = self.limits.usable, self._agent.tokens
         old = old_results(self._agent.conversation.messages, round(usable * _KEPT_RESULTS))
         if old.tokens < usable * _WORTH_IT:
@@ -110,8 +99,8 @@ class Compactor:
         return old.tokens
 
     async def compact(self, trigger: str, hint: str = "", *, again: bool = False) -> Compacted:
-        """Let a summary of the model replace the conversation. `again`: a dead worker had begun it. Raise ModelError,
-        CompactionFailed; the conversation is unchanged then."""
+        """Let a summary replace the conversation. `again`: a dead worker had begun it. Raise ModelError,
+        CompactionFailed."""
         pre = self._agent.tokens
         refusal = ""
         if not again:
@@ -131,7 +120,6 @@ class Compactor:
         return await self._replace(trigger, pre, summary)
 
     async def clear(self) -> None:
-        """Forget the whole conversation, because the person begins anew."""
         pre, prefix = self._agent.tokens, self._agent.prefix_tokens
         await self._deps.hooks.conversation_ends("clear")
         self._config.context.files.forget_views()
@@ -142,7 +130,7 @@ class Compactor:
         await self._starts_again("clear")
 
     async def _hooks(self, trigger: str, hint: str) -> tuple[str, str]:
-        """Run the PreCompact hooks. Return the hint with what they add, and why they refuse ("" if they do not)."""
+        """Return the hint with what PreCompact hooks add, and why they refuse ("" if they do not)."""
         payload = {"trigger": trigger, "custom_instructions": hint}
         outcome = await self._deps.hooks.run(PRE_COMPACT, payload, trigger, agent_id=self._log.agent_id)
         refusal = f"a hook refused it: {outcome.why}" if outcome.refuses else ""
@@ -175,7 +163,7 @@ class Compactor:
         raise failure
 
     async def _ask(self, history: list[HistoryMessage], hint: str) -> str:
-        """Ask the model that shall write summaries, and the agent's own one if that one fails or has less room."""
+        """Ask the model that shall write summaries, or the agent's own if that one fails or has less room."""
         own, config, known = self._agent.model, self._config, self._agent.models.facts
         other = resolve_model(config.models.compact or own, config.models.names)
         if other != own and known(other).context_window >= known(own).context_window:
@@ -186,8 +174,7 @@ class Compactor:
         return await self._ask_model(own, history, hint)
 
     async def _ask_model(self, model: str, history: list[HistoryMessage], hint: str) -> str:
-        """Make the model call. The request starts with the same bytes as any other, so that the provider finds it in
-        the cache of the agent's own model."""
+        """Ask with a request that starts with the same bytes as any other, so that the provider's cache has it."""
         agent, deps = self._agent, self._deps
         assert agent.prefix is not None
         sent = with_question(history, request_text(hint))
@@ -199,7 +186,6 @@ class Compactor:
         return text
 
     async def _replace(self, trigger: str, pre: int, summary: str) -> Compacted:
-        """Record what replaces the conversation."""
         conversation, limits = self._agent.conversation, self.limits
         text = summary_text(summary, conversation.prompts.texts(), in_turn=trigger == "auto")
         more = await restored_blocks(self._context, round(limits.usable * _FILES))
@@ -218,7 +204,6 @@ class Compactor:
         return Compacted(pre, post)
 
     async def _starts_again(self, source: str) -> None:
-        """Run the SessionStart hooks of the session: the model has forgotten what they said."""
         if not self._log.agent_id:
             await self._deps.hooks.conversation_starts(source, self._agent.model)
 
@@ -249,9 +234,8 @@ class OldResults:
 
 
 def old_results(messages: Sequence[HistoryMessage], keep: int) -> OldResults:
-    """Return the results whose contents can be left out. The newest `keep` tokens of results stay, and everything that
-    the model has not seen yet. What a tool without effect outside the session has said stays as well: nothing can say
-    it again."""
+    """Return the results that can be left out: not the newest `keep` tokens, nothing that the model has not seen, and
+    nothing that no tool can say again."""
     seen = max((i for i, message in enumerate(messages) if message.role == "assistant"), default=0)
     found: list[str] = []
     saved = newer = 0
@@ -277,8 +261,8 @@ def _can_go(names: dict[str, str], block: Json) -> bool:
 
 
 def newest(messages: Sequence[HistoryMessage], share: float) -> list[HistoryMessage]:
-    """Return the newest messages that make up this share of the bytes, at least the last round. The cut is before an
-    assistant message, so each result keeps its call; the API wants a user message first."""
+    """Return the newest messages up to this share of the bytes. The cut is before an assistant message: each result
+    keeps its call, and the API wants a user message first."""
     wanted = share * sum(len(message.encoded()) for message in messages)
     start, size = len(messages), 0
     for i in range(len(messages) - 1, -1, -1):
@@ -297,7 +281,6 @@ _MAX_FILE_TOKENS = 5_000
 
 
 async def restored_blocks(context: TurnContext, room: int) -> list[Json]:
-    """Return the blocks that follow the summary. Files take at most `room` tokens."""
     config, deps, agent = context.config, context.deps, context.agent
     paths = recent_files(agent.conversation.files, config.context.cwd)
     blocks = list(await config.prompts.first_user_blocks())
@@ -320,7 +303,6 @@ async def restored_blocks(context: TurnContext, room: int) -> list[Json]:
 
 
 def recent_files(named: Sequence[str], cwd: str) -> list[str]:
-    """Return the files among those with these names that were used last, the oldest of them first."""
     found = dict.fromkeys(os.path.normpath(os.path.join(spelled(cwd), name)) for name in reversed(named))
     return list(found)[:_MAX_FILES][::-1]
 
@@ -348,12 +330,10 @@ _GO_ON = "Go on with the task from where it stopped, without repeating what is d
 
 
 def request_text(hint: str) -> str:
-    """Return the request for a summary. `hint` is what the person, or a hook, wants it to keep."""
     return f"{ASK}\n\nThe user adds for this summary: {hint}" if hint else ASK
 
 
 def summary_text(summary: str, prompts: Sequence[str], *, in_turn: bool) -> str:
-    """Return the message that replaces the conversation. `in_turn`: the agent is in the middle of a task."""
     parts = [
         "Everything before this message was left out, because it did not fit the context window any more. "
         "This is the summary of it:",

@@ -29,8 +29,7 @@ _MAX_BYTES = 1 << 16
 
 
 async def count_tokens(deps: AgentDeps, agent: AgentState) -> int | None:
-    """Return how many tokens the next request would have. None if it cannot be known now: there was no turn yet, a
-    tool is running, nobody is connected, or the provider does not count: an estimate of the laptop's is none."""
+    """Return the size of the next request, None if the provider cannot count it now."""
     conversation = agent.conversation
     if agent.prefix is None or not conversation.messages or conversation.open_tool_uses or deps.link_up_since() is None:
         return None
@@ -72,8 +71,7 @@ _LOOKS = {  # the glyph in the picture, the colour for clients that have colours
 
 @dataclass(frozen=True)
 class ContextReport:
-    """`parts` are the tokens of each category, in the order of the request; their sum is the window. `exact`: the
-    provider has counted `used`."""
+    """`parts` are the tokens of each category in the order of the request; their sum is the window."""
 
     model: str
     limits: ContextLimits
@@ -87,7 +85,6 @@ class ContextReport:
         return round(100 * self.used / self.limits.window)
 
     def public(self) -> Json:
-        """Return the payload of the answer to `get_context_usage`."""
         shown = [
             {"name": name, "tokens": tokens, "color": _LOOKS[name][1]} for name, tokens in self.parts.items() if tokens
         ]
@@ -108,7 +105,6 @@ class ContextReport:
         }
 
     def text(self) -> str:
-        """Return the picture and its legend."""
         glyphs = "".join(_LOOKS[name][0] for name in self._cells())
         size = f"{'' if self.exact else 'about '}{_short(self.used)} of {_short(self.limits.window)} tokens"
         lines = [f"{self.model}: {size} ({self.percentage} %)", ""]
@@ -140,9 +136,8 @@ def context_report(
     counted: int | None = None,
     coming: Sequence[Json] = (),
 ) -> ContextReport:
-    """Return what fills the window of an agent whose requests begin with `prefix`. The sum is what the provider has
-    counted just now, or else what is known from the last answer. The parts are estimates. `coming` are blocks that go
-    before the first prompt."""
+    """Return what fills the window. The sum is counted or known from the last answer; the parts are estimates. `coming`
+    are blocks that go before the first prompt."""
     limits = ContextLimits.of(agent.facts, window)
     system, tools = text_tokens(prefix.system_size), text_tokens(prefix.tools_size)
     notes = results = rest = 0

@@ -1,11 +1,5 @@
-"""The conversation of an agent: its history as the model gets it, a projection of the journal.
-
-The live loop and a restart apply the same records with the same code, so both end up with the same bytes. The assistant
-lines with one message id make up one assistant message. User lines bring tool results and notes; echoes of prompts and
-messages about API errors are not part of the conversation. An input is remembered until a `prompt` record takes it.
-`model_end` completes an answer: a later answer is separate even if it has the same id, because some providers repeat
-ids.
-"""
+"""The conversation of an agent as the model gets it: a projection of the journal, by the same code live and after a
+restart. Assistant lines of one message id are one message until `model_end`: some providers repeat ids."""
 
 from __future__ import annotations
 
@@ -55,8 +49,7 @@ class CompactionFailed(Exception):
 
 
 class Compactions(Projection):
-    """`unfinished` is the compaction that a dead worker had begun; `failures` counts those without a use in a row that
-    nobody has asked for."""
+    """`unfinished` was begun by a dead worker; `failures` counts those in a row that nobody has asked for."""
 
     def __init__(self) -> None:
         self.unfinished: CompactStartRecord | None = None
@@ -92,8 +85,7 @@ class Compactions(Projection):
 
 
 class KeptPrompts:
-    """The words of the person, within a limit: the first prompts and the latest ones. A summary may lose a word that
-    counts; these are kept literally."""
+    """The first prompts of the person and the latest ones, literally: a summary may lose a word that counts."""
 
     def __init__(self) -> None:
         self._first: list[str] = []
@@ -102,7 +94,6 @@ class KeptPrompts:
         self._left_out = 0
 
     def add(self, text: str) -> None:
-        """Take the next prompt."""
         text = text.strip()
         if not text or text.startswith("<"):  # nobody, or the worker itself
             return
@@ -118,7 +109,6 @@ class KeptPrompts:
             self._left_out += 1
 
     def texts(self) -> list[str]:
-        """Return the prompts, the oldest first."""
         gap = [f"({self._left_out} prompts between are left out)"] if self._left_out else []
         return [*self._first, *gap, *self._latest]
 
@@ -139,11 +129,8 @@ class _Answer:
 
 
 class Conversation(Projection):
-    """The history of the agent `agent_id`; it grows at its end, until a summary replaces it. `model` is the model that
-    was last chosen during the session. `size`, `compactions`, `prompts` and `files` say what compaction must know;
-    `files` are those that tool calls were about, as the calls have named them, the newest last. `started` are the open
-    tool uses whose tool was about to run (read from the journal only). `copied` are the open ones that this session, a
-    fork, took over from its original."""
+    """The history of one agent, until a summary replaces it. `files` are those that calls were about, the newest last;
+    `started` the open tool uses whose tool was about to run; `copied` those that a fork took over."""
 
     def __init__(self, agent_id: str = MAIN_AGENT, rewound: Sequence[tuple[int, int]] = ()) -> None:
         self.agent_id = agent_id
@@ -166,19 +153,16 @@ class Conversation(Projection):
     def from_records(
         records: Iterable[Record], agent_id: str = MAIN_AGENT, rewound: Sequence[tuple[int, int]] = ()
     ) -> Conversation:
-        """Rebuild the conversation of one agent. Tool uses may be open afterwards: see `close_open_tool_uses`."""
         conversation = Conversation(agent_id, rewound)
         replay(records, conversation)
         return conversation
 
     @property
     def open_tool_uses(self) -> list[str]:
-        """The ids of the tool_uses that have no result, in order."""
         return list(self._open)
 
     @property
     def last_words(self) -> str:
-        """The newest text of the model, or ""."""
         for message in reversed(self.messages):
             if message.role == "assistant":
                 texts = [str(block.get("text")) for block in message.blocks if block.get("type") == "text"]
@@ -188,8 +172,8 @@ class Conversation(Projection):
 
     @property
     def may_think(self) -> bool:
-        """Whether the next answer may begin with thinking. After tool results the API accepts it only if the first of
-        the answers that made the calls began with it too."""
+        """Whether the next answer may begin with thinking: after tool results only if the answers that made the calls
+        did."""
         first: HistoryMessage | None = None
         for message in reversed(self.messages):
             if message.role == "assistant":
@@ -199,12 +183,11 @@ class Conversation(Projection):
         return first is None or any(first.begins_with(each) for each in THINKING)
 
     def is_used(self, tool_use_id: str) -> bool:
-        """Whether a tool_use with this id is or was in the history."""
         return tool_use_id in self._used_ids
 
     def apply(self, record: Record) -> None:
-        """Take the next record. Skip the records of other agents, records that a rewind has taken back (see
-        `Journal.rewound`), and records that cannot belong to a valid history, such as a result without its call."""
+        """Take the next record of this agent, unless a rewind has taken it back or it cannot belong to a valid
+        history."""
         if record.agent_id != self.agent_id and not isinstance(record.content, ForkedRecord):
             return
         if self._rewound and any(first <= record.seq < end for first, end in self._rewound):
@@ -217,7 +200,6 @@ class Conversation(Projection):
         return self._handles(kind, public, main) or self.compactions.takes(kind, public, main=main)
 
     def _taken_back(self, record: Record) -> None:
-        """Keep what holds after a rewind: the model, and inputs that a later prompt takes."""
         content = record.content
         if isinstance(content, ModelRecord):
             self._model(content, record)
@@ -228,8 +210,7 @@ class Conversation(Projection):
                 self._inputs.pop(input_id, None)
 
     def use(self, model: str) -> None:
-        """Show the next model its own thinking, and no other: providers refuse what others have made, and miss what
-        they have made themselves."""
+        """Show the next model its own thinking only: providers refuse what others have made."""
         self.model = model
         for message in self.messages:
             message.show(self._is_own)
@@ -239,12 +220,10 @@ class Conversation(Projection):
         return self.model is None or _may_see(self.model, *self._made_by(block))
 
     def _made_by(self, block: Json) -> tuple[bool, str]:
-        """Return whether ccb has sealed the thinking of a block, and the model that was asked for it."""
         sealed = str(block.get("signature") or block.get("data") or "").startswith(SEALED)
         return sealed, self._makers.get(_hash(block), "")
 
     def know_input(self, input_id: str, blocks: list[Json]) -> None:
-        """Remember an input until a `prompt` record takes it."""
         self._inputs[input_id] = blocks
 
     def seal(self) -> None:
@@ -436,10 +415,8 @@ class Conversation(Projection):
 
 
 def close_open_tool_uses(conversation: Conversation, why: str | Callable[[str], str]) -> list[MessageRecord]:
-    """Give every tool_use that has no result an is_error tool_result with the text `why` (or `why(tool_use_id)`). This
-    is the only way in which open tool_uses are closed: on interrupt, on a failed call, after a crash, on load. The
-    results are applied here; the caller emits the returned messages, so that the journal and every client get them
-    too."""
+    """Give every open tool_use an error result with the text `why`. The results are applied; the caller emits them.
+    This is the only way in which tool_uses are closed."""
     closed = []
     for tool_use_id in conversation.open_tool_uses:
         text = why if isinstance(why, str) else why(tool_use_id)
@@ -452,7 +429,6 @@ def close_open_tool_uses(conversation: Conversation, why: str | Callable[[str], 
 def tool_result_message(
     tool_use_id: str, content: str | list[Json], *, is_error: bool, structured: object = None
 ) -> Json:
-    """Return the public user message that holds one tool_result. `structured` is the result in a form for programs."""
     block: Json = {"type": "tool_result", "tool_use_id": tool_use_id, "content": content}
     if is_error:
         block["is_error"] = True
@@ -467,8 +443,7 @@ def tool_result_message(
 
 
 def _may_see(model: str, sealed: bool, maker: str) -> bool:
-    """Return whether a request to `model` may hold thinking for which `maker` was asked. The laptop looks into what it
-    has sealed itself; a signature of others says nothing of who has made it."""
+    """Return whether `model` may see thinking of `maker`. The laptop looks into what ccb has sealed itself."""
     return provider_of(maker) == provider_of(model) and (sealed or is_same_model(maker, model))
 
 

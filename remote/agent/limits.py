@@ -26,7 +26,7 @@ _ABOUT = (
 
 
 class StructuredOutput(Tool):
-    """The tool by which the model gives the value. One object serves all turns of an agent, one after the other."""
+    """The tool by which the model gives the value that a client's schema wants."""
 
     def __init__(self, schema: Json) -> None:
         self.declaration = declared(ToolTraits(NAME, Effect.NONE, main_only=True), _ABOUT, schema)
@@ -37,13 +37,11 @@ class StructuredOutput(Tool):
         self.value, self._tries = None, 0
 
     async def run(self, tool_input: Json, context: ToolContext) -> ToolResult:
-        """Take the value, which fits the schema."""
         self.value = tool_input
         return ToolResult("The result was taken.")
 
     def missed(self) -> str | TurnEnding:
-        """The model has stopped without a value, or given one that does not fit. Return what to tell it, or how the
-        turn ends."""
+        """Return what to tell a model that has not given a fitting value, or how the turn ends."""
         self._tries += 1
         if self._tries < MAX_TRIES:
             return _ASK
@@ -52,17 +50,15 @@ class StructuredOutput(Tool):
 
 @dataclass(frozen=True)
 class Budget:
-    """`limit` is what a client allows, `total` the cost of the session at which that is spent, in dollars."""
+    """`limit` is what a client allows, `total` the session's cost at which that is spent, in dollars."""
 
     limit: float
     total: float
 
     def rest(self, cost: float) -> Budget:
-        """Return what a sub-agent may cost that starts when the session has cost `cost`."""
         return Budget(self.limit, max(0.0, self.total - cost))
 
     def spent(self, cost: float) -> TurnEnding | None:
-        """Return how the turn ends when the session has cost `cost`, None if there is money left."""
         if cost < self.total:
             return None
         limit = f"{self.limit:.9f}".rstrip("0").rstrip(".")
@@ -86,13 +82,13 @@ class TokenTarget:
         self._little = 0  # stops in a row with little output
 
     def take(self, prompts: Sequence[Prompt]) -> int:
-        """Use the target in prompts of the person that join the turn. Return it, 0 if they name none."""
+        """Use the target in prompts that join the turn. Return it, 0 if they name none."""
         found = max((target_in(_words(prompt)) for prompt in prompts if _may_name_one(prompt)), default=0)
         self.tokens = found or self.tokens
         return found
 
     def nudge(self, used: int) -> str:
-        """The model has stopped after `used` tokens in this turn. Return what to tell it, "" if it may stop."""
+        """Return what to tell a model that has stopped after `used` tokens, "" if it may stop."""
         self._little = self._little + 1 if used - self._last < _LITTLE else 0
         self._last = used
         if used >= _REACHED * self.tokens or self.is_given_up:
@@ -111,7 +107,6 @@ class TokenTarget:
 
 
 def target_in(words: Sequence[str]) -> int:
-    """Return the target that the first or the last word of a prompt names, 0 for none."""
     for word in (*words[:1], *words[-1:]):
         match = _TARGET.fullmatch(word.rstrip(".!"))
         if match:

@@ -30,8 +30,7 @@ _DEFAULT_LINES = 200  # behind a line that is named alone
 
 
 async def mentioned_blocks(context: TurnContext, prompts: Sequence[Prompt]) -> list[Json]:
-    """Return the blocks that go before the prompts. A word that names nothing on the host, or something that may not
-    be read without asking, stays a word."""
+    """Return the blocks that go before the prompts. A word that names nothing readable stays a word."""
     typed = [b for prompt in prompts if not prompt.origin for b in prompt.blocks if not is_attached_file(b)]
     texts = [str(block.get("text")) for block in typed if "text" in block]
     named = dict.fromkeys(quoted or plain for text in texts for quoted, plain in _MENTION.findall(text))
@@ -71,7 +70,6 @@ async def _resource(context: TurnContext, name: str) -> tuple[str, ToolResult] |
 
 
 async def _shown(context: TurnContext, path: str, lines: re.Match[str] | None) -> tuple[str, ToolResult] | None:
-    """Return what is shown, in words, and the result of the tool that shows it."""
     shown = spelled(path)
     if os.path.isdir(path):
         result = await run_unasked(context, LS.name, {"path": shown})
@@ -88,9 +86,7 @@ _log = logging.getLogger(__name__)
 
 
 async def run_unasked(context: TurnContext, name: str, given: Json, *, wanted: bool = False) -> ToolResult | None:
-    """Return the result of a tool that only reads; None if it may not run without a question, or finds nothing to read.
-    The result of a tool that has a bug says so. `wanted`: the person has named what is read, so a question has its
-    answer."""
+    """Return what a reading tool finds, None if it may not run unasked. `wanted`: the person has named what is read."""
     config, tool = context.config, context.agent.tools.get(name)
     if tool is None:
         return None
@@ -107,7 +103,6 @@ async def run_unasked(context: TurnContext, name: str, given: Json, *, wanted: b
 
 
 def cut(text: str, size: int) -> str:
-    """Return the text within a number of characters, cut at a line end."""
     if len(text) <= size:
         return text
     return text[:size].rpartition("\n")[0] + "\n(cut here)"

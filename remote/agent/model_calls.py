@@ -62,7 +62,6 @@ class AnswerListener(ReplyListener):
         """The milliseconds from the first model call of the turn to the beginning of its answer, None before."""
 
     def begin(self, model: str, *, continues: bool) -> None:
-        """Prepare for a call of `model`. With `continues`, its answer goes on where the last one was cut."""
         self.submitted = []
         self._asked = model
         self._asked_at = self._clock.now()
@@ -70,7 +69,6 @@ class AnswerListener(ReplyListener):
             self.texts = []
 
     def event(self, event: Json) -> None:
-        """Show a raw event of the stream to clients that asked for it."""
         body: Json = {"type": "stream_event", "event": event, "parent_tool_use_id": None}
         if event.get("type") == "message_start":
             body["ttft_ms"] = round((self._clock.now() - self._asked_at) * 1000)
@@ -79,7 +77,6 @@ class AnswerListener(ReplyListener):
             self._log.progress("", body)
 
     def block(self, head: MessageHead, done: BlockDone, request_id: str) -> None:
-        """Record a finished block; a tool call may start at once."""
         block = done.block
         is_call = block.get("type") == "tool_use"
         if is_call:
@@ -103,8 +100,7 @@ class AnswerListener(ReplyListener):
         return ToolCall(block["id"], name, tool_input, tool, broken)
 
     def _sendable(self, block: Json) -> Json:
-        """Return the tool call with a unique id and a valid name, because the API refuses a history with others. Some
-        providers count ids from zero in each answer."""
+        """Return a tool call with a unique id and a valid name: some providers count ids from zero in each answer."""
         if not _WORD.fullmatch(block["id"]) or self._log.conversation.is_used(block["id"]):
             block = {**block, "id": f"toolu_{new_uuid().replace('-', '')}"}
         if not _WORD.fullmatch(block["name"]):
@@ -112,16 +108,13 @@ class AnswerListener(ReplyListener):
         return block
 
     def withdrawn(self, message_id: str) -> None:
-        """Record that the blocks of this answer do not count. The model is asked again."""
         self._log.record(WithdrawnRecord(message_id))
         self.texts = []
 
     def silence(self, silent: float | None, left: float) -> None:
-        """Show how long the model has said nothing, and when it is asked again."""
         self._log.progress("silence", agent_messages.model_silent(silent, left))
 
     def retrying(self, retry: Retrying) -> None:
-        """Report that an attempt failed and another one follows."""
         _log.warning(
             "model call failed (%s), attempt %d of %d follows in %.1f s",
             retry.failure.kind,
@@ -153,7 +146,7 @@ class ModelCalls:
 
     @contextmanager
     def on_model(self, name: str | None) -> Iterator[None]:
-        """Let a model that is used in this turn only, such as that of a command, hold until its end."""
+        """Use another model in this context, such as that of a command."""
         before = self._agent.model
         if name:
             self._lend(resolve_model(name, self._config.models.names))
@@ -165,7 +158,6 @@ class ModelCalls:
                     self._use_model(before)
 
     async def call(self, state: LoopState) -> MessageEnd:
-        """Make one model call, and count what it used."""
         agent, clock = self._agent, self._deps.clock
         settings = self._call_settings(state)
         if self._config.disclosure.partial_messages:
@@ -196,8 +188,8 @@ class ModelCalls:
         return end
 
     def interrupted(self) -> bool:
-        """Record the received part of an interrupted answer, and count its usage: the provider charges for it. Return
-        False if no call was running."""
+        """Record the received part of an interrupted answer, which the provider charges for. Return False if there was
+        none."""
         call, self._call = self._call, None
         if call is None:
             return False
@@ -213,7 +205,6 @@ class ModelCalls:
         return True
 
     def ending_of(self, end: MessageEnd) -> TurnEnding:
-        """Return the ending of a turn in which the model has stopped without a tool call."""
         if end.stop_reason == "max_tokens":
             text = "API Error: the answer was cut off at the output token limit again and again. Ask for smaller steps."
             kind, terminal = "max_output_tokens", EndReason.API_ERROR
@@ -229,7 +220,6 @@ class ModelCalls:
         return TurnEnding(terminal, text=text)
 
     def failed(self, failure: ModelError) -> TurnEnding:
-        """Return the ending of a turn whose model call has finally failed."""
         answered = any(message.role == "assistant" for message in self._agent.conversation.messages)
         text = failure.prose(self._agent.model, answered=answered)
         if failure.error_type == LAPTOP_BUDGET:
@@ -239,13 +229,11 @@ class ModelCalls:
         return TurnEnding(terminal, text=text, api_error_status=failure.status)
 
     def _fallback(self) -> str:
-        """Return the model that takes over when the present one is overloaded, "" for none."""
         name = self._config.models.fallback
         model = resolve_model(name, self._config.models.names) if name else ""
         return model if model != self._agent.model else ""
 
     async def _fall_back(self, state: LoopState) -> MessageEnd:
-        """Make the call with the other model, and use it for the rest of the turn."""
         overloaded, other = self._agent.model, self._fallback()
         text = f"{overloaded} is overloaded: {other} takes over until the end of this turn."
         self._log.message(agent_messages.informational(text, "warning"))
@@ -267,7 +255,6 @@ class ModelCalls:
         return True
 
     def _call_settings(self, state: LoopState) -> CallSettings:
-        """Return the settings of a model call, with the request for the whole history."""
         agent, deps = self._agent, self._deps
         assert agent.prefix is not None
         model, known = agent.model, agent.facts
@@ -292,7 +279,6 @@ class ModelCalls:
         )
 
     def _lend(self, model: str) -> None:
-        """Use another model for the rest of the turn."""
         self._lent = model
         self._use_model(model)
 
@@ -315,7 +301,6 @@ no tool. The work goes on afterwards, and you will not remember the question.
 
 
 async def side_answer(deps: AgentDeps, agent: AgentState, question: str) -> str | None:
-    """Return the model's answer to a question about the conversation, or None before the first. Raise ModelError."""
     if agent.prefix is None or not agent.conversation.messages:
         return None
     history = closed_part(agent.conversation.messages, agent.conversation.open_tool_uses)
@@ -324,7 +309,6 @@ async def side_answer(deps: AgentDeps, agent: AgentState, question: str) -> str 
 
 
 async def judged(config: AgentConfig, deps: AgentDeps, agent: AgentState, system: str, text: str, model: str) -> str:
-    """Return what a model says to a text alone. Raise ModelError."""
     small = small_model(agent.model, config.models.small, config.models.names)
     chosen = small if model == SMALL else resolve_model(model, config.models.names)
     prefix = model_request.RequestPrefix([{"type": "text", "text": system}], [])
@@ -348,7 +332,6 @@ async def text_answer(
     retries: int,
     listener: ReplyListener,
 ) -> str:
-    """Make one model call, count what it used, and return the text of the answer. Raise ModelError."""
     if model != agent.model:
         sent = [_without_thinking(message) for message in sent]
     body = model_request.body(prefix, sent, model=model, max_tokens=max_tokens, session_id=deps.log.session_id)
@@ -359,7 +342,6 @@ async def text_answer(
 
 
 def with_question(history: Sequence[HistoryMessage], text: str) -> list[HistoryMessage]:
-    """Return a history with a text of the user at its end. The history is not changed."""
     ask = HistoryMessage("user")
     for block in history[-1].blocks if history and history[-1].role == "user" else ():
         ask.put(block)
@@ -378,7 +360,6 @@ def closed_part(history: Sequence[HistoryMessage], open_uses: Sequence[str]) -> 
 
 
 def _without_thinking(message: HistoryMessage) -> HistoryMessage:
-    """Return the message for another model than the one whose thinking it shows."""
     if not any(block.get("type") in THINKING for block in message.blocks):
         return message
     made = HistoryMessage(message.role)
@@ -389,7 +370,6 @@ def _without_thinking(message: HistoryMessage) -> HistoryMessage:
 
 
 async def new_prefix(config: AgentConfig, listed: Sequence[Tool], home: str) -> RequestPrefix:
-    """Return the request prefix of an agent that declares the tools `listed`."""
     tools = [{"name": tool.name, "description": tool.description, "input_schema": tool.input_schema} for tool in listed]
     system = await config.prompts.system()
     style = style_text(config.settings, home)
@@ -399,7 +379,6 @@ async def new_prefix(config: AgentConfig, listed: Sequence[Tool], home: str) -> 
 
 
 async def named_files(context: TurnContext, prompts: Sequence[Prompt]) -> list[Json]:
-    """Return the files that prompts name with `@`, as content blocks."""
     prompts = [prompt for prompt in prompts if not prompt.verbatim]
     if not any("@" in str(block.get("text", "")) for prompt in prompts for block in prompt.blocks):
         return []

@@ -1,8 +1,5 @@
-"""What happens to prompts before a turn: slash commands and hooks.
-
-A prompt that hooks see, or that is a command, is noted as taken before anything happens to it. So it is not taken
-again after a crash, and no hook or command runs twice.
-"""
+"""What happens to prompts before a turn: slash commands and hooks. Their prompt is noted as taken first, so that
+nothing runs twice after a crash."""
 
 from __future__ import annotations
 
@@ -42,8 +39,8 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Opened:
-    """`prompts` enter the conversation, followed by `expanded`, the blocks of a command. `ending` is set if the turn
-    ends here, without the model. `allowed` and `model` hold during the turn (see `Expanded`)."""
+    """`prompts` and then `expanded`, the blocks of a command, enter the conversation. `ending` ends the turn without
+    the model. `allowed` and `model` hold during the turn."""
 
     prompts: Sequence[Prompt] = ()
     expanded: Sequence[Json] = ()
@@ -63,7 +60,6 @@ class PromptOpening:
         self._main = not context.log.agent_id
 
     async def open(self, prompts: Sequence[Prompt]) -> Opened:
-        """Return what of the prompts of a new turn enters the conversation. Raise NotKept."""
         config, commands = self._context.config, self._context.deps.commands
         if not self._main:
             await agent_starts(self._context)
@@ -89,7 +85,6 @@ class PromptOpening:
         return opened
 
     async def admit(self, prompts: Sequence[Prompt]) -> Opened:
-        """Let the hooks see prompts that are not commands. Raise NotKept."""
         said = [prompt for prompt in prompts if prompt.origin is None]  # the others are notices of the worker
         if not self._main or not said or not self._hooks.matching(USER_PROMPT_SUBMIT):
             return Opened(prompts)
@@ -104,7 +99,6 @@ class PromptOpening:
         return Opened(admitted, ending=None if admitted else TurnEnding(EndReason.COMPLETED, text=text))
 
     async def _command(self, command: SlashCommand, call: CommandCall, prompt: Prompt) -> Opened:
-        """Carry out a slash command, unless a hook refuses it. Raise NotKept."""
         await self._take([prompt])
         refused = ""
         if not command.local:
@@ -114,7 +108,7 @@ class PromptOpening:
         return await self._run(command, call, prompt)
 
     async def _refused(self, prompt: Prompt) -> str:
-        """Run the hooks of a prompt. Return what the person is told if they refuse it, "" if they do not."""
+        """Run the hooks of a prompt. Return what the person is told if they refuse it."""
         text = _text(prompt)
         outcome = await self._hooks.run(USER_PROMPT_SUBMIT, {"prompt": text}, about=prompt.input_id)
         self._name(outcome.title)
@@ -124,8 +118,6 @@ class PromptOpening:
         return ""
 
     async def _unexpanded(self, command: SlashCommand, call: CommandCall, prompt: Prompt) -> str:
-        """Run the hooks of a command whose text would go to the model. Return what the person is told if they refuse
-        it, "" if they do not."""
         outcome = await before_expansion(self._context, command, call.arguments, _text(prompt))
         if outcome.refuses:
             return self._warn(f"A hook refused /{command.name}: {outcome.why}")
@@ -137,7 +129,6 @@ class PromptOpening:
         return text
 
     def _name(self, title: str) -> None:
-        """Give the session the name that a hook wants."""
         if title:
             self._log.message(agent_messages.session_title(title))
 
@@ -186,13 +177,12 @@ _PERSON_TIMEOUT_MS = 600_000
 
 
 class CommandTools:
-    """Runs single calls in the name of a command. Their results go into its text, not into the conversation."""
+    """Runs single calls in the name of a command, outside the conversation. Raises CommandRefused."""
 
     def __init__(self, context: TurnContext) -> None:
         self._context = context
 
     async def shell(self, allowed: Sequence[str], command: str) -> str:
-        """Run a command line as Bash would. Raise CommandRefused if it may not run or fails."""
         with granted(self._context.config.permissions, allowed):
             result = await self._call(tool_traits.BASH.name, {"command": command})
         if result.is_error:
@@ -200,8 +190,7 @@ class CommandTools:
         return str(result.content)
 
     async def of_person(self, command: str) -> str:
-        """Run a command line that the person has typed, in the directory of the agent's shell. Nobody is asked, and
-        it has no cage. Return what it printed. Raise CommandRefused if Bash is denied altogether."""
+        """Run a command line that the person has typed: unasked, without a cage."""
         tool = self._context.config.visible_tools().get(tool_traits.BASH.name)
         if tool is None:
             raise CommandRefused(f"{tool_traits.BASH.name} is denied altogether")
@@ -210,7 +199,6 @@ class CommandTools:
         return str(outcome.result.content)
 
     async def delegate(self, allowed: Sequence[str], task: Json) -> str:
-        """Return the answer of a sub-agent. Raise CommandRefused if it may not start or fails."""
         with granted(self._context.config.permissions, allowed):
             result = await self._call(tool_traits.TASK.name, task)
         if result.is_error:
@@ -218,7 +206,7 @@ class CommandTools:
         return str(result.content)
 
     async def read(self, path: str) -> str | None:
-        """Return the content of a file as Read would. Return None for a missing file, or one that may not be read."""
+        """Return what Read says of a file, None for a missing or forbidden one."""
         context = self._context.config.context
         full = context.host.real_path(path if path.startswith("/") else f"{context.cwd}/{path}")
         state = await context.host.stat(full)
@@ -240,7 +228,7 @@ class CommandTools:
 
 @contextmanager
 def granted(permissions: PermissionEngine, rules: Sequence[str]) -> Iterator[None]:
-    """Let the rules of a command hold during its turn. A rule that cannot be read does not count."""
+    """Let the rules of a command hold during its turn."""
     known: list[str] = []
     for rule in rules:
         try:

@@ -30,7 +30,6 @@ _MODEL_DETAILS = (
 
 
 def zero_usage() -> Json:
-    """Return the usage object of no tokens, with all fields that clients know."""
     usage: Json = dict.fromkeys(TOKENS, 0)
     usage.update({name: dict.fromkeys(counts, 0) for name, counts in _DETAILS.items()})
     usage.update(service_tier="standard", inference_geo="", speed="standard", iterations=[])
@@ -38,9 +37,7 @@ def zero_usage() -> Json:
 
 
 class Ledger(Projection):
-    """The usage of a session so far: a projection of its results, plus the answers counted with `add` since the last
-    result. `turn` is the usage of the running turn; `start_turn` resets it. What a sub-agent uses also counts in the
-    sums of `parent`, the ledger of the main agent."""
+    """The usage of a session: its results, and what `add` counted since. A sub-agent's also counts in its `parent`."""
 
     def __init__(self, parent: Ledger | None = None) -> None:
         self.parent = parent
@@ -50,7 +47,6 @@ class Ledger(Projection):
 
     @staticmethod
     def from_records(records: Iterable[Record]) -> Ledger:
-        """Return a ledger that goes on from the last result in the journal."""
         ledger = Ledger()
         replay(records, ledger)
         return ledger
@@ -69,7 +65,6 @@ class Ledger(Projection):
         self.turn = zero_usage()
 
     def add(self, model: str, known: ModelFacts, usage: Mapping[str, Any]) -> None:
-        """Count an answer of `model`."""
         for name in TOKENS:
             self.turn[name] += count(usage, name)
         self.turn.update({name: usage[name] for name in _TEXTS if isinstance(usage.get(name), str)})
@@ -107,5 +102,4 @@ class Ledger(Projection):
             entry[ESTIMATED] = True
 
     def snapshot(self) -> dict[str, Json]:
-        """Return the `modelUsage` of a result."""
         return {name: dict(entry) for name, entry in self.model_usage.items()}

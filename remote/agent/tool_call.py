@@ -29,8 +29,6 @@ NOT_RUN = f"{_NOT_WANTED} It was not run. Wait for the user."
 
 
 class DecidedBy(Enum):
-    """Who decided whether a call may run: rules and modes, a hook, or the person, with a yes or a no."""
-
     CONFIG = "config"
     HOOK = "hook"
     PERSON_ALLOWED = "user_temporary"
@@ -39,10 +37,8 @@ class DecidedBy(Enum):
 
 @dataclass(frozen=True)
 class CallOutcome:
-    """How a tool call ended. `denial` is its entry in the `permission_denials` of the turn's result, None unless it was
-    denied. `ends_turn`: the person refused the call and the rest of the turn with it. `feedback_due`: the model gets a
-    note (DENIAL_FEEDBACK), because so many of its calls were denied. `stop_reason`: a hook ends the turn after this
-    call, for this reason. `decided_by`: see `DecidedBy`, None if the call got no decision."""
+    """How a tool call ended. `denial` is its entry in `permission_denials`. `ends_turn`: the person refused the call
+    and the rest of the turn. `feedback_due`: many calls were denied. `stop_reason`: a hook ends the turn."""
 
     result: ToolResult
     denial: Json | None = None
@@ -67,15 +63,12 @@ class StartedCalls:
         self._printed: dict[str, str] = {}
 
     def start(self, tool_use_id: str) -> None:
-        """Note that the tool is about to run."""
         self._printed[tool_use_id] = ""
 
     def stopped(self, tool_use_id: str, printed: str) -> None:
-        """Note what the tool had printed when it was cancelled."""
         self._printed[tool_use_id] = printed
 
     def why_stopped(self, tool_use_id: str) -> str:
-        """Return the result for a call that the person's interrupt left open."""
         if tool_use_id not in self._printed:
             return NOT_RUN
         printed = self._printed[tool_use_id].rstrip("\n")
@@ -84,8 +77,6 @@ class StartedCalls:
 
 @dataclass(frozen=True)
 class TurnContext:
-    """The context that all parts of a turn share."""
-
     config: AgentConfig
     deps: AgentDeps
     log: AgentLog
@@ -95,10 +86,8 @@ class TurnContext:
 
 @dataclass(frozen=True)
 class ParsedCall:
-    """A call of a tool that exists, with an input that is a JSON object. `cage` is set by `permission`: the cage in
-    which the tool runs commands, None for no cage. So is `pinned`: the real path that was decided on (see Decision).
-    `approved`: the version of a file with which the call was compared for the person who allowed it. `hooked` is what
-    PreToolUse hooks decided, `allowed_by` who allowed the call."""
+    """A call of a known tool. `permission` sets `cage` and `pinned`, the real path that was decided on; `approved` is
+    the version of a file that the person was shown; `hooked` what PreToolUse hooks decided."""
 
     id: str
     tool: Tool
@@ -115,7 +104,6 @@ class ParsedCall:
 
 
 def call_context(context: TurnContext) -> ToolContext:
-    """Return the resources that a tool gets before its call runs."""
     return context.config.context.for_call(CallContext(modes=mode_switch(context)))
 
 
@@ -140,8 +128,7 @@ def tool_use_error(text: str) -> CallOutcome:
 
 @dataclass(frozen=True)
 class ToolCall:
-    """One tool_use block of the model. `tool` is None when there is no tool of that name. `broken` says why the input
-    is not a JSON object, "" when it is one."""
+    """One tool_use block of the model. `broken` says why the input is not a JSON object."""
 
     id: str
     name: str
@@ -151,8 +138,6 @@ class ToolCall:
 
 
 class ModeSwitch:
-    """Changes the mode of `permissions`. See `ccb.remote.tools.tool_contract.Modes`."""
-
     def __init__(self, permissions: PermissionEngine, log: AgentLog) -> None:
         self._permissions = permissions
         self._log = log
@@ -173,7 +158,6 @@ class ModeSwitch:
             self._permissions.lend(rules, for_turn=True)
 
     def apply(self, updates: Sequence[Json]) -> None:
-        """Apply the permission updates that came with an answer."""
         permissions, mode = self._permissions, self.mode
         permissions.apply(updates)
         if permissions.mode != mode:
@@ -184,7 +168,6 @@ class ModeSwitch:
 
 
 def parse(call: ToolCall) -> ParsedCall:
-    """Refuse a call of an unknown tool, and an input that is not a JSON object."""
     if call.tool is None:
         raise CallRefused(tool_use_error(f"Error: No such tool available: {call.name}"))
     if call.broken:
@@ -193,7 +176,6 @@ def parse(call: ToolCall) -> ParsedCall:
 
 
 async def validate(context: TurnContext, call: ParsedCall) -> ParsedCall:
-    """Refuse an input that does not fit the tool's schema, or that the tool itself rejects."""
     schema = call.tool.checked_schema
     call = replace(call, input=whole_numbers(call.input, schema))
     wrong = issues(call.input, schema)

@@ -32,8 +32,8 @@ _log = logging.getLogger(__name__)
 
 
 async def permission(context: TurnContext, call: ParsedCall) -> ParsedCall:
-    """Let the permission engine decide, and ask the person if it says so. Return the call with its cage and the granted
-    input, which is validated again if the person changed it. Refuse the call if the check or the question fails."""
+    """Return the call with its cage and the granted input, after the engine, hooks or the person have allowed it. Raise
+    CallRefused."""
     can_ask = context.deps.broker.can_ask(CAN_USE_TOOL)
     judge = None if can_ask or call.tool.traits.asks else context.config.offer.judge()
     decision = _with_hook(decide(context.config, call, can_ask=can_ask or judge is not None), call)
@@ -65,7 +65,7 @@ async def _answered(
     answer: ToolPermission,
     seen: FileVersion | None = None,
 ) -> ParsedCall:
-    """Act on the answer of a hook or the person. `seen` is the version of the file that the person was shown."""
+    """Act on the answer of a hook or the person, who has `seen` this version of the file."""
     if not answer.allow:
         text = answer.message or f"The user refused this use of {call.name}."
         by = DecidedBy.HOOK if call.allowed_by is DecidedBy.HOOK else DecidedBy.PERSON_REFUSED
@@ -82,7 +82,6 @@ async def _answered(
 
 
 def decide(config: AgentConfig, call: ParsedCall, *, can_ask: bool) -> Decision:
-    """Return the engine's decision on a call, made in the present directory of the agent's shell."""
     tools = config.context
     shell_cwd = tools.shells.directory(tools.host, [tools.cwd, *tools.add_dirs])
     granted = call.hooked.decision == "allow"
@@ -90,7 +89,6 @@ def decide(config: AgentConfig, call: ParsedCall, *, can_ask: bool) -> Decision:
 
 
 def _with_hook(decision: Decision, call: ParsedCall) -> Decision:
-    """Return the decision, as a question if a hook wants one."""
     if call.hooked.decision != "ask" or decision.behavior is not Behavior.ALLOW:
         return decision
     reason = call.hooked.reason or "A hook wants a question before this."
@@ -98,7 +96,6 @@ def _with_hook(decision: Decision, call: ParsedCall) -> Decision:
 
 
 async def _deny_unasked(context: TurnContext, call: ParsedCall, decision: Decision) -> CallOutcome:
-    """Deny a call without a question, because a rule or the mode says so or nobody can be asked."""
     if decision.behavior is Behavior.DENY:
         text = f"Permission to use {call.name} was denied: {decision.reason}"
     else:
@@ -110,7 +107,6 @@ async def _deny_unasked(context: TurnContext, call: ParsedCall, decision: Decisi
 
 
 async def _preview(context: TurnContext, call: ParsedCall) -> Preview | None:
-    """Return what the call would do to a file. Refuse a call that would fail anyway."""
     preview = await call.tool.preview(call.input, context.config.context)
     if isinstance(preview, ToolResult):
         raise CallRefused(CallOutcome(preview))
@@ -132,7 +128,7 @@ async def _ask(context: TurnContext, call: ParsedCall, decision: Decision, previ
 
 
 async def ask_tool(tool: Tool, name: str, tool_input: Json, tool_use_id: str, context: ToolContext) -> ToolPermission:
-    """Return what `tool` answers about a call of the tool `name`. Anything that is not a clear yes is a no."""
+    """Return what `tool` answers about a call. Anything that is not a clear yes is a no."""
     question = {"tool_name": name, "input": tool_input, "tool_use_id": tool_use_id}
     mine = replace(context.call, tool_use_id=tool_use_id, for_person=True)
     result = await tool.run(question, context.for_call(mine))

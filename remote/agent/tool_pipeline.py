@@ -1,10 +1,5 @@
-"""When the calls of an answer run, and the steps of a call.
-
-A call is validated, seen by hooks and permitted, one after the other. Each step returns the call, perhaps with another
-input, or raises CallRefused. If no step refuses, the tool runs, and hooks see its result. Every outcome, also that of a
-refused call, is limited and recorded. A failing tool, a refusal and a failed check are all outcomes with a
-result for the model; other exceptions are faults of the worker.
-"""
+"""When the calls of an answer run, and the steps of a call: validate, hooks, permission, run, hooks, limit, record. A
+refusing step raises CallRefused; every outcome is recorded."""
 
 from __future__ import annotations
 
@@ -67,9 +62,8 @@ class _Entry:
 
 
 class ToolExecutor:
-    """Starts tool calls in the order of the model. A call that may run in parallel starts when no earlier call that
-    must run alone is left, up to MAX_AT_ONCE of them. A call that must run alone starts when every call before it is
-    done, and no later one starts until it is done itself. `ended` hears of each outcome."""
+    """Starts calls in the order of the model: read-only ones beside each other, any other one alone. `ended` hears of
+    each outcome."""
 
     def __init__(self, context: TurnContext, ended: Callable[[ToolCall, CallOutcome], None]) -> None:
         self._context = context
@@ -80,12 +74,11 @@ class ToolExecutor:
         self._changed = asyncio.Event()
 
     def submit(self, call: ToolCall) -> None:
-        """Take a call. It starts at once, or when the calls before it allow it."""
         self._entries.append(_Entry(call, may_run_in_parallel(call)))
         self._pump()
 
     async def drain(self) -> None:
-        """Return when all calls are done. Raise what a call raised: that is a fault of the worker, not of a tool."""
+        """Return when all calls are done. Raise what a call raised: that is a fault of the worker."""
         while self._entries and self._error is None:
             self._changed.clear()
             await self._changed.wait()
@@ -97,7 +90,6 @@ class ToolExecutor:
         self._stopped = True
 
     async def cancel(self) -> None:
-        """Cancel the running calls, and drop the waiting ones."""
         self.halt()
         tasks = {entry.task for entry in self._entries if entry.task is not None}
         self._entries = [entry for entry in self._entries if entry.task is not None]
@@ -135,7 +127,6 @@ class ToolExecutor:
 
 
 async def run_call(context: TurnContext, call: ToolCall) -> CallOutcome:
-    """Run a call through all steps, record its result and return its outcome."""
     try:
         parsed = await checked(context, parse(call))
         ran = replace(await run_tool(context, parsed), decided_by=parsed.allowed_by)
@@ -148,8 +139,7 @@ async def run_call(context: TurnContext, call: ToolCall) -> CallOutcome:
 
 
 async def checked(context: TurnContext, call: ParsedCall) -> ParsedCall:
-    """Pass a call through the checks, and record that it starts. A bug in a check refuses. Raise CallRefused,
-    NotKept."""
+    """Pass a call through the checks, and record that it starts. A bug in a check refuses."""
     try:
         call = await validate(context, call)
         call = await pre_tool_use(context, call)
@@ -164,7 +154,6 @@ async def checked(context: TurnContext, call: ParsedCall) -> ParsedCall:
 
 
 def may_run_in_parallel(call: ToolCall) -> bool:
-    """Return whether the call may run beside others. A call that will be refused for its input may."""
     if call.tool is None or call.broken or issues(call.input, call.tool.checked_schema):
         return True
     try:
@@ -175,8 +164,7 @@ def may_run_in_parallel(call: ToolCall) -> bool:
 
 
 async def pre_tool_use(context: TurnContext, call: ParsedCall) -> ParsedCall:
-    """Run the PreToolUse hooks, which may refuse the call, change its input, or decide on its permission. They see what
-    the person would be asked."""
+    """Run the PreToolUse hooks, which see what the person would be asked."""
     call = replace(call, input=call.tool.question(call.input, call_context(context)))
     outcome = await agent_hooks.before_tool(context, call)
     if isinstance(call.tool, TodoWrite) and not outcome.blocked:
@@ -197,7 +185,6 @@ async def pre_tool_use(context: TurnContext, call: ParsedCall) -> ParsedCall:
 
 
 async def record_start(context: TurnContext, call: ParsedCall) -> ParsedCall:
-    """Make the start durable before the tool runs, so that a restart knows that the call may have had effects."""
     context.started.start(call.id)
     context.log.record(ToolStartRecord(call.id, call.name))
     await context.log.commit()
@@ -205,8 +192,6 @@ async def record_start(context: TurnContext, call: ParsedCall) -> ParsedCall:
 
 
 async def post_tool_use(context: TurnContext, call: ParsedCall, outcome: CallOutcome) -> CallOutcome:
-    """Run the hooks that see the result of a tool that ran. What they say goes to the model after the result. They may
-    replace the result."""
     hooked = await agent_hooks.after_tool(context, call, outcome.result)
     await context.deps.hooks.directory_is(call_context(context).shells.cwd, context.log.agent_id)
     output = hooked.output
@@ -222,8 +207,7 @@ async def post_tool_use(context: TurnContext, call: ParsedCall, outcome: CallOut
 
 
 def limit_output(context: TurnContext, call: ToolCall, outcome: CallOutcome) -> CallOutcome:
-    """Cut a text that is longer than the tool's declared limit, and keep the whole text in a file. Tools that limit
-    their output themselves stay below the limit."""
+    """Cut a text over the tool's declared limit; a file keeps the whole."""
     content = outcome.result.content
     if call.tool is None or not isinstance(content, str):
         return outcome
@@ -232,7 +216,6 @@ def limit_output(context: TurnContext, call: ToolCall, outcome: CallOutcome) -> 
 
 
 def record_end(context: TurnContext, call: ToolCall, outcome: CallOutcome) -> None:
-    """Record the result."""
     result = outcome.result
     message = tool_result_message(call.id, result.content, is_error=result.is_error, structured=result.structured)
     if outcome.decided_by is not None:
@@ -242,7 +225,7 @@ def record_end(context: TurnContext, call: ToolCall, outcome: CallOutcome) -> No
 
 
 async def run_tool(context: TurnContext, call: ParsedCall) -> CallOutcome:
-    """Run the tool. Meanwhile, send its live output and regular signs of life as progress."""
+    """Run the tool; meanwhile, send its live output and regular signs of life."""
     log = context.log
     mine = dataclasses.replace(
         call_context(context).call,
@@ -275,7 +258,6 @@ async def run_tool(context: TurnContext, call: ParsedCall) -> CallOutcome:
 
 
 async def _ask_beside(context: TurnContext, question: ModelQuestion) -> ModelReply:
-    """Put a question of a tool to a model, and count what it used. Raise ModelError."""
     from ..model.model_call import ask
 
     deps, agent = context.deps, context.agent
@@ -287,7 +269,6 @@ async def _ask_beside(context: TurnContext, question: ModelQuestion) -> ModelRep
 
 
 async def _fetch_on_laptop(context: TurnContext, url: str) -> FetchedText:
-    """Let the laptop of the driver fetch a page. Raise RequestFailed."""
     from ccb.tunnel.wire.web_fetch import WEB_FETCH, LaptopFetch
 
     request = Request(WEB_FETCH, LaptopFetch(url), about=url[:100], agent_id=context.log.agent_id)
@@ -295,8 +276,7 @@ async def _fetch_on_laptop(context: TurnContext, url: str) -> FetchedText:
 
 
 async def _keep_version(context: TurnContext, tool_use_id: str, change: UpcomingChange) -> str:
-    """Put the present version of a file into the file history, durably. A version that cannot be kept does not stop
-    the tool: return why. Raise NotKept."""
+    """Put the present version of a file into the file history, durably. Return why it was lost, "" if it is kept."""
     lost = ""
     if change.data is not None:
         history = context.config.context.history
@@ -308,7 +288,6 @@ async def _keep_version(context: TurnContext, tool_use_id: str, change: Upcoming
 
 
 async def _beat(context: TurnContext, call: ParsedCall) -> None:
-    """Send regular signs of life of the running tool, so that a silent tool does not look hung."""
     elapsed = 0.0
     while True:
         await asyncio.sleep(context.deps.heartbeat_s)

@@ -40,8 +40,6 @@ if TYPE_CHECKING:
 
 
 class Demands:
-    """The demands on one turn."""
-
     def __init__(self, context: TurnContext) -> None:
         self._structured = context.config.structured
         self._budget = context.config.budget
@@ -54,25 +52,22 @@ class Demands:
             self._structured.begin_turn()
 
     def called(self, call: ToolCall, outcome: CallOutcome) -> None:
-        """Note the outcome of a tool call: the structured value may not fit."""
         if self._structured is not None and call.tool is self._structured and outcome.result.is_error:
             missed = self._structured.missed()
             self._given_up = missed if isinstance(missed, TurnEnding) else None
 
     def met(self, text: str) -> TurnEnding | None:
-        """Return how the turn ends because the model has given the structured value. `text` is its answer."""
         if self._structured is None or self._structured.value is None:
             return None
         return TurnEnding(EndReason.COMPLETED, text=text, structured=self._structured.value)
 
     def broken(self) -> TurnEnding | None:
-        """Return how the turn ends because a limit is reached, None if the model may be called again."""
         if self._given_up is not None or self._budget is None:
             return self._given_up
         return self._budget.spent(self._ledger.total_cost_usd)
 
     def at_stop(self, ending: TurnEnding) -> TurnEnding | None:
-        """Return how a turn ends in which the model has stopped; None if it still owes the value, and was told so."""
+        """Return how the turn ends; None if the model still owes the value, and was told so."""
         broken = self.broken()
         if broken is not None or self._structured is None or ending.terminal is not EndReason.COMPLETED:
             return broken or ending
@@ -92,8 +87,6 @@ _BROKEN_OFF = "The turn was broken off by an internal error; whether this tool h
 
 
 class Turn:
-    """Call `run` once."""
-
     def __init__(self, config: AgentConfig, deps: AgentDeps, state: AgentState) -> None:
         log = AgentLog(deps.log, state.conversation, deps.followers)
         self._context = context = TurnContext(config, deps, log, state, StartedCalls())
@@ -113,17 +106,14 @@ class Turn:
 
     @property
     def interrupted(self) -> bool:
-        """Whether `interrupt` was called."""
         return self._stop.is_set
 
     def interrupt(self) -> None:
-        """End the turn as soon as possible. Idempotent."""
         self._executor.halt()
         self._stop.set()
 
     async def run(self, prompts: Sequence[Prompt]) -> Json:
-        """Run the turn and return its result message, which is journalled and durable. Raise NotKept, with the result,
-        when the journal cannot store it, and CancelledError."""
+        """Run the turn and return its durable result message. Raise NotKept, with the result, and CancelledError."""
         try:
             return await self._run(prompts)
         except NotKept as error:
@@ -198,7 +188,6 @@ class Turn:
         )
 
     async def _open(self, opened: Opened) -> None:
-        """Add the prompts to the history, and build the request prefix if there is none yet."""
         context: list[Json] = []
         prompts = list(opened.prompts)
         if not self._agent.conversation.messages:
@@ -214,7 +203,6 @@ class Turn:
         await self._make_prefix()
 
     def _initial_prompt(self) -> list[Prompt]:
-        """Return what the agent as which the main agent works is told before the first prompt."""
         role = self._context.config.offer.role
         if role is None or not role.initial_prompt or self._log.agent_id:
             return []
@@ -274,7 +262,6 @@ class Turn:
                 state = stopped
 
     async def _at_stop(self, ending: TurnEnding, state: LoopState) -> TurnEnding | LoopState:
-        """The model has stopped. Return how the turn ends, or how it goes on."""
         answered = self._demands.at_stop(ending)
         if answered is None or self._is_to_go_on(answered, state):
             return state.next_turn()
@@ -286,7 +273,7 @@ class Turn:
         return ended
 
     async def _after_tools(self, state: LoopState) -> TurnEnding | None:
-        """Wait for the tools of an answer. Return how the turn ends, None if the model is called again."""
+        """Return how the turn ends after the tools of an answer, None if the model is called again."""
         await self._stop.unless_set(self._executor.drain())
         if self._stop.is_set:
             raise Interrupted
@@ -308,7 +295,6 @@ class Turn:
         return broken
 
     def _is_to_go_on(self, ending: TurnEnding, state: LoopState) -> bool:
-        """Return whether an agent that has stopped has not reached its token target, and tell it to go on."""
         limit, target = self._context.config.max_turns, self._demands.target
         if not target.tokens or ending.terminal is not EndReason.COMPLETED or (limit and state.calls >= limit):
             return False
@@ -321,7 +307,6 @@ class Turn:
         return bool(nudge)
 
     async def _before_stop(self, ending: TurnEnding, state: LoopState) -> TurnEnding | None:
-        """Run the hooks of an agent that is about to stop. Return how the turn ends, None if it goes on."""
         if ending.terminal is not EndReason.COMPLETED:
             return ending
         outcome = await self._stop.unless_set(before_stop(self._context, ending, state))
@@ -343,13 +328,10 @@ class Turn:
         return TurnEnding(terminal)
 
     def _without_model(self, ending: TurnEnding) -> TurnEnding:
-        """Return the ending of a turn that needs no model call."""
         self._calls = 0
         return ending
 
     async def compact(self, hint: str) -> str:
-        """Compact the conversation before the first model call, because the person wants it. Return what came of it.
-        Raise ModelError."""
         if not self._agent.conversation.messages:
             return "There is nothing to compact yet."
         await self._make_prefix()
@@ -360,17 +342,14 @@ class Turn:
         return f"Compacted: about {done.pre_tokens:,} tokens became {done.post_tokens:,}."
 
     async def clear(self) -> None:
-        """Forget the conversation before the first model call."""
         await self._compactor().clear()
 
     async def _rescued(self, state: LoopState) -> bool:
-        """Compact a conversation that no longer fits. Return False if that was done already or cannot be done."""
         if state.transition is CallReason.COMPACTED:
             return False
         return await self._stop.unless_set(self._compactor().rescue())
 
     async def _make_room(self) -> None:
-        """Compact the conversation if it is near the end of the model's window."""
         agent, window = self._agent, self._context.config.window
         answered = len(agent.conversation.messages) > 1  # else there is nothing to sum up
         full = answered and window.auto and agent.tokens >= ContextLimits.of(agent.facts, window).auto
@@ -383,7 +362,6 @@ class Turn:
         return Compactor(self._context)
 
     def _call_ended(self, call: ToolCall, outcome: CallOutcome) -> None:
-        """Act on the outcome of a tool call."""
         if outcome.stop_reason is not None:
             self._stopped_by_hook = outcome.stop_reason
         self._demands.called(call, outcome)
@@ -397,7 +375,6 @@ class Turn:
             self.interrupt()
 
     async def _between_calls(self) -> None:
-        """Record the reminders, prompts and notes that go to the model together with the tool results."""
         if self._agent.feedback_due:
             self._agent.feedback_due = False
             self._log.message(agent_messages.user_text(DENIAL_FEEDBACK, synthetic=True))
@@ -410,8 +387,7 @@ class Turn:
             await self._log.commit()
 
     async def _interrupted(self) -> TurnEnding:
-        """Stop everything, keep the received part of the answer, close open tool calls, and record a note for the
-        model."""
+        """Stop everything, keep what was received, close open tool calls, and leave a note for the model."""
         await self._executor.cancel()
         answering = self._model.interrupted()
         self._close_open(self._context.started.why_stopped)

@@ -33,15 +33,14 @@ DENIAL_FEEDBACK = (
 
 
 class DenialCounter:
-    """Counts the denied tool calls of one agent over all its turns: a model may try a refused action again in
-    variants."""
+    """Counts denied calls over all turns of an agent: a model may try a refused action again in variants."""
 
     def __init__(self) -> None:
         self._in_a_row = 0
         self._in_all = 0
 
     def denied(self) -> bool:
-        """Count a denial. Return True when a limit is reached and feedback is due; the count then starts anew."""
+        """Count a denial. Return True when feedback is due; the count then starts anew."""
         self._in_a_row += 1
         self._in_all += 1
         if self._in_a_row < _MAX_IN_A_ROW and self._in_all < _MAX_IN_ALL:
@@ -50,16 +49,13 @@ class DenialCounter:
         return True
 
     def permitted(self) -> None:
-        """Note a permitted call, which ends the series of consecutive denials."""
         self._in_a_row = 0
 
 
 @dataclass
 class AgentState:
-    """What an agent keeps from one turn to the next. `models` is what the session knows of models. `tools` are those
-    the model may call, `listed` those that requests declare. `prefix` opens every request: the first turn makes it, and
-    a later one only when the prompts or the listed tools have changed. `feedback_due`: the next tool results carry a
-    note to the model about its many denials."""
+    """What an agent keeps between turns: `tools` the model may call, `listed` those that requests declare, `prefix`
+    what opens each request."""
 
     conversation: Conversation
     ledger: Ledger
@@ -73,31 +69,26 @@ class AgentState:
 
     @property
     def prefix_tokens(self) -> int:
-        """The estimated size of what goes before the conversation."""
         return text_tokens(len(self.prefix.encoded)) if self.prefix is not None else 0
 
     @property
     def facts(self) -> ModelFacts:
-        """What is known of the present model."""
         return self.models.facts(self.model)
 
     def count(self, answered: str, usage: Mapping[str, Any], asked: str = "") -> None:
-        """Count an answer. `answered` is the model as it names itself, `asked` the one that was asked, "" for the
-        present one."""
+        """Count an answer of `answered`, as the model names itself, where `asked` ("" for the present one) was
+        asked."""
         model = self.models.paid_as(answered, asked or self.model)
         self.ledger.add(model, self.models.facts(model), usage)
 
     @property
     def tokens(self) -> int:
-        """The size of the next request, without what it asks for."""
         return self.conversation.size.tokens(self.prefix_tokens)
 
 
 class EndReason(Enum):
-    """The `terminal_reason` of a result. API_ERROR: a model call failed for good. MODEL_ERROR: the worker itself
-    failed. STORAGE_FULL: the host has no room for the journal. HOOK_STOPPED: a hook said that the agent must not go
-    on, STOP_HOOK_PREVENTED: a Stop hook did. SETUP_FAILED: the session
-    is to work as an agent that does not exist, or that lacks an MCP server."""
+    """The `terminal_reason` of a result. MODEL_ERROR: the worker itself failed. SETUP_FAILED: the agent's role or an
+    MCP server of it is missing."""
 
     COMPLETED = "completed"
     API_ERROR = "api_error"
@@ -131,8 +122,6 @@ _LIMITS = {
 
 
 class CallReason(Enum):
-    """Why the turn makes another model call."""
-
     FIRST = "first"
     NEXT_TURN = "next_turn"
     MAX_OUTPUT_TOKENS_ESCALATE = "max_output_tokens_escalate"
@@ -143,9 +132,8 @@ class CallReason(Enum):
 
 @dataclass(frozen=True)
 class LoopState:
-    """The state that one model call of a turn passes to the next. `calls` is the number that `max_turns` limits; a call
-    that repeats or continues an answer is not counted separately. `stop_blocks` counts how often Stop hooks have let
-    the turn go on."""
+    """What one model call of a turn passes to the next. `calls` is the number that `max_turns` limits, `stop_blocks`
+    how often Stop hooks have let the turn go on."""
 
     transition: CallReason = CallReason.FIRST
     calls: int = 1
@@ -172,8 +160,7 @@ class LoopState:
 
 @dataclass(frozen=True)
 class TurnEnding:
-    """How a turn ended. `text` is the answer or the error for the person; `errors` is what results of subtype `error_…`
-    list; `structured` is the value that the client's schema demands."""
+    """`text` is the answer or the error; `errors` is listed by results of subtype `error_…`."""
 
     terminal: EndReason
     text: str = ""
@@ -187,7 +174,6 @@ class TurnEnding:
 
     @property
     def is_empty(self) -> bool:
-        """Whether the model has ended the turn without a word, perhaps after it has thought."""
         return self.terminal is EndReason.COMPLETED and not self.text.strip() and self.structured is None
 
     @property
@@ -207,8 +193,6 @@ class Interrupted(Exception):
 
 
 class StopSignal:
-    """Is set once, when the turn is to end."""
-
     def __init__(self) -> None:
         self._stop: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
@@ -217,13 +201,11 @@ class StopSignal:
         return self._stop.done()
 
     def set(self) -> None:
-        """End the turn as soon as possible. Idempotent."""
         if not self._stop.done():
             self._stop.set_result(None)
 
     async def unless_set(self, work: Awaitable[T]) -> T:
-        """Return the result of `work`. When the turn is stopped before that, cancel `work`, wait for its end, and raise
-        Interrupted."""
+        """Return the result of `work`, or cancel it and raise Interrupted when the turn is stopped before."""
         task = asyncio.ensure_future(work)
         try:
             either: set[asyncio.Future[Any]] = {task, self._stop}
@@ -243,10 +225,8 @@ class StopSignal:
 
 @dataclass(frozen=True)
 class Prompt:
-    """A prompt of the person, as content blocks, or a notice of the worker. `input_id` is the id of the journalled
-    input or notice, so that the journal holds its text once; "" when there is none. `origin` is the public origin of a
-    notice; None for a prompt of the person. `verbatim`: no command and no name of a file is looked for in it. `silent`:
-    the model reads it with the next prompt. `shell`: it is a command line that the person runs (`! make`)."""
+    """A prompt of the person or a notice of the worker (`origin`). `input_id` is that of the journalled input.
+    `verbatim`: no command or file is looked for; `silent`: read with the next prompt; `shell`: a command line."""
 
     blocks: Sequence[Json]
     input_id: str = ""
@@ -257,7 +237,6 @@ class Prompt:
 
     @staticmethod
     def from_input(input_id: str, line: UserMessage) -> Prompt:
-        """Return the prompt in a public user message of a client."""
         shell = line.body.get(SHELL_COMMAND) is True
         silent = shell or line.body.get("shouldQuery") is False
         return Prompt(line.blocks, input_id, None, silent or line.body.get("client_composed") is True, silent, shell)

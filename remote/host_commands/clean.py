@@ -35,8 +35,7 @@ _WORKER = re.compile(
 
 
 def clean_host(reports: Reports, bundles: Sequence[str], *, dry_run: bool) -> None:
-    """Remove everything. The bundles with the hashes `bundles`, which this process runs from, are removed
-    last."""
+    """Remove everything; the `bundles` that this process runs from last."""
     targets, places = all_targets(), session_places()
     if dry_run:
         for target in targets:
@@ -100,7 +99,7 @@ def _bundles(remover: Remover, in_use: set[str], last: Sequence[str]) -> None:
 
 
 def _directories(remover: Remover, tops: list[str]) -> None:
-    """Remove the directories of ccb, and the parent directories that ccb created for them if they are empty."""
+    """Remove the directories of ccb, and empty parents that ccb created for them."""
     parents = {os.path.dirname(path) for path in [*tops, *state_directories()]} | set(runtime_directories())
     for path in [*tops, *sorted(parents, key=len, reverse=True)]:
         if is_ours(path):
@@ -111,7 +110,6 @@ def _directories(remover: Remover, tops: list[str]) -> None:
 
 
 def _made_for(directory: str) -> list[str]:
-    """Return the parent directories that ccb created together with this directory, the nearest one first."""
     try:
         with open(os.path.join(directory, MADE), encoding="utf-8", opener=_no_link) as file:
             listed = file.read(65536).split("\n")
@@ -130,7 +128,7 @@ _MAX_TITLE = 200
 
 
 def rename(params: Json, reports: Reports) -> None:
-    """Name a session. The name counts until the session itself is given another one. Raise HostRefusal, OSError."""
+    """Name a session, until the session itself is given another name."""
     target = _on_disk(params)
     title = " ".join(str(params.get("title") or "").split())[:_MAX_TITLE]
     named = {"title": title, "over": read_summary(target.directory).get("title") or ""}
@@ -139,8 +137,7 @@ def rename(params: Json, reports: Reports) -> None:
 
 
 def remove(params: Json, reports: Reports) -> None:
-    """Stop a session and remove it. One that a client drives is left alone, unless that is meant (`driven`). Raise
-    HostRefusal."""
+    """Stop and remove a session, unless a client drives it (`driven` overrides)."""
     target = _on_disk(params)
     driver = str(read_summary(target.directory).get("driver") or "") if target.pid else ""
     if driver and not params.get("driven"):
@@ -156,7 +153,6 @@ def remove(params: Json, reports: Reports) -> None:
 
 
 def _on_disk(params: Json) -> StopTarget:
-    """Return the session that the parameters name by its whole id. Raise HostRefusal."""
     (target,) = chosen({"session": params.get("session")})
     if not target.directory or target.session != params.get("session"):
         raise HostRefusal("in_use", "this session is in memory only", {"do": "Stop it."})

@@ -1,9 +1,5 @@
-"""All checks of the host; network and cage.
-
-The laptop writes frames on the channel. The host answers `ping` with a report `clock` of the same `n`, and `credit`
-with that many bytes of `bulk` reports. It reads `data` and drops it. The measurements begin with the report `ready`,
-and end at the end of input, at `stop`, or after SILENCE_S without a frame.
-"""
+"""All checks of the host; then the laptop measures: `ping` is answered with `clock`, `credit` with so many bytes of
+`bulk`, `data` is dropped, until `stop`, the end of input or SILENCE_S."""
 
 from __future__ import annotations
 
@@ -20,8 +16,7 @@ _Check = Callable[[], "list[HostFinding]"]
 
 
 def examine(reports: Reports, bundle: str) -> None:
-    """Report the result of each check as soon as it is done. Then answer the laptop's measurements until the laptop
-    ends them."""
+    """Report each check as soon as it is done, then serve the laptop's measurements."""
     from . import storage_checks, system_checks
 
     checks: list[tuple[str, _Check]] = [
@@ -59,7 +54,6 @@ _MAX_LINE = 512 * 1024
 
 
 def serve(reports: Reports, fd: int = 0) -> None:
-    """Answer the laptop's frames until it ends the measurements."""
     reports.report("ready", {})
     pending = b""
     while select.select([fd], [], [], SILENCE_S)[0]:
@@ -73,7 +67,6 @@ def serve(reports: Reports, fd: int = 0) -> None:
 
 
 def _answer(line: bytes, reports: Reports) -> bool:
-    """Answer one frame. Return False for the frame that ends the measurements."""
     if line.startswith(b'{"t":"data"'):
         return True
     try:
@@ -92,12 +85,10 @@ def _answer(line: bytes, reports: Reports) -> bool:
 
 
 def _noise(size: int) -> str:
-    """Return a text of `size` characters that compression can shrink by half at most."""
     return os.urandom((size + 1) // 2).hex()[:size]
 
 
 def sandbox() -> list[HostFinding]:
-    """Check which cages the kernel offers for commands that run without a question."""
     server = CageServer()
     try:
         available = server.availability()

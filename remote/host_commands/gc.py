@@ -1,5 +1,4 @@
-"""`ccb gc`: remove the files and processes of workers that have ended, and sessions that were not used for long. Live
-sessions are not touched."""
+"""`ccb gc`: remove what ended workers have left, and old sessions. Live sessions are not touched."""
 
 from __future__ import annotations
 
@@ -51,8 +50,7 @@ _WHOLE_SESSION = ("journal.jsonl", "summary.json", "epoch", "daemon.log")
 
 
 def collect(reports: Reports, bundles: Sequence[str], *, dry_run: bool, older_than_s: float) -> None:
-    """Remove all of this, or only report it with `dry_run`. Keep the bundles with the hashes `bundles`, and those
-    in use."""
+    """Remove all of this, or only report it. Keep `bundles`, and those in use."""
     remover, places = Remover(reports, dry_run), session_places()
     stop_lost_daemons(reports, dry_run)
     end_leftovers(reports, dry_run)
@@ -66,13 +64,11 @@ def collect(reports: Reports, bundles: Sequence[str], *, dry_run: bool, older_th
 
 
 def session_places() -> list[str]:
-    """Return the directories in which sessions work, or have worked."""
     return sorted({entry.cwd for entry in sessions() if entry.cwd})
 
 
 def remove_left_directories(remover: Remover, places: Iterable[str]) -> None:
-    """Remove the temporary directories of caged commands whose worker is gone, and the empty directories that it has
-    left in the directories of sessions."""
+    """Remove what the cages of dead workers have left."""
     with left_in(places) as paths:
         for path in paths:
             remover.directory(path, "left by a process that is gone", empty_only=True)
@@ -83,7 +79,6 @@ def remove_left_directories(remover: Remover, places: Iterable[str]) -> None:
 
 
 def stop_lost_daemons(reports: Reports, dry_run: bool) -> None:
-    """End daemons whose journal was removed: no client can reach them any more."""
     tops = state_directories()
     for pid in own_processes():
         with contextlib.suppress(OSError):
@@ -100,7 +95,6 @@ def stop_lost_daemons(reports: Reports, dry_run: bool) -> None:
 
 
 def end_leftovers(reports: Reports, dry_run: bool) -> None:
-    """End the processes that the tools of killed workers have left running."""
     marked = marked_processes()
     if not marked:
         return
@@ -125,8 +119,8 @@ def end_leftovers(reports: Reports, dry_run: bool) -> None:
 
 
 def _marks_of_ended_memory_sessions(marked: Iterable[str]) -> dict[str, str]:
-    """Return the marks of ended sessions in memory, each with its session id. The mark of such a session is its id.
-    Return {} while some daemon runs that cannot be asked for its session: it may be in another network namespace."""
+    """Return the marks (which are session ids) of ended sessions in memory. {} while some daemon cannot be asked: it
+    may be in another network namespace."""
     owners = live_sessions()
     found = {owner.get("pid") for owner in owners.values()}
     if any(_is_daemon(pid) and pid not in found for pid in own_processes()):
@@ -139,7 +133,6 @@ def _is_daemon(pid: int) -> bool:
 
 
 def _old_sessions(remover: Remover, older_than_s: float) -> None:
-    """Remove sessions that were not used for `older_than_s` seconds, and half-written files of the other sessions."""
     for entry in sessions():
         with contextlib.suppress(FileNotFoundError):
             if not entry.alive:
@@ -176,7 +169,6 @@ def _half_written(remover: Remover, entry: SessionEntry) -> None:
 
 
 def _unused_sessions(remover: Remover) -> None:
-    """Remove state directories whose session never began."""
     owners = live_sessions()
     for session, directory in directories():
         journal = os.path.join(directory, "journal.jsonl")
@@ -191,7 +183,6 @@ def _unused_sessions(remover: Remover) -> None:
 
 
 def _remove_dead_sockets(remover: Remover) -> None:
-    """Remove the sockets and locks of daemons that have ended."""
     homes = dict(directories())
     for top in runtime_directories():
         if not is_ours(top):
@@ -223,7 +214,6 @@ def _remove_dead_lock(remover: Remover, top: str, session: str, directory: str) 
 
 
 def _is_dead(path: str) -> bool:
-    """Return whether `path` is a socket that has no lock file and that no process listens on."""
     try:
         if os.path.lexists(path[:-5] + ".lock") or not stat.S_ISSOCK(os.lstat(path).st_mode) or age(path) < 1:
             return False
@@ -238,7 +228,6 @@ def _is_dead(path: str) -> bool:
 
 
 def _remove_temporary(remover: Remover, directory: str) -> None:
-    """Remove temporary files whose process has ended, and old ones whose name has no process id."""
     if not is_ours(directory):
         return
     for name in os.listdir(directory):
@@ -252,7 +241,6 @@ def _remove_temporary(remover: Remover, directory: str) -> None:
 
 
 def _remove_bundles(remover: Remover, current: Sequence[str]) -> None:
-    """Remove the bundles of other versions, and uploads that were cut off."""
     keep = {*current, *bundles_in_use()}
     for top in worker_directories():
         if not is_ours(top):

@@ -26,8 +26,7 @@ _DEFAULT_LINES = 200
 
 
 def run_command(params: Json, bundle: str, out: int = 1) -> int:
-    """Run `params["command"]`. Answer on `out` with `report` frames, then `bye`; or with `refused`. Return the exit
-    code of the channel. The command runs to its end even if the laptop has gone."""
+    """Run the command in place of the bridge, and return the exit code. It runs to its end even without the laptop."""
     reports = Reports(out)
     try:
         _run(params, bundle, reports)
@@ -102,8 +101,6 @@ def _show_logs(params: Json, reports: Reports) -> None:
 
 
 def _named_state_directory(params: Json) -> str:
-    """Return the state directory of the session that the parameters name, "" when it is in memory only. Raise
-    HostRefusal."""
     wanted = str(params.get("session") or "")
     found = by_prefix(wanted) if session_paths.is_session_id(wanted) else []
     if len(found) != 1:
@@ -119,8 +116,7 @@ _SOURCES = frozenset((USER, PROJECT, LOCAL))  # those of a session that chooses 
 
 
 def describe_project(path: str, reports: Reports) -> None:
-    """Report the project of a directory, each problem with its files, each thing that it switches on, and what the
-    policy of the host sets. Raise HostRefusal if there is no such directory."""
+    """Report what a project and the host's policy switch on, and problems with their files."""
     directory = resolve_directory(path)
     project = read_project(directory, home_directory() or os.path.expanduser("~"), _SOURCES)
     reports.report("project", {"directory": project.directories[0], "fingerprint": project.fingerprint})
@@ -138,7 +134,6 @@ def describe_project(path: str, reports: Reports) -> None:
 
 
 def _by_file(switches: Iterable[Switch]) -> Iterable[tuple[str, dict[str, Any]]]:
-    """Yield each switch with the path of its file. Those of a settings file have the line there."""
     texts: dict[str, str] = {}
     for each in switches:
         found = asdict(each)
@@ -160,7 +155,6 @@ def _keys(switch: Switch) -> list[str]:
 
 
 def _line(text: str, keys: Sequence[str]) -> int:
-    """Return the number of the line on which the last of these nested keys stands."""
     at = 0
     for key in keys:
         at = max(at, text.find(json.dumps(key), at), text.find(json.dumps(key, ensure_ascii=False), at))

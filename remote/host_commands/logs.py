@@ -43,8 +43,7 @@ _STAMP = "%Y-%m-%d %H:%M:%S"
 
 
 def last_lines(directory: str, count: int) -> list[tuple[str, str, str]]:
-    """Return (source, time on the host, text) of the last `count` lines, in order of time. Raise OSError when the
-    journal cannot be read."""
+    """Return (source, time on the host, text) of the last `count` lines. Raise OSError."""
     lines = _from_end(os.path.join(directory, "journal.jsonl"), count, _of_journal)
     try:
         lines += _from_end(os.path.join(directory, "daemon.log"), count, _of_worker)
@@ -55,8 +54,7 @@ def last_lines(directory: str, count: int) -> list[tuple[str, str, str]]:
 
 
 def _from_end(path: str, count: int, readable: Callable[[list[bytes]], list[LogLine]]) -> list[LogLine]:
-    """Return the last `count` readable lines of a file, or none when there is no file. The file is read backwards until
-    there are enough of them."""
+    """Return the last `count` readable lines, read backwards until there are enough."""
     span = _BLOCK
     try:
         with open(path, "rb") as file:
@@ -73,8 +71,7 @@ def _from_end(path: str, count: int, readable: Callable[[list[bytes]], list[LogL
 
 
 def _of_worker(parts: list[bytes]) -> list[LogLine]:
-    """Parse lines of the worker's log. A traceback line has no time of its own and gets the time of the line before
-    it."""
+    """Parse the worker's log. A traceback line gets the time of the line before it."""
     found: list[LogLine] = []
     when = 0.0
     for part in parts:
@@ -101,8 +98,6 @@ def _of_journal(parts: list[bytes]) -> list[LogLine]:
 
 
 class _JournalLog(Projection):
-    """Turns the records of a journal into lines. Most records about the inside of a turn produce no line."""
-
     def __init__(self) -> None:
         self.lines: list[LogLine] = []
 
@@ -191,12 +186,10 @@ class _JournalLog(Projection):
 
     @on(UnknownRecord)
     def _unknown(self, content: UnknownRecord, record: Record) -> None:
-        """Show a record of a later version unchanged."""
         self.add(record.time, "%s %s" % (content.kind, _compact(content.body)), record.agent_id)
 
 
 def _short(value: str | bytes) -> str:
-    """Return the value as one line of limited length."""
     text = value.decode("utf-8", "replace") if isinstance(value, bytes) else value
     text = " ".join(text[: 8 * _MAX_WIDTH].split())
     return text if len(text) <= _MAX_WIDTH else text[: _MAX_WIDTH - 1] + "…"

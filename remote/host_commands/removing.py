@@ -32,12 +32,11 @@ _DIGEST = re.compile(rb"(?<![0-9a-f])[0-9a-f]{64}(?![0-9a-f])")
 
 
 def age(path: str) -> float:
-    """Return the seconds since a file was modified. Raise OSError."""
     return time.time() - os.lstat(path).st_mtime
 
 
 def own_processes() -> Iterator[int]:
-    """Yield the pids of this user's processes, except this one; nothing where there is no /proc."""
+    """Yield the pids of this user's other processes; nothing without /proc."""
     with contextlib.suppress(OSError):
         for name in os.listdir("/proc"):
             if name.isdigit() and int(name) != os.getpid():
@@ -47,7 +46,7 @@ def own_processes() -> Iterator[int]:
 
 
 def marked_processes() -> dict[str, list[int]]:
-    """Return the pids of the processes that tools have started, by the mark of their session."""
+    """Return the pids that tools have started, by the mark of their session."""
     found: dict[str, list[int]] = {}
     prefix = (MARK + "=").encode()
     for pid in own_processes():
@@ -60,14 +59,12 @@ def marked_processes() -> dict[str, list[int]]:
 
 
 def name_of(pid: int) -> str:
-    """Return the name of a process; "" when it has ended."""
     with contextlib.suppress(OSError), open("/proc/%d/comm" % pid, encoding="utf-8", errors="replace") as file:
         return file.read().strip()
     return ""
 
 
 def bundles_in_use() -> set[str]:
-    """Return the hashes of the bundles that living daemons and bridges may still read."""
     used = {str(owner.get("bundle")) for owner in live_sessions().values()}
     for pid in own_processes():
         with contextlib.suppress(OSError), open("/proc/%d/cmdline" % pid, "rb") as file:
@@ -77,8 +74,7 @@ def bundles_in_use() -> set[str]:
 
 @contextlib.contextmanager
 def locks_of(session: str, directory: str = "") -> Iterator[bool]:
-    """Take all locks that a daemon of the session would hold: none can start in this context. Its value is False when
-    another process has one of them, or may be about to take it."""
+    """Take all locks of a session's daemon. False when another process has one, or may be about to take it."""
     paths = [os.path.join(top, session + ".lock") for top in runtime_directories()]
     if directory:
         paths.append(os.path.join(directory, "journal.jsonl"))
@@ -95,8 +91,7 @@ def locks_of(session: str, directory: str = "") -> Iterator[bool]:
 
 
 def _may_hold(path: str) -> bool:
-    """Return whether this lock may be tried. Return False when a daemon may be starting: it must not find its lock
-    taken."""
+    """Return whether this lock may be tried: a starting daemon must not find it taken."""
     if not path.endswith(".lock"):
         return True
     owner = read_object(path)
@@ -116,7 +111,7 @@ def _hold(fd: int, path: str) -> bool:
 
 
 class Remover:
-    """Removes files and reports each; with `dry_run` it only reports. Links are removed, never followed."""
+    """Removes files and reports each; with `dry_run` it only reports. Links are never followed."""
 
     def __init__(self, reports: Reports, dry_run: bool) -> None:
         self.reports = reports
@@ -124,7 +119,6 @@ class Remover:
         self.gone: set[str] = set()  # with `dry_run`, the paths that would be removed
 
     def file(self, path: str, what: str, why: str) -> bool:
-        """Remove one file, socket or link."""
         try:
             size = os.lstat(path).st_size
             if not self.dry_run:
@@ -137,7 +131,6 @@ class Remover:
         return self._removed(path, what, size, why)
 
     def tree(self, path: str, what: str, why: str) -> bool:
-        """Remove a directory and everything in it."""
         size = _size(path)
         if not self.dry_run:
             failed: list[str] = []
@@ -148,8 +141,7 @@ class Remover:
         return self._removed(path, what, size, why)
 
     def directory(self, path: str, why: str, *, empty_only: bool = False, mark: str = "") -> bool:
-        """Remove a directory if it is empty, apart from a file called `mark`, which is removed with it. Otherwise
-        report why it is kept; with `empty_only`, report nothing. Return whether it was removed."""
+        """Remove a directory that is empty apart from `mark`. Otherwise report why it is kept, unless `empty_only`."""
         try:
             if not stat.S_ISDIR(os.lstat(path).st_mode):
                 return False
@@ -172,7 +164,6 @@ class Remover:
         return self._removed(path, "directory", 0, why)
 
     def _removed(self, path: str, what: str, size: int, why: str) -> bool:
-        """Report a removal. Return True."""
         self.gone.add(path)
         self.reports.removed(path, what, size, why)
         return True
@@ -188,7 +179,7 @@ def _size(path: str) -> int:
 
 
 def remove_worktrees(remover: Remover, session: str) -> None:
-    """Remove the worktrees of a session that is in this directory, if nothing is changed in them; report the others."""
+    """Remove the untouched worktrees of a session; report the others."""
     try:
         left = [tree for tree in worktrees(os.path.join(session, "journal.jsonl")) if os.path.isdir(tree.path)]
     except OSError:

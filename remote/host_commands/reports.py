@@ -12,8 +12,7 @@ OK, WARN, BLOCK, INFO = "ok", "warn", "block", "info"
 
 
 class HostFinding:
-    """`state` is ok, warn (works, but not as well as it could), block (no session will run) or info; `found` is the
-    evidence, `fix` the one thing to do, "" when there is none."""
+    """`state`: ok, warn, block (no session will run), info; `found`: the evidence; `fix`: the one thing to do."""
 
     def __init__(self, name: str, state: str, found: str, fix: str = "") -> None:
         self.name = name
@@ -23,7 +22,6 @@ class HostFinding:
 
 
 def text_of(path: str, most: int = 65536) -> str:
-    """Return the start of a file; "" when it cannot be read."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
         with os.fdopen(fd, "rb") as file:
@@ -33,7 +31,6 @@ def text_of(path: str, most: int = 65536) -> str:
 
 
 def size_text(size: float) -> str:
-    """Return a size in bytes as a short text: `3.1G`, `26M`, `512K`."""
     for unit, letter in ((1 << 30, "G"), (1 << 20, "M"), (1 << 10, "K")):
         if size >= unit:
             return "%.3g%s" % (size / unit, letter)
@@ -44,7 +41,7 @@ Json = dict[str, Any]
 
 
 class Reports:
-    """Sends reports to the laptop. When the laptop has gone, nothing more is written and the command goes on."""
+    """Sends reports to the laptop. When it has gone, the command goes on unheard."""
 
     def __init__(self, fd: int) -> None:
         self._fd = fd

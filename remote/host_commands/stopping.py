@@ -32,8 +32,7 @@ _FREE_S = 1.0
 
 
 class StopTarget:
-    """A session to end. `owner` has the fields of its daemon ({} when it has none). `directory` is its state directory,
-    "" when the session never began."""
+    """`owner` has the fields of the daemon; `directory` is "" when the session never began."""
 
     def __init__(self, session: str, owner: Json, directory: str) -> None:
         self.session = session
@@ -47,7 +46,6 @@ class StopTarget:
 
 
 def all_targets(*, alive: bool = True) -> list[StopTarget]:
-    """Return every session that has a daemon on this host. With `alive=False`, return those without a daemon too."""
     owners = live_sessions()
     found = []
     for entry in sessions():
@@ -58,7 +56,6 @@ def all_targets(*, alive: bool = True) -> list[StopTarget]:
 
 
 def chosen(params: Json) -> list[StopTarget]:
-    """Return the sessions that the parameters of `stop` name. Raise HostRefusal."""
     if params.get("all"):
         return all_targets()
     wanted = str(params.get("session") or "")
@@ -77,8 +74,6 @@ def chosen(params: Json) -> list[StopTarget]:
 
 
 def stop_all(targets: Iterable[StopTarget], reports: Reports) -> None:
-    """End these sessions, all at the same time, and report each when it has ended."""
-
     async def all_of_them() -> None:
         await asyncio.gather(*[_stop(target, reports) for target in targets])
 
@@ -104,7 +99,7 @@ async def _stop(target: StopTarget, reports: Reports) -> None:
 
 
 def _leave_mark(directory: str) -> None:
-    """Mark the session as stopped. Without the mark, a client that reconnects by itself would start it again."""
+    """Mark the session as stopped, or a client that reconnects would start it again."""
     if directory:
         try:
             with open(os.path.join(directory, session_paths.STOPPED), "w", encoding="utf-8", opener=private_file):
@@ -114,8 +109,7 @@ def _leave_mark(directory: str) -> None:
 
 
 async def _end(target: StopTarget) -> str:
-    """Send SIGINT to the daemon, which then tells its clients that the session is over; if it does not end, send
-    SIGKILL. Return how it ended, as a text."""
+    """Ask the daemon to end, then kill it. Return how it ended."""
     pid = target.pid
     for number, seconds, how in (
         (signal.SIGINT, ASK_S, "ended when asked"),
@@ -138,8 +132,8 @@ async def _until(condition: Callable[[], bool], seconds: float) -> bool:
 
 
 def _remove_sockets(target: StopTarget) -> bool:
-    """Remove the socket and the lock that a killed daemon has left. Return False while a process still holds the lock.
-    That may be the killed daemon itself: its main thread is gone before its last thread closes the files."""
+    """Remove a killed daemon's socket and lock. False while it may still hold them: its last thread closes files
+    late."""
     with locks_of(target.session, target.directory) as free:
         for top in runtime_directories() if free else ():
             for ending in (".sock", ".lock"):
@@ -149,8 +143,7 @@ def _remove_sockets(target: StopTarget) -> bool:
 
 
 def mark_of(directory: str, owner: Json) -> str:
-    """Return the mark of the processes that the tools of this session's last worker have started, "" when there is
-    none. `directory` is "" for a session that is in memory or never began."""
+    """Return the mark of the processes that the last worker's tools have started, "" for none."""
     if not directory:
         return str(owner.get("mark") or "")
     summary = read_summary(directory)

@@ -20,8 +20,6 @@ _LAYOUT = struct.Struct("=8QI")
 
 
 class Quota:
-    """Bytes and inodes in use, and their limits. A limit of 0 means none."""
-
     def __init__(self, used: int, limit: int, nodes: int, max_nodes: int) -> None:
         self.used = used
         self.limit = limit
@@ -30,7 +28,6 @@ class Quota:
 
     @property
     def left(self) -> int | None:
-        """Bytes that are left; None without a limit."""
         return max(0, self.limit - self.used) if self.limit else None
 
     @property
@@ -39,8 +36,7 @@ class Quota:
 
 
 def of_path(path: str, device: str) -> Quota | None:
-    """Return the quota of this user on the file system of `path`, which is on `device`. Return None when there is no
-    quota or it cannot be read here. For networked file systems, see `over_on_network`."""
+    """Return this user's quota on the file system of `path`, None without one."""
     try:
         import ctypes
 
@@ -59,8 +55,7 @@ def of_path(path: str, device: str) -> Quota | None:
 
 
 def parse_quota(raw: bytes) -> Quota | None:
-    """Parse a `struct if_dqblk`. Return None when it has no limit. The lower of the soft and the hard limit counts,
-    because writes beyond the soft limit are refused after a grace period."""
+    """Parse a `struct if_dqblk`. The lower limit counts: writes beyond the soft one are refused in the end."""
     hard, soft, used, hard_nodes, soft_nodes, nodes, _, _, _ = _LAYOUT.unpack_from(raw)
     limit = min([each * _KILO for each in (hard, soft) if each], default=0)
     max_nodes = min([each for each in (hard_nodes, soft_nodes) if each], default=0)
@@ -68,9 +63,7 @@ def parse_quota(raw: bytes) -> Quota | None:
 
 
 def over_on_network() -> str:
-    """Return what the program `quota` prints about networked file systems on which this user is over a limit; "" when
-    there are none, the program is missing, or this host has no cage for it. The program asks the file servers, so this
-    may take a while."""
+    """Return what `quota` prints about networked file systems over a limit; it asks the file servers."""
     from .system_checks import said_by
 
     program = shutil.which("quota")
@@ -100,8 +93,7 @@ _BUNDLE = re.compile(r"[0-9a-f]{64}\.(bundle|zip)")
 
 
 def directories() -> list[HostFinding]:
-    """Check the directories for home, state, bundles, sockets and /tmp that exist. Report which of them a session would
-    use."""
+    """Check the directories for home, state, bundles, sockets and /tmp."""
     home = session_paths.home_directory()
     state, _ = session_paths.durable_directory("x")
     where = [("home", home), ("state", os.path.dirname(state) if state else "")]
@@ -125,7 +117,6 @@ def directories() -> list[HostFinding]:
 
 
 def _instead(name: str, top: str) -> str:
-    """Return what a session uses instead when it cannot use one of our directories."""
     if name != "state":
         return ""
     if not top:
@@ -134,8 +125,7 @@ def _instead(name: str, top: str) -> str:
 
 
 def _sockets() -> tuple[HostFinding, str]:
-    """Return the finding about the directory for sockets and locks, and its path ("" when none is usable). Try the
-    directory as a session would, by creating it; remove it again if it is new."""
+    """Return the finding about the directory for sockets, tried as a session would, and its path."""
     tops = [path for path in runtime_directories() if os.path.isdir(path)]
     existed = set(tops)
     fix = "Make /tmp or the home directory writable for this user."
@@ -158,7 +148,6 @@ def _sockets() -> tuple[HostFinding, str]:
 
 
 def remove_made(path: str) -> None:
-    """Remove a directory that was created only as a test."""
     try:
         made = os.path.join(path, session_paths.MADE)
         if os.path.lexists(made):
@@ -169,13 +158,11 @@ def remove_made(path: str) -> None:
 
 
 def shown(path: str) -> str:
-    """Return `path` with `~` for the home directory."""
     home = session_paths.home_directory().rstrip("/")
     return "~" + path[len(home) :] if home and path.startswith(home + "/") else path
 
 
 def nearest(path: str) -> str:
-    """Return the longest part of `path` that exists."""
     while path and not os.path.lexists(path) and path != "/":
         path = os.path.dirname(path)
     return path
@@ -213,7 +200,7 @@ def _directory(name: str, path: str) -> HostFinding:
 
 
 def _room(path: str, kind: str, device: str) -> tuple[list[str], str]:
-    """Return texts on the free space of a file system, and a text on what is short ("" when there is enough)."""
+    """Return texts on the free space, and on what is short ("" when there is enough)."""
     try:
         info = os.statvfs(path)
     except OSError as error:
@@ -241,7 +228,6 @@ def _room(path: str, kind: str, device: str) -> tuple[list[str], str]:
 
 
 def quota_text(limits: Quota) -> str:
-    """Return a quota as a text: `quota 3M of 5M, 12 of 100 files`."""
     parts = []
     if limits.limit:
         parts.append("%s of %s" % (size_text(limits.used), size_text(limits.limit)))
@@ -251,7 +237,6 @@ def quota_text(limits: Quota) -> str:
 
 
 def _foreign(there: str, path: str) -> str:
-    """Return why ccb must not use a directory that exists, "" when it may."""
     if there != path or path in ("/tmp", session_paths.home_directory()):  # noqa: S108
         return ""
     info = os.lstat(there)
@@ -269,7 +254,7 @@ _WAYS_OUT = {
 
 
 def _write_problem(path: str, size: int = 4096) -> tuple[str, str]:
-    """Return why a file of `size` bytes cannot be written in `path`, and what to do about it; ("", "") when it can."""
+    """Return why a file cannot be written there, and what to do about it; ("", "") when it can."""
     probe = os.path.join(path, ".ccb-doctor-%d" % os.getpid())
     try:
         fd = os.open(probe, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
@@ -287,7 +272,6 @@ def _write_problem(path: str, size: int = 4096) -> tuple[str, str]:
 
 
 def _file_system(path: str) -> tuple[str, str]:
-    """Return the type and the device of the file system of `path`; ("", "") where the system does not say."""
     real, best, kind, device = os.path.realpath(path), "", "", ""
     for line in text_of("/proc/self/mountinfo", 1 << 20).splitlines():
         before, _, after = line.partition(" - ")
@@ -301,8 +285,6 @@ def _file_system(path: str) -> tuple[str, str]:
 
 
 def bundle_cache(bundle: str) -> list[HostFinding]:
-    """Report where the bundle of this ccb is stored or would be, and how many bundles are kept. The doctor stores
-    none."""
     ours = filter(is_ours, worker_directories())
     kept = [os.path.join(top, name) for top in ours for name in os.listdir(top) if _BUNDLE.fullmatch(name)]
     problems = [(top, _store_problem(top)) for top in _stores()]
@@ -321,7 +303,6 @@ def _kept_text(kept: list[str]) -> str:
 
 
 def _store_problem(top: str) -> str:
-    """Return why a bundle cannot be stored in `top`, "" when it can."""
     there = nearest(top)
     if not os.path.isdir(there):
         return "%s is not a directory" % there
@@ -330,8 +311,7 @@ def _store_problem(top: str) -> str:
 
 
 def _stores() -> list[str]:
-    """Return the directories where a bundle may be stored, the preferred one first. deploy/stub.py uses the same
-    order."""
+    """Return where a bundle may be stored, in the order of deploy/stub.py."""
     home, runtime = session_paths.home_directory(), os.environ.get("XDG_RUNTIME_DIR") or ""
     found = worker_directories()[:1] if home or (os.environ.get("XDG_CACHE_HOME") or "").startswith("/") else []
     tops = [os.path.join(runtime, "ccb")] if runtime.startswith("/") else []
@@ -339,12 +319,10 @@ def _stores() -> list[str]:
 
 
 def _steps(top: str) -> list[str]:
-    """Return the directories of ccb on the path to a bundle that exist, the outer one first."""
     return [path for path in (os.path.dirname(top), top) if os.path.lexists(path)]
 
 
 def running_sessions() -> list[HostFinding]:
-    """Report how many sessions there are, and on which hosts."""
     found = sessions()
     alive = sum(entry.alive for entry in found)
     elsewhere = sorted({entry.elsewhere for entry in found if entry.elsewhere})

@@ -74,7 +74,6 @@ def login_shell() -> list[HostFinding]:
 
 
 def limits() -> list[HostFinding]:
-    """Check the limits on open files, processes, file sizes and memory. A session needs little, its tools more."""
     return [_files(), _processes(), *_sizes()]
 
 
@@ -93,7 +92,6 @@ def _files() -> HostFinding:
 
 
 def _sizes() -> list[HostFinding]:
-    """Check the limits on file size and address space. They are rarely set, and cause puzzling errors when they are."""
     found = []
     for name, which, good, flag in (
         ("file size", resource.RLIMIT_FSIZE, _FILE_SIZE_GOOD, "-f"),
@@ -129,7 +127,7 @@ def _threads(pid: int) -> int:
 
 
 def tasks(root: str = "/") -> list[tuple[str, int, int]]:
-    """Return (control group, task limit, tasks now) for each control group of this process that has a limit."""
+    """Return (control group, task limit, tasks now) for each limited control group of this process."""
     found = []
     for line in text_of(os.path.join(root, "proc/self/cgroup")).splitlines():
         _, _, rest = line.partition(":")
@@ -164,7 +162,6 @@ def memory() -> list[HostFinding]:
 
 
 def logout() -> list[HostFinding]:
-    """Check whether a session outlives its connection."""
     kills, lingers, scope = logind.kills(), session_paths.lingers(), session_paths.in_login_scope()
     text = "KillUserProcesses %s, linger %s" % ("yes" if kills else "no", "on" if lingers else "off")
     if kills and scope and not lingers:
@@ -177,8 +174,7 @@ def logout() -> list[HostFinding]:
 
 
 def sshd_settings() -> list[HostFinding]:
-    """Show the sshd settings that matter to ccb, if this user may read them. The laptop checks its own login by
-    itself."""
+    """Show the sshd settings that matter to ccb, if this user may read them."""
     found: list[str] = []
     unreadable = []
     for path in ["/etc/ssh/sshd_config", *sorted(glob.glob("/etc/ssh/sshd_config.d/*.conf"))]:
@@ -201,7 +197,6 @@ def sshd_settings() -> list[HostFinding]:
 
 
 def tools() -> list[HostFinding]:
-    """Check the optional programs that tools and the model use."""
     found = []
     for name, state, missing, fix in (
         ("bash", WARN, "not there: commands run in sh", "Install bash."),
@@ -221,7 +216,6 @@ def tools() -> list[HostFinding]:
 
 
 def locale_names() -> list[HostFinding]:
-    """Check the locale that tools run with. The worker itself does not depend on it."""
     import locale
 
     given = {name: os.environ[name] for name in ("LC_ALL", "LC_CTYPE", "LANG") if os.environ.get(name)}
@@ -239,7 +233,6 @@ def locale_names() -> list[HostFinding]:
 
 
 def secrets() -> list[HostFinding]:
-    """Warn of a model credential in the environment: it belongs on the laptop only."""
     names = [name for name in _SECRETS if os.environ.get(name)]
     if names:
         fix = "Remove it from the start-up files of the host: the key stays on the laptop."
@@ -255,9 +248,8 @@ _MAX_BYTES = 2000
 
 
 def said_by(argv: list[str], seconds: float = 5.0, *, any_status: bool = False, network: bool = False) -> str:
-    """Run a program and return the first line of its output. Return "" when it fails (unless `any_status`), prints
-    nothing, or takes more than `seconds`. Processes that it leaves behind are killed. With `network` it may use the
-    network, but is run only where there is a cage for that."""
+    """Return the first line that a program prints; "" when it fails or takes too long. With `network` it runs only in a
+    cage."""
     with contextlib.closing(CageServer()) as server:
         try:
             process = _start(argv, server, network)
@@ -278,8 +270,7 @@ def _first_line(process: RunningCommand, seconds: float, any_status: bool) -> st
 
 
 def _start(argv: list[str], server: CageServer, network: bool) -> RunningCommand | None:
-    """Start a program in the cage for it: one that only reads, or one that may also use the network. Without any cage,
-    start it as it is, but not with the network. Raise OSError."""
+    """Start a program in its cage. Without any cage, start it as it is, but not with the network."""
     whole = [shutil.which("sh") or "/bin/sh", "-c", LIMITED + 'exec "$@" 2>/dev/null', "sh", *argv]
     environ, home, available = dict(os.environ), home_directory(), server.availability()
     if network:
@@ -291,7 +282,6 @@ def _start(argv: list[str], server: CageServer, network: bool) -> RunningCommand
 
 
 def _read(output: int, seconds: float) -> tuple[bytes, bool]:
-    """Return the start of the output, and whether the output ended within `seconds`."""
     kept, deadline = b"", time.monotonic() + seconds
     while select.select([output], [], [], max(0.0, deadline - time.monotonic()))[0]:
         data = os.read(output, 65536)

@@ -25,15 +25,12 @@ class SseError(Exception):
 
 @dataclass(frozen=True)
 class SseEvent:
-    """One event. `name` is its `event:` field ("" if absent); `data` are its `data:` lines, joined by newlines."""
-
     name: str
     data: str
 
 
 class SseParser:
-    """Incremental parser. It skips comments, `id` and `retry` fields, events without data, and an unfinished event at
-    the end of the stream."""
+    """Incremental parser of server-sent events."""
 
     def __init__(self, limit: int = MAX_EVENT) -> None:
         self._limit = limit
@@ -118,8 +115,6 @@ of the API."""
 
 @dataclass(frozen=True)
 class MessageHead:
-    """The content of `message_start`, which all blocks of the answer share."""
-
     id: str
     model: str
     usage: Json
@@ -127,16 +122,12 @@ class MessageHead:
 
 @dataclass(frozen=True)
 class BlockStarted:
-    """A content block starts."""
-
     index: int
 
 
 @dataclass(frozen=True)
 class BlockDone:
-    """A finished content block. `broken` says why the input of a tool_use cannot be used, "" when it can. `bare`: a
-    tool_use has an empty input. Whether it has none, or was cut before it, only what follows says: some servers make
-    `{}` of what was cut."""
+    """`broken` says why the input of a tool_use cannot be used. `bare`: its input is empty, perhaps cut."""
 
     index: int
     block: Json
@@ -146,8 +137,6 @@ class BlockDone:
 
 @dataclass(frozen=True)
 class StopKnown:
-    """`message_delta`: the answer is complete, its usage final."""
-
     stop_reason: str
 
 
@@ -165,8 +154,6 @@ Step = Union[MessageHead, BlockStarted, BlockDone, StopKnown, None]
 
 
 class _Block:
-    """A block that is not finished. Its text is made of deltas only: text in the start event is ignored."""
-
     def __init__(self, start: Json) -> None:
         self.start = start
         self.kind = str(start.get("type", ""))
@@ -174,7 +161,7 @@ class _Block:
         self.signature = str(start.get("signature") or "")
 
     def add(self, delta: Json) -> int:
-        """Append a delta. Return its number of characters. Raise ModelError when its text is missing."""
+        """Append a delta. Return its number of characters."""
         kind = delta.get("type")
         if kind == "text_delta":
             piece = delta.get("text")
@@ -230,7 +217,6 @@ class MessageAssembler:
         return sorted(self._open)
 
     def feed(self, event: Json) -> Step:
-        """Take one event and return what it completes."""
         kind = event.get("type")
         failure = error_in(event)
         if failure is not None:
@@ -264,12 +250,10 @@ class MessageAssembler:
         return None
 
     def final_usage(self) -> Json:
-        """Return the usage of the complete answer, as far as the provider tells it."""
         return self.usage if self._output_told else {**self.usage, "output_tokens": 0}
 
     def partial_text(self) -> str:
-        """Return the text of blocks that are still open. Thinking and tool input are left out, because a part of them
-        is useless."""
+        """Return the text of open blocks. A part of thinking or of a tool's input is useless."""
         return "".join(part for block in self._open.values() if block.kind == "text" for part in block.parts)
 
     def _start(self, message: Json) -> MessageHead:
@@ -307,7 +291,6 @@ class MessageAssembler:
 
 
 def decode_event(data: str) -> Json:
-    """Return the object in the data of an event. Raise ModelError when it is not a strict JSON object."""
     try:
         event = load(data)
     except (ValueError, RecursionError) as error:
@@ -318,7 +301,6 @@ def decode_event(data: str) -> Json:
 
 
 def event_of(name: str, data: str) -> Json:
-    """Return an event of a stream; that of the name `error` is one whatever it holds. Raise ModelError."""
     try:
         event = decode_event(data)
     except ModelError:
@@ -329,8 +311,7 @@ def event_of(name: str, data: str) -> Json:
 
 
 def _tool_input(text: str, start: object) -> tuple[Json, str]:
-    """Return the input of a tool_use and why it cannot be used. `start` is the input in the start event, which counts
-    when no deltas came."""
+    """Return the input of a tool_use and why it cannot be used. `start` counts when no deltas came."""
     if not text.strip():
         return (dict(start) if isinstance(start, dict) else {}), ""
     try:
@@ -359,13 +340,12 @@ def _object(event: Json, name: str) -> Json:
 
 
 def _wrong(text: str) -> ModelError:
-    """Return the error of an answer that is not of the Messages API."""
     return ModelError(text, wrong_format=True)
 
 
 def error_in(event: Json) -> ModelError | None:
     """Return the error that an object in an answer with the status 200 stands for, None if it is none. Gateways wrap
-    the errors of other APIs in their own ways. The class stands behind the message: there is no status that says it."""
+    errors in their own ways."""
     error, kind = event.get("error"), event.get("type")
     if kind != "error" and (not error or kind in PUBLIC_EVENTS or kind == "message"):
         return None
@@ -377,7 +357,6 @@ def error_in(event: Json) -> ModelError | None:
 
 
 def _class_of(error: Json) -> tuple[int | None, str]:
-    """Return the HTTP status that an error names, None for none, and its class."""
     named = [error.get(name) for name in ("type", "code", "status")]
     status = next((int(str(each)) for each in named if re.fullmatch("[45][0-9]{2}", str(each))), None)
     names = [each for each in named if isinstance(each, str) and each not in ("", "error", str(status))]
@@ -385,8 +364,7 @@ def _class_of(error: Json) -> tuple[int | None, str]:
 
 
 async def whole_answer(response: ModelResponse) -> AsyncIterator[Json]:
-    """Yield the events that a stream would have brought, for an answer that comes in one piece: some gateways in front
-    of a model cannot stream, or cut each stream. Raise ModelError."""
+    """Yield the events of an answer in one piece: some gateways cannot stream. Raise ModelError."""
     pieces, size = [], 0
     async for chunk in response.body():
         pieces.append(chunk)

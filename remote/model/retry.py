@@ -30,8 +30,6 @@ _WHICH_TOOL = re.compile(r"(?:.*\bfunction_?[dD]eclarations|.*?\btools)[.\[](\d{
 
 
 class Retry(Enum):
-    """Whether an error may be retried, by its `x-should-retry` header or by our own knowledge of the error."""
-
     BY_STATUS = "by_status"
     YES = "yes"
     NO = "no"
@@ -47,10 +45,8 @@ nothing."""
 
 @dataclass(eq=False)
 class ModelError(Exception):
-    """A model call that failed. `status` is the HTTP status, or the one that an `error` event in the stream stands for;
-    None when nothing answered (lost link, cut stream, silence). `retry_after` is in seconds. `silent`: the model said
-    nothing for minutes. `wrong_format`: its answer breaks the rules of the API. `cut_stream`: the answer began to
-    stream and did not come to its end, as when something between the laptop and the model cannot pass on streams."""
+    """`status` is None when nothing answered; `retry_after` is in seconds. `silent`: no word for minutes.
+    `wrong_format`: the answer breaks the API's rules. `cut_stream`: it did not come to its end."""
 
     message: str
     status: int | None = None
@@ -71,7 +67,7 @@ class ModelError(Exception):
 
     @property
     def kind(self) -> str:
-        """The public protocol's name of the error: `error` in assistant messages and in `api_retry`."""
+        """The public protocol's name of the error."""
         status = self.status
         if status in (401, 403):
             return "authentication_failed"
@@ -91,11 +87,10 @@ class ModelError(Exception):
 
     @property
     def prompt_too_long(self) -> bool:
-        """Whether the conversation does not fit the model."""
         return self.status == 413 or (self.status == 400 and "prompt is too long" in self.message.lower())
 
     def refused_tool(self, names: Sequence[str]) -> str:
-        """Return which of the declared tools an API does not take, "" for none: it is named, or counted."""
+        """Return which of the declared tools an API does not take, "" for none."""
         if self.status != 400 or not _ABOUT_TOOL.search(self.message):
             return ""
         named = [name for name in names if re.search(rf"(?<![\w-]){re.escape(name)}(?![\w-])", self.message)]
@@ -104,8 +99,7 @@ class ModelError(Exception):
         return named[0] if named else names[number] if number < len(names) else ""
 
     def prose(self, model: str, *, answered: bool = True) -> str:
-        """Return the text for the person: what happened, and one thing to do. `model` is the id of the called model.
-        `answered`: the conversation holds answers, so a summary can make it shorter."""
+        """Return what the person is told. `answered`: a summary can make the conversation shorter."""
         if self.prompt_too_long and not answered:
             what = f"API Error: the prompt is too long for {model} ({self.message})."
             return f"{what} Take it back with /rewind or begin anew with /clear, and send a shorter one."
@@ -126,7 +120,6 @@ class ModelError(Exception):
 
 
 def status_of(error_type: str) -> int:
-    """Return the HTTP status that an `error` event of this type stands for; 500 for an unknown type."""
     return _STATUS_OF_TYPE.get(error_type, 500)
 
 
@@ -144,14 +137,14 @@ MAX_OVERLOADS = 3
 
 @dataclass(frozen=True)
 class RetrySettings:
-    """Limits of one model call. Times are in seconds."""
+    """Times are in seconds."""
 
     max_retries: int = 10
     silence: float = 300.0  # longest time in which a model says nothing, before its answer begins or in it
     thinking_silence: float = 600.0  # the same for a model that thinks
 
     def over(self, environ: Mapping[str, str]) -> RetrySettings:
-        """Read CCB_MAX_RETRIES and CCB_STREAM_IDLE_TIMEOUT_MS. A value that is not a whole number is ignored."""
+        """Read CCB_MAX_RETRIES and CCB_STREAM_IDLE_TIMEOUT_MS."""
         retries = _whole(environ.get("CCB_MAX_RETRIES"))
         silence = _whole(environ.get("CCB_STREAM_IDLE_TIMEOUT_MS"))
         return RetrySettings(
@@ -162,8 +155,7 @@ class RetrySettings:
 
 
 class RetryPolicy:
-    """Decides for one model call, and counts its failures. With `max_overloads`, it gives up when the model was
-    overloaded so often, because there is another one."""
+    """Decides for one model call. After `max_overloads` it gives up: another model takes over."""
 
     def __init__(
         self, max_retries: int, chance: Callable[[], float] = random.random, *, max_overloads: int | None = None
@@ -176,7 +168,7 @@ class RetryPolicy:
         self._doubtful = 0
 
     def delay(self, failure: ModelError) -> float | None:
-        """Return the seconds to wait before the next attempt, or None when the failure is final."""
+        """Return the seconds before the next attempt, None when the failure is final."""
         if self.attempt >= self.max_retries or not self._worth_it(failure):
             return None
         backoff = min(_FIRST_DELAY * 2**self.attempt, _MAX_DELAY) * (1 + _JITTER * self._chance())
@@ -184,7 +176,6 @@ class RetryPolicy:
         return failure.retry_after or backoff
 
     def max_retries_for(self, failure: ModelError) -> int:
-        """Return the maximum number of retries if every further attempt fails like this one."""
         if failure.silent or failure.wrong_format:
             return min(self.max_retries, self.attempt - 1 + _MAX_DOUBTFUL - self._doubtful)
         if failure.overloaded and self._overloads_left is not None:
@@ -214,8 +205,7 @@ class RetryPolicy:
 
 
 def retry_after(value: str | None, wall: float) -> float | None:
-    """Return the seconds in a Retry-After header (a number or an HTTP date); None when it is absent or unreadable.
-    `wall` is the time now, in seconds since the epoch."""
+    """Return the seconds in a Retry-After header (a number or a date), None when there is none."""
     if not value:
         return None
     try:
@@ -237,7 +227,6 @@ def retry_after(value: str | None, wall: float) -> float | None:
 
 
 def should_retry(value: str | None) -> Retry:
-    """Return the meaning of an x-should-retry header."""
     return {"true": Retry.YES, "false": Retry.NO}.get(value or "", Retry.BY_STATUS)
 
 

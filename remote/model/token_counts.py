@@ -13,8 +13,8 @@ Json = dict[str, Any]
 
 
 class ContextSize:
-    """`counted` is the size of the last request and its answer, with system prompt and tools; 0 if the provider counts
-    nothing. `estimated` is the size of all messages, as far as it can be estimated."""
+    """`counted` is the size of the last request and its answer, 0 if the provider counts nothing; `estimated` that of
+    all messages."""
 
     def __init__(self) -> None:
         self.counted = 0
@@ -24,31 +24,26 @@ class ContextSize:
         self._answer = ""
 
     def tokens(self, prefix: int) -> int:
-        """Return the size of the next request. `prefix` is the estimate for system prompt and tools."""
         return self.counted + self._since if self.counted else prefix + self.estimated
 
     def sent(self, block: Json) -> None:
-        """A block joins a user message."""
         self._grow(block)
         self._during += block_tokens(block)
 
     def answered(self, message_id: str, block: Json) -> None:
-        """A block joins the answer `message_id`."""
         if message_id != self._answer:
             self._answer, self._during = message_id, 0
         self._grow(block)
 
     def ended(self, usage: Mapping[str, Any]) -> None:
-        """An answer is complete. Results of its first tools may already be there: they are not in the count."""
+        """An answer is complete. Results of its first tools may be there already: the count is without them."""
         self.counted = context_tokens(usage)
         self._since, self._during, self._answer = self._during, 0, ""
 
     def cleared(self, saved: int) -> None:
-        """Contents of so many tokens were left out."""
         self.counted, self.estimated = max(0, self.counted - saved), max(0, self.estimated - saved)
 
     def restarted(self, prefix: int) -> None:
-        """The conversation is empty again; system prompt and tools take `prefix`."""
         self.counted, self.estimated, self._since, self._during = prefix, 0, 0, 0
 
     def _grow(self, block: Json) -> None:
@@ -66,16 +61,14 @@ _BYTES_PER_TOKEN = 4
 
 @dataclass(frozen=True)
 class WindowSettings:
-    """`window` replaces the known size of the model's window, in tokens; 0 does not. `auto`: compact without being
-    asked."""
+    """`window`: tokens, 0 for the model's own; `auto`: compact unasked."""
 
     window: int = 0
     auto: bool = True
 
     @staticmethod
     def from_env(environ: Mapping[str, str]) -> WindowSettings:
-        """Read CCB_MAX_CONTEXT_TOKENS and CCB_DISABLE_AUTO_COMPACT, also under the names that settings of the family
-        use. A value that is no whole number is ignored."""
+        """Read CCB_MAX_CONTEXT_TOKENS and CCB_DISABLE_AUTO_COMPACT, also under the family's names."""
         given = environ.get("CCB_MAX_CONTEXT_TOKENS") or environ.get("CLAUDE_CODE_MAX_CONTEXT_TOKENS") or ""
         window = int(given) if given.isascii() and given.isdigit() else 0
         off = environ.get("CCB_DISABLE_AUTO_COMPACT") or environ.get("DISABLE_AUTO_COMPACT") or ""
@@ -84,8 +77,7 @@ class WindowSettings:
 
 @dataclass(frozen=True)
 class ContextLimits:
-    """Sizes in tokens. `usable` is the window without the room for a summary. From `auto` on the conversation is
-    compacted, from `warning` on that is near."""
+    """Tokens. `usable` is the window without room for a summary; from `auto` on the conversation is compacted."""
 
     window: int
     summary: int
@@ -95,7 +87,6 @@ class ContextLimits:
 
     @staticmethod
     def of(known: ModelFacts, settings: WindowSettings) -> ContextLimits:
-        """Return the limits of a model. Small windows have smaller reserves."""
         window = settings.window or known.context_window
         summary = max(1, min(known.max_output, MAX_SUMMARY_TOKENS, window // 5))
         usable = window - summary
@@ -104,12 +95,10 @@ class ContextLimits:
 
 
 def text_tokens(size: int) -> int:
-    """Return the estimate for a text of so many bytes."""
     return -(-size // _BYTES_PER_TOKEN)
 
 
 def block_tokens(block: Json) -> int:
-    """Return the estimate for a content block."""
     kind = block.get("type")
     if kind in ("image", "document"):
         return MEDIA_TOKENS

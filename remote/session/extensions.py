@@ -37,8 +37,6 @@ _FOLDERS = (".claude/commands", ".claude/skills")
 
 
 class SessionCommands:
-    """What a session with few files has not loaded, costs nothing."""
-
     def __init__(self, agent: Agent, session_id: str, home: str) -> None:
         self._agent = agent
         self._session_id = session_id
@@ -55,7 +53,7 @@ class SessionCommands:
         announced.add("plugins", self._plugins)
 
     async def use(self, settings: WorkerSettings, options: SessionOptions) -> list[str]:
-        """Find the files that count under these settings and options. Return what is wrong with files, once."""
+        """Find the files that count. Return what is wrong with some, once."""
         context, own_files = self._agent.config.context, options.own_files
         own = [os.path.join(os.path.dirname(context.spill.directory), own_files)] if own_files else []
         homes = [*own, self._home]
@@ -75,7 +73,6 @@ class SessionCommands:
         return self._files.problems
 
     def _due(self, occasion: Occasion) -> Iterable[str]:
-        """Return what the model is told of skills for the files that it works with."""
         context = self._agent.config.context
         if self._files is None or not any(each.paths for each in self._files.files):
             return ()
@@ -97,7 +94,6 @@ class SessionCommands:
 
 
 def _listing(runner: HookRunner) -> str:
-    """Return the hooks by event, each with where it comes from, and what is wrong with others."""
     lines: list[str] = []
     for event in EVENTS:
         of_event = [hook for hook in runner.hooks if hook.event == event]
@@ -120,8 +116,7 @@ _RELOAD_S = 5.0  # how long a reload waits for MCP servers
 
 
 class SessionExtensions:
-    """Finds the extensions of the agent `agent`, at the start of its turns. `warn` tells the person what is wrong with
-    one."""
+    """Finds the extensions of the agent at the start of its turns."""
 
     def __init__(
         self,
@@ -145,7 +140,6 @@ class SessionExtensions:
             agent.config.disclosure.announced.add("agents", sub_agents.listed)
 
     async def settle(self) -> None:
-        """Return when a turn may start."""
         await self._settings.settle()
         await self._find()
         await self._clients.settle(self._options())
@@ -155,7 +149,6 @@ class SessionExtensions:
             self._refuse(self._settings.failure or unmet)
 
     async def reload(self) -> None:
-        """Read the files of the host again, if they are still trusted."""
         before = {each.path: replace(each, lines={}) for each in self._settings.current.layers}
         await self._settings.reload()
         after = {each.path: replace(each, lines={}) for each in self._settings.current.layers}
@@ -179,7 +172,6 @@ class SessionExtensions:
         self._equip(options)
 
     def _equip(self, options: SessionOptions) -> None:
-        """Let the hooks and the MCP servers of the main agent's role run."""
         config, hooks = self._agent.config, self._agent.hooks
         role = config.offer.role
         if role is not None:
@@ -189,7 +181,6 @@ class SessionExtensions:
         self._clients.use_role(role, config.settings, options)
 
     async def define_agents(self) -> None:
-        """Offer the agents that the options and the trusted project define, if either has changed."""
         sources = self._options(), self._settings.current
         sub_agents = self._agent.config.context.sub_agents
         if sources == self._agents_of or not isinstance(sub_agents, SubAgents):
@@ -208,7 +199,7 @@ class SessionExtensions:
             self._warn(problem)
 
     def _refuse(self, why: str) -> AgentConfig:
-        """Let no turn start because of `why`, "" to let them start again. Return the configuration with that."""
+        """Let no turn start because of `why`, "" to let them start again."""
         config = self._agent.config
         if why != config.refusal:
             config = replace(config, refusal=why)
@@ -216,8 +207,7 @@ class SessionExtensions:
         return config
 
     async def _take_role(self, options: SessionOptions) -> None:
-        """Let the main agent work as the agent that the options name: with its prompt, its memory, its tools and, in a
-        session that begins and for which nobody has chosen a model, with its model."""
+        """Let the main agent work as the agent that the options name: its prompt, memory, tools and model."""
         config, sub_agents = self._agent.config, self._agent.config.context.sub_agents
         definitions = sub_agents.definitions if isinstance(sub_agents, SubAgents) else ()
         role = next((each for each in definitions if each.name == options.role), None)
@@ -243,7 +233,6 @@ class SessionExtensions:
 
 
 def _no_such_agent(name: str, definitions: Iterable[AgentDefinition]) -> str:
-    """Return why no turn may start as the agent `name`, which is not defined; "" without a name."""
     if not name:
         return ""
     from difflib import get_close_matches  # nobody waits for it in a session that works

@@ -1,7 +1,4 @@
-"""The requests of clients.
-
-Source: section 6.1 of the stream-json protocol as observed.
-"""
+"""The requests of clients: section 6.1 of the stream-json protocol as observed."""
 
 from __future__ import annotations
 
@@ -66,8 +63,6 @@ GET_CONTEXT_USAGE: RequestKind[None, Json] = client_kind("get_context_usage", la
 
 @dataclass(frozen=True)
 class ServerSwitch:
-    """An MCP server is to be switched on or off."""
-
     name: str
     enabled: bool
 
@@ -82,7 +77,6 @@ _SERVERS_S = 5.0
 
 
 def register_client_requests(session: Session) -> None:
-    """Register the handlers for the requests of clients with the session's broker."""
     broker = session.broker
     broker.register_slow(INITIALIZE, lambda setup: _initialize(session, setup))
     broker.register_slow(SET_MODEL, lambda name: _set_model(session, name))
@@ -113,8 +107,7 @@ def register_client_requests(session: Session) -> None:
 
 
 def _initialize(session: Session, setup: Initialize) -> Awaitable[Json]:
-    """Apply the client's fields at once, so that the next prompt finds them applied, even if its turn is about to
-    begin. The answer is a description of the session."""
+    """Apply the client's fields at once, so that the next prompt finds them applied."""
     try:
         session.adopt(setup)
     except ValueError as error:
@@ -151,7 +144,6 @@ async def _description(session: Session, setup: Initialize) -> Json:
 
 
 def _model(known: ModelTable, value: str, model: str, name: str, description: str) -> Json:
-    """Return what a client is told of a model that it may choose."""
     levels = [each for each in EFFORTS if effort_of(model, known.facts(model), each) == each]
     body: Json = {"value": value, "resolvedModel": model, "displayName": name, "description": description}
     return {**body, "supportsEffort": bool(levels), "supportedEffortLevels": levels}
@@ -162,7 +154,6 @@ async def _context_usage(session: Session) -> Json:
 
 
 def _server(session: Session, name: str) -> McpServers:
-    """Return the servers of a session that has a server of this name. Raise RequestRefused."""
     if name not in {each["name"] for each in session.clients.status}:
         raise RequestRefused(f"Server not found: {name[:100]}")
     return session.clients.servers
@@ -184,8 +175,7 @@ def _server_said(session: Session, message: McpMessage) -> RequestOutcome:
 
 
 def _interrupt(session: Session, with_queue: bool) -> RequestOutcome:
-    """Withdraw the questions to the person before the answer; end the turn after it. The turn also ends if the
-    withdrawal or the answer cannot be journalled. Agents in the background go on, and their questions stay open."""
+    """Withdraw the questions before the answer, end the turn after it; also if neither can be journalled."""
     try:
         session.broker.withdraw(AnsweredBy.PERSON, spare=session.background_agents)
     except NotKept:
@@ -233,7 +223,6 @@ _MAX_NOTE = 2_000
 
 
 async def _remember(session: Session, note: str) -> Json:
-    """Add the note to the instruction file of the session's directory, and tell the model."""
     text = " ".join(note.split())[:_MAX_NOTE]
     if not text:
         raise RequestRefused("the note is empty")
@@ -276,14 +265,12 @@ def _learn_models(session: Session, known: Json) -> RequestOutcome:
 
 
 def _set_effort(session: Session, level: str | None) -> RequestOutcome:
-    """Answer with the level that the present model is asked for, "" if it has no levels."""
     session.reason(replace(session.agent.config.models.reasoning, effort=level))
     model = session.agent.model
     return RequestOutcome({"effort": level, "applied": effort_of(model, session.models.facts(model), level)})
 
 
 def _set_tokens(session: Session, tokens: int | None) -> RequestOutcome:
-    """Answer whether the present model is known to think."""
     session.reason(replace(session.agent.config.models.reasoning, thinking_tokens=tokens))
     model = session.agent.model
     return RequestOutcome({"max_thinking_tokens": tokens, "can_think": can_think(model, session.models.facts(model))})
@@ -301,5 +288,4 @@ def _stop(session: Session, task_id: str) -> RequestOutcome:
 
 
 def _output(task: Task) -> Json:
-    """Return the end of the output of a task."""
     return {"task_id": task.id, "status": task.status.public, "output": task.read(_MAX_LINES, _MAX_BYTES)}

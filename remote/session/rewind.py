@@ -47,10 +47,8 @@ _LOST = "its earlier content is not kept any more"
 
 @dataclass(frozen=True)
 class PlannedFile:
-    """A file that is not as it was. `before` and `after` are the digests of its content now and then (ABSENT for no
-    file); `added` and `removed` count the lines that restoring it changes. `foreign`: something other than the tools of
-    this session has changed it last. `why` says why it cannot be restored, "" if it can. `diff` holds the lines of what
-    was changed since then, if they were asked for."""
+    """A file that is not as it was. `before`, `after`: digests now and then; `foreign`: last changed by something else;
+    `why` it cannot be restored; `diff`: the changed lines, if asked for."""
 
     path: str
     before: str
@@ -63,7 +61,6 @@ class PlannedFile:
     diff: Json | None = None
 
     def public(self) -> Json:
-        """Return the file as clients are shown it."""
         does = "remove" if self.after == ABSENT else "create" if self.before == ABSENT else "change"
         shown: Json = {"path": self.path, "insertions": self.added, "deletions": self.removed, "does": does}
         if self.foreign:
@@ -75,7 +72,6 @@ class PlannedFile:
         return shown
 
     def recorded(self) -> Json:
-        """Return the file for the journal."""
         return {"path": self.path, "before": self.before, "after": self.after, "mode": self.mode}
 
 
@@ -107,7 +103,6 @@ async def _planned(
 
 
 async def _present(host: Host, path: str) -> tuple[FileInfo | None, bytes]:
-    """Return what is at a path now. Raise OSError or NotAFile."""
     info = await host.stat(path)
     if info is None:
         return None, b""
@@ -140,21 +135,18 @@ _MAX_NAMED = 50  # files in the note to the model
 
 
 def register_rewinds(session: Session) -> None:
-    """Register the handlers for these requests with the session's broker."""
     session.broker.register_slow(REWIND_FILES, partial(_rewind_files, session))
     session.broker.register_slow(REWIND_CONVERSATION, partial(_rewind_conversation, session))
     session.broker.register_slow(REWIND_POINTS, lambda _: _points(session))
 
 
 async def finish_rewind(session: Session) -> None:
-    """Restore the rest of the files of a rewind that was cut off. Raise NotKept."""
     unfinished = session.log.points.unfinished
     if unfinished is not None:
         await _restore(session, unfinished.files)
 
 
 async def _points(session: Session) -> Json:
-    """Return the prompts of the conversation, the newest first, each with the number of files changed since."""
     points = session.log.points
     listed = [
         {
@@ -177,7 +169,6 @@ def _point(session: Session, message: str) -> Point:
 
 
 async def _rewind_files(session: Session, rewind: FileRewind) -> Json:
-    """Restore the files, or say what that would change."""
     point = _point(session, rewind.user_message_id)
     if rewind.dry_run:
         return _described(await _plan(session, point.seq, keep=False, only=rewind.path))
@@ -191,7 +182,6 @@ async def _rewind_files(session: Session, rewind: FileRewind) -> Json:
 
 
 async def _rewind_conversation(session: Session, rewind: ConversationRewind) -> Json:
-    """Go on from an earlier place of the conversation, and restore the files if that is wanted."""
     async with session.turns.idle() as idle:
         if not idle:
             raise RequestRefused(_BUSY, "busy")
@@ -219,7 +209,6 @@ async def _carry_out(session: Session, record: RewindRecord, files: Sequence[Pla
 
 
 async def _take_back(session: Session) -> None:
-    """Let the agent go on with what is left of its conversation."""
     log, agent, context = session.log, session.agent, session.agent.config.context
     rewound = list(log.journal.rewound)
     conversation = await log.journal.examined(lambda records: Conversation.from_records(records, MAIN_AGENT, rewound))
@@ -232,8 +221,7 @@ async def _take_back(session: Session) -> None:
 
 
 async def _restore(session: Session, files: Sequence[Json]) -> list[Json]:
-    """Restore the files of a `rewind` record, and tell the model. Return those that could not be restored, each with
-    the reason. It may be done again after it was cut off: a file that is as it should be is left alone."""
+    """Restore files, and tell the model. Return failures. May be done again after it was cut off."""
     failed = []
     for each in files:
         path, before, after, mode = each["path"], each["before"], each["after"], each["mode"]
@@ -253,8 +241,6 @@ async def _restore(session: Session, files: Sequence[Json]) -> list[Json]:
 
 
 async def _end_of(session: Session, message: str) -> int:
-    """Return the number of the record of a message of the main agent."""
-
     def end(records: Iterable[Record]) -> int | None:
         for record in records:
             of_main = record.kind == MessageRecord.kind and record.agent_id == MAIN_AGENT
@@ -269,8 +255,6 @@ async def _end_of(session: Session, message: str) -> int:
 
 
 async def _check_drops(session: Session, to: int, prompt: str) -> None:
-    """Raise RequestRefused if the conversation from record `to` on holds more than the turn of the prompt with this
-    uuid."""
     rewound = list(session.log.journal.rewound)
     await session.log.journal.examined(lambda records: _check(records, to, prompt, rewound))
 
@@ -295,8 +279,7 @@ def _check(records: Iterable[Record], to: int, prompt: str, rewound: Sequence[tu
 
 
 async def _plan(session: Session, seq: int, *, keep: bool, only: str = "") -> list[PlannedFile]:
-    """Return the files that have changed since record `seq` and are not as they were. `keep`: put their present content
-    into the file history, so that a person can go back to it. `only`: look at one file, and tell its lines."""
+    """Return the files that are not as they were at `seq`. `keep` their content; `only`: one file, with its lines."""
     context, points = session.agent.config.context, session.log.points
     if seq < points.complete_since:
         raise RequestRefused(

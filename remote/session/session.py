@@ -62,8 +62,6 @@ _MAX_MODELS = 1_000  # of which the laptop has told what they can do
 
 @dataclass(frozen=True)
 class SessionParts:
-    """The parts of a session besides its agent. The agent is made after them, because it uses them."""
-
     log: SessionLog
     inputs: InputQueue
     launches: ClientLaunches
@@ -71,14 +69,12 @@ class SessionParts:
 
     @staticmethod
     def make(log: SessionLog, launches: ClientLaunches, inputs: InputQueue, requests: OpenRequests) -> SessionParts:
-        """Return the parts with a broker for them."""
         log.follow(requests)
         return SessionParts(log, inputs, launches, RequestBroker(log, launches.can_ask, requests))
 
 
 class Session:
-    """A session that has begun. `agent` is its main agent, `clients` the MCP servers of the agent. `rare` registers the
-    handlers of requests that few clients make; it is called with the session for a request that nobody handles."""
+    """`rare` registers the handlers of requests that few clients make, when the first of them comes."""
 
     def __init__(
         self, parts: SessionParts, agent: Agent, clients: ClientSetup, rare: Callable[[Session], None]
@@ -113,12 +109,11 @@ class Session:
         return self.broker.waits_for(AnsweredBy.PERSON) or not self.agent.online
 
     def meet_driver(self) -> None:
-        """A client drives now: send it the requests that are not in the journal. Notices may no longer have to wait."""
         self.broker.ask_driver_again()
         self._inputs.wake()
 
     def take_back(self, uuid: str) -> bool:
-        """Take a prompt that no turn has taken out of the queue. Return whether it waited. Raise JournalError."""
+        """Take a waiting prompt out of the queue. Return whether it waited."""
         input_id = self._inputs.waiting_id(uuid)
         if input_id:
             self.log.emit(UnqueuedRecord(input_id))
@@ -127,7 +122,7 @@ class Session:
         return bool(input_id)
 
     def move(self, move: QueueMove) -> bool:
-        """Give a prompt that no turn has taken another place. Return whether it waited. Raise JournalError."""
+        """Give a waiting prompt another place. Return whether it waited."""
         input_id = self._inputs.waiting_id(move.uuid)
         if input_id:
             others = (self._inputs.waiting_id(each) for each in move.before)
@@ -137,53 +132,43 @@ class Session:
         return bool(input_id)
 
     def name(self, title: str) -> None:
-        """Give the session a name. Raise JournalError."""
         self.log.say(session_title(title))
         self.log.changed()
 
     def watch_tasks(self, journalled: JournalledTasks | None = None) -> None:
-        """Take up the tasks: report those of earlier workers, which are in the journal, and watch those of this one."""
         self._notices.begin(journalled)
 
     @property
     def hooks(self) -> HookRunner:
-        """The hooks of the session: `use_callbacks` takes those of the driving program."""
         return self.agent.hooks
 
     @property
     def commands(self) -> CommandRegistry:
-        """The slash commands of the session."""
         return self.agent.commands
 
     @property
     def options(self) -> SessionOptions:
-        """The options in force."""
         return self.launches.options
 
     @property
     def models(self) -> ModelTable:
-        """What the session knows of models."""
         return self.launches.models
 
     @property
     def background_agents(self) -> frozenset[str]:
-        """The ids of the sub-agents that work in the background."""
         sub_agents = self.agent.config.context.sub_agents
         return sub_agents.in_background if isinstance(sub_agents, SubAgents) else frozenset()
 
     @property
     def mode(self) -> str:
-        """The present permission mode."""
         return self.agent.config.permissions.mode
 
     @property
     def has_input(self) -> bool:
-        """Whether the session ever had a prompt."""
         return self._inputs.any_prompt
 
     @property
     def queued_uuids(self) -> list[str]:
-        """The uuids of the messages that wait for a turn, in order."""
         return self._inputs.waiting_uuids
 
     @property
@@ -194,14 +179,12 @@ class Session:
         return "running" if self.turns.state is not TurnState.NONE or self.turns.due else "idle"
 
     def snapshot(self, seq: int) -> Json:
-        """Return the body of a `snapshot` frame that covers everything up to event `seq`."""
         asks = self.broker.open_until(seq)
         body = self.log.snapshot.body(seq, model=self.agent.model, mode=self.mode, asks=asks)
         return {**body, "sandbox": self.agent.config.permissions.cage_in_force}
 
     def take_input(self, input_id: str, body: Json) -> int:
-        """Apply a client's input once. Return the number of the event after which it is in the journal. Raises
-        JournalError, and TooManyInputs."""
+        """Apply an input once. Return the event after which it is in the journal. Raise JournalError, TooManyInputs."""
         journal = self.log.journal
         if self._inputs.knows(input_id):
             return journal.seq
@@ -237,8 +220,7 @@ class Session:
             self.log.say({**line.body, "isReplay": True})
 
     def refuse_input(self, body: Json, error: JournalError) -> bool:
-        """Handle an input that could not be journalled. Return True if it is settled: a prompt outside of a turn gets a
-        result that reports the failure. Return False for any other input, which must be tried again."""
+        """Settle a prompt that could not be journalled by a result. Return False for what must be tried again."""
         if self.turns.state is not TurnState.NONE or not isinstance(parse_message(body), UserMessage):
             return False
         advice = "This prompt was not taken."
@@ -249,15 +231,13 @@ class Session:
         return True
 
     async def end(self, reason: str) -> None:
-        """The worker ends: run the SessionEnd hooks, and close what waits."""
         await self.hooks.end(reason)
         await self.broker.close()
         await self.clients.close()
 
     def relaunch(self, given: Json) -> None:
-        """Apply the command line of a client process that starts to drive; `given` are the options it names. Raise
-        FrameError, ValueError, JournalError. Raise HostRefusal if a request waits for an answer and this process cannot
-        be asked: going on would deny the request, which another client may still answer."""
+        """Apply the command line of a process that starts to drive. Raise FrameError, ValueError, JournalError, and
+        HostRefusal if it cannot answer an open request."""
         sent = SessionOptions.from_json(given)
         self._check_askable(sent)
         config = self.agent.config
@@ -298,7 +278,6 @@ class Session:
         self.log.journal.flush_soon()
 
     def learn_models(self, models: Json, thinking: Json) -> None:
-        """Know more models, also after a restart. Raise JournalError."""
         old = self.launches.options
         facts, levels = _newest({**old.model_facts, **models}), _newest({**old.thinking_models, **thinking})
         options = replace(old, model_facts=facts, thinking_models=levels)
@@ -306,7 +285,6 @@ class Session:
         self.launches.use(options)
 
     def reason(self, reasoning: Reasoning) -> None:
-        """Use another effort and budget for thinking from the next turn on. Raise JournalError."""
         tokens = reasoning.thinking_tokens
         self.log.emit(ReasoningRecord(reasoning.effort or "", -1 if tokens is None else tokens))
         options = replace(self.options, effort=reasoning.effort, max_thinking_tokens=tokens)
@@ -315,8 +293,7 @@ class Session:
         self.agent.configure(replace(config, models=replace(config.models, reasoning=reasoning)))
 
     def adopt(self, setup: Initialize) -> None:
-        """Apply what the client that drives says in its `initialize` request. Raise JournalError, and ValueError for
-        hooks that are malformed."""
+        """Apply the `initialize` request of the driver. Raise JournalError, and ValueError for malformed hooks."""
         if setup.title and not self.has_input:
             self.name(setup.title)
         if not setup.options:
@@ -349,7 +326,6 @@ class Session:
             self._warn(f"ccb has no hooks of the events {', '.join(unknown)[:500]}: they are not called.")
 
     async def _settle(self) -> None:
-        """Return when a turn may start."""
         context = self.agent.config.context
         moved = await context.directory.news()
         if moved:
@@ -376,7 +352,6 @@ class Session:
         self.agent.configure(replace(self.agent.config, settings=settings))
 
     def _begin_as(self, settings: WorkerSettings) -> None:
-        """Use what a trusted project has chosen, where the person has not."""
         model, mode = settings.of_project("model"), settings.of_project("defaultMode")
         if model and "model" in settings.left_open:
             if self.agent.config.models.names.may_be(model):
@@ -397,18 +372,15 @@ class Session:
 
 
 def _newest(models: Json) -> Json:
-    """Return what is known of the models that were told last."""
     return dict(list(models.items())[-_MAX_MODELS:])
 
 
 def check_model(session: Session, name: str | None) -> None:
-    """Raise RequestRefused for a name that no model can have."""
     if name and not session.agent.config.models.names.may_be(name):
         raise RequestRefused(f"{name[:100]!r} is no model: it is {', '.join(ALIASES)}, or the full id of a model")
 
 
 def find_task(session: Session, task_id: str) -> Task:
-    """Return a task. Raise RequestRefused."""
     task = session.tasks.get(task_id)
     if task is None:
         raise RequestRefused(f"No task found with ID: {task_id}")

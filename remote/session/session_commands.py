@@ -23,8 +23,6 @@ _LISTED = (
 
 
 def register_session_commands(session: Session) -> None:
-    """Register the names of the commands that the laptop carries out."""
-
     async def on_laptop(call: CommandCall) -> Printed:
         here = ", ".join(f"/{each.name}" for each in commands.commands)
         raise CommandRefused(f"It belongs to the screen of ccb (`ccb` without -p). Here there are {here}.")
@@ -54,7 +52,6 @@ advice, and anything that you have not verified. Refer to long documents with @p
 
 
 def register_context_commands(session: Session) -> None:
-    """Register the commands."""
     commands, agent = session.commands, session.agent
 
     async def compact(call: CommandCall) -> Printed:
@@ -82,7 +79,6 @@ def register_context_commands(session: Session) -> None:
 
 
 async def _memory(session: Session) -> str:
-    """Return the list of the instruction files that a new session here would read."""
     from ..context.instructions import find_instructions
     from ..context.system_prompt import instruction_sources
 
@@ -103,8 +99,6 @@ _MAX_DESCRIPTION = 300  # characters
 
 
 def agents_command(sub_agents: SubAgents) -> SlashCommand:
-    """Return the command that lists the agents of a session."""
-
     async def run(_: CommandCall) -> Printed:
         return Printed("\n".join(map(_line, sub_agents.definitions)))
 

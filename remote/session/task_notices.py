@@ -36,9 +36,8 @@ _CLOSING, _HARMLESS = "</task-notification", "<\\/task-notification"
 
 
 class JournalledTasks(Projection):
-    """The tasks that the journal knows. `count` is the highest number in an id. `open` are those that have not ended
-    for the clients, each with its first message and its agent. `told` are those of them whose end is in the queue
-    already; `copied` those that were started in the session that this one was forked from."""
+    """The tasks in the journal: `open` for the clients, `told` those whose end is queued, `copied` those of a fork's
+    original."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -67,7 +66,7 @@ class JournalledTasks(Projection):
 
 
 class TaskNotices:
-    """Watches the registry of tasks for a session. What the journal cannot take is kept and tried again."""
+    """Watches the registry of tasks. What the journal cannot take is tried again."""
 
     def __init__(self, log: SessionLog, inputs: InputQueue, tasks: TaskRegistry) -> None:
         self._tasks = tasks
@@ -76,7 +75,7 @@ class TaskNotices:
         self._due: deque[tuple[Content, str]] = deque()  # records, each with its agent
 
     def begin(self, journalled: JournalledTasks | None = None) -> None:
-        """Watch the registry from now on. Tell agents and clients about the tasks that ended with an earlier worker."""
+        """Watch from now on. Tell of the tasks that ended with an earlier worker."""
         known = journalled or JournalledTasks()
         self._tasks.watched_by(self, known.count)
         for task_id, (line, agent_id) in list(known.open.items()):
@@ -89,12 +88,10 @@ class TaskNotices:
         self.flush()
 
     def started(self, task: Task) -> None:
-        """See TaskWatcher."""
         self._due.append((MessageRecord(_started(task)), task.agent_id))
         self.flush()
 
     def ended(self, task: Task, end: TaskEnd, *, closing: bool) -> None:
-        """See TaskWatcher."""
         line = parse_message(_started(task))
         assert isinstance(line, TaskMessage)
         self._end(line, end, task.agent_id, wakes=not closing)
@@ -102,7 +99,6 @@ class TaskNotices:
         self._inputs.wake()
 
     def flush(self) -> None:
-        """Journal what could not be journalled before."""
         while self._due:
             content, agent_id = self._due[0]
             try:
@@ -125,7 +121,6 @@ class TaskNotices:
 
 
 def notification_text(line: TaskMessage, end: TaskEnd) -> str:
-    """Return what the agent reads about the end of a task."""
     fields = [
         ("task-id", line.task_id),
         ("tool-use-id", line.tool_use_id),

@@ -36,17 +36,14 @@ log = logging.getLogger(__name__)
 
 
 class TurnState(Enum):
-    """The state of the running turn."""
-
     NONE = "none"  # no turn runs
     RUNNING = "running"  # it has no result yet
     ANSWERED = "answered"  # its result is in the journal
 
 
 class Turns(Projection):
-    """Runs the main agent on the prompts and notices that wait in `inputs`. No turn starts before `ready` has returned.
-    `notices` are about the background `tasks`; they start no turn while `holds_notices` returns True: a question to the
-    person is open, or nobody is there through whom the model can be called."""
+    """Runs the main agent on waiting prompts and notices. Notices start no turn while `holds_notices`: a question is
+    open, or nobody is there."""
 
     def __init__(
         self,
@@ -72,7 +69,7 @@ class Turns(Projection):
 
     @contextlib.asynccontextmanager
     async def idle(self) -> AsyncIterator[bool]:
-        """Let no turn begin in this context. Its value is False, and no turn is held back, if a turn runs or waits."""
+        """Let no turn begin in this context. Its value is False if a turn runs or waits."""
         if self._alone.locked() or self._inputs:
             yield False
             return
@@ -80,7 +77,6 @@ class Turns(Projection):
             yield True
 
     async def run(self) -> None:
-        """Run turns. Returns after `finish`, once no prompt waits and no task runs."""
         while True:
             await self._ready()
             self._notices.flush()
@@ -100,25 +96,21 @@ class Turns(Projection):
 
     @property
     def due(self) -> bool:
-        """Whether a turn is about to start."""
         return self._inputs.any_waiting or (bool(self._inputs) and not self._holds_notices())
 
     def finish(self, wait_s: float = 600.0) -> None:
-        """Let `run` return once no prompt waits and no task runs, or no prompt waits after `wait_s` seconds."""
+        """Let `run` return once no prompt waits and no task runs, or after `wait_s`."""
         self._finish_by = time.monotonic() + wait_s
         self._inputs.wake()
 
     def go_on(self) -> None:
-        """Undo `finish`: another client still needs the session."""
         self._finish_by = None
 
     def interrupt(self) -> None:
-        """End the running turn, or do nothing between turns."""
         self._agent.interrupt()
 
     def fail(self, reasons: Sequence[str], *, full: bool = False, unkept: Json | None = None) -> None:
-        """Write a result in place of a turn that could not write its own. It is shown even if it cannot be journalled.
-        `full`: the host has no room; `unkept` is the result that the turn wanted to write."""
+        """Write a result for a turn that could not write its own (`unkept`). It is shown even if not journalled."""
         result: Json = {
             "type": "result",
             "subtype": "error_during_execution",
@@ -158,7 +150,6 @@ class Turns(Projection):
             self._log.journal.flush_soon()
 
     def _fail_running(self, reasons: Sequence[str], *, full: bool = False, unkept: Json | None = None) -> None:
-        """Give the running turn a result, unless it has one."""
         if self.state is TurnState.RUNNING:
             self.state = TurnState.ANSWERED
             self.fail(reasons, full=full, unkept=unkept)
@@ -172,7 +163,6 @@ class Turns(Projection):
 
     @on(PromptRecord, main_only=True)
     def _prompt(self, content: PromptRecord, _: Record) -> None:
-        """Show the prompts that a turn has taken again, to clients that asked for echoes."""
         self._show_again(content.input_ids)
 
     @on(TakenRecord, main_only=True)

@@ -23,9 +23,7 @@ CLIENT = "client"
 
 
 class Catalogue:
-    """What can be started besides the built-in agents. Of several definitions of one name the last one counts: the
-    person's, the project's (the nearest directory last), the client's. `problems` are sentences about what cannot be
-    used."""
+    """Agents besides the built-in ones. Of one name the last counts: the person's, the project's, the client's."""
 
     def __init__(self, options: SessionOptions, settings: WorkerSettings) -> None:
         self.problems: list[str] = []
@@ -66,7 +64,6 @@ class Catalogue:
             yield definition.name, definition
 
     def _texts(self, top: str, within: str = "") -> Iterator[tuple[str, str]]:
-        """Yield the path and the text of each Markdown file below `top`."""
         for path in markdown_below(top):
             try:
                 text = read_text(path, within)
@@ -84,8 +81,7 @@ _STRICT = "this session uses only those of --mcp-config"
 def own_servers(
     definition: AgentDefinition, taken: Collection[str], settings: WorkerSettings, cwd: str, *, strict: bool
 ) -> tuple[dict[str, Wanted], list[str]]:
-    """Return the servers to start, and what the person is told of others. The session has those that are `taken`.
-    `strict`: no file adds servers (--strict-mcp-config)."""
+    """Return the servers that an agent starts, and what the person is told of others."""
     environ = {**without_ccb(os.environ), **settings.env}
     wanted: dict[str, Wanted] = {}
     told: list[str] = []
@@ -113,8 +109,7 @@ async def running_servers(
     *,
     strict: bool,
 ) -> AsyncIterator[McpServers | None]:
-    """Run the servers of an agent with this configuration, which gets their tools; None if it brings none. The servers
-    `above` are those of the session. `strict`: see `own_servers`."""
+    """Run the servers that an agent brings; None if it brings none."""
     taken = [str(each["name"]) for each in above.summary()] if above is not None else []
     wanted, told = own_servers(definition, taken, config.settings, config.context.cwd, strict=strict)
     for text in told:

@@ -28,8 +28,7 @@ _MAX_SUBJECT = 100  # characters
 
 
 class ChildActivity(Projection):
-    """What one sub-agent does: a projection of its records, which calls `changed` after each change. `tokens` is the
-    size of the newest request plus everything that the model has written."""
+    """What one sub-agent does. `tokens` is the size of the newest request plus all output."""
 
     def __init__(self, changed: Callable[[], None]) -> None:
         self.tool_uses = 0
@@ -65,7 +64,6 @@ class ChildActivity(Projection):
 
 
 def _subject(tool_input: object) -> str:
-    """Return the first text in the input of a call, in one short line."""
     values = tool_input.values() if isinstance(tool_input, dict) else ()
     first = next((value for value in values if isinstance(value, str) and value.strip()), "")
     return " ".join(first.split())[:_MAX_SUBJECT]
@@ -83,8 +81,7 @@ _WORDS = {
 
 
 class Child:
-    """A sub-agent at work for a call of the main agent, whose `context` it reports to. In the `background` the registry
-    of tasks tells its start and its end, and its call shows nothing more."""
+    """A sub-agent at work for a call of the main agent, whose `context` it reports to."""
 
     def __init__(self, facts: TaskFacts, log: SessionLog, context: ToolContext, *, background: bool = False) -> None:
         self.status = TaskStatus.RUNNING
@@ -109,9 +106,7 @@ class Child:
         return TaskUsage(self.activity.tokens, self.activity.tool_uses, self._clock.now() - self._started)
 
     async def run(self, agent: Agent, ledger: Ledger, parent: Agent) -> ToolResult:
-        """Run the agent's turn. When this is cancelled, the turn ends first: with a note if the person interrupted the
-        parent's turn or the agent is stopped, else without a result, as the parent's own turn does when the worker
-        ends."""
+        """Run the agent's turn. When cancelled by the person, the turn ends with a note first."""
         self._started = self._clock.now()
         if not self._background:
             self._log.say(task_started(self.facts))
@@ -164,18 +159,15 @@ class Child:
         return ToolResult(f"{answer}\n\n<usage>agentId {self.facts.id}, {told}</usage>", failed, structured)
 
     def kept(self, result: ToolResult, tree: WorktreeRecord) -> ToolResult:
-        """Return the result of a run that has left something in a work tree."""
         told = _left_in(tree)
         self.text += told
         structured = {**result.structured, "worktreePath": tree.path, "worktreeBranch": tree.branch}
         return replace(result, content=f"{result.content}{told}", structured=structured)
 
     def stopped_in(self, tree: WorktreeRecord) -> None:
-        """Tell the main agent where a run that was stopped has left something."""
         self.context.call.stopped(f"{self.activity.answer}{_left_in(tree)}")
 
     def _partial(self, terminal: EndReason, result: Json) -> str:
-        """Return why the agent did not come to its end, and its last words."""
         said = str(result.get("result") or "") or " ".join(result.get("errors") or ())
         why = _WORDS.get(terminal) or f"It failed: {said}"
         words = f" The last that it said:\n{self.activity.answer}" if self.activity.answer else ""
@@ -193,7 +185,6 @@ class Child:
         self._show()
 
     def _show(self) -> None:
-        """Show what the agent does now as the output of the call."""
         if self._background:
             return
         usage, doing = self.usage, self.activity.doing
@@ -217,8 +208,7 @@ _MAX_LABEL = 120  # characters
 
 @dataclass(frozen=True)
 class TaskFacts:
-    """The facts about a sub-agent that its messages name. `id` is the id of the call that started it, `call_id` that of
-    the call it works for now; they differ when it goes on with its history."""
+    """`id` is the id of the call that started the agent, `call_id` that of the call it works for now."""
 
     id: str
     agent: str
@@ -228,14 +218,11 @@ class TaskFacts:
 
     @property
     def label(self) -> str:
-        """The agent and its task in one short line."""
         return " ".join(f"{self.agent}: {self.description}".split())[:_MAX_LABEL]
 
 
 @dataclass(frozen=True)
 class TaskUsage:
-    """What a sub-agent has used so far."""
-
     tokens: int
     tool_uses: int
     seconds: float
@@ -249,7 +236,6 @@ class TaskUsage:
 
 
 def task_started(facts: TaskFacts) -> Json:
-    """Return the message that a sub-agent starts."""
     return {
         **_about("task_started", facts),
         "description": facts.description,
@@ -260,7 +246,6 @@ def task_started(facts: TaskFacts) -> Json:
 
 
 def task_progress(facts: TaskFacts, usage: TaskUsage, doing: str, last_tool: str) -> Json:
-    """Return the message about what a sub-agent is doing now."""
     return {
         **_about("task_progress", facts),
         "description": doing or facts.description,
@@ -270,7 +255,6 @@ def task_progress(facts: TaskFacts, usage: TaskUsage, doing: str, last_tool: str
 
 
 def task_notification(facts: TaskFacts, status: str, summary: str, usage: TaskUsage | None = None) -> Json:
-    """Return the message that a sub-agent has ended: `completed`, `failed` or `stopped`."""
     body = {**_about("task_notification", facts), "status": status, "output_file": "", "summary": summary}
     return body if usage is None else {**body, "usage": usage.public()}
 

@@ -57,9 +57,8 @@ there, and correct what is no longer true.
 
 
 def memory_directory(definition: AgentDefinition, cwd: str, home: str, *, trusted: bool) -> str:
-    """Return where an agent keeps its notes, "" without a memory. A memory in a project does not count before the
-    project is `trusted`: whoever wrote the project may have written the notes. Nothing below the project or the home
-    directory may be a link on the way there."""
+    """Return where an agent keeps its notes, "" without a memory. That of a project counts only when it is `trusted`,
+    and no part of the way there may be a link."""
     if not definition.memory or not (trusted or definition.memory == USER):
         return ""
     base = os.path.realpath(home if definition.memory == USER else cwd)
@@ -68,7 +67,6 @@ def memory_directory(definition: AgentDefinition, cwd: str, home: str, *, truste
 
 
 def memory_text(directory: str) -> str:
-    """Return what an agent is told of its memory. Blocks on files."""
     path = os.path.join(directory, MEMORY_FILE)
     try:
         if os.path.realpath(path) != path:
@@ -105,9 +103,7 @@ not committed. Whatever paths the task names, change files only below your worki
 
 
 class ChildPrompt(SessionPrompt):
-    """The prompt of a sub-agent with the system prompt `text`, which works in `cwd` ("": in the session's directory),
-    on the branch `branch` of its own if it has one. `main` are the texts of the main agent; the instruction files are
-    the same for both, and hooks hear of them once."""
+    """The prompt of a sub-agent in `cwd` ("": the session's directory), on its own `branch` if it has one."""
 
     def __init__(self, text: str, main: SessionPrompt, cwd: str = "", branch: str = "") -> None:
         self._text = text
@@ -132,8 +128,6 @@ _MAX_WORDS = 4_000  # characters
 
 
 def after_a_cut(history: AgentHistory, tree: WorktreeRecord | None) -> str:
-    """Return what the main agent is told about a sub-agent that was cut, beside the fact that its call was. `tree` is
-    the newest record about a work tree of the sub-agent."""
     words = history.conversation.last_words[:_MAX_WORDS]
     said = f" The last that it said:\n{words}" if words else ""
     agent_id = history.conversation.agent_id
@@ -146,14 +140,11 @@ def after_a_cut(history: AgentHistory, tree: WorktreeRecord | None) -> str:
 
 
 def left_behind(tree: WorktreeRecord) -> str:
-    """Return what the main agent is told about the work tree of a sub-agent that was not cut in a turn: it had not
-    begun, or it had ended and its answer was not passed on."""
     return f"The git worktree that was made for the agent is {tree.path}, on the branch {tree.branch}."
 
 
 def end_cut_agents(histories: AgentHistories, log: SessionLog, tasks: Collection[str]) -> None:
-    """Write the end of each sub-agent that was cut: a result of its turn, and the message to clients. Those in `tasks`
-    worked in the background, so their end is told as that of a task."""
+    """Write the end of each sub-agent that was cut. Those in `tasks` worked in the background."""
     for history in histories.cut:
         agent_id = history.conversation.agent_id
         result: Json = {
@@ -172,7 +163,7 @@ def end_cut_agents(histories: AgentHistories, log: SessionLog, tasks: Collection
 
 
 def earlier_run(records: Iterable[Record], agent_id: str) -> tuple[str, AgentHistory]:
-    """Return the name ("" if there was no such agent) and the history of a sub-agent that has ended."""
+    """Return the name ("" if unknown) and the history of a sub-agent that has ended."""
     name, history = "", AgentHistory(agent_id)
     for record in records:
         if record.agent_id == agent_id:
@@ -205,10 +196,7 @@ MakeAgent = Callable[[AgentConfig, AgentHistory, Projection], Agent]
 
 
 class SubAgents:
-    """Starts sub-agents of `main`. `make` makes an agent of the session, whose records a projection follows. The
-    journal of `log` has the histories of those that have ended. `broker` asks the person what the MCP servers of agents
-    want to know. `servers` returns the MCP servers of the session, None while there are none; `strict`: no file adds
-    servers (--strict-mcp-config)."""
+    """Starts sub-agents of `main`. `strict`: no file adds MCP servers (--strict-mcp-config)."""
 
     def __init__(
         self,
@@ -233,19 +221,16 @@ class SubAgents:
 
     @property
     def definitions(self) -> tuple[AgentDefinition, ...]:
-        """The agents that can be started, the built-in ones first."""
         return tuple(self._definitions.values())
 
     def define(self, definitions: Iterable[AgentDefinition], *, built_in: bool = True) -> None:
-        """Offer these agents, besides the built-in ones unless those are left out, from the next turn on, in place of
-        those of the last call. A definition with the name of a built-in agent replaces it."""
+        """Offer these agents from the next turn on; one with the name of a built-in agent replaces it."""
         known = {each.name: each for each in (*(BUILT_IN_AGENTS if built_in else ()), *definitions)}
         if known != self._definitions:
             self._definitions = known
             self._main.config.tools.redeclare(TaskTool(known.values()))
 
     def listed(self) -> list[Json]:
-        """Return what clients are told about each agent."""
         return [
             {"name": each.name, "description": each.description, "model": _told(each.model), "source": each.source}
             for each in self._definitions.values()
@@ -303,7 +288,6 @@ class SubAgents:
         return result
 
     def _go_on(self, child: Child, work: Coroutine[Any, Any, ToolResult]) -> ToolResult:
-        """Let an agent work in the background, and return the result of its call."""
         facts = child.facts
         going = asyncio.ensure_future(work)
 
@@ -456,7 +440,6 @@ class SubAgents:
         return tree
 
     async def _whose(self, tool_input: Json, tool_use_id: str) -> tuple[str, str, AgentHistory]:
-        """Return the id, the name and the history of the agent that a call is about."""
         resumed = tool_input.get("resume")
         if not resumed:
             return tool_use_id, tool_input.get("subagent_type") or DEFAULT_AGENT, AgentHistory(tool_use_id)
@@ -464,7 +447,7 @@ class SubAgents:
         return resumed, name, history
 
     async def _with_texts(self, definition: AgentDefinition, memory: str) -> AgentDefinition:
-        """Return a definition whose prompt holds the texts of its skills and what it has noted."""
+        """Return a definition whose prompt holds its skills and its memory."""
         loop, texts = asyncio.get_running_loop(), [definition.prompt]
         tool = self._main.config.visible_tools().get(SKILL.name)
         if definition.skills and isinstance(tool, SkillTool):
@@ -519,17 +502,14 @@ class SubAgents:
 
 
 def defines_agents(options: SessionOptions, settings: WorkerSettings) -> bool:
-    """Return whether there may be definitions besides the built-in ones, so that the catalogue must be read."""
     directories = (os.path.join(each, PROJECT_AGENTS) for each in settings.trusted_directories)
     return bool(options.agents or options.own_agents or settings.plugins) or any(map(os.path.isdir, directories))
 
 
 def connected_names(servers: McpServers | None, *also: str) -> list[str]:
-    """Return the names of the servers that are connected, or whose status is one of `also`."""
     summary = servers.summary() if servers is not None else []
     return [str(each["name"]) for each in summary if each["status"] in ("connected", *also)]
 
 
 def _told(model: str) -> str:
-    """Return the model of an agent in the words of the public protocol, which has none for "the small one"."""
     return "haiku" if model == SMALL else model or INHERIT

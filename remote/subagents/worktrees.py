@@ -1,9 +1,5 @@
-"""Git worktrees of agents and sessions.
-
-A work tree is below `.claude/worktrees` of the repository, on a branch of its own, and starts from the last commit. It
-is removed when its agent has changed and committed nothing; git itself looks at that moment. Where anything is
-doubtful, it is kept.
-"""
+"""Git worktrees of agents and sessions, below `.claude/worktrees` on a branch of their own. One is removed when nothing
+was changed or committed in it; in doubt it is kept."""
 
 from __future__ import annotations
 
@@ -27,13 +23,12 @@ from ..tools.toolset import close_context, make_context
 
 
 def own_worktree(cwd: str, name: str) -> tuple[str, WorktreeRecord | None]:
-    """Make a worktree for a session that would work in `cwd`, or take one of that name that is there. Return where the
-    session works, and the worktree if it was made now. Raise HostRefusal."""
+    """Make or find the worktree of a session. Return where it works, and the worktree if it is new. Raise
+    HostRefusal."""
     return asyncio.run(_made(cwd, name))
 
 
 def make_again(journal: str) -> None:
-    """Make the worktree of a session again that an earlier worker has removed. Raise HostRefusal, OSError."""
     tree = main_worktree(journal)
     if tree is not None and not os.path.lexists(tree.path):
         asyncio.run(_made(tree.top, os.path.basename(tree.path), tree))
@@ -56,8 +51,8 @@ async def _made(cwd: str, name: str, tree: WorktreeRecord | None = None) -> tupl
 
 
 async def give_back(journal: str) -> None:
-    """The worker of a session ends: remove its worktree if nothing is changed, committed or ignored in it, and no other
-    session works there."""
+    """Remove a session's worktree if nothing is changed, committed or ignored in it and no other session works
+    there."""
     tree = main_worktree(journal)
     if tree is None or sum(each.alive and f"{each.cwd}/".startswith(f"{tree.path}/") for each in sessions()) > 1:
         return
@@ -83,15 +78,12 @@ class WorktreeRefused(Exception):
 
 
 class Worktrees:
-    """Makes and removes work trees with git, which runs in a cage and without hooks."""
-
     def __init__(self, host: Host, cages: Cages) -> None:
         self._host = host
         self._cages = cages
 
     async def plan(self, cwd: str, name: str, key: str = "") -> WorktreeRecord:
-        """Return the work tree that `make` would make for an agent that would work in `cwd`. `name` describes it, `key`
-        makes it unique; without a key, `name` is its name. Raise WorktreeRefused."""
+        """Return the work tree that `make` would make; `key` makes its name unique. Raise WorktreeRefused."""
         git = Git(self._host, self._cages, cwd)
         if not git.available:
             raise WorktreeRefused(f"{cwd} is not in a repository of git, or this host has no git")
@@ -104,7 +96,6 @@ class Worktrees:
         return WorktreeRecord(os.path.join(top, PLACE, slug), f"worktree/{slug}", base.strip(), top)
 
     async def make(self, tree: WorktreeRecord) -> None:
-        """Make a work tree, unless it is there. Raise WorktreeRefused."""
         if not tree.branch:
             if not os.path.isdir(tree.path):
                 raise WorktreeRefused(f"{tree.path}, which a hook has made, is gone")
@@ -132,14 +123,12 @@ class Worktrees:
             raise WorktreeRefused(said.strip()[-_MAX_REASON:] or "git did not end in time")
 
     async def discard(self, tree: WorktreeRecord) -> None:
-        """Remove what there is of a work tree in which no agent has worked. Raise WorktreeRefused."""
         git = await self._git(tree)
         await git.end(("worktree", "remove", "--force", "--force", tree.path), _REMOVE_S)
         await git.run("update-ref", "-d", f"refs/heads/{tree.branch}", tree.base)
 
     async def remove(self, tree: WorktreeRecord) -> bool:
-        """Remove a work tree and its branch if nothing is changed and nothing was committed there. Return whether it
-        is gone."""
+        """Remove a work tree and its branch if it is untouched. Return whether it is gone."""
         try:
             if not tree.branch:
                 return not os.path.lexists(tree.path)  # the hook that made it decides
@@ -156,14 +145,12 @@ class Worktrees:
         return code == 0
 
     async def _shared(self, tree: WorktreeRecord) -> str:
-        """Return the directory of a repository that its work trees share. Raise WorktreeRefused."""
         common = await Git(self._host, self._cages, tree.top).run("rev-parse", "--git-common-dir")
         if not common:
             raise WorktreeRefused(f"git finds no repository in {tree.top}")
         return os.path.realpath(os.path.join(tree.top, common.rstrip("\n")))
 
     async def _git(self, tree: WorktreeRecord) -> Git:
-        """Return a git that may change the repository of a work tree. Raise WorktreeRefused."""
         git = Git(self._host, self._cages, tree.top, (await self._shared(tree), os.path.dirname(tree.path)))
         why = await git.why_unsafe()
         if why:
@@ -172,8 +159,7 @@ class Worktrees:
 
 
 def _half_made(shared: str, tree: WorktreeRecord) -> bool:
-    """Return whether git was killed while it made a work tree: its own lock is left. One that a person has locked is
-    whole."""
+    """Return whether git was killed while it made a work tree: its own lock is left."""
     lock = os.path.join(shared, "worktrees", os.path.basename(tree.path), "locked")
     try:
         with open_regular(lock) as file:
@@ -183,11 +169,10 @@ def _half_made(shared: str, tree: WorktreeRecord) -> bool:
 
 
 def directory_in(tree: WorktreeRecord, cwd: str) -> str:
-    """Return the directory in a work tree that stands for `cwd`, the work tree itself if it has no such directory."""
+    """Return the directory in a work tree that stands for `cwd`, the work tree itself if there is none."""
     path = os.path.normpath(os.path.join(tree.path, os.path.relpath(os.path.realpath(cwd), tree.top)))
     return path if os.path.isdir(path) and os.path.realpath(path) == path else tree.path
 
 
 def gone(tree: WorktreeRecord) -> WorktreeRecord:
-    """Return the record that a work tree was removed."""
     return replace(tree, removed=True)
