@@ -91,10 +91,21 @@ def _of_journal(parts: list[bytes]) -> list[LogLine]:
     for part in filter(None, parts):
         record = parse_line(part)
         if record is None:
-            log.add(log.lines[-1][0] if log.lines else 0.0, "damaged record: " + _short(part[:80]))
+            log.add(log.lines[-1][0] if log.lines else 0.0, "damaged record: " + part[:80].decode("utf-8", "replace"))
         else:
             log.apply(record)
     return log.lines
+
+
+_TEXTS: dict[type, str] = {
+    ControlCancel: "question withdrawn",
+    DriverRecord: "driver: {0.by}",
+    WorkerRecord: "worker started, pid {0.pid}",
+    ForkedRecord: "copied from session {0.source}",
+    DamagedRecord: "journal damaged: {0.what}",
+    LateAnswerRecord: "an answer came too late and was dropped",
+    WithdrawnRecord: "a partial answer was withdrawn",
+}
 
 
 class _JournalLog(Projection):
@@ -118,7 +129,11 @@ class _JournalLog(Projection):
         for block in line.blocks:
             if block.get("type") == "tool_result":
                 what = "tool error" if block.get("is_error") else "tool result"
-                self.add(record.time, "%s: %s" % (what, _result_text(block.get("content"))), record.agent_id)
+                content = block.get("content")
+                if isinstance(content, list):
+                    parts = [each for each in content if isinstance(each, dict)]
+                    content = " ".join(str(each.get("text", "(%s)" % each.get("type"))) for each in parts)
+                self.add(record.time, "%s: %s" % (what, content), record.agent_id)
 
     @on(ResultMessage)
     def _result(self, line: ResultMessage, record: Record) -> None:
@@ -132,13 +147,8 @@ class _JournalLog(Projection):
 
     @on(ControlRequest)
     def _asked(self, line: ControlRequest, record: Record) -> None:
-        self.add(
-            record.time, "asks to use %s %s" % (line.tool_name, _compact(line.request.get("input"))), record.agent_id
-        )
-
-    @on(ControlCancel)
-    def _withdrawn(self, _: ControlCancel, record: Record) -> None:
-        self.add(record.time, "question withdrawn", record.agent_id)
+        text = "asks to use %s %s" % (line.tool_name, _compact(line.request.get("input")))
+        self.add(record.time, text, record.agent_id)
 
     @on(SystemMessage)
     def _system(self, line: SystemMessage, record: Record) -> None:
@@ -156,50 +166,23 @@ class _JournalLog(Projection):
         elif isinstance(line, ControlResponse):
             self.add(record.time, "client answers: %s" % ((line.payload or {}).get("behavior") or line.subtype))
 
+    @on(*_TEXTS)
+    def _other(self, content: object, record: Record) -> None:
+        self.add(record.time, _TEXTS[type(content)].format(content), record.agent_id)
+
     @on(OptionsRecord)
     def _options(self, content: OptionsRecord, record: Record) -> None:
         self.add(record.time, "session in %s" % content.cwd if content.cwd else "new options")
-
-    @on(DriverRecord)
-    def _driver(self, content: DriverRecord, record: Record) -> None:
-        self.add(record.time, "driver: %s" % content.by)
-
-    @on(WorkerRecord)
-    def _worker(self, content: WorkerRecord, record: Record) -> None:
-        self.add(record.time, "worker started, pid %s" % content.pid)
-
-    @on(ForkedRecord)
-    def _forked(self, content: ForkedRecord, record: Record) -> None:
-        self.add(record.time, "copied from session %s" % content.source)
-
-    @on(DamagedRecord)
-    def _damaged(self, content: DamagedRecord, record: Record) -> None:
-        self.add(record.time, "journal damaged: %s" % content.what)
-
-    @on(LateAnswerRecord)
-    def _late_answer(self, _: LateAnswerRecord, record: Record) -> None:
-        self.add(record.time, "an answer came too late and was dropped")
-
-    @on(WithdrawnRecord)
-    def _answer_withdrawn(self, _: WithdrawnRecord, record: Record) -> None:
-        self.add(record.time, "a partial answer was withdrawn", record.agent_id)
 
     @on(UnknownRecord)
     def _unknown(self, content: UnknownRecord, record: Record) -> None:
         self.add(record.time, "%s %s" % (content.kind, _compact(content.body)), record.agent_id)
 
 
-def _short(value: str | bytes) -> str:
-    text = value.decode("utf-8", "replace") if isinstance(value, bytes) else value
+def _short(text: str) -> str:
     text = " ".join(text[: 8 * _MAX_WIDTH].split())
     return text if len(text) <= _MAX_WIDTH else text[: _MAX_WIDTH - 1] + "…"
 
 
 def _compact(value: object) -> str:
     return json.dumps(value, ensure_ascii=False)
-
-
-def _result_text(content: object) -> object:
-    if isinstance(content, list):
-        return " ".join(str(each.get("text", "(%s)" % each.get("type"))) for each in content if isinstance(each, dict))
-    return content

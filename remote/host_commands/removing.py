@@ -11,19 +11,13 @@ import shutil
 import stat
 import time
 from collections.abc import Iterator
-from typing import Any
-
-from ccb.tunnel.wire.journal_records import WorktreeRecord
 
 from ..session_store.journal_summary import worktrees
 from ..session_store.process_identity import elsewhere, is_alive
 from ..session_store.session_registry import live_sessions, read_object, runtime_directories
-from ..subagents.worktrees import Worktrees
+from ..subagents.worktrees import remove_untouched
 from ..system.process import MARK
-from ..tools.toolset import close_context, make_context
 from .reports import Reports
-
-Json = dict[str, Any]
 
 YOUNG_S = 60.0
 """Seconds. A younger file that names no process is kept: a process may be about to use it."""
@@ -45,30 +39,34 @@ def own_processes() -> Iterator[int]:
                         yield int(name)
 
 
+def _of_process(pid: int, name: str) -> bytes:
+    """Return a file of /proc; b"" when the process has ended."""
+    with contextlib.suppress(OSError), open("/proc/%d/%s" % (pid, name), "rb") as file:
+        return file.read(1 << 20)
+    return b""
+
+
 def marked_processes() -> dict[str, list[int]]:
     """Return the pids that tools have started, by the mark of their session."""
     found: dict[str, list[int]] = {}
     prefix = (MARK + "=").encode()
     for pid in own_processes():
-        with contextlib.suppress(OSError), open("/proc/%d/environ" % pid, "rb") as file:
-            for each in file.read(1 << 20).split(b"\0"):
-                if each.startswith(prefix):
-                    found.setdefault(each[len(prefix) :].decode("ascii", "replace").partition(".")[0], []).append(pid)
-                    break
+        marks = [each for each in _of_process(pid, "environ").split(b"\0") if each.startswith(prefix)]
+        if marks:
+            mark = marks[0][len(prefix) :].decode("ascii", "replace").partition(".")[0]
+            found.setdefault(mark, []).append(pid)
     return found
 
 
 def name_of(pid: int) -> str:
-    with contextlib.suppress(OSError), open("/proc/%d/comm" % pid, encoding="utf-8", errors="replace") as file:
-        return file.read().strip()
-    return ""
+    return _of_process(pid, "comm").decode("utf-8", "replace").strip()
 
 
 def bundles_in_use() -> set[str]:
+    """Return the hashes of the bundles that living daemons and bridges may still read."""
     used = {str(owner.get("bundle")) for owner in live_sessions().values()}
     for pid in own_processes():
-        with contextlib.suppress(OSError), open("/proc/%d/cmdline" % pid, "rb") as file:
-            used.update(word.decode() for word in _DIGEST.findall(file.read(1 << 20)))
+        used.update(word.decode() for word in _DIGEST.findall(_of_process(pid, "cmdline")))
     return used
 
 
@@ -86,28 +84,23 @@ def locks_of(session: str, directory: str = "") -> Iterator[bool]:
             except OSError:
                 continue
             held.callback(os.close, fd)
-            free = free and _may_hold(path) and _hold(fd, path)
+            try:
+                if free and _may_be_tried(path):
+                    fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    free = os.fstat(fd).st_ino == os.lstat(path).st_ino
+                else:
+                    free = False
+            except OSError:
+                free = False
         yield free
 
 
-def _may_hold(path: str) -> bool:
-    """Return whether this lock may be tried: a starting daemon must not find it taken."""
-    if not path.endswith(".lock"):
+def _may_be_tried(lock: str) -> bool:
+    """Return whether a lock may be tried: a starting daemon must not find it taken. Raise OSError."""
+    if not lock.endswith(".lock"):
         return True
-    owner = read_object(path)
-    if not owner:
-        with contextlib.suppress(OSError):
-            return age(path) >= YOUNG_S
-        return False
-    return not is_alive(owner) and not elsewhere(owner)
-
-
-def _hold(fd: int, path: str) -> bool:
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        return os.fstat(fd).st_ino == os.lstat(path).st_ino
-    except OSError:
-        return False
+    owner = read_object(lock)
+    return not is_alive(owner) and not elsewhere(owner) if owner else age(lock) >= YOUNG_S
 
 
 class Remover:
@@ -118,27 +111,31 @@ class Remover:
         self.dry_run = dry_run
         self.gone: set[str] = set()  # with `dry_run`, the paths that would be removed
 
-    def file(self, path: str, what: str, why: str) -> bool:
+    def file(self, path: str, what: str, why: str) -> None:
         try:
             size = os.lstat(path).st_size
             if not self.dry_run:
                 os.unlink(path)
         except FileNotFoundError:
-            return False
+            return
         except OSError as error:
             self.reports.kept(path, error.strerror or str(error))
-            return False
-        return self._removed(path, what, size, why)
+            return
+        self._removed(path, what, size, why)
 
-    def tree(self, path: str, what: str, why: str) -> bool:
-        size = _size(path)
+    def tree(self, path: str, what: str, why: str) -> None:
+        size = 0
+        for folder, _, names in os.walk(path):
+            for name in names:
+                with contextlib.suppress(OSError):
+                    size += os.lstat(os.path.join(folder, name)).st_size
         if not self.dry_run:
             failed: list[str] = []
             shutil.rmtree(path, onerror=lambda function, name, info: failed.append("%s: %s" % (name, info[1])))
             if failed and os.path.lexists(path):
                 self.reports.kept(path, failed[0])
-                return False
-        return self._removed(path, what, size, why)
+                return
+        self._removed(path, what, size, why)
 
     def directory(self, path: str, why: str, *, empty_only: bool = False, mark: str = "") -> bool:
         """Remove a directory that is empty apart from `mark`. Otherwise report why it is kept, unless `empty_only`."""
@@ -147,10 +144,9 @@ class Remover:
                 return False
             names = os.listdir(path)
             others = [name for name in names if name != mark and os.path.join(path, name) not in self.gone]
-            if others and empty_only:
-                return False
             if others:
-                self.reports.kept(path, "not empty: %s" % ", ".join(sorted(others)[:5]))
+                if not empty_only:
+                    self.reports.kept(path, "not empty: %s" % ", ".join(sorted(others)[:5]))
                 return False
             if mark in names:
                 self.file(os.path.join(path, mark), "temp", why)
@@ -161,43 +157,30 @@ class Remover:
         except OSError as error:
             self.reports.kept(path, error.strerror or str(error))
             return False
-        return self._removed(path, "directory", 0, why)
-
-    def _removed(self, path: str, what: str, size: int, why: str) -> bool:
-        self.gone.add(path)
-        self.reports.removed(path, what, size, why)
+        self._removed(path, "directory", 0, why)
         return True
 
+    def _removed(self, path: str, what: str, size: int, why: str) -> None:
+        self.gone.add(path)
+        self.reports.removed(path, what, size, why)
 
-def _size(path: str) -> int:
-    total = 0
-    for folder, _, names in os.walk(path):
-        for name in names:
-            with contextlib.suppress(OSError):
-                total += os.lstat(os.path.join(folder, name)).st_size
-    return total
+    def session(self, directory: str, why: str) -> None:
+        """Remove the directory of a session, and its worktrees."""
+        self.worktrees(directory)
+        self.tree(directory, "session", why)
 
-
-def remove_worktrees(remover: Remover, session: str) -> None:
-    """Remove the untouched worktrees of a session; report the others."""
-    try:
-        left = [tree for tree in worktrees(os.path.join(session, "journal.jsonl")) if os.path.isdir(tree.path)]
-    except OSError:
-        return
-    for tree in left:
-        if not tree.branch:
-            remover.reports.kept(tree.path, "a hook has made it for an agent")
-        elif remover.dry_run:
-            remover.reports.kept(tree.path, "an agent worked in it; it would go if nothing is changed in it")
-        elif asyncio.run(_removed(tree)):
-            remover.reports.removed(tree.path, "directory", 0, "an agent has left nothing in it")
-        else:
-            remover.reports.kept(tree.path, "an agent has left changes in it, on the branch %s" % tree.branch)
-
-
-async def _removed(tree: WorktreeRecord) -> bool:
-    context = make_context(tree.top, "")
-    try:
-        return await Worktrees(context.host, context.cages).remove(tree)
-    finally:
-        await close_context(context)
+    def worktrees(self, directory: str) -> None:
+        """Remove the untouched worktrees of a session; report the others."""
+        try:
+            left = [tree for tree in worktrees(os.path.join(directory, "journal.jsonl")) if os.path.isdir(tree.path)]
+        except OSError:
+            return
+        for tree in left:
+            if not tree.branch:
+                self.reports.kept(tree.path, "a hook has made it for an agent")
+            elif self.dry_run:
+                self.reports.kept(tree.path, "an agent worked in it; it would go if nothing is changed in it")
+            elif asyncio.run(remove_untouched(tree)):
+                self.reports.removed(tree.path, "directory", 0, "an agent has left nothing in it")
+            else:
+                self.reports.kept(tree.path, "an agent has left changes in it, on the branch %s" % tree.branch)

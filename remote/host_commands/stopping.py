@@ -1,9 +1,10 @@
-"""End sessions: stop the daemon and everything its tools have started, and remove its socket and locks."""
+"""Stop, name and remove sessions: a stop ends the daemon and everything its tools have started."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import logging
 import os
 import signal
@@ -14,10 +15,10 @@ from typing import Any
 from ..session_store import process_identity, session_paths, sockets
 from ..session_store.journal_summary import last_mark
 from ..session_store.refusal import HostRefusal, no_session
-from ..session_store.session_files import private_file
-from ..session_store.session_registry import live_sessions, read_summary, runtime_directories, sessions
+from ..session_store.session_files import private_file, replace_private
+from ..session_store.session_registry import TITLE, live_sessions, read_summary, runtime_directories, sessions
 from ..system.process import stop_marked
-from .removing import locks_of
+from .removing import Remover, locks_of
 from .reports import Reports
 
 Json = dict[str, Any]
@@ -29,6 +30,7 @@ ASK_S = 12.0
 
 _KILL_S = 5.0
 _FREE_S = 1.0
+_MAX_TITLE = 200
 
 
 class StopTarget:
@@ -56,6 +58,7 @@ def all_targets(*, alive: bool = True) -> list[StopTarget]:
 
 
 def chosen(params: Json) -> list[StopTarget]:
+    """Return the sessions that the parameters of `stop` name. Raise HostRefusal."""
     if params.get("all"):
         return all_targets()
     wanted = str(params.get("session") or "")
@@ -74,6 +77,8 @@ def chosen(params: Json) -> list[StopTarget]:
 
 
 def stop_all(targets: Iterable[StopTarget], reports: Reports) -> None:
+    """End these sessions, all at the same time, and report each when it has ended."""
+
     async def all_of_them() -> None:
         await asyncio.gather(*[_stop(target, reports) for target in targets])
 
@@ -84,7 +89,12 @@ async def _stop(target: StopTarget, reports: Reports) -> None:
     pid = target.pid
     mark = mark_of(target.directory, target.owner)
     how = "was not running"
-    _leave_mark(target.directory)
+    if target.directory:  # or a client that reconnects by itself would start the session again
+        try:
+            path = os.path.join(target.directory, session_paths.STOPPED)
+            open(path, "w", encoding="utf-8", opener=private_file).close()
+        except OSError as error:
+            log.warning("a client that comes back by itself may start the session again: %s", error)
     if pid:
         how = await _end(target)
         if sockets.in_memory(str(target.owner.get("socket") or "")) and not target.directory:
@@ -96,16 +106,6 @@ async def _stop(target: StopTarget, reports: Reports) -> None:
         return
     await _until(lambda: _remove_sockets(target), _FREE_S)  # stays False when the next daemon has started
     reports.stopped(target.session, pid, how)
-
-
-def _leave_mark(directory: str) -> None:
-    """Mark the session as stopped, or a client that reconnects would start it again."""
-    if directory:
-        try:
-            with open(os.path.join(directory, session_paths.STOPPED), "w", encoding="utf-8", opener=private_file):
-                pass
-        except OSError as error:
-            log.warning("a client that comes back by itself may start the session again: %s", error)
 
 
 async def _end(target: StopTarget) -> str:
@@ -132,8 +132,7 @@ async def _until(condition: Callable[[], bool], seconds: float) -> bool:
 
 
 def _remove_sockets(target: StopTarget) -> bool:
-    """Remove a killed daemon's socket and lock. False while it may still hold them: its last thread closes files
-    late."""
+    """Remove a killed daemon's socket and lock. False while it may still hold them: its last thread ends late."""
     with locks_of(target.session, target.directory) as free:
         for top in runtime_directories() if free else ():
             for ending in (".sock", ".lock"):
@@ -153,3 +152,33 @@ def mark_of(directory: str, owner: Json) -> str:
         return last_mark(os.path.join(directory, "journal.jsonl"))
     except OSError:
         return ""
+
+
+def rename(params: Json, reports: Reports) -> None:
+    """Name a session, until the session itself is given another name."""
+    target = _on_disk(params)
+    title = " ".join(str(params.get("title") or "").split())[:_MAX_TITLE]
+    named = {"title": title, "over": read_summary(target.directory).get("title") or ""}
+    replace_private(os.path.join(target.directory, TITLE), json.dumps(named))
+    reports.report("renamed", {"session": target.session})
+
+
+def remove(params: Json, reports: Reports) -> None:
+    """Stop and remove a session, unless a client drives it (`driven` overrides)."""
+    target = _on_disk(params)
+    driver = str(read_summary(target.directory).get("driver") or "") if target.pid else ""
+    if driver and not params.get("driven"):
+        raise HostRefusal("in_use", "%s drives this session now" % driver[:200], {"do": "Look at the list again."})
+    stop_all([target], reports)  # also what tools of a killed worker have left running
+    with locks_of(target.session, target.directory) as free:
+        if free:
+            Remover(reports, dry_run=False).session(target.directory, "asked for")
+        else:
+            reports.kept(target.directory, "a process has the session open")
+
+
+def _on_disk(params: Json) -> StopTarget:
+    (target,) = chosen({"session": params.get("session")})
+    if not target.directory or target.session != params.get("session"):
+        raise HostRefusal("in_use", "this session is in memory only", {"do": "Stop it."})
+    return target

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import re
-import shutil
 import stat
 import struct
+from typing import NamedTuple
 
 from ..session_store import session_paths
 from ..session_store.session_registry import is_ours, runtime_directories, sessions, worker_directories
@@ -19,12 +20,13 @@ _KILO = 1024
 _LAYOUT = struct.Struct("=8QI")
 
 
-class Quota:
-    def __init__(self, used: int, limit: int, nodes: int, max_nodes: int) -> None:
-        self.used = used
-        self.limit = limit
-        self.nodes = nodes
-        self.max_nodes = max_nodes
+class Quota(NamedTuple):
+    """Bytes and inodes in use, and their limits. A limit of 0 means none."""
+
+    used: int
+    limit: int
+    nodes: int
+    max_nodes: int
 
     @property
     def left(self) -> int | None:
@@ -33,6 +35,11 @@ class Quota:
     @property
     def nodes_left(self) -> int | None:
         return max(0, self.max_nodes - self.nodes) if self.max_nodes else None
+
+    def __str__(self) -> str:
+        parts = ["%s of %s" % (size_text(self.used), size_text(self.limit))] if self.limit else []
+        parts += ["%d of %d files" % (self.nodes, self.max_nodes)] if self.max_nodes else []
+        return "quota " + ", ".join(parts)
 
 
 def of_path(path: str, device: str) -> Quota | None:
@@ -62,32 +69,12 @@ def parse_quota(raw: bytes) -> Quota | None:
     return Quota(used, limit, nodes, max_nodes) if limit or max_nodes else None
 
 
-def over_on_network() -> str:
-    """Return what `quota` prints about networked file systems over a limit; it asks the file servers."""
-    from .system_checks import said_by
-
-    program = shutil.which("quota")
-    return said_by([program, "-q"], any_status=True, network=True) if program else ""
-
-
 _ROOM = 64 << 20
 _NODES = 1000
 _BUNDLE_SIZE = 300 * 1024
 _SHARED = (
-    "nfs",
-    "nfs4",
-    "cifs",
-    "smb3",
-    "smbfs",
-    "lustre",
-    "gpfs",
-    "beegfs",
-    "ceph",
-    "afs",
-    "fuse.sshfs",
-    "9p",
-    "glusterfs",
-)
+    "nfs", "nfs4", "cifs", "smb3", "smbfs", "lustre", "gpfs", "beegfs", "ceph", "afs", "fuse.sshfs", "9p", "glusterfs",
+)  # fmt: skip
 _ST_NOEXEC = 8
 _BUNDLE = re.compile(r"[0-9a-f]{64}\.(bundle|zip)")
 
@@ -96,38 +83,36 @@ def directories() -> list[HostFinding]:
     """Check the directories for home, state, bundles, sockets and /tmp."""
     home = session_paths.home_directory()
     state, _ = session_paths.durable_directory("x")
-    where = [("home", home), ("state", os.path.dirname(state) if state else "")]
-    where += [("bundles", worker_directories()[0] if home or os.environ.get("XDG_CACHE_HOME") else "")]
-    where += [("temporary", "/tmp")]  # noqa: S108 - looked at, not trusted
+    where = [
+        ("home", home),
+        ("state", os.path.dirname(state) if state else ""),
+        ("bundles", worker_directories()[0] if home or os.environ.get("XDG_CACHE_HOME") else ""),
+        ("temporary", "/tmp"),  # noqa: S108 - looked at, not trusted
+    ]
     sockets, top = _sockets()
+    instead = "; sessions are kept in memory only"
+    if top:
+        instead = "; sessions are kept in %s/sessions, which may not outlive a restart of the host" % top
     found: list[HostFinding] = []
     causes: dict[str, str] = {}
     for name, path in where:
         there = nearest(path)
         if there in causes:
             what = "%s: as" % shown(path) if path else "as"
-            found.append(HostFinding(name, INFO, "%s %s%s" % (what, causes[there], _instead(name, top))))
-            continue
-        each = _directory(name, path)
-        if each.state == WARN:
-            causes[there] = name
-            each.found += _instead(name, top)
+            each = HostFinding(name, INFO, "%s %s" % (what, causes[there]))
+        else:
+            each = _directory(name, path)
+            if each.state == WARN:
+                causes[there] = name
+        if there in causes and name == "state":
+            each.found += instead
         found.append(each)
     return [*found, sockets]
 
 
-def _instead(name: str, top: str) -> str:
-    if name != "state":
-        return ""
-    if not top:
-        return "; sessions are kept in memory only"
-    return "; sessions are kept in %s, which may not outlive a restart of the host" % os.path.join(top, "sessions")
-
-
 def _sockets() -> tuple[HostFinding, str]:
     """Return the finding about the directory for sockets, tried as a session would, and its path."""
-    tops = [path for path in runtime_directories() if os.path.isdir(path)]
-    existed = set(tops)
+    existed = [path for path in runtime_directories() if os.path.isdir(path)]
     fix = "Make /tmp or the home directory writable for this user."
     try:
         path, notes = session_paths.runtime_directory("0" * 36)
@@ -138,23 +123,15 @@ def _sockets() -> tuple[HostFinding, str]:
         except session_paths.NoPlace:
             return HostFinding("sockets", BLOCK, text, fix), ""
         return HostFinding("sockets", WARN, "in memory: nothing can be written (%s)" % text, fix), ""
-    if path not in existed:
-        remove_made(path)
+    if path not in existed:  # made as a test
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(os.path.join(path, session_paths.MADE))
+        with contextlib.suppress(OSError):
+            os.rmdir(path)
     if notes:
-        return HostFinding(
-            "sockets", WARN, "%s is used; %s" % (path, "; ".join(notes)), "Repair the better place."
-        ), path
+        text = "%s is used; %s" % (path, "; ".join(notes))
+        return HostFinding("sockets", WARN, text, "Repair the better place."), path
     return HostFinding("sockets", OK, path), path
-
-
-def remove_made(path: str) -> None:
-    try:
-        made = os.path.join(path, session_paths.MADE)
-        if os.path.lexists(made):
-            os.unlink(made)
-        os.rmdir(path)
-    except OSError:
-        pass
 
 
 def shown(path: str) -> str:
@@ -176,9 +153,8 @@ def _directory(name: str, path: str) -> HostFinding:
         fix = "Let the administrator make it (mkhomedir_helper), or set HOME."
         return HostFinding(name, WARN, "%s does not exist" % path, fix)
     if not os.path.isdir(there):
-        return HostFinding(
-            name, WARN, "%s is not a directory" % there, "Move it away: the next place is used meanwhile."
-        )
+        fix = "Move it away: the next place is used meanwhile."
+        return HostFinding(name, WARN, "%s is not a directory" % there, fix)
     problem, fix = _foreign(there, path), "Move it away, or give it to this user: the next place is used meanwhile."
     if not problem:
         problem, fix = _write_problem(there)
@@ -186,25 +162,22 @@ def _directory(name: str, path: str) -> HostFinding:
     facts = [known if there == path else "%s (not there yet)" % known]
     facts += [] if problem else ["writable"]
     kind, device = _file_system(there)
-    room, short = _room(there, kind, device)
+    room, short = _room(there, device)
     facts += [*room, kind] if kind else room
     if kind in _SHARED:
         facts.append("shared between hosts: sockets and locks stay out of it")
-    problems = [problem] if problem else []
-    if short:
-        problems.append(short)
-        fix = fix or "Remove some files, or ask for more room."
-    if problems:
-        return HostFinding(name, WARN, "; ".join([", ".join(facts), *problems]), fix)
-    return HostFinding(name, OK, ", ".join(facts))
+    problems = [", ".join(facts), *filter(None, [problem]), *short]
+    if problem or short:
+        return HostFinding(name, WARN, "; ".join(problems), fix or "Remove some files, or ask for more room.")
+    return HostFinding(name, OK, problems[0])
 
 
-def _room(path: str, kind: str, device: str) -> tuple[list[str], str]:
-    """Return texts on the free space, and on what is short ("" when there is enough)."""
+def _room(path: str, device: str) -> tuple[list[str], list[str]]:
+    """Return texts on the free space, and on what is short."""
     try:
         info = os.statvfs(path)
     except OSError as error:
-        return [], str(error.strerror)
+        return [], [str(error.strerror)]
     free = info.f_bavail * info.f_frsize
     facts = ["noexec (does not matter to ccb)" if info.f_flag & _ST_NOEXEC else "exec", "%s free" % size_text(free)]
     short = []
@@ -216,24 +189,12 @@ def _room(path: str, kind: str, device: str) -> tuple[list[str], str]:
             short.append("only %d inodes free" % info.f_favail if info.f_favail else "no inodes")
     limits = of_path(path, device)
     if limits is not None:
-        facts.append(quota_text(limits))
+        facts.append(str(limits))
         if limits.left is not None and limits.left < _ROOM:
             short.append("only %s left of the quota" % size_text(limits.left))
         if limits.nodes_left is not None and limits.nodes_left < _NODES:
             short.append("only %d files left of the quota" % limits.nodes_left)
-    elif kind in _SHARED:
-        over = over_on_network()
-        short += ["quota: %s" % over] if over else []
-    return facts, "; ".join(short)
-
-
-def quota_text(limits: Quota) -> str:
-    parts = []
-    if limits.limit:
-        parts.append("%s of %s" % (size_text(limits.used), size_text(limits.limit)))
-    if limits.max_nodes:
-        parts.append("%d of %d files" % (limits.nodes, limits.max_nodes))
-    return "quota " + ", ".join(parts)
+    return facts, short
 
 
 def _foreign(there: str, path: str) -> str:
@@ -285,28 +246,27 @@ def _file_system(path: str) -> tuple[str, str]:
 
 
 def bundle_cache(bundle: str) -> list[HostFinding]:
+    """Report where the bundle of this ccb is stored or would be, and how many bundles are kept."""
     ours = filter(is_ours, worker_directories())
     kept = [os.path.join(top, name) for top in ours for name in os.listdir(top) if _BUNDLE.fullmatch(name)]
     problems = [(top, _store_problem(top)) for top in _stores()]
-    refused = ["%s: %s" % (shown(top), problem) for top, problem in problems if problem]
-    place = next((top for top, problem in problems if not problem), "")
     own = next((path for path in kept if os.path.basename(path) == bundle + ".bundle"), "")
-    if not (own or place):
+    place = os.path.dirname(own) or next((top for top, problem in problems if not problem), "")
+    if not place:
         text = "nothing can be stored: the worker runs from memory and is sent again with every connection"
+        refused = ["%s: %s" % (shown(top), problem) for top, problem in problems]
         return [HostFinding("bundle cache", WARN, "; ".join([text, *refused]), "Repair one of these places.")]
-    return [HostFinding("bundle cache", OK, "%s; %s" % (shown(os.path.dirname(own) or place), _kept_text(kept)))]
-
-
-def _kept_text(kept: list[str]) -> str:
     size = sum(os.lstat(path).st_size for path in kept)
-    return "%d kept, %s" % (len(kept), size_text(size)) if kept else "none kept yet"
+    count = "%d kept, %s" % (len(kept), size_text(size)) if kept else "none kept yet"
+    return [HostFinding("bundle cache", OK, "%s; %s" % (shown(place), count))]
 
 
 def _store_problem(top: str) -> str:
     there = nearest(top)
     if not os.path.isdir(there):
         return "%s is not a directory" % there
-    foreign = next(filter(None, (_foreign(step, step) for step in _steps(top))), "")
+    steps = (path for path in (os.path.dirname(top), top) if os.path.lexists(path))
+    foreign = next(filter(None, (_foreign(step, step) for step in steps)), "")
     return foreign or _write_problem(there, _BUNDLE_SIZE)[0]
 
 
@@ -316,10 +276,6 @@ def _stores() -> list[str]:
     found = worker_directories()[:1] if home or (os.environ.get("XDG_CACHE_HOME") or "").startswith("/") else []
     tops = [os.path.join(runtime, "ccb")] if runtime.startswith("/") else []
     return found + [os.path.join(top, "worker") for top in [*tops, "/tmp/ccb-%d" % os.getuid()]]  # noqa: S108
-
-
-def _steps(top: str) -> list[str]:
-    return [path for path in (os.path.dirname(top), top) if os.path.lexists(path)]
 
 
 def running_sessions() -> list[HostFinding]:

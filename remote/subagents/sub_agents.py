@@ -41,7 +41,7 @@ from ..tools.tool_state import FileState, TodoList
 from ..tools.toolset import Toolset
 from .agent_catalogue import PROJECT_AGENTS
 from .child_run import Child, TaskFacts, task_notification
-from .worktrees import WorktreeRefused, Worktrees, directory_in, gone
+from .worktrees import WorktreeRefused, Worktrees, directory_in
 
 _MAX_LINES = 200
 _MAX_CHARS = 25_000
@@ -353,7 +353,7 @@ class SubAgents:
                 with contextlib.suppress(WorktreeRefused):
                     await trees.discard(tree)
             if not os.path.lexists(tree.path):
-                log.emit(gone(tree), facts.id)
+                log.emit(replace(tree, removed=True), facts.id)
             raise
         return tree
 
@@ -433,7 +433,7 @@ class SubAgents:
         if not tree.branch:
             await self._main.hooks.run(WORKTREE_REMOVE, {"worktree_path": tree.path})
         if await Worktrees(child.context.host, child.context.cages).remove(tree):
-            self._log.emit(gone(tree), child.facts.id)
+            self._log.emit(replace(tree, removed=True), child.facts.id)
             return None
         if child.status is TaskStatus.KILLED:
             child.stopped_in(tree)

@@ -7,8 +7,8 @@ import asyncio
 import hashlib
 import os
 import re
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 
 from ccb.tunnel.wire.journal_records import WorktreeRecord
 
@@ -19,50 +19,60 @@ from ..session_store.refusal import HostRefusal
 from ..session_store.session_registry import sessions
 from ..system.host import Host
 from ..system.regular_files import NotAFile, open_regular
+from ..tools.tool_contract import ToolContext
 from ..tools.toolset import close_context, make_context
 
 
 def own_worktree(cwd: str, name: str) -> tuple[str, WorktreeRecord | None]:
-    """Make or find the worktree of a session. Return where it works, and the worktree if it is new. Raise
-    HostRefusal."""
+    """Make or find the worktree of a session. Return where it works, and a new worktree. Raise HostRefusal."""
     return asyncio.run(_made(cwd, name))
 
 
 def make_again(journal: str) -> None:
+    """Make the worktree of a session again that an earlier worker has removed. Raise HostRefusal, OSError."""
     tree = main_worktree(journal)
     if tree is not None and not os.path.lexists(tree.path):
         asyncio.run(_made(tree.top, os.path.basename(tree.path), tree))
 
 
-async def _made(cwd: str, name: str, tree: WorktreeRecord | None = None) -> tuple[str, WorktreeRecord | None]:
+@asynccontextmanager
+async def _tools(cwd: str) -> AsyncIterator[ToolContext]:
     context = make_context(cwd, "")
-    trees = Worktrees(context.host, context.cages)
     try:
-        if os.path.basename(name) != name or name.startswith("."):
-            raise WorktreeRefused(f"{name[:100]!r} is no name")
-        tree = tree or await trees.plan(cwd, name)
-        there = os.path.lexists(os.path.join(tree.path, ".git"))
-        await trees.make(tree)
-        return directory_in(tree, cwd), None if there else tree
-    except WorktreeRefused as error:
-        raise HostRefusal("no_worktree", f"there is no worktree for the session: {error}", {}) from None
+        yield context
     finally:
         await close_context(context)
+
+
+async def _made(cwd: str, name: str, tree: WorktreeRecord | None = None) -> tuple[str, WorktreeRecord | None]:
+    async with _tools(cwd) as context:
+        trees = Worktrees(context.host, context.cages)
+        try:
+            if os.path.basename(name) != name or name.startswith("."):
+                raise WorktreeRefused(f"{name[:100]!r} is no name")
+            tree = tree or await trees.plan(cwd, name)
+            there = os.path.lexists(os.path.join(tree.path, ".git"))
+            await trees.make(tree)
+            return directory_in(tree, cwd), None if there else tree
+        except WorktreeRefused as error:
+            raise HostRefusal("no_worktree", f"there is no worktree for the session: {error}", {}) from None
+
+
+async def remove_untouched(tree: WorktreeRecord) -> bool:
+    """Remove a work tree if nothing is changed or committed in it. Return whether it is gone."""
+    async with _tools(tree.top) as context:
+        return await Worktrees(context.host, context.cages).remove(tree)
 
 
 async def give_back(journal: str) -> None:
-    """Remove a session's worktree if nothing is changed, committed or ignored in it and no other session works
-    there."""
+    """Remove a session's worktree if nothing is changed, committed or ignored in it and no other session is there."""
     tree = main_worktree(journal)
     if tree is None or sum(each.alive and f"{each.cwd}/".startswith(f"{tree.path}/") for each in sessions()) > 1:
         return
-    context = make_context(tree.top, "")
-    try:
+    async with _tools(tree.top) as context:
         left = await Git(context.host, context.cages, tree.path).run("status", "--porcelain", "--ignored")
         if left is not None and not left.strip():
             await Worktrees(context.host, context.cages).remove(tree)
-    finally:
-        await close_context(context)
 
 
 PLACE = ".claude/worktrees"
@@ -172,7 +182,3 @@ def directory_in(tree: WorktreeRecord, cwd: str) -> str:
     """Return the directory in a work tree that stands for `cwd`, the work tree itself if there is none."""
     path = os.path.normpath(os.path.join(tree.path, os.path.relpath(os.path.realpath(cwd), tree.top)))
     return path if os.path.isdir(path) and os.path.realpath(path) == path else tree.path
-
-
-def gone(tree: WorktreeRecord) -> WorktreeRecord:
-    return replace(tree, removed=True)

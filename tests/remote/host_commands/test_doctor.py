@@ -14,11 +14,8 @@ from pathlib import Path
 import pytest
 from tests.remote.worker_process import WorkerHost
 
-from ccb.remote.host_commands import doctor_checks as doctor_sandbox
-from ccb.remote.host_commands import storage_checks
-from ccb.remote.host_commands import storage_checks as doctor_storage
-from ccb.remote.host_commands import system_checks as doctor_system
-from ccb.remote.host_commands.system_checks import said_by
+from ccb.remote.host_commands import doctor_checks, storage_checks
+from ccb.remote.host_commands.doctor_checks import said_by
 from ccb.remote.sandbox.cage_server import Availability, CageMechanism, CageServer
 from ccb.tunnel.wire.frames import Bye, CallData, Credit, Ping, Report, Stop
 
@@ -67,25 +64,25 @@ def test_the_limits_of_every_control_group_above_are_read(tmp_path: Path) -> Non
     group("user.slice", "max", "90")
     group("user.slice/user-7.slice", "100", "80")
     group("user.slice/user-7.slice/session-1.scope", "60", "5")
-    assert doctor_system.tasks(str(tmp_path)) == [("session-1.scope", 60, 5), ("user-7.slice", 100, 80)]
+    assert doctor_checks.tasks(str(tmp_path)) == [("session-1.scope", 60, 5), ("user-7.slice", 100, 80)]
 
 
 def test_a_file_where_a_directory_should_be_is_a_warning(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x", encoding="ascii")
-    found = doctor_storage._directory("state", str(tmp_path / "file" / "below"))
+    found = storage_checks._directory("state", str(tmp_path / "file" / "below"))
     assert found.state == "warn" and "is not a directory" in found.found and found.fix
 
 
 def test_a_link_in_our_place_is_a_warning(tmp_path: Path) -> None:
     (tmp_path / "real").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "real")
-    found = doctor_storage._directory("bundles", str(tmp_path / "link"))
+    found = storage_checks._directory("bundles", str(tmp_path / "link"))
     assert found.state == "warn" and "it is a link" in found.found
 
 
 def test_a_model_key_on_the_host_is_a_warning_that_does_not_show_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-ant-should-not-be-here")
-    (found,) = doctor_system.secrets()
+    (found,) = doctor_checks.secrets()
     assert found.state == "warn" and "ANTHROPIC_API_KEY" in found.found
     assert "should-not" not in found.found + found.fix
 
@@ -97,7 +94,7 @@ def test_a_program_that_does_not_run_is_told_from_one_that_is_not_there(
     broken.write_text("#!/bin/sh\nexit 3\n", encoding="ascii")
     broken.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
-    found = {each.name: each for each in doctor_system.tools()}
+    found = {each.name: each for each in doctor_checks.tools()}
     assert found["git"].state == "warn" and "does not run" in found["git"].found
     assert found["rg"].state == "info" and "not there" in found["rg"].found
 
@@ -154,7 +151,7 @@ def test_the_cages_of_the_host_are_told(monkeypatch: pytest.MonkeyPatch) -> None
         (Availability(CageMechanism.NONE, 0, False, "no Landlock"), "warn", "no cage: no Landlock"),
     ):
         monkeypatch.setattr(CageServer, "availability", lambda self, told=available: told)
-        (found,) = doctor_sandbox.sandbox()
+        (found,) = doctor_checks.sandbox()
         assert found.state == state and said in found.found and bool(found.fix) is (state == "warn")
 
 
@@ -163,7 +160,7 @@ def test_a_quota_is_read_as_the_kernel_gives_it() -> None:
     limits = storage_checks.parse_quota(raw)
     assert limits is not None
     assert (limits.left, limits.nodes_left) == (124 * 1024, 1), "the lower limit counts, and limits are in kilobytes"
-    assert doctor_storage.quota_text(limits) == "quota 900K of 1M, 99 of 100 files"
+    assert str(limits) == "quota 900K of 1M, 99 of 100 files"
     assert storage_checks.parse_quota(bytes(128)) is None
 
 
@@ -171,21 +168,11 @@ def test_where_there_are_no_quotas_there_is_nothing_to_say(tmp_path: Path) -> No
     assert storage_checks.of_path(str(tmp_path), "") is None
 
 
-def test_a_quota_on_a_server_is_asked_of_the_program_that_knows(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    program = tmp_path / "quota"
-    program.write_text('#!/bin/sh\necho\necho "Block limit reached on server:/home"\nexit 1\n', encoding="ascii")
-    program.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
-    assert storage_checks.over_on_network() == "Block limit reached on server:/home"
-
-
 def test_each_reason_for_not_writing_has_its_own_way_out(tmp_path: Path) -> None:
-    assert doctor_storage._write_problem(str(tmp_path)) == ("", "")
-    problem, fix = doctor_storage._write_problem(str(tmp_path / "missing"))
+    assert storage_checks._write_problem(str(tmp_path)) == ("", "")
+    problem, fix = storage_checks._write_problem(str(tmp_path / "missing"))
     assert os.strerror(errno.ENOENT) in problem and fix
-    full, fix = doctor_storage._write_problem("/proc/self")
+    full, fix = storage_checks._write_problem("/proc/self")
     assert full and fix
     assert not list(tmp_path.iterdir())
 
@@ -195,6 +182,6 @@ def test_one_cause_is_one_warning(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     for name in ("XDG_STATE_HOME", "XDG_CACHE_HOME", "XDG_RUNTIME_DIR"):
         monkeypatch.delenv(name, raising=False)
     (tmp_path / "file").write_text("x", encoding="ascii")
-    found = {each.name: each for each in doctor_storage.directories()}
+    found = {each.name: each for each in storage_checks.directories()}
     assert [name for name, each in found.items() if each.state == "warn"] == ["home"]
     assert "as home; sessions are kept in" in found["state"].found
