@@ -14,9 +14,8 @@ from ..model.model_request import resolve_model
 from ..tools.todo import TodoReminder
 from ..tools.tool_contract import Tool, ToolDeclaration
 from .agent_config import AgentConfig, AgentDeps
-from .agent_log import AgentLog
+from .agent_histories import AgentLog, Ledger
 from .conversation import Conversation
-from .token_usage import Ledger
 from .turn import Turn
 from .turn_state import AgentState, Prompt
 

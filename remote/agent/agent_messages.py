@@ -7,7 +7,6 @@ from datetime import datetime, timezone
 from typing import Any
 
 from ccb.tunnel.wire.control_protocol import ToolApproval, new_uuid
-from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.session_options import CLAUDE_CODE_VERSION
 from ccb.tunnel.wire.tool_traits import RunsOn, ToolTraits
 
@@ -19,7 +18,7 @@ from ..model.retry import OF_THE_LAPTOP, ModelError
 from ..permissions.modes import cage_text
 from ..permissions.rules import Decision
 from .agent_config import AgentConfig
-from .token_usage import Ledger, zero_usage
+from .agent_histories import Ledger, zero_usage
 from .turn_state import TurnEnding
 
 Json = dict[str, Any]
@@ -36,7 +35,7 @@ _SOURCES = {RunsOn.CLIENT: "sdk", RunsOn.LAPTOP: "user", RunsOn.HOST: "project"}
 CAPABILITIES = ("interrupt_receipt_v1", "interrupt_cancel_queued_v1")
 
 
-def init_message(config: AgentConfig, *, tools: Sequence[str], model: str, version: str) -> Json:
+def init_message(config: AgentConfig, tools: Sequence[str], model: str, version: str) -> Json:
     return {
         "type": "system",
         "subtype": "init",
@@ -242,38 +241,18 @@ def heartbeat(name: str, tool_use_id: str, elapsed: float) -> Json:
     }
 
 
-@dataclass(frozen=True)
-class TurnReport:
-    """`num_turns` as the public protocol counts them, user messages included; durations in seconds."""
-
-    duration: float
-    duration_api: float
-    num_turns: int
-    stop_reason: str | None
-    denials: Sequence[Json]
-    origin: Json | None = None
-    first_ms: int | None = None
-
-
-def result_message(ending: TurnEnding, ledger: Ledger, report: TurnReport) -> Json:
+def result_message(ending: TurnEnding, ledger: Ledger, **figures: object) -> Json:
+    """Return the result of a turn; `figures` are fields of it, left out if None but for `stop_reason`."""
     body: Json = {
         "type": "result",
         "subtype": ending.subtype,
         "is_error": ending.is_error,
-        "duration_ms": round(report.duration * 1000),
-        "duration_api_ms": round(report.duration_api * 1000),
-        "num_turns": report.num_turns,
-        "stop_reason": report.stop_reason,
         "total_cost_usd": ledger.total_cost_usd,
         "usage": dict(ledger.turn),
         "modelUsage": ledger.snapshot(),
-        "permission_denials": list(report.denials),
         "terminal_reason": ending.terminal.value,
+        **{name: value for name, value in figures.items() if value is not None or name == "stop_reason"},
     }
-    if report.origin is not None:
-        body["origin"] = report.origin
-    if report.first_ms is not None:
-        body["ttft_ms"] = report.first_ms
     if ending.subtype == "success":
         body["result"] = ending.text
         body["api_error_status"] = ending.api_error_status

@@ -17,12 +17,13 @@ from ..tools.input_schema import issues, whole_numbers
 from ..tools.tool_contract import CallContext, FileVersion, Tool, ToolContext, ToolResult
 from . import agent_messages
 from .agent_config import AgentConfig, AgentDeps
-from .agent_log import AgentLog
+from .agent_histories import AgentLog
 from .turn_state import AgentState
 
 Json = dict[str, Any]
 
 _NOT_WANTED = "The user doesn't want to proceed with this tool use."
+_SET_MODE = {"type": "setMode", "destination": "session"}
 _STOPPED = f"{_NOT_WANTED} It was stopped while it ran: what it had done until then stays done. Wait for the user."
 NOT_RUN = f"{_NOT_WANTED} It was not run. Wait for the user."
 """The result of a call that was open when the turn ended, and had not started."""
@@ -85,6 +86,17 @@ class TurnContext:
 
 
 @dataclass(frozen=True)
+class ToolCall:
+    """One tool_use block of the model. `broken` says why the input is not a JSON object."""
+
+    id: str
+    name: str
+    input: Json
+    tool: Tool | None
+    broken: str = ""
+
+
+@dataclass(frozen=True)
 class ParsedCall:
     """A call of a known tool. `permission` sets `cage` and `pinned`, the real path that was decided on; `approved` is
     the version of a file that the person was shown; `hooked` what PreToolUse hooks decided."""
@@ -104,11 +116,8 @@ class ParsedCall:
 
 
 def call_context(context: TurnContext) -> ToolContext:
-    return context.config.context.for_call(CallContext(modes=mode_switch(context)))
-
-
-def mode_switch(context: TurnContext) -> ModeSwitch:
-    return ModeSwitch(context.config.permissions, context.log)
+    modes = ModeSwitch(context.config.permissions, context.log)
+    return context.config.context.for_call(CallContext(modes=modes))
 
 
 def denied(context: TurnContext, call: ParsedCall, text: str, by: DecidedBy) -> CallOutcome:
@@ -126,17 +135,6 @@ def tool_use_error(text: str) -> CallOutcome:
     return CallOutcome(error_result(f"<tool_use_error>{text}</tool_use_error>"))
 
 
-@dataclass(frozen=True)
-class ToolCall:
-    """One tool_use block of the model. `broken` says why the input is not a JSON object."""
-
-    id: str
-    name: str
-    input: Json
-    tool: Tool | None
-    broken: str = ""
-
-
 class ModeSwitch:
     def __init__(self, permissions: PermissionEngine, log: AgentLog) -> None:
         self._permissions = permissions
@@ -147,11 +145,11 @@ class ModeSwitch:
         return self._permissions.mode
 
     def enter_plan(self) -> None:
-        self._apply_mode(PLAN)
+        self.apply([{**_SET_MODE, "mode": PLAN}])
 
     def leave_plan(self) -> None:
         if self.mode == PLAN:
-            self._apply_mode(self._permissions.mode_before_plan)
+            self.apply([{**_SET_MODE, "mode": self._permissions.mode_before_plan}])
 
     def grant(self, rules: Sequence[str]) -> None:
         if not self._log.agent_id:  # a sub-agent is never freer than the session
@@ -162,17 +160,6 @@ class ModeSwitch:
         permissions.apply(updates)
         if permissions.mode != mode:
             self._log.message(agent_messages.status_message(None, permissions.mode, permissions.cage_in_force))
-
-    def _apply_mode(self, mode: str) -> None:
-        self.apply([{"type": "setMode", "mode": mode, "destination": "session"}])
-
-
-def parse(call: ToolCall) -> ParsedCall:
-    if call.tool is None:
-        raise CallRefused(tool_use_error(f"Error: No such tool available: {call.name}"))
-    if call.broken:
-        raise CallRefused(tool_use_error(f"InputValidationError: {call.name}: {call.broken}"))
-    return ParsedCall(call.id, call.tool, call.input)
 
 
 async def validate(context: TurnContext, call: ParsedCall) -> ParsedCall:

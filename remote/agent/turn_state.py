@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import field
 from enum import Enum
 from typing import Any, TypeVar
 
@@ -16,8 +16,8 @@ from ccb.tunnel.wire.model_facts import ModelFacts, ModelTable
 from ..model.model_request import RequestPrefix
 from ..model.token_counts import text_tokens
 from ..tools.tool_contract import Tool
+from .agent_histories import Ledger
 from .conversation import Conversation
-from .token_usage import Ledger
 
 Json = dict[str, Any]
 
@@ -121,41 +121,22 @@ _LIMITS = {
 }
 
 
-class CallReason(Enum):
-    FIRST = "first"
-    NEXT_TURN = "next_turn"
-    MAX_OUTPUT_TOKENS_ESCALATE = "max_output_tokens_escalate"
-    MAX_OUTPUT_TOKENS_RECOVERY = "max_output_tokens_recovery"
-    COMPACTED = "compacted"
-    STOP_HOOK_BLOCKING = "stop_hook_blocking"
-
-
 @dataclass(frozen=True)
 class LoopState:
-    """What one model call of a turn passes to the next. `calls` is the number that `max_turns` limits, `stop_blocks`
-    how often Stop hooks have let the turn go on."""
+    """What one model call of a turn passes to the next. `max_turns` limits `calls`; `stop_blocks`: how often Stop hooks
+    have let the turn go on; `can_rescue`: the last call did not follow a compaction."""
 
-    transition: CallReason = CallReason.FIRST
     calls: int = 1
     escalated: bool = False
     recoveries: int = 0
     stop_blocks: int = 0
+    can_rescue: bool = True
 
-    def next_turn(self) -> LoopState:
-        return LoopState(CallReason.NEXT_TURN, self.calls + 1, stop_blocks=self.stop_blocks)
-
-    def stop_blocked(self) -> LoopState:
-        return LoopState(CallReason.STOP_HOOK_BLOCKING, self.calls + 1, stop_blocks=self.stop_blocks + 1)
-
-    def escalate(self) -> LoopState:
-        return replace(self, transition=CallReason.MAX_OUTPUT_TOKENS_ESCALATE, escalated=True, recoveries=0)
-
-    def recover(self) -> LoopState:
-        transition, recoveries = CallReason.MAX_OUTPUT_TOKENS_RECOVERY, self.recoveries + 1
-        return replace(self, transition=transition, escalated=True, recoveries=recoveries)
+    def next_turn(self, *, blocked: bool = False) -> LoopState:
+        return LoopState(self.calls + 1, stop_blocks=self.stop_blocks + blocked)
 
     def compacted(self) -> LoopState:
-        return LoopState(CallReason.COMPACTED, self.calls, stop_blocks=self.stop_blocks)
+        return LoopState(self.calls, stop_blocks=self.stop_blocks, can_rescue=False)
 
 
 @dataclass(frozen=True)

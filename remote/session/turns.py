@@ -21,7 +21,7 @@ from ccb.tunnel.wire.messages import ResultMessage
 from ccb.tunnel.wire.projection import Projection, on
 
 from ..agent.agent import Agent
-from ..agent.token_usage import zero_usage
+from ..agent.agent_histories import zero_usage
 from ..agent.turn_state import Prompt
 from ..session_store.journal import JournalError
 from ..session_store.session_log import SessionLog

@@ -14,7 +14,7 @@ from ccb.tunnel.wire.model_facts import TOKENS, count
 from ccb.tunnel.wire.projection import Projection, on
 
 from ..agent.agent import Agent
-from ..agent.token_usage import Ledger
+from ..agent.agent_histories import Ledger
 from ..agent.turn_state import EndReason, Prompt
 from ..model.model_call import Clock
 from ..session_store.journal import NotKept

@@ -19,9 +19,8 @@ from ccb.tunnel.wire.tool_traits import DEFAULT_AGENT, SKILL
 
 from ..agent.agent import Agent
 from ..agent.agent_config import AgentConfig, OfferedTools, ToldToClients
-from ..agent.agent_histories import AgentHistories, AgentHistory
+from ..agent.agent_histories import AgentHistories, AgentHistory, zero_usage
 from ..agent.agent_messages import informational, status_message
-from ..agent.token_usage import zero_usage
 from ..context.instructions import InstructionFile
 from ..context.system_prompt import SessionPrompt
 from ..hooks.hook_table import WORKTREE_CREATE, WORKTREE_REMOVE

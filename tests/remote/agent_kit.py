@@ -15,8 +15,8 @@ from tests.support.worker.cages import sandbox
 
 from ccb.remote.agent.agent import Agent
 from ccb.remote.agent.agent_config import AgentConfig, AgentDeps, ModelChoice, ToldToClients
+from ccb.remote.agent.agent_histories import Ledger
 from ccb.remote.agent.conversation import Conversation
-from ccb.remote.agent.token_usage import Ledger
 from ccb.remote.agent.turn_state import Prompt
 from ccb.remote.context.instructions import InstructionFile, NestedInstructions
 from ccb.remote.context.system_prompt import SessionPrompt

@@ -25,9 +25,9 @@ from tests.remote.agent_kit import (
 )
 
 from ccb.remote.agent.agent_config import ModelChoice
+from ccb.remote.agent.agent_histories import Ledger
 from ccb.remote.agent.compaction import newest, old_results
 from ccb.remote.agent.conversation import Conversation, KeptPrompts, tool_result_message
-from ccb.remote.agent.token_usage import Ledger
 from ccb.remote.context.reminders import Occasion
 from ccb.remote.hooks.hook_outcome import HookOutcome
 from ccb.remote.hooks.hook_runner import HookContext, HookRunner
@@ -326,16 +326,16 @@ def test_no_cut_splits_a_pair(rounds: list[list[int]], share: float) -> None:
 def test_only_old_results_are_cleared_and_pairs_stay(rounds: list[list[int]], keep: int) -> None:
     conversation = history_of(rounds)
     before = conversation.size.estimated
-    old = old_results(conversation.messages, keep)
-    meta = {"tokens_saved": old.tokens, "cleared": list(old.tool_use_ids)}
+    old, saved = old_results(conversation.messages, keep)
+    meta = {"tokens_saved": saved, "cleared": old}
     body = {"type": "system", "subtype": "microcompact_boundary", "microcompact_metadata": meta}
     conversation.apply(record_of(MessageRecord(body)))
     blocks = [block for message in conversation.messages for block in message.blocks]
     cleared = {block["tool_use_id"] for block in blocks if block.get("content") == CLEARED}
-    assert cleared == set(old.tool_use_ids)
+    assert cleared == set(old)
     assert not cleared & {f"t{len(rounds) - 1}_{place}" for place in range(3)}, "the model has not seen these"
-    assert conversation.size.estimated == before - old.tokens
-    assert not old_results(conversation.messages, keep).tool_use_ids
+    assert conversation.size.estimated == before - saved
+    assert not old_results(conversation.messages, keep)[0]
     assert_valid([*[m.api() for m in conversation.messages], {"role": "assistant", "content": [{"type": "text"}]}])
 
 

@@ -21,8 +21,8 @@ from tests.remote.agent_kit import (
     tool_block,
 )
 
+from ccb.remote.agent.agent_histories import Ledger
 from ccb.remote.agent.conversation import Conversation
-from ccb.remote.agent.token_usage import Ledger
 from ccb.remote.agent.turn_state import Prompt
 from ccb.remote.model.retry import ModelError
 from ccb.tunnel.wire import ndjson

@@ -201,7 +201,7 @@ async def test_a_hidden_tool_is_unknown() -> None:
     hidden = make_world(calls(("t1", "Change", {"key": "a"})), says("ok", "msg_2"))
     hidden.permissions.hidden.add("Change")
     from ccb.remote.agent.agent import Agent
-    from ccb.remote.agent.token_usage import Ledger
+    from ccb.remote.agent.agent_histories import Ledger
 
     hidden.agent = Agent(hidden.agent.config, hidden.agent._deps, hidden.conversation, Ledger())
     await hidden.turn()

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
+from ccb.remote.agent.agent_histories import Ledger
 from ccb.remote.agent.conversation import Conversation, close_open_tool_uses
-from ccb.remote.agent.token_usage import Ledger
 from ccb.remote.host_commands.logs import last_lines
 from ccb.remote.session.input_queue import InputQueue
 from ccb.remote.session.recovery import Recovered, UnfinishedPrompts
