@@ -15,6 +15,7 @@ from ..context.system_prompt import style_name
 from ..model.answer_stream import MessageHead
 from ..model.model_call import Retrying
 from ..model.retry import OF_THE_LAPTOP, ModelError
+from ..permissions.engine import PermissionEngine
 from ..permissions.modes import cage_text
 from ..permissions.rules import Decision
 from .agent_config import AgentConfig
@@ -31,47 +32,51 @@ CONTINUE = (
 )
 
 
+_DESCRIBING = ("description", "file_path", "notebook_path", "path", "command", "pattern", "url")
 _SOURCES = {RunsOn.CLIENT: "sdk", RunsOn.LAPTOP: "user", RunsOn.HOST: "project"}
 CAPABILITIES = ("interrupt_receipt_v1", "interrupt_cancel_queued_v1")
 
 
+def _system(subtype: str, **fields: object) -> Json:
+    return {"type": "system", "subtype": subtype, **fields}
+
+
 def init_message(config: AgentConfig, tools: Sequence[str], model: str, version: str) -> Json:
-    return {
-        "type": "system",
-        "subtype": "init",
-        "cwd": config.context.cwd,
-        "git_branch": current_branch(config.context.cwd),
-        "tools": list(tools),
-        "model": model,
-        "permissionMode": config.permissions.mode,
-        "sandbox": config.permissions.cage_in_force,
-        "apiKeySource": config.disclosure.api_key_source,
-        "claude_code_version": CLAUDE_CODE_VERSION,
-        "ccb_version": version,
-        "additional_directories": list(config.context.add_dirs),
-        "capabilities": list(CAPABILITIES),
-        "betas": list(config.models.reasoning.betas),
-        "output_style": style_name(config.settings),
+    return _system(
+        "init",
+        cwd=config.context.cwd,
+        git_branch=current_branch(config.context.cwd),
+        tools=list(tools),
+        model=model,
+        permissionMode=config.permissions.mode,
+        sandbox=config.permissions.cage_in_force,
+        apiKeySource=config.disclosure.api_key_source,
+        claude_code_version=CLAUDE_CODE_VERSION,
+        ccb_version=version,
+        additional_directories=list(config.context.add_dirs),
+        capabilities=list(CAPABILITIES),
+        betas=list(config.models.reasoning.betas),
+        output_style=style_name(config.settings),
         **config.disclosure.announced.init_fields(),
-    }
+    )
 
 
-def status_message(value: str | None, mode: str | None = None, sandbox: str = "") -> Json:
-    body: Json = {"type": "system", "subtype": "status", "status": value}
-    if mode is not None:
-        body.update(permissionMode=mode, sandbox=sandbox)
-    return body
+def status_message(value: str | None, **more: object) -> Json:
+    return _system("status", status=value, **more)
+
+
+def mode_message(permissions: PermissionEngine) -> Json:
+    return status_message(None, permissionMode=permissions.mode, sandbox=permissions.cage_in_force)
 
 
 def compact_boundary(trigger: str, pre_tokens: int, post_tokens: int, prefix_tokens: int) -> Json:
-    """Return the message before a summary that replaces the conversation. Sizes are in tokens."""
-    metadata = {
-        "trigger": trigger,
-        "pre_tokens": pre_tokens,
-        "post_tokens": post_tokens,
-        "prefix_tokens": prefix_tokens,
-    }
-    return {"type": "system", "subtype": "compact_boundary", "compact_metadata": metadata}
+    sizes = {"pre_tokens": pre_tokens, "post_tokens": post_tokens, "prefix_tokens": prefix_tokens}
+    return _system("compact_boundary", compact_metadata={"trigger": trigger, **sizes})
+
+
+def microcompact_boundary(pre_tokens: int, saved: int, tool_use_ids: Sequence[str]) -> Json:
+    metadata = {"trigger": "auto", "pre_tokens": pre_tokens, "tokens_saved": saved, "cleared": list(tool_use_ids)}
+    return _system("microcompact_boundary", microcompact_metadata=metadata)
 
 
 def compact_summary(text: str) -> Json:
@@ -79,21 +84,16 @@ def compact_summary(text: str) -> Json:
 
 
 def session_title(title: str) -> Json:
-    return {"type": "system", "subtype": "session_title_changed", "title": " ".join(title.split())[:200]}
+    return _system("session_title_changed", title=" ".join(title.split())[:200])
 
 
 def conversation_reset(session_id: str) -> Json:
     return {"type": "conversation_reset", "new_conversation_id": session_id, "trigger": "clear"}
 
 
-def microcompact_boundary(pre_tokens: int, saved: int, tool_use_ids: Sequence[str]) -> Json:
-    metadata = {"trigger": "auto", "pre_tokens": pre_tokens, "tokens_saved": saved, "cleared": list(tool_use_ids)}
-    return {"type": "system", "subtype": "microcompact_boundary", "microcompact_metadata": metadata}
-
-
 def assistant(head: MessageHead, block: Json, request_id: str, wall: float, asked: str = "") -> Json:
-    """Return one block of an answer. `asked`, the model of the request, is noted for thinking: only that one may see
-    it."""
+    """Return one block of an answer. Thinking names the model that was `asked`: only that one may see it again."""
+    moment = datetime.fromtimestamp(wall, timezone.utc)
     body: Json = {
         "type": "assistant",
         "message": {
@@ -108,7 +108,7 @@ def assistant(head: MessageHead, block: Json, request_id: str, wall: float, aske
             "context_management": None,
         },
         "parent_tool_use_id": None,
-        "timestamp": _timestamp(wall),
+        "timestamp": moment.strftime("%Y-%m-%dT%H:%M:%S.") + f"{moment.microsecond // 1000:03d}Z",
     }
     if request_id:
         body["request_id"] = request_id
@@ -121,8 +121,7 @@ def api_error(text: str, failure: ModelError | None, kind: str, wall: float) -> 
     head = MessageHead(new_uuid(), "<synthetic>", zero_usage())
     body = assistant(head, {"type": "text", "text": text}, failure.request_id if failure else "", wall)
     body["message"]["stop_reason"] = "stop_sequence"
-    body["error"] = kind
-    body["is_api_error_message"] = True
+    body.update(error=kind, is_api_error_message=True)
     if failure is not None and failure.status is not None:
         body["api_error_status"] = failure.status
     if failure is not None and failure.error_type:
@@ -136,18 +135,12 @@ def user_text(text: str, *, synthetic: bool = False) -> Json:
 
 
 def user_blocks(blocks: Sequence[Json], *, synthetic: bool = False) -> Json:
-    body: Json = {
-        "type": "user",
-        "message": {"role": "user", "content": list(blocks)},
-        "parent_tool_use_id": None,
-    }
-    if synthetic:
-        body["isSynthetic"] = True
-    return body
+    body: Json = {"type": "user", "message": {"role": "user", "content": list(blocks)}, "parent_tool_use_id": None}
+    return {**body, "isSynthetic": True} if synthetic else body
 
 
 def informational(text: str, level: str = "info") -> Json:
-    return {"type": "system", "subtype": "informational", "content": text, "level": level}
+    return _system("informational", content=text, level=level)
 
 
 def command_output(text: str) -> Json:
@@ -156,15 +149,14 @@ def command_output(text: str) -> Json:
 
 def api_retry(retry: Retrying) -> Json:
     failure = retry.failure
-    body: Json = {
-        "type": "system",
-        "subtype": "api_retry",
-        "attempt": retry.attempt,
-        "max_retries": retry.max_retries,
-        "retry_delay_ms": round(retry.delay * 1000),
-        "error_status": failure.status,
-        "error": failure.kind,
-    }
+    body = _system(
+        "api_retry",
+        attempt=retry.attempt,
+        max_retries=retry.max_retries,
+        retry_delay_ms=round(retry.delay * 1000),
+        error_status=failure.status,
+        error=failure.kind,
+    )
     if failure.error_type.startswith(OF_THE_LAPTOP):
         body.update(api_error_type=failure.error_type, message=failure.message)
     elif failure.silent:
@@ -173,29 +165,31 @@ def api_retry(retry: Retrying) -> Json:
 
 
 def model_silent(silent: float | None, left: float) -> Json:
-    """Return the message about a silent model that is asked again in `left` seconds; with None, that it has gone on."""
-    body: Json = {"type": "system", "subtype": "model_silent"}
+    """Return the message about a silent model that is asked again in `left` seconds; with None, it has gone on."""
     if silent is None:
-        return {**body, "silent_ms": None, "retry_in_ms": None}
-    return {**body, "silent_ms": round(silent * 1000), "retry_in_ms": round(left * 1000)}
+        return _system("model_silent", silent_ms=None, retry_in_ms=None)
+    return _system("model_silent", silent_ms=round(silent * 1000), retry_in_ms=round(left * 1000))
 
 
 def permission_denied(name: str, tool_use_id: str, message: str, decision: Decision) -> Json:
-    return {
-        "type": "system",
-        "subtype": "permission_denied",
-        "tool_name": name,
-        "tool_use_id": tool_use_id,
-        "message": message,
-        "decision_behavior": decision.behavior.value,  # "ask": denied only because nobody could be asked
-        "decision_reason_type": decision.reason_type,
-        "decision_reason": decision.reason,
-    }
+    return _system(
+        "permission_denied",
+        tool_name=name,
+        tool_use_id=tool_use_id,
+        message=message,
+        decision_behavior=decision.behavior.value,  # "ask": denied only because nobody could be asked
+        decision_reason_type=decision.reason_type,
+        decision_reason=decision.reason,
+    )
 
 
 def tool_approval(
     traits: ToolTraits, tool_input: Json, tool_use_id: str, decision: Decision, file_change: Json | None = None
 ) -> ToolApproval:
+    described = (tool_input.get(name) for name in _DESCRIBING)
+    description = next((each for each in described if isinstance(each, str) and each), "")
+    parts = traits.name.split("__")
+    of_server = parts[0] == "mcp" and len(parts) > 2
     return ToolApproval(
         tool_name=traits.name,
         display_name=traits.name,
@@ -204,41 +198,19 @@ def tool_approval(
         permission_suggestions=list(decision.suggestions),
         decision_reason=decision.reason,
         decision_reason_type=decision.reason_type,
-        description=_description(tool_input) or None,
+        description=description[:200] or None,
         blocked_path=decision.blocked_path or None,
         sandbox=None if traits.asks else cage_text(decision.cage),
         file_change=file_change,
         requires_user_interaction=True if traits.asks else None,
-        mcp_server=_mcp_server(traits),
+        mcp_server={"name": parts[1], "source": _SOURCES[traits.runs_on]} if of_server else None,
     )
 
 
-def _mcp_server(traits: ToolTraits) -> Json | None:
-    parts = traits.name.split("__")
-    return {"name": parts[1], "source": _SOURCES[traits.runs_on]} if parts[0] == "mcp" and len(parts) > 2 else None
-
-
-def tool_progress(name: str, tool_use_id: str, update: Json) -> Json:
-    return {
-        "type": "tool_progress",
-        "tool_use_id": tool_use_id,
-        "tool_name": name,
-        "elapsed_time_seconds": update.get("elapsed_seconds", 0),
-        "output": update.get("output", ""),
-        "total_bytes": update.get("total_bytes", 0),
-        "parent_tool_use_id": None,
-    }
-
-
-def heartbeat(name: str, tool_use_id: str, elapsed: float) -> Json:
-    return {
-        "type": "tool_progress",
-        "tool_use_id": tool_use_id,
-        "tool_name": name,
-        "elapsed_time_seconds": round(elapsed),
-        "heartbeat": True,
-        "parent_tool_use_id": None,
-    }
+def tool_progress(name: str, tool_use_id: str, elapsed: object, **more: object) -> Json:
+    """Return live output of a running tool, or a sign of life (`heartbeat`)."""
+    body = {"type": "tool_progress", "tool_use_id": tool_use_id, "tool_name": name, "elapsed_time_seconds": elapsed}
+    return {**body, **more, "parent_tool_use_id": None}
 
 
 def result_message(ending: TurnEnding, ledger: Ledger, **figures: object) -> Json:
@@ -261,16 +233,3 @@ def result_message(ending: TurnEnding, ledger: Ledger, **figures: object) -> Jso
     else:
         body["errors"] = list(ending.errors)
     return body
-
-
-def _description(tool_input: Json) -> str:
-    for name in ("description", "file_path", "notebook_path", "path", "command", "pattern", "url"):
-        value = tool_input.get(name)
-        if isinstance(value, str) and value:
-            return value[:200]
-    return ""
-
-
-def _timestamp(wall: float) -> str:
-    moment = datetime.fromtimestamp(wall, timezone.utc)
-    return moment.strftime("%Y-%m-%dT%H:%M:%S.") + f"{moment.microsecond // 1000:03d}Z"

@@ -217,19 +217,22 @@ class Conversation(Projection):
         self._drop_empty()
 
     def _is_own(self, block: Json) -> bool:
-        return self.model is None or _may_see(self.model, *self._made_by(block))
-
-    def _made_by(self, block: Json) -> tuple[bool, str]:
+        """Return whether the present model may see a block of thinking. The laptop looks into what ccb has sealed."""
+        if self.model is None:
+            return True
+        maker = self._makers.get(_hash(block), "")
         sealed = str(block.get("signature") or block.get("data") or "").startswith(SEALED)
-        return sealed, self._makers.get(_hash(block), "")
+        return provider_of(maker) == provider_of(self.model) and (sealed or is_same_model(maker, self.model))
 
     def know_input(self, input_id: str, blocks: list[Json]) -> None:
         self._inputs[input_id] = blocks
 
     def seal(self) -> None:
         """Make the history ready to be sent: the API refuses an assistant message that ends in thinking."""
-        for message in [each for each in self.messages if each.role == "assistant"]:
-            self._trim(message)
+        for message in self.messages:
+            if message.role == "assistant":
+                _trim(message)
+        self._drop_empty()
 
     @on(InputRecord)
     def _input(self, record: InputRecord, _: Record) -> None:
@@ -273,7 +276,9 @@ class Conversation(Projection):
             answer = self._answer_of(line.message_id)
             answer.message.put(block, answer.mark)
             if block.get("type") in THINKING:
-                self._note_maker(block, line)
+                # Older journals name only the model that answered, not the one that was asked.
+                maker = line.body.get("requested_model") or self.model or as_dict(line.body.get("message")).get("model")
+                self._makers[_hash(block)] = maker if isinstance(maker, str) else ""
                 answer.message.show(self._is_own)
             self.size.answered(line.message_id, block)
             if tool_use_id:
@@ -283,12 +288,6 @@ class Conversation(Projection):
                 path = traits_of(str(block.get("name"))).file_in(given) if isinstance(given, dict) else ""
                 if path:
                     self.files = [*(each for each in self.files if each != path), path][-_MAX_WORKED_FILES:]
-
-    def _note_maker(self, block: Json, line: AssistantMessage) -> None:
-        """Remember which model was asked for thinking. Older journals name only the model that answered."""
-        asked = line.body.get("requested_model") or self.model
-        maker = asked or as_dict(line.body.get("message")).get("model")
-        self._makers[_hash(block)] = maker if isinstance(maker, str) else ""
 
     def _answer_of(self, message_id: str) -> _Answer:
         """Return the answer that a fragment belongs to. The result of an early tool may already follow its message."""
@@ -340,19 +339,13 @@ class Conversation(Projection):
         if owner is None:
             return
         self.started.discard(str(block.get("tool_use_id")))
-        after = self._place(owner) + 1
+        after = next(i for i in reversed(range(len(self.messages))) if self.messages[i] is owner) + 1
         if after == len(self.messages) or self.messages[after].role != "user":
             self.messages.insert(after, HistoryMessage("user"))
         user = self.messages[after]
         results = sum(1 for b in user.blocks if b.get("type") == "tool_result")  # the API wants them first
         user.put(block, at=results)
         self.size.sent(block)
-
-    def _place(self, message: HistoryMessage) -> int:
-        for index in range(len(self.messages) - 1, -1, -1):
-            if self.messages[index] is message:
-                return index
-        raise AssertionError("an open tool_use outside the history")
 
     @on(PromptRecord)
     def _prompt(self, record: PromptRecord, _: Record) -> None:
@@ -383,16 +376,6 @@ class Conversation(Projection):
         for tool_use_id in gone & set(self._open):
             del self._open[tool_use_id]
         self._drop_empty()
-
-    def _trim(self, message: HistoryMessage) -> None:
-        end = len(message.blocks)
-        while end and message.blocks[end - 1].get("type") in THINKING:
-            end -= 1
-        if end < len(message.blocks):
-            gone = {id(block) for block in message.blocks[end:]}
-            message.keep(lambda block, _: id(block) not in gone)
-        if not end:
-            self._drop_empty()
 
     def _drop_empty(self) -> None:
         """Remove messages without blocks, and join neighbours that have the same role."""
@@ -442,9 +425,12 @@ def tool_result_message(
     }
 
 
-def _may_see(model: str, sealed: bool, maker: str) -> bool:
-    """Return whether `model` may see thinking of `maker`. The laptop looks into what ccb has sealed itself."""
-    return provider_of(maker) == provider_of(model) and (sealed or is_same_model(maker, model))
+def _trim(message: HistoryMessage) -> None:
+    end = len(message.blocks)
+    while end and message.blocks[end - 1].get("type") in THINKING:
+        end -= 1
+    gone = {id(block) for block in message.blocks[end:]}
+    message.keep(lambda block, _: id(block) not in gone)
 
 
 def _hash(block: Json) -> int:

@@ -159,7 +159,7 @@ class ModeSwitch:
         permissions, mode = self._permissions, self.mode
         permissions.apply(updates)
         if permissions.mode != mode:
-            self._log.message(agent_messages.status_message(None, permissions.mode, permissions.cage_in_force))
+            self._log.message(agent_messages.mode_message(permissions))
 
 
 async def validate(context: TurnContext, call: ParsedCall) -> ParsedCall:

@@ -221,12 +221,18 @@ async def run_tool(context: TurnContext, call: ParsedCall) -> CallOutcome:
     """Run the tool; meanwhile, send its live output and regular signs of life."""
     log = context.log
 
+    def show(update: Json) -> None:
+        live = {"output": update.get("output", ""), "total_bytes": update.get("total_bytes", 0)}
+        elapsed = update.get("elapsed_seconds", 0)
+        log.progress(call.id, agent_messages.tool_progress(call.name, call.id, elapsed, **live))
+
     async def beat() -> None:
         elapsed = 0.0
         while True:
             await asyncio.sleep(context.deps.heartbeat_s)
             elapsed += context.deps.heartbeat_s
-            log.progress(call.id + ":heartbeat", agent_messages.heartbeat(call.name, call.id, elapsed))
+            alive = agent_messages.tool_progress(call.name, call.id, round(elapsed), heartbeat=True)
+            log.progress(call.id + ":heartbeat", alive)
 
     async def fetch_on_laptop(url: str) -> FetchedText:
         from ccb.tunnel.wire.web_fetch import WEB_FETCH, LaptopFetch
@@ -242,7 +248,7 @@ async def run_tool(context: TurnContext, call: ParsedCall) -> CallOutcome:
         pinned=call.pinned,
         approved=call.approved,
         left_out=tuple(context.config.permissions.left_out(call.name)),
-        progress=lambda update: log.progress(call.id, agent_messages.tool_progress(call.name, call.id, update)),
+        progress=show,
         remind=context.deps.reminders.add,
         stopped=lambda printed: context.started.stopped(call.id, printed),
         before_change=lambda change: _keep_version(context, call.id, change),

@@ -36,7 +36,7 @@ from ccb.tunnel.wire.mcp_messages import CLIENT_MCP_MESSAGE, MCP_RECONNECT, MCP_
 from ccb.tunnel.wire.model_facts import ALIASES, ModelTable
 from ccb.tunnel.wire.session_options import CLAUDE_CODE_VERSION
 
-from ..agent.agent_messages import CAPABILITIES, status_message
+from ..agent.agent_messages import CAPABILITIES, mode_message
 from ..context.system_prompt import style_name
 from ..hooks.hook_table import POST_MODEL_SWITCH, PRE_MODEL_SWITCH
 from ..model.model_request import can_think, effort_of
@@ -194,7 +194,7 @@ def _set_permission_mode(session: Session, mode: str) -> RequestOutcome:
 
     def announce() -> None:
         permissions = session.agent.config.permissions
-        session.log.emit(MessageRecord(status_message(None, permissions.mode, permissions.cage_in_force)))
+        session.log.emit(MessageRecord(mode_message(permissions)))
 
     return RequestOutcome({"mode": mode}, announce)
 

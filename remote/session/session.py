@@ -23,7 +23,7 @@ from ccb.tunnel.wire.model_facts import ALIASES, ModelTable
 from ccb.tunnel.wire.session_options import SessionOptions
 
 from ..agent.agent import Agent
-from ..agent.agent_messages import informational, session_title, status_message
+from ..agent.agent_messages import informational, mode_message, session_title
 from ..context.system_prompt import session_prompt
 from ..hooks.hook_runner import HookRunner
 from ..hooks.hook_table import client_hooks
@@ -361,7 +361,7 @@ class Session:
         if mode and "permission_mode" in settings.left_open:
             permissions = self.agent.config.permissions
             permissions.set_mode(mode)
-            self.log.say(status_message(None, permissions.mode, permissions.cage_in_force))
+            self.log.say(mode_message(permissions))
 
     def _check_askable(self, sent: SessionOptions) -> None:
         if sent.permission_prompts != "stdio" and self.broker.waits_for(AnsweredBy.PERSON):

@@ -20,7 +20,7 @@ from ccb.tunnel.wire.tool_traits import DEFAULT_AGENT, SKILL
 from ..agent.agent import Agent
 from ..agent.agent_config import AgentConfig, OfferedTools, ToldToClients
 from ..agent.agent_histories import AgentHistories, AgentHistory, zero_usage
-from ..agent.agent_messages import informational, status_message
+from ..agent.agent_messages import informational, mode_message
 from ..context.instructions import InstructionFile
 from ..context.system_prompt import SessionPrompt
 from ..hooks.hook_table import WORKTREE_CREATE, WORKTREE_REMOVE
@@ -497,7 +497,7 @@ class SubAgents:
 
     def _tell_mode(self) -> None:
         permissions = self._main.config.permissions
-        self._log.say(status_message(None, permissions.mode, permissions.cage_in_force))
+        self._log.say(mode_message(permissions))
 
 
 def defines_agents(options: SessionOptions, settings: WorkerSettings) -> bool:
