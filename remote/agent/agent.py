@@ -12,10 +12,11 @@ from ccb.tunnel.wire.journal_records import ModelRecord
 from ..context.reminders import DeferredNames
 from ..model.model_request import resolve_model
 from ..tools.todo import TodoReminder
-from ..tools.tool_contract import Tool, ToolDeclaration
+from ..tools.tool_contract import Tool
 from .agent_config import AgentConfig, AgentDeps
 from .agent_histories import AgentLog, Ledger
 from .conversation import Conversation
+from .model_calls import new_prefix, side_answer
 from .turn import Turn
 from .turn_state import AgentState, Prompt
 
@@ -34,13 +35,9 @@ class Agent:
         self._next = config  # takes effect at the next turn
         self._deps = deps
         self.reminders = deps.reminders
-        """What ccb says to the model in the next user message of this agent."""
         self.ledger = ledger
-        """What the agent has used."""
         self.hooks = deps.hooks
-        """The hooks of the session."""
         self.commands = deps.commands
-        """The slash commands of the session, none for a sub-agent."""
         model = resolve_model(conversation.model or config.models.model, config.models.names)
         conversation.use(model)
         self._registered = config.tools.begin_turn()  # the registry's tools at the start of the last turn
@@ -88,11 +85,7 @@ class Agent:
 
     async def context_report(self) -> ContextReport:
         """Return what fills the model's window: counted by the provider if it can, estimated before the first turn."""
-        from .context_report import (
-            context_report,
-            count_tokens,  # few sessions ask
-        )
-        from .model_calls import new_prefix
+        from .context_report import context_report, count_tokens  # few sessions ask
 
         config, prefix = self._config, self._state.prefix
         if prefix is None:
@@ -104,8 +97,6 @@ class Agent:
 
     async def side_answer(self, question: str) -> str | None:
         """Answer a question beside the conversation, None before the first turn. Raise ModelError."""
-        from .model_calls import side_answer  # few sessions ask
-
         return await side_answer(self._deps, self._state, question)
 
     def set_model(self, name: str | None) -> None:
@@ -155,14 +146,11 @@ class Agent:
         if new is old and registered == self._registered:
             return
         listed = self._listed_tools(new)
-        if new.prompts is not old.prompts or _declarations(listed) != _declarations(self._state.listed):
+        declared = [each.declaration for each in self._state.listed]
+        if new.prompts is not old.prompts or [each.declaration for each in listed] != declared:
             self._state.prefix = None
         self._state.tools, self._state.listed = new.callable_tools(), listed
         self._registered, self._config = registered, new
 
     def _listed_tools(self, config: AgentConfig) -> tuple[Tool, ...]:
         return config.listed_tools(can_ask=self._deps.broker.can_ask(CAN_USE_TOOL))
-
-
-def _declarations(tools: Sequence[Tool]) -> list[ToolDeclaration]:
-    return [tool.declaration for tool in tools]

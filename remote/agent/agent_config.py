@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import field, replace
 from typing import Any, Callable
 
@@ -50,16 +50,9 @@ class Announced:
         return list(entries()) if entries is not None else []
 
     def init_fields(self) -> Json:
-        return {
-            "mcp_servers": self.entries("mcp_servers"),
-            "slash_commands": self._names("commands"),
-            "agents": self._names("agents"),
-            "skills": self._names("skills"),
-            "plugins": self.entries("plugins"),
-        }
-
-    def _names(self, name: str) -> list[str]:
-        return [str(each.get("name", "")) for each in self.entries(name)]
+        fields = {"slash_commands": "commands", "agents": "agents", "skills": "skills"}
+        names = {field: [str(each.get("name", "")) for each in self.entries(name)] for field, name in fields.items()}
+        return {"mcp_servers": self.entries("mcp_servers"), **names, "plugins": self.entries("plugins")}
 
 
 @dataclass(frozen=True)
@@ -102,10 +95,8 @@ class ModelChoice:
 
     @staticmethod
     def of(options: SessionOptions) -> ModelChoice:
-        names, reasoning = ModelNames(options.model_aliases), Reasoning.of(options)
-        return ModelChoice(
-            options.model, options.fallback_model, options.small_model, options.compact_model, names, reasoning
-        )
+        choice = ModelChoice(options.model, options.fallback_model, options.small_model, options.compact_model)
+        return replace(choice, names=ModelNames(options.model_aliases), reasoning=Reasoning.of(options))
 
 
 @dataclass(frozen=True)
@@ -145,15 +136,16 @@ class AgentConfig:
 
     def visible_tools(self) -> dict[str, Tool]:
         """Return the tools that are offered and not denied altogether, by name."""
-        return {tool.name: tool for tool in self.tools if self.offer.has(tool) and self.permissions.visible(tool.name)}
+        return self._allowed(self.tools)
+
+    def _allowed(self, tools: Iterable[Tool]) -> dict[str, Tool]:
+        return {tool.name: tool for tool in tools if self.offer.has(tool) and self.permissions.visible(tool.name)}
 
     def callable_tools(self) -> dict[str, Tool]:
         """Return the visible tools by each name under which the model may call them."""
         tools = self.visible_tools()
-        return {
-            **tools,
-            **{alias: tools[str(name)] for alias, name in self.offer.aliases.items() if str(name) in tools},
-        }
+        aliases = {alias: tools[str(name)] for alias, name in self.offer.aliases.items() if str(name) in tools}
+        return {**tools, **aliases}
 
     def listed_tools(self, *, can_ask: bool) -> tuple[Tool, ...]:
         """Return the visible tools that every request declares, in order."""
@@ -169,11 +161,7 @@ class AgentConfig:
 
     def deferred_tools(self) -> dict[str, Tool]:
         """Return the visible tools that no request declares, by name."""
-        return {
-            tool.name: tool
-            for tool in self.tools.deferred
-            if self.offer.has(tool) and self.permissions.visible(tool.name)
-        }
+        return self._allowed(self.tools.deferred)
 
 
 @dataclass(frozen=True)

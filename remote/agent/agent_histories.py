@@ -28,7 +28,6 @@ _DETAILS = {
     "output_tokens_details": ("thinking_tokens",),
     "server_tool_use": ("web_search_requests", "web_fetch_requests"),
 }
-"""Objects in a usage, with the counts in them."""
 _TEXTS = ("service_tier", "inference_geo", "speed")
 _MODEL_USAGE = ("inputTokens", "cacheCreationInputTokens", "cacheReadInputTokens", "outputTokens")
 _MODEL_DETAILS = (
@@ -37,7 +36,6 @@ _MODEL_DETAILS = (
     ("cacheCreationEphemeral5mInputTokens", "cache_creation", "ephemeral_5m_input_tokens"),
     ("cacheCreationEphemeral1hInputTokens", "cache_creation", "ephemeral_1h_input_tokens"),
 )
-"""Counts of `modelUsage`, each with where a usage has it."""
 
 
 def zero_usage() -> Json:
@@ -134,8 +132,7 @@ class AgentHistories(Projection):
         self._rewound = rewound
         self.main = AgentHistory(MAIN_AGENT, rewound)
         self._by_id = {MAIN_AGENT: self.main}
-        self.worktrees: dict[str, WorktreeRecord] = {}
-        """The newest record about the work tree of each agent that ever had one."""
+        self.worktrees: dict[str, WorktreeRecord] = {}  # the newest of each agent that ever had one
 
     def apply(self, record: Record) -> None:
         if isinstance(record.content, WorktreeRecord):
@@ -189,8 +186,7 @@ class AgentLog:
     def __init__(self, log: SessionLog, conversation: Conversation, followers: Sequence[Projection] = ()) -> None:
         self.conversation = conversation
         self.agent_id = conversation.agent_id
-        self.user_messages = 0
-        """How many user messages (tool results and notes) were recorded."""
+        self.user_messages = 0  # tool results and notes
         self._log = log
         self._projections = (conversation, *followers)
 

@@ -33,8 +33,7 @@ from .turn_state import LoopState, TurnEnding
 
 Json = dict[str, Any]
 
-MAX_STOP_BLOCKS = 10
-"""How often in one turn Stop hooks may let an agent go on."""
+MAX_STOP_BLOCKS = 10  # in one turn
 
 
 async def before_question(context: TurnContext, call: ParsedCall, decision: Decision) -> ToolPermission | None:

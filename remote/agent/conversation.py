@@ -35,9 +35,7 @@ from ccb.tunnel.wire.tool_traits import traits_of
 from ..model.model_request import THINKING, HistoryMessage
 from ..model.token_counts import ContextSize
 
-MAX_FAILURES = 3
-"""After so many failures in a row the conversation is not compacted without being asked."""
-
+MAX_FAILURES = 3  # in a row, of unasked compactions
 _MAX_WORKED_FILES = 10
 _MAX_TEXT = 4_000  # characters of one prompt
 _MAX_FIRST = 8_000  # of the first prompts
@@ -124,8 +122,7 @@ class _Answer:
 
     message_id: str
     message: HistoryMessage
-    mark: object = field(default_factory=object)
-    """The origin of its blocks."""
+    mark: object = field(default_factory=object)  # the origin of its blocks
 
 
 class Conversation(Projection):

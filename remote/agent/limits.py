@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from ccb.tunnel.wire.dataclass import dataclass
@@ -14,9 +14,7 @@ from .turn_state import EndReason, Prompt, TurnEnding
 
 Json = dict[str, Any]
 
-MAX_TRIES = 5
-"""How often the model may stop without a fitting value, or give one that does not fit, in one turn."""
-
+MAX_TRIES = 5  # in one turn, to give a fitting value
 NAME = "StructuredOutput"
 _ASK = f"Finish now: call {NAME} once, with the result in the form that its schema describes."
 _ABOUT = (
@@ -83,7 +81,9 @@ class TokenTarget:
 
     def take(self, prompts: Sequence[Prompt]) -> int:
         """Use the target in prompts that join the turn. Return it, 0 if they name none."""
-        found = max((target_in(_words(prompt)) for prompt in prompts if _may_name_one(prompt)), default=0)
+        said = [each.blocks for each in prompts if each.origin is None and not each.verbatim]
+        texts = [" ".join(str(b.get("text", "")) for b in blocks if b.get("type") == "text") for blocks in said]
+        found = max((target_in(text.split()) for text in texts), default=0)
         self.tokens = found or self.tokens
         return found
 
@@ -112,12 +112,3 @@ def target_in(words: Sequence[str]) -> int:
         if match:
             return int(float(match[1]) * _UNITS[match[2].lower()])
     return 0
-
-
-def _may_name_one(prompt: Prompt) -> bool:
-    return prompt.origin is None and not prompt.verbatim
-
-
-def _words(prompt: Prompt) -> list[str]:
-    texts: Iterable[str] = (str(each.get("text", "")) for each in prompt.blocks if each.get("type") == "text")
-    return " ".join(texts).split()

@@ -213,7 +213,9 @@ class ModelCalls:
         call, self._call = self._call, None
         if call is None:
             return False
-        rest = call.salvage()
+        if call.attempt is None:
+            return True
+        rest = call.attempt.salvage()
         if rest is not None:
             head, text, request_id = rest
             self._agent.count(head.model, head.usage)
@@ -221,7 +223,7 @@ class ModelCalls:
                 block = {"type": "text", "text": text}
                 line = agent_messages.assistant(head, block, request_id, self._deps.clock.wall())
                 self._log.message({**line, "aborted": True})
-        call.close_events()
+        call.attempt.close_events()
         return True
 
     def ending_of(self, end: MessageEnd) -> TurnEnding:

@@ -26,7 +26,6 @@ _NOT_WANTED = "The user doesn't want to proceed with this tool use."
 _SET_MODE = {"type": "setMode", "destination": "session"}
 _STOPPED = f"{_NOT_WANTED} It was stopped while it ran: what it had done until then stays done. Wait for the user."
 NOT_RUN = f"{_NOT_WANTED} It was not run. Wait for the user."
-"""The result of a call that was open when the turn ended, and had not started."""
 
 
 class DecidedBy(Enum):

@@ -51,9 +51,7 @@ Json = dict[str, Any]
 _log = logging.getLogger(__name__)
 
 
-MAX_AT_ONCE = 10
-"""Read-only calls that may run at the same time."""
-
+MAX_AT_ONCE = 10  # read-only calls
 _CANCEL_GRACE = 5.0  # seconds a cancelled tool has to clean up before the turn goes on without it
 
 

@@ -47,7 +47,6 @@ class Demands:
         self._log = context.log
         self._given_up: TurnEnding | None = None
         self.target = TokenTarget()
-        """How much the person wants to be written in this turn."""
         if self._structured is not None:
             self._structured.begin_turn()
 

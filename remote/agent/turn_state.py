@@ -29,7 +29,6 @@ DENIAL_FEEDBACK = (
     "Several of your tool calls in this session were refused. Do not try the same action in another form: "
     "say what you need it for, or go on without it."
 )
-"""The note that the model gets each time a limit is reached."""
 
 
 class DenialCounter:

@@ -21,8 +21,6 @@ from .reports import Reports
 Json = dict[str, Any]
 
 OLD_S = 30 * 86400.0
-"""Seconds. `gc` removes sessions that were not used for that long, unless the command names another age."""
-
 _DEFAULT_LINES = 200
 
 
@@ -106,7 +104,6 @@ def _show_logs(params: Json, reports: Reports) -> None:
 
 
 _BELOW = {"mcp": "mcpServers", "allow": "permissions", "ask": "permissions", "deny": "permissions"}
-"""The keys of a settings file under which the kinds of switches stand."""
 
 
 _SOURCES = frozenset((USER, PROJECT, LOCAL))  # those of a session that chooses none

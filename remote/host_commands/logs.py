@@ -33,9 +33,7 @@ from ccb.tunnel.wire.messages import (
 )
 from ccb.tunnel.wire.projection import Projection, on
 
-LogLine = tuple[float, str, str]
-"""One line of output: (time in seconds of the host's clock, source, text)."""
-
+LogLine = tuple[float, str, str]  # time in seconds of the host's clock, source, text
 _BLOCK = 512 * 1024
 _MAX_BYTES = 64 * 1024 * 1024  # read back from the end of a file
 _MAX_WIDTH = 400

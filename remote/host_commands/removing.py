@@ -19,9 +19,7 @@ from ..subagents.worktrees import remove_untouched
 from ..system.process import MARK
 from .reports import Reports
 
-YOUNG_S = 60.0
-"""Seconds. A younger file that names no process is kept: a process may be about to use it."""
-
+YOUNG_S = 60.0  # a younger file may be about to be used
 _DIGEST = re.compile(rb"(?<![0-9a-f])[0-9a-f]{64}(?![0-9a-f])")
 
 

@@ -25,9 +25,7 @@ Json = dict[str, Any]
 
 log = logging.getLogger(__name__)
 
-ASK_S = 12.0
-"""Seconds that a daemon gets to end by itself. Its goodbye to slow clients takes up to 10 s."""
-
+ASK_S = 12.0  # a daemon's goodbye to slow clients takes up to 10 s
 _KILL_S = 5.0
 _FREE_S = 1.0
 _MAX_TITLE = 200

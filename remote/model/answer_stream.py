@@ -19,10 +19,6 @@ _LINE_END = re.compile(rb"\r\n|\r|\n")
 _BOM = b"\xef\xbb\xbf"
 
 
-class SseError(Exception):
-    """An event is over the size limit."""
-
-
 @dataclass(frozen=True)
 class SseEvent:
     name: str
@@ -42,7 +38,7 @@ class SseParser:
         self._data: list[str] = []
 
     def feed(self, data: bytes) -> list[SseEvent]:
-        """Return the events that `data` completes. Raise SseError when one is over the limit."""
+        """Return the events that `data` completes. Raise ModelError when one is over the limit."""
         if self._after_cr and data:
             self._after_cr = False
             if data.startswith(b"\n"):
@@ -65,7 +61,7 @@ class SseParser:
     def _grow(self, piece: bytes) -> None:
         self._size += len(piece)
         if self._size > self._limit:
-            raise SseError(f"an event of the stream is longer than {self._limit} bytes")
+            raise ModelError(f"an event of the stream is longer than {self._limit} bytes", cut_stream=True)
         self._pending.append(piece)
 
     def _line(self, line: bytes) -> SseEvent | None:
@@ -74,7 +70,9 @@ class SseParser:
             if line.startswith(_BOM):
                 line = line[len(_BOM) :]
         if not line:
-            return self._finish()
+            event = SseEvent(self._name, "\n".join(self._data)) if self._data else None
+            self._name, self._data, self._size = "", [], 0
+            return event
         field, _, value = line.partition(b":")
         text = (value[1:] if value.startswith(b" ") else value).decode("utf-8", "replace")
         if field == b"event":
@@ -85,20 +83,11 @@ class SseParser:
             self._size = 0  # a comment between two events belongs to neither
         return None
 
-    def _finish(self) -> SseEvent | None:
-        event = SseEvent(self._name, "\n".join(self._data)) if self._data else None
-        self._name, self._data, self._size = "", [], 0
-        return event
-
 
 Json = dict[str, Any]
 
-MAX_MESSAGE = 32 * 1024 * 1024
-"""Limit of an answer in characters: text and tool input together."""
-
-_MAX_INPUT_DEPTH = MAX_DEPTH - 50
-"""Levels of a tool's input. A laptop takes MAX_DEPTH levels, with those of the message around the input."""
-
+MAX_MESSAGE = 32 * 1024 * 1024  # characters of text and tool input
+_MAX_INPUT_DEPTH = MAX_DEPTH - 50  # a laptop takes MAX_DEPTH with the message around
 PUBLIC_EVENTS = frozenset(
     (
         "message_start",
@@ -109,8 +98,6 @@ PUBLIC_EVENTS = frozenset(
         "message_stop",
     )
 )
-"""Events that clients may see as `stream_event`. Clients do not get `ping`, `error`, or events added by later versions
-of the API."""
 
 
 @dataclass(frozen=True)
@@ -145,10 +132,8 @@ CUT = {
     "model_context_window_exceeded": "the context window is full",
     "refusal": "the model broke off its answer",
 }
-"""What the stop reasons mean with which an answer may end anywhere, also inside its last block."""
-
 _DELTAS = {"text": ("text_delta", "text"), "thinking": ("thinking_delta", "thinking")}
-"""The event of a delta and the field with its text, by the type of a block."""
+_PIECES = {**dict(_DELTAS.values()), "input_json_delta": "partial_json"}
 
 Step = Union[MessageHead, BlockStarted, BlockDone, StopKnown, None]
 
@@ -162,18 +147,12 @@ class _Block:
 
     def add(self, delta: Json) -> int:
         """Append a delta. Return its number of characters."""
-        kind = delta.get("type")
-        if kind == "text_delta":
-            piece = delta.get("text")
-        elif kind == "thinking_delta":
-            piece = delta.get("thinking")
-        elif kind == "input_json_delta":
-            piece = delta.get("partial_json")
-        elif kind == "signature_delta":
+        kind = str(delta.get("type"))
+        if kind == "signature_delta":
             self.signature = str(delta.get("signature") or "")
+        if kind not in _PIECES:
             return 0
-        else:
-            return 0
+        piece = delta.get(_PIECES[kind])
         if not isinstance(piece, str):
             raise _wrong(f"the answer holds a {kind} without text")
         self.parts.append(piece)
@@ -209,8 +188,7 @@ class MessageAssembler:
         self.stop_reason: str | None = None
         self.finished = False
         self._open: dict[int, _Block] = {}
-        self.size = 0
-        """Characters of text, thinking and tool input so far."""
+        self.size = 0  # characters so far
 
     @property
     def open_indices(self) -> list[int]:
@@ -351,16 +329,12 @@ def error_in(event: Json) -> ModelError | None:
         return None
     fields = error if isinstance(error, dict) else event
     said = next((fields[name] for name in ("message", "detail", "error") if isinstance(fields.get(name), str)), "")
-    status, kind = _class_of(fields)
+    named = [fields.get(name) for name in ("type", "code", "status")]
+    status = next((int(str(each)) for each in named if re.fullmatch("[45][0-9]{2}", str(each))), None)
+    kinds = [each for each in named if isinstance(each, str) and each not in ("", "error", str(status))]
+    kind = kinds[0] if kinds else "api_error"
     text = said if said and kind in said else f"{said} ({kind})" if said else kind
     return ModelError(text, status=status or status_of(kind), error_type=kind)
-
-
-def _class_of(error: Json) -> tuple[int | None, str]:
-    named = [error.get(name) for name in ("type", "code", "status")]
-    status = next((int(str(each)) for each in named if re.fullmatch("[45][0-9]{2}", str(each))), None)
-    names = [each for each in named if isinstance(each, str) and each not in ("", "error", str(status))]
-    return status, names[0] if names else "api_error"
 
 
 async def whole_answer(response: ModelResponse) -> AsyncIterator[Json]:
@@ -375,11 +349,6 @@ async def whole_answer(response: ModelResponse) -> AsyncIterator[Json]:
     failure = error_in(message)
     if failure is not None:
         raise failure
-    for event in _events(message):
-        yield event
-
-
-def _events(message: Json) -> Iterator[Json]:
     content = message.get("content")
     if message.get("type") != "message" or not isinstance(content, list):
         shown = dump(message)[:300]
@@ -389,7 +358,9 @@ def _events(message: Json) -> Iterator[Json]:
     for index, block in enumerate(content):
         if not isinstance(block, dict):
             raise ModelError("the answer holds a content block that is not an object", retry=Retry.NO)
-        yield from _block_events(index, block, cut=message.get("stop_reason") in CUT and block is content[-1])
+        cut = message.get("stop_reason") in CUT and block is content[-1]
+        for event in _block_events(index, block, cut=cut):
+            yield event
     delta = {"stop_reason": message.get("stop_reason"), "stop_sequence": message.get("stop_sequence")}
     yield {"type": "message_delta", "delta": delta, "usage": message.get("usage") or {}}
     yield {"type": "message_stop"}

@@ -22,7 +22,6 @@ from .answer_stream import (
     BlockStarted,
     MessageAssembler,
     MessageHead,
-    SseError,
     SseParser,
     StopKnown,
     decode_event,
@@ -31,7 +30,7 @@ from .answer_stream import (
     whole_answer,
 )
 from .model_request import PATH, ModelLinkError, ModelResponse, ModelTransport, usage_of, without_stream
-from .retry import OF_THE_LAPTOP, ModelError, Retry, RetryPolicy, retry_after, should_retry
+from .retry import OF_THE_LAPTOP, ModelError, Retry, RetryPolicy, retry_after
 
 Json = dict[str, Any]
 
@@ -152,7 +151,7 @@ class Attempt:
             await asyncio.gather(reader, watchdog, return_exceptions=True)
 
     def discard(self) -> None:
-        self._close_events(from_index=0)
+        self.close_events(from_index=0)
         head = self._assembler.head
         if head is not None and self._heard:
             self._listener.withdrawn(head.id)
@@ -165,9 +164,6 @@ class Attempt:
         self._release()
         return head, self._assembler.partial_text(), self._request_id
 
-    def close_events(self) -> None:
-        self._close_events(from_index=None)
-
     async def _read(self) -> MessageEnd:
         settings = self._settings
         try:
@@ -179,7 +175,9 @@ class Attempt:
                 if response.status != 200:
                     raise await _http_error(response, settings.clock.wall())
                 if _kind(response) == "application/json":
-                    return await self._whole(response)
+                    async for event in whole_answer(response):
+                        self._take(event)
+                    return self._end()
                 if "event-stream" not in _kind(response):
                     raise await _wrong_type(response)
                 return await self._stream(response)
@@ -191,11 +189,7 @@ class Attempt:
         async for chunk in response.body():
             if len(start) < _MAX_ERROR_BODY and self._assembler.head is None:
                 start += chunk[:_MAX_ERROR_BODY]
-            try:
-                events = parser.feed(chunk)
-            except SseError as error:
-                raise ModelError(str(error), cut_stream=True) from None
-            for event in events:
+            for event in parser.feed(chunk):
                 self._take(event_of(event.name, event.data))
                 if self._assembler.finished:
                     return self._end()
@@ -206,11 +200,6 @@ class Attempt:
             if failure is not None:
                 raise failure
         raise ModelError("the connection was closed in the middle of an answer", cut_stream=True)
-
-    async def _whole(self, response: ModelResponse) -> MessageEnd:
-        async for event in whole_answer(response):
-            self._take(event)
-        return self._end()
 
     def _take(self, event: Json) -> None:
         size = self._assembler.size
@@ -257,15 +246,16 @@ class Attempt:
             self.discard()
         elif lost is not None:
             self._release(cut="the answer broke off")
-            self._close_events(from_index=self._next_index)
+            self.close_events(from_index=self._next_index)
         else:
-            self._close_events(from_index=None)
+            self.close_events()
         usage = self._assembler.final_usage()
         if lost is None:
             usage = usage_of(self._settings.body, usage)
         return MessageEnd(head, self._assembler.stop_reason, usage, lost, withdrawn)
 
-    def _close_events(self, from_index: int | None) -> None:
+    def close_events(self, from_index: int | None = None) -> None:
+        """Close the events that clients saw open."""
         head = self._assembler.head
         if head is None or self._message_stop_sent:
             return
@@ -316,9 +306,7 @@ def _kind(response: ModelResponse) -> str:
 async def _wrong_type(response: ModelResponse) -> ModelError:
     said = " ".join((await _start_of(response)).split())[:_MAX_QUOTED]
     what = f"the upstream answered with {_kind(response)!r} instead of an event stream"
-    return ModelError(
-        f"{what} ({said}); is the base URL right?" if said else f"{what}; is the base URL right?", retry=Retry.NO
-    )
+    return ModelError(f"{what}{f' ({said})' if said else ''}; is the base URL right?", retry=Retry.NO)
 
 
 async def _start_of(response: ModelResponse) -> str:
@@ -333,33 +321,26 @@ async def _start_of(response: ModelResponse) -> str:
 
 async def _http_error(response: ModelResponse, wall: float) -> ModelError:
     text = await _start_of(response)
-    kind, message = _error_fields(text)
+    try:
+        data = json.loads(text)
+    except (ValueError, RecursionError):
+        data = None
+    error = data.get("error") if isinstance(data, dict) else None
+    fields = error if isinstance(error, dict) else {}
+    kind = str(fields.get("type") or "")
     return ModelError(
-        message or " ".join(text.split())[:_MAX_QUOTED] or "no explanation given",
+        str(fields.get("message") or "") or " ".join(text.split())[:_MAX_QUOTED] or "no explanation given",
         status=None if kind.startswith(OF_THE_LAPTOP) else response.status,
         error_type=kind,
         retry_after=retry_after(response.headers.get("retry-after"), wall),
-        retry=should_retry(response.headers.get("x-should-retry")),
+        retry=_SHOULD_RETRY.get(response.headers.get("x-should-retry", ""), Retry.BY_STATUS),
         request_id=response.headers.get("request-id", ""),
     )
 
 
-def _error_fields(text: str) -> tuple[str, str]:
-    try:
-        data = json.loads(text)
-    except (ValueError, RecursionError):
-        return "", ""
-    error = data.get("error") if isinstance(data, dict) else None
-    if not isinstance(error, dict):
-        return "", ""
-    return str(error.get("type") or ""), str(error.get("message") or "")
-
-
-_MAX_CUT_STREAMS = 2
-"""How many streams of one call may be cut before the call does without."""
-
-_WHOLE_SILENCE = 600.0
-"""Seconds that an answer in one piece may take at least: nothing of it comes before its end."""
+_SHOULD_RETRY = {"true": Retry.YES, "false": Retry.NO}
+_MAX_CUT_STREAMS = 2  # of one call
+_WHOLE_SILENCE = 600.0  # seconds for an answer in one piece
 
 
 class ModelCall:
@@ -367,17 +348,17 @@ class ModelCall:
         self._settings = settings
         self._listener = listener
         self._policy = policy
-        self._attempt: Attempt | None = None
+        self.attempt: Attempt | None = None
 
     async def run(self) -> MessageEnd:
         cut, settings = 0, self._settings
         while True:
-            self._attempt = Attempt(settings, self._listener)
+            self.attempt = Attempt(settings, self._listener)
             try:
-                return await self._attempt.run()
+                return await self.attempt.run()
             except ModelError as failure:
-                self._attempt.discard()
-                self._attempt = None
+                self.attempt.discard()
+                self.attempt = None
                 cut += failure.cut_stream
                 if cut == _MAX_CUT_STREAMS:
                     silence = max(settings.silence, _WHOLE_SILENCE)
@@ -385,17 +366,9 @@ class ModelCall:
                 delay = self._policy.delay(failure)
                 if delay is None:
                     raise
-                self._listener.retrying(
-                    Retrying(self._policy.attempt, self._policy.max_retries_for(failure), delay, failure)
-                )
+                most = self._policy.max_retries_for(failure)
+                self._listener.retrying(Retrying(self._policy.attempt, most, delay, failure))
                 await self._settings.clock.sleep(delay)
-
-    def salvage(self) -> tuple[MessageHead, str, str] | None:
-        return self._attempt.salvage() if self._attempt is not None else None
-
-    def close_events(self) -> None:
-        if self._attempt is not None:
-            self._attempt.close_events()
 
 
 @dataclass(frozen=True)
@@ -423,13 +396,9 @@ class ModelReply:
 async def ask(
     settings_of: Callable[[list[bytes]], CallSettings], max_retries: int, question: ModelQuestion
 ) -> ModelReply:
-    body: Json = {
-        "model": question.model,
-        "max_tokens": question.max_tokens,
-        "system": question.system,
-        "messages": [{"role": "user", "content": question.text}],
-        "stream": True,
-    }
+    messages = [{"role": "user", "content": question.text}]
+    body: Json = {"model": question.model, "max_tokens": question.max_tokens, "system": question.system}
+    body.update(messages=messages, stream=True)
     if question.tools:
         body["tools"] = list(question.tools)
     listener = ReplyListener()

@@ -28,8 +28,7 @@ from ccb.tunnel.wire.model_facts import (
 from ccb.tunnel.wire.ndjson import dump, load, to_bytes
 from ccb.tunnel.wire.session_options import SessionOptions
 
-SMALL = "small"
-"""Stands for the small model of an agent, where a name of a model is expected."""
+SMALL = "small"  # stands for the small model of an agent
 ESCALATED_MAX_TOKENS = 64_000
 LONG_CONTEXT_BETA = "context-1m-2025-08-07"
 
@@ -177,7 +176,6 @@ _MESSAGE_MARKS = 2  # on the newest user message, and on the one before, which t
 
 
 CLEARED = "[Old tool result content cleared]"
-"""What stands for the content of an old result that was left out."""
 
 
 THINKING = ("thinking", "redacted_thinking")

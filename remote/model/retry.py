@@ -25,6 +25,17 @@ _STATUS_OF_TYPE = {
 }
 
 
+_KINDS = {
+    400: "invalid_request",
+    401: "authentication_failed",
+    402: "billing_error",
+    403: "authentication_failed",
+    404: "model_not_found",
+    413: "invalid_request",
+    422: "invalid_request",
+    429: "rate_limit",
+    529: "overloaded",
+}
 _ABOUT_TOOL = re.compile("schema|parameters|propert|name", re.IGNORECASE)
 _WHICH_TOOL = re.compile(r"(?:.*\bfunction_?[dD]eclarations|.*?\btools)[.\[](\d{1,4})\b", re.DOTALL)
 
@@ -35,12 +46,8 @@ class Retry(Enum):
     NO = "no"
 
 
-LAPTOP_BUDGET = "laptop_budget"
-"""The error type of a call that the laptop refuses because a budget is used up."""
-
-OF_THE_LAPTOP = "laptop_"
-"""The prefix of the auth proxy's own error types: no provider has answered, so the status of the response means
-nothing."""
+LAPTOP_BUDGET = "laptop_budget"  # a budget of the laptop is used up
+OF_THE_LAPTOP = "laptop_"  # prefix of the auth proxy's own errors: the status means nothing
 
 
 @dataclass(eq=False)
@@ -68,22 +75,9 @@ class ModelError(Exception):
     @property
     def kind(self) -> str:
         """The public protocol's name of the error."""
-        status = self.status
-        if status in (401, 403):
-            return "authentication_failed"
-        if status == 402:
-            return "billing_error"
-        if status == 404:
-            return "model_not_found"
-        if status == 429:
-            return "rate_limit"
-        if status == 529:
-            return "overloaded"
-        if status in (400, 413, 422):
-            return "invalid_request"
-        if status is not None and status >= 500:
-            return "server_error"
-        return "unknown"
+        if self.status is None:
+            return "unknown"
+        return _KINDS.get(self.status, "server_error" if self.status >= 500 else "unknown")
 
     @property
     def prompt_too_long(self) -> bool:
@@ -100,11 +94,11 @@ class ModelError(Exception):
 
     def prose(self, model: str, *, answered: bool = True) -> str:
         """Return what the person is told. `answered`: a summary can make the conversation shorter."""
-        if self.prompt_too_long and not answered:
-            what = f"API Error: the prompt is too long for {model} ({self.message})."
-            return f"{what} Take it back with /rewind or begin anew with /clear, and send a shorter one."
         if self.prompt_too_long:
-            return f"API Error: the conversation is too long for {model} ({self.message}). Send /compact."
+            if answered:
+                return f"API Error: the conversation is too long for {model} ({self.message}). Send /compact."
+            do = "Take it back with /rewind or begin anew with /clear, and send a shorter one."
+            return f"API Error: the prompt is too long for {model} ({self.message}). {do}"
         if self.status is None:
             return f"API Error: {self.message}"
         text = f"API Error: {self.status} {self.message}"
@@ -131,8 +125,7 @@ _MAX_DOUBTFUL = 2  # attempts of one call that may end in silence or in a wrong 
 _RETRIED = (408, 409, 429)
 
 
-MAX_OVERLOADS = 3
-"""How often a model may be overloaded in one call before another one takes over."""
+MAX_OVERLOADS = 3  # in one call, before another model takes over
 
 
 @dataclass(frozen=True)
@@ -216,18 +209,9 @@ def retry_after(value: str | None, wall: float) -> float | None:
             from email.utils import parsedate_to_datetime
 
             seconds = parsedate_to_datetime(value).timestamp() - wall
-        except (
-            ImportError,
-            TypeError,
-            ValueError,
-            OverflowError,
-        ):  # ImportError: Python was removed while the session ran
+        except (ImportError, TypeError, ValueError, OverflowError):  # ImportError: Python was removed meanwhile
             return None
     return min(max(0.0, seconds), 1e9) if seconds == seconds else None
-
-
-def should_retry(value: str | None) -> Retry:
-    return {"true": Retry.YES, "false": Retry.NO}.get(value or "", Retry.BY_STATUS)
 
 
 def _whole(text: str | None) -> int | None:

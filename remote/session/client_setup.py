@@ -78,8 +78,7 @@ class Initialize:
 
 
 _WHOSE = {"project": "of the project", "agent": "of the agent", "user": "on the laptop"}
-_PATIENCE_S = 8.0
-"""Seconds that a turn waits for MCP servers without a word."""
+_PATIENCE_S = 8.0  # a turn waits for MCP servers without a word
 
 
 class ClientSetup:

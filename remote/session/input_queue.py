@@ -17,8 +17,6 @@ from ..agent.turn_state import Prompt
 Json = dict[str, Any]
 
 MAX_WAITING = 1000
-"""Maximum number of waiting prompts."""
-
 _MAX_SEEN = 20_000  # number of remembered ids; the clients of older inputs have received their `applied` long ago
 _NOW, _NEXT, _LATER = range(3)
 _PRIORITIES = {"now": _NOW, "next": _NEXT, LATER: _LATER}

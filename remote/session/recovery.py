@@ -156,8 +156,7 @@ class Recovered(Projection):
         self.result_due = False
         self.updates: list[Json] = []
         self.damage: set[str] = set()
-        self.hooks_run: set[str] = set()
-        """The keys of the hooks that have run and run only once."""
+        self.hooks_run: set[str] = set()  # keys of the hooks that run only once
 
     @on(OptionsRecord)
     def _options(self, content: OptionsRecord, _: Record) -> None:
@@ -243,12 +242,9 @@ class Restored:
     prompts: UnfinishedPrompts
     histories: AgentHistories
     tasks: JournalledTasks
-    mark: str
-    """The mark of the processes that the last worker may have left running."""
-    reported: frozenset[str]
-    """The input ids of the prompts whose loss is reported now."""
-    directory: str
-    """The directory of the session that the model knows, "" for none."""
+    mark: str  # of the processes that the last worker may have left
+    reported: frozenset[str]  # input ids of the prompts whose loss is reported now
+    directory: str  # that the model knows
 
 
 def restore(log: SessionLog, surviving: Collection[str] = ()) -> Restored:

@@ -72,8 +72,7 @@ MCP_TOGGLE: RequestKind[ServerSwitch, Json] = client_kind(
 )
 
 
-_SERVERS_S = 5.0
-"""Seconds that the answer to `initialize` waits for MCP servers."""
+_SERVERS_S = 5.0  # `initialize` waits for MCP servers
 
 
 def register_client_requests(session: Session) -> None:

@@ -46,7 +46,6 @@ _REFUSED = {
     "mcp_clear_auth": "ccb keeps the logins of MCP servers on the laptop: use `ccb mcp logout`",
     "claude_authenticate": "the laptop has the credential: use `ccb auth`",
 }
-"""Why requests that another agent of this family answers make no sense here."""
 
 
 def register_sdk_requests(session: Session) -> None:

@@ -19,7 +19,6 @@ _LISTED = (
     ("model", "Show or change the model", "[name]"),
     ("status", "Show session, host, model and mode", ""),
 )
-"""The commands of the laptop that clients see in the list of the session's commands."""
 
 
 def register_session_commands(session: Session) -> None:

@@ -30,9 +30,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-MANAGED_FILE = "/etc/ccb/managed-settings.json"
-"""The policy of the host's administrator."""
-
+MANAGED_FILE = "/etc/ccb/managed-settings.json"  # of the host's administrator
 ANY_PROJECT = "*"
 _MAX_QUESTION = 128 * 1024  # bytes
 
@@ -52,9 +50,7 @@ class SessionSettings:
         self._trusted = ""  # the fingerprint of the project that counts
         self._plugin_dirs: list[str] = []
         self.plugin_problems: list[str] = []
-        """What is wrong with plugins, in words."""
-        self.failure = ""
-        """Why no turn may begin: ccb has failed to find out what the project sets."""
+        self.failure = ""  # why no turn may begin
 
     def use(self, options: SessionOptions) -> None:
         """Put a command line's settings in force. Raise FrameError, or ValueError for rules that cannot be read."""

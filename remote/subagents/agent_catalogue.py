@@ -133,4 +133,3 @@ async def running_servers(
 
 
 PROJECT_AGENTS = ".claude/agents"
-"""Where a directory of a project defines agents."""

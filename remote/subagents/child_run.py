@@ -34,8 +34,7 @@ class ChildActivity(Projection):
         self.tool_uses = 0
         self.last_tool = ""
         self.doing = ""
-        self.answer = ""
-        """The text of the newest answer that has one."""
+        self.answer = ""  # the newest that has a text
         self._changed = changed
         self._context = self._output = 0
 
@@ -85,16 +84,12 @@ class Child:
 
     def __init__(self, facts: TaskFacts, log: SessionLog, context: ToolContext, *, background: bool = False) -> None:
         self.status = TaskStatus.RUNNING
-        self.text = ""
-        """Its answer, or why there is none, once it has ended."""
-        self.stopping = False
-        """Whether the agent is being stopped by itself, without the turn that started it."""
+        self.text = ""  # its answer, or why there is none
+        self.stopping = False  # by itself, without the turn that started it
         self._background = background
         self.activity = ChildActivity(self._changed)
-        self.refused = False
-        """Whether the person ended the turn by refusing a call."""
-        self.tree: WorktreeRecord | None = None
-        """Its work tree, None if it works in the session's directory."""
+        self.refused = False  # the person ended the turn by refusing a call
+        self.tree: WorktreeRecord | None = None  # None in the session's directory
         self.facts = facts
         self._log = log
         self.context = context

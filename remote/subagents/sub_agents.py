@@ -176,11 +176,8 @@ def earlier_run(records: Iterable[Record], agent_id: str) -> tuple[str, AgentHis
     return name, history
 
 
-MAX_AT_ONCE = 8
-"""Sub-agents of a session that work at the same time. More wait for their turn."""
-
-REQUIRED_S = 30.0
-"""Seconds for which the start of an agent waits for an MCP server that it requires and that is being connected."""
+MAX_AT_ONCE = 8  # more wait for their turn
+REQUIRED_S = 30.0  # seconds for MCP servers that an agent requires
 
 
 _ENDED = {

@@ -79,8 +79,7 @@ PLACE = ".claude/worktrees"
 _MAKE_S, _REMOVE_S = 300.0, 60.0
 _MAX_NAME = 40  # characters
 _MAX_REASON = 500
-_BEING_MADE = "initializing"
-"""The reason that git writes into the lock of a work tree that it makes."""
+_BEING_MADE = "initializing"  # what git writes into the lock of a work tree that it makes
 
 
 class WorktreeRefused(Exception):

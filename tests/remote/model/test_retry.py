@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ccb.remote.model.retry import ModelError, Retry, RetryPolicy, RetrySettings, retry_after, should_retry
+from ccb.remote.model.retry import ModelError, Retry, RetryPolicy, RetrySettings, retry_after
 
 
 def _delays(policy: RetryPolicy, failure: ModelError) -> list[float]:
@@ -68,9 +68,6 @@ def _announced(policy: RetryPolicy, failure: ModelError) -> list[tuple[int, int]
 def test_the_answer_decides_about_itself() -> None:
     assert RetryPolicy(10).delay(ModelError("x", status=400, retry=Retry.YES)) is not None
     assert RetryPolicy(10).delay(ModelError("x", status=529, retry=Retry.NO)) is None
-    assert should_retry("true") is Retry.YES
-    assert should_retry("false") is Retry.NO
-    assert should_retry(None) is Retry.BY_STATUS
 
 
 def test_retry_after_replaces_the_pause_unless_it_is_too_long() -> None:

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ccb.remote.model.answer_stream import SseError, SseEvent, SseParser
+from ccb.remote.model.answer_stream import SseEvent, SseParser
+from ccb.remote.model.retry import ModelError
 
 STREAM = (
     b"\xef\xbb\xbf: a comment\r\n\r\n"
@@ -49,7 +50,7 @@ def test_any_chunking_gives_the_same_events(cuts: list[int]) -> None:
 def test_an_event_over_the_limit_is_refused_before_it_is_whole() -> None:
     parser = SseParser(limit=100)
     parser.feed(b"data: " + b"x" * 80 + b"\n")
-    with pytest.raises(SseError, match="longer than 100 bytes"):
+    with pytest.raises(ModelError, match="longer than 100 bytes"):
         parser.feed(b"data: " + b"x" * 20)
 
 
