@@ -90,7 +90,8 @@ class ClientSetup:
         self._say = say
         self._servers: McpServers | None = None
         self._of_project: ProjectChannels | None = None
-        self._of_role: tuple[HostServers, object] | None = None
+        self._of_role: HostServers | None = None
+        self._role_before: object = None
         self._told: dict[str, str] = {}  # why servers of the project are not connected
         self._noted: dict[str, set[str]] = {}
 
@@ -100,15 +101,10 @@ class ClientSetup:
         from ..mcp.mcp_client import RequestChannel
         from ..mcp.mcp_servers import IN_CLIENT, ON_LAPTOP
 
-        for place, kind, names in (
-            (IN_CLIENT, MCP_MESSAGE, options.client_mcp),
-            (ON_LAPTOP, LAPTOP_MCP_MESSAGE, options.laptop_mcp),
-        ):
-            self.servers.use(
-                place,
-                {name: RequestChannel(self._broker, kind, name) for name in names},
-                call_seconds(options.client_mcp_configs) if place is IN_CLIENT else {},
-            )
+        inside = {name: RequestChannel(self._broker, MCP_MESSAGE, name) for name in options.client_mcp}
+        self.servers.use(IN_CLIENT, inside, call_seconds(options.client_mcp_configs))
+        beside = {name: RequestChannel(self._broker, LAPTOP_MCP_MESSAGE, name) for name in options.laptop_mcp}
+        self.servers.use(ON_LAPTOP, beside, {})
         self._agent.config.permissions.use_client(*tool_rules(options))
 
     def use_project(self, settings: WorkerSettings, options: SessionOptions) -> None:
@@ -135,13 +131,11 @@ class ClientSetup:
         from ..subagents.agent_catalogue import own_servers
 
         if self._of_role is None:
-            host = self._agent.config.context.host
             forms = ServerForms(self._broker, self._agent.hooks)
-            self._of_role = HostServers(self.servers, OF_AGENT, host, forms), None
-        servers, before = self._of_role
-        if before == (given, settings):
+            self._of_role = HostServers(self.servers, OF_AGENT, self._agent.config.context.host, forms)
+        if self._role_before == (given, settings):
             return
-        self._of_role = servers, (given, settings)
+        self._role_before = given, settings
         taken = {*options.client_mcp, *options.laptop_mcp, *(settings.mcp_servers if options.project_mcp else ())}
         wanted: dict[str, Wanted] = {}
         if role is not None:
@@ -149,7 +143,7 @@ class ClientSetup:
             wanted, told = own_servers(role, taken, settings, cwd, strict=strict)
             for text in told:
                 self._say(text)
-        servers.use(wanted)
+        self._of_role.use(wanted)
 
     @property
     def running(self) -> McpServers | None:
@@ -262,17 +256,10 @@ async def output_styles(agent: Agent) -> list[str]:
 
 
 _MAX_LAUNCHES = 32
-_OF_THE_SESSION = (
-    "model",
-    "permission_mode",
-    "system_prompt",
-    "append_system_prompt",
-    "add_dirs",
-    "sandbox",
-    "allow_net",
-    "effort",
-    "max_thinking_tokens",
-)
+_IF_GIVEN = ("system_prompt", "append_system_prompt", "sandbox")  # else they stay as they are
+_IF_SET = ("model", "allow_bypass", "effort", "small_model", "compact_model", "add_dirs")
+_ADDED = ("model_facts", "thinking_models", "model_aliases")
+_OF_THE_SESSION = {"permission_mode", "allow_net", "max_thinking_tokens", "model", "effort", "add_dirs", *_IF_GIVEN}
 
 
 class ClientLaunches:
@@ -291,28 +278,16 @@ class ClientLaunches:
     def merge(self, given: Json, sent: SessionOptions, mode: str) -> SessionOptions:
         """Return the options in force after a process that `given` names explicitly starts to drive."""
         old = self.options
-        return replace(
-            sent,
-            model=sent.model or old.model,
-            permission_mode=sent.permission_mode if "permission_mode" in given else mode,
-            allow_bypass=sent.allow_bypass or old.allow_bypass,
-            system_prompt=sent.system_prompt if "system_prompt" in given else old.system_prompt,
-            append_system_prompt=(
-                sent.append_system_prompt if "append_system_prompt" in given else old.append_system_prompt
-            ),
-            effort=sent.effort or old.effort,
-            model_facts={**old.model_facts, **sent.model_facts},
-            thinking_models={**old.thinking_models, **sent.thinking_models},
-            model_aliases={**old.model_aliases, **sent.model_aliases},
-            small_model=sent.small_model or old.small_model,
-            compact_model=sent.compact_model or old.compact_model,
-            max_thinking_tokens=old.max_thinking_tokens
-            if sent.max_thinking_tokens is None
-            else sent.max_thinking_tokens,
-            add_dirs=sent.add_dirs or old.add_dirs,
-            sandbox=sent.sandbox if "sandbox" in given else old.sandbox,
-            allow_net=sent.allow_net if {"sandbox", "allow_net"} & given.keys() else old.allow_net,
-        )
+        kept: Json = {name: getattr(old, name) for name in _IF_GIVEN if name not in given}
+        kept.update({name: getattr(sent, name) or getattr(old, name) for name in _IF_SET})
+        kept.update({name: {**getattr(old, name), **getattr(sent, name)} for name in _ADDED})
+        if "permission_mode" not in given:
+            kept["permission_mode"] = mode
+        if sent.max_thinking_tokens is None:
+            kept["max_thinking_tokens"] = old.max_thinking_tokens
+        if not {"sandbox", "allow_net"} & given.keys():
+            kept["allow_net"] = old.allow_net
+        return replace(sent, **kept)
 
     def use(self, options: SessionOptions) -> None:
         self.options = options

@@ -96,8 +96,7 @@ class InputQueue:
         return self._echoes.pop(input_id, None)
 
     def notify(self, notice: QueuedRecord, agent_id: str = MAIN_AGENT) -> None:
-        prompt = Prompt(notice.content, notice.id, notice.origin)
-        self._add(Waiting(prompt, "", _LATER, notice.wakes, agent_id))
+        self._add(Waiting(Prompt(notice.content, notice.id, notice.origin), "", _LATER, notice.wakes, agent_id))
 
     def _add(self, item: Waiting) -> None:
         place = next((at for at, each in enumerate(self._queue) if each.priority > item.priority), len(self._queue))
@@ -117,11 +116,9 @@ class InputQueue:
         ours = [each for each in self._queue if each.agent_id == MAIN_AGENT]
         told = [each for each in ours if each.is_notice]
         prompt = next((each for each in ours if not each.is_notice), None)
-        if prompt is None and not (notices and any(each.wakes for each in told)):
-            return []
-        if prompt is None:
-            return self._taken(told)
-        return self._taken([prompt] if prompt.stands_alone else [*told, prompt])
+        if prompt is not None:
+            return self._taken([prompt] if prompt.stands_alone else [*told, prompt])
+        return self._taken(told if notices and any(each.wakes for each in told) else [])
 
     def take_all(
         self, agent_id: str = MAIN_AGENT, alone: Callable[[Sequence[Json]], bool] = lambda blocks: False
@@ -130,21 +127,18 @@ class InputQueue:
         ours = [
             each for each in self._queue if each.agent_id == agent_id and (each.is_notice or each.priority < _LATER)
         ]
-        command = next(
-            (
-                at
-                for at, each in enumerate(ours)
-                if each.stands_alone and (each.prompt.shell or alone(each.prompt.blocks))
-            ),
-            len(ours),
-        )
-        return self._taken(ours[:command] + [each for each in ours[command:] if each.is_notice])
+        taken: list[Waiting] = []
+        stops = False
+        for each in ours:
+            stops = stops or (each.stands_alone and (each.prompt.shell or alone(each.prompt.blocks)))
+            if each.is_notice or not stops:
+                taken.append(each)
+        return self._taken(taken)
 
     def waiting_id(self, uuid: str) -> str:
         """Return the input id of a waiting prompt, by its message's uuid or its own id; "" for none."""
-        return next(
-            (each.prompt.input_id for each in self._queue if uuid and uuid in (each.uuid, each.prompt.input_id)), ""
-        )
+        found = (each.prompt.input_id for each in self._queue if uuid and uuid in (each.uuid, each.prompt.input_id))
+        return next(found, "")
 
     def take_back(self, input_id: str) -> None:
         self._queue = [each for each in self._queue if each.prompt.input_id != input_id]

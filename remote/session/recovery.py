@@ -98,9 +98,12 @@ class UnfinishedPrompts(Projection):
 
     @on(AgentResultRecord)
     def _agent_result(self, _: AgentResultRecord, record: Record) -> None:
-        for notice_id, (_notice, agent_id) in list(self.notices.items()):
-            if agent_id == record.agent_id:
-                del self.notices[notice_id]
+        kept = {key: (each, to) for key, (each, to) in self.notices.items() if to != record.agent_id}
+        self.notices = OrderedDict(kept)
+
+    def _forget(self, input_id: str) -> None:
+        for prompts in (self.waiting, self.doubtful, self.unanswered):
+            prompts.pop(input_id, None)
 
     @on(PromptRecord)
     def _prompt(self, content: PromptRecord, record: Record) -> None:
@@ -110,14 +113,12 @@ class UnfinishedPrompts(Projection):
             return
         self._taken = self._taken or bool(content.items)
         for input_id in content.input_ids:
-            for prompts in (self.waiting, self.doubtful, self.unanswered):
-                prompts.pop(input_id, None)
+            self._forget(input_id)
 
     @on(TakenRecord, main_only=True)
     def _taken_input(self, content: TakenRecord, _: Record) -> None:
         self._taken = True
-        for prompts in (self.waiting, self.doubtful, self.unanswered):
-            prompts.pop(content.input_id, None)
+        self._forget(content.input_id)
 
     @on(TurnStartRecord, main_only=True)
     def _turn_start(self, _: TurnStartRecord, __: Record) -> None:
@@ -160,7 +161,8 @@ class Recovered(Projection):
 
     @on(OptionsRecord)
     def _options(self, content: OptionsRecord, _: Record) -> None:
-        self.updates = [each for each in self.updates if _outlives_a_launch(each)]
+        rules = [each for each in self.updates if str(each.get("type")).endswith("Rules")]
+        self.updates = [each for each in rules if each.get("destination") != COMMAND_LINE]
         if content.options is not None:
             options = SessionOptions.from_json(content.options)
             self._mode(options.permission_mode)
@@ -222,10 +224,6 @@ class Recovered(Projection):
             return
         granted = CAN_USE_TOOL.read_answer(answer_in(line)).updates
         self.updates += [each for each in granted if each.get("type") != "setMode"]
-
-
-def _outlives_a_launch(update: Json) -> bool:
-    return str(update.get("type")).endswith("Rules") and update.get("destination") != COMMAND_LINE
 
 
 _MAX_REPORTS = 20  # of damaged lines

@@ -62,11 +62,8 @@ class OpenRequests(Projection):
 
     def after_restart(self) -> tuple[list[str], list[str]]:
         """Return the ids of the requests that stay open over a restart, and the others."""
-        kept = [
-            request_id
-            for request_id, (_, line) in self._open.items()
-            if line.subtype in self._surviving and request_id not in self._copied
-        ]
+        mine = [(each, line) for each, (_, line) in self._open.items() if each not in self._copied]
+        kept = [request_id for request_id, line in mine if line.subtype in self._surviving]
         return kept, [request_id for request_id in self._open if request_id not in kept]
 
     @on(ControlRequest)
@@ -85,18 +82,14 @@ class OpenRequests(Projection):
         answer = answer_in(line)
         asked = self._open.pop(answer.request_id, None)
         if asked is not None and asked[1].subtype in self._surviving:
-            keep_newest(self.answers, answer.request_id, answer, _MAX_KEPT)
+            self.answers[answer.request_id] = answer
+            if len(self.answers) > _MAX_KEPT:
+                self.answers.popitem(last=False)
 
     @on(ForkedRecord)
     def _forked(self, _: ForkedRecord, __: Record) -> None:
         """Forget the requests of the original: the copy does not wait for them."""
         self._copied = set(self._open)
-
-
-def keep_newest(kept: OrderedDict[str, Answer], request_id: str, answer: Answer, limit: int) -> None:
-    kept[request_id] = answer
-    while len(kept) > limit:
-        kept.popitem(last=False)
 
 
 @dataclass(frozen=True)
@@ -105,12 +98,6 @@ class RequestOutcome:
 
     payload: Json | None = None
     then: Callable[[], object] = lambda: None
-
-
-@dataclass(frozen=True)
-class _Open:
-    request: Request[Any, Any]
-    answer: asyncio.Future[Answer]
 
 
 class RequestBroker:
@@ -124,7 +111,7 @@ class RequestBroker:
     ) -> None:
         self._log = log
         self._can_ask = can_ask
-        self._open: OrderedDict[str, _Open] = OrderedDict()
+        self._open: OrderedDict[str, tuple[Request[Any, Any], asyncio.Future[Answer]]] = OrderedDict()
         self._unclaimed: set[str] = set()  # open since an earlier worker; this worker has not asked them again yet
         self._journalled = journalled or OpenRequests()
         self._handlers: dict[str, Callable[[Json], RequestOutcome]] = {}
@@ -146,7 +133,7 @@ class RequestBroker:
         if request.id in self._open:
             raise ValueError("the request %s is open already" % request.id)
         answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
-        self._open[request.id] = _Open(request, answer)
+        self._open[request.id] = request, answer
         try:
             if request.id in self._unclaimed:
                 self._unclaimed.discard(request.id)
@@ -167,15 +154,18 @@ class RequestBroker:
 
     def withdraw(self, answered_by: AnsweredBy, spare: Collection[str] = ()) -> None:
         """Withdraw the open requests to `answered_by`, except those of agents in `spare`. Raise NotKept."""
-        asked = [each for each in self._open.values() if each.request.kind.answered_by is answered_by]
-        withdrawn = [each for each in asked if each.request.agent_id not in spare]
-        for each in withdrawn:
-            del self._open[each.request.id]
-        waiting = [each for each in withdrawn if not each.answer.done()]
-        for each in waiting:
-            each.answer.cancel()
-        for each in waiting:
-            self._take_back(each.request)
+        withdrawn = [
+            each
+            for each in self._open.values()
+            if each[0].kind.answered_by is answered_by and each[0].agent_id not in spare
+        ]
+        for request, _ in withdrawn:
+            del self._open[request.id]
+        waiting = [(request, answer) for request, answer in withdrawn if not answer.done()]
+        for _, answer in waiting:
+            answer.cancel()
+        for request, _ in waiting:
+            self._take_back(request)
 
     def suspend(self) -> None:
         """The worker ends: requests that survive restarts are not withdrawn any more."""
@@ -194,8 +184,8 @@ class RequestBroker:
     def take_answer(self, answer: Answer) -> None:
         request_id = answer.request_id
         found = self._open.pop(request_id, None)
-        if found is not None and not found.answer.done():
-            found.answer.set_result(answer)
+        if found is not None and not found[1].done():
+            found[1].set_result(answer)
         elif request_id in self._unclaimed:
             self._unclaimed.discard(request_id)  # the answer is in the journal, in case the request is asked again
         else:
@@ -204,16 +194,16 @@ class RequestBroker:
     # What is open.
 
     def waits_for(self, answered_by: AnsweredBy) -> bool:
-        return any(each.request.kind.answered_by is answered_by for each in self._open.values())
+        return any(request.kind.answered_by is answered_by for request, _ in self._open.values())
 
     def subjects(self, answered_by: AnsweredBy) -> list[str]:
-        about = (each.request.about for each in self._open.values() if each.request.kind.answered_by is answered_by)
-        return list(OrderedDict.fromkeys(about))
+        asked = [request for request, _ in self._open.values() if request.kind.answered_by is answered_by]
+        return list(dict.fromkeys(request.about for request in asked))
 
     def ask_driver_again(self) -> None:
-        for each in self._open.values():
-            if each.request.kind.durability is Durability.MEMORY:
-                self._tell_driver(each.request.id, each.request.public())
+        for request, _ in self._open.values():
+            if request.kind.durability is Durability.MEMORY:
+                self._tell_driver(request.id, request.public())
 
     def open_until(self, seq: int) -> list[Json]:
         return self._journalled.asked_until(seq)
@@ -245,12 +235,6 @@ class RequestBroker:
             task.cancel()
         await asyncio.gather(*self._working, return_exceptions=True)
 
-    def _begin(self, line: ControlRequest) -> Awaitable[Json]:
-        try:
-            return self._slow[line.subtype](line.request)
-        except (RequestRefused, NotKept) as error:  # raised again where the answer is made
-            return _raising(error)
-
     async def _work_on(self, line: ControlRequest, work: Awaitable[Json]) -> None:
         try:
             answer: Answer = Success(line.request_id, await work)
@@ -270,7 +254,11 @@ class RequestBroker:
 
     def take_request(self, line: ControlRequest) -> None:
         if line.subtype in self._slow:
-            task = asyncio.get_running_loop().create_task(self._work_on(line, self._begin(line)))
+            try:
+                work = self._slow[line.subtype](line.request)
+            except (RequestRefused, NotKept) as error:  # raised again where the answer is made
+                work = _raising(error)
+            task = asyncio.get_running_loop().create_task(self._work_on(line, work))
             self._working.add(task)
             task.add_done_callback(self._working.discard)
             return

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -30,9 +30,8 @@ from ccb.tunnel.wire.control_protocol import (
     RequestRefused,
     client_kind,
 )
-from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.journal_records import MessageRecord
-from ccb.tunnel.wire.mcp_messages import CLIENT_MCP_MESSAGE, MCP_RECONNECT, MCP_STATUS, McpMessage
+from ccb.tunnel.wire.mcp_messages import CLIENT_MCP_MESSAGE, MCP_RECONNECT, MCP_STATUS
 from ccb.tunnel.wire.model_facts import ALIASES, ModelTable
 from ccb.tunnel.wire.session_options import CLAUDE_CODE_VERSION
 
@@ -61,41 +60,36 @@ INITIALIZE: RequestKind[Initialize, Json] = client_kind("initialize", Initialize
 GET_CONTEXT_USAGE: RequestKind[None, Json] = client_kind("get_context_usage", lambda fields: None)
 
 
-@dataclass(frozen=True)
-class ServerSwitch:
-    name: str
-    enabled: bool
-
-
-MCP_TOGGLE: RequestKind[ServerSwitch, Json] = client_kind(
-    "mcp_toggle", lambda fields: ServerSwitch(str(fields.get("serverName")), fields.get("enabled") is not False)
+MCP_TOGGLE: RequestKind[tuple[str, bool], Json] = client_kind(
+    "mcp_toggle", lambda fields: (str(fields.get("serverName")), fields.get("enabled") is not False)
 )
-
-
 _SERVERS_S = 5.0  # `initialize` waits for MCP servers
 
 
 def register_client_requests(session: Session) -> None:
-    broker = session.broker
+    broker, agent = session.broker, session.agent
+    announced = agent.config.disclosure.announced
+
+    async def context_usage(_: None) -> Json:
+        return (await agent.context_report()).public()
+
     broker.register_slow(INITIALIZE, lambda setup: _initialize(session, setup))
     broker.register_slow(SET_MODEL, lambda name: _set_model(session, name))
-    broker.register_slow(GET_CONTEXT_USAGE, lambda _: _context_usage(session))
+    broker.register_slow(GET_CONTEXT_USAGE, context_usage)
     broker.register_slow(REMEMBER, lambda note: _remember(session, note))
     broker.register(INTERRUPT, lambda with_queue: _interrupt(session, with_queue or False))
     broker.register(SET_PERMISSION_MODE, lambda mode: _set_permission_mode(session, mode))
-    broker.register(
-        LIST_COMMANDS,
-        lambda _: RequestOutcome({"commands": session.agent.config.disclosure.announced.entries("commands")}),
-    )
+    broker.register(LIST_COMMANDS, lambda _: RequestOutcome({"commands": announced.entries("commands")}))
     broker.register(MCP_STATUS, lambda _: RequestOutcome({"mcpServers": session.clients.status}))
-    broker.register(MCP_RECONNECT, lambda name: _reconnect(session, name))
-    broker.register(MCP_TOGGLE, lambda switch: _toggle(session, switch))
-    broker.register(CLIENT_MCP_MESSAGE, lambda message: _server_said(session, message))
+    broker.register(MCP_RECONNECT, lambda name: _server(session, name, lambda servers: servers.reconnect(name)))
+    broker.register(MCP_TOGGLE, lambda it: _server(session, it[0], lambda servers: servers.toggle(*it)))
     broker.register(
-        BACKGROUND_TASKS, lambda _: RequestOutcome({"moved": session.agent.config.context.shells.move_all()})
+        CLIENT_MCP_MESSAGE,
+        lambda it: _server(session, it.server_name, lambda servers: servers.said(it.server_name, it.message)),
     )
+    broker.register(BACKGROUND_TASKS, lambda _: RequestOutcome({"moved": agent.config.context.shells.move_all()}))
     broker.register(STOP_TASK, lambda task_id: _stop(session, task_id))
-    broker.register(READ_TASK, lambda task_id: RequestOutcome(_output(find_task(session, task_id))))
+    broker.register(READ_TASK, lambda task_id: _output(find_task(session, task_id)))
     broker.register(CANCEL_ASYNC_MESSAGE, lambda uuid: RequestOutcome({"cancelled": session.take_back(uuid)}))
     broker.register(MOVE_ASYNC_MESSAGE, lambda move: RequestOutcome({"moved": session.move(move)}))
     # Changes by these hold from the next turn on, and over restarts.
@@ -133,7 +127,7 @@ async def _description(session: Session, setup: Initialize) -> Json:
         "account": {"apiKeySource": session.options.api_key_source},
         "pid": os.getpid(),
         "claude_code_version": CLAUDE_CODE_VERSION,
-        "current_permission_mode": session.mode,
+        "current_permission_mode": session.agent.config.permissions.mode,
         "sandbox": session.agent.config.permissions.cage_in_force,
         "session_state": session.state,
         "capabilities": list(CAPABILITIES),
@@ -148,29 +142,12 @@ def _model(known: ModelTable, value: str, model: str, name: str, description: st
     return {**body, "supportsEffort": bool(levels), "supportedEffortLevels": levels}
 
 
-async def _context_usage(session: Session) -> Json:
-    return (await session.agent.context_report()).public()
-
-
-def _server(session: Session, name: str) -> McpServers:
+def _server(session: Session, name: str, then: Callable[[McpServers], object]) -> RequestOutcome:
+    """Do something with the servers of a session that has a server of this name."""
     if name not in {each["name"] for each in session.clients.status}:
         raise RequestRefused(f"Server not found: {name[:100]}")
-    return session.clients.servers
-
-
-def _reconnect(session: Session, name: str) -> RequestOutcome:
-    servers = _server(session, name)
-    return RequestOutcome(then=lambda: servers.reconnect(name))
-
-
-def _toggle(session: Session, switch: ServerSwitch) -> RequestOutcome:
-    servers = _server(session, switch.name)
-    return RequestOutcome(then=lambda: servers.toggle(switch.name, switch.enabled))
-
-
-def _server_said(session: Session, message: McpMessage) -> RequestOutcome:
-    servers = _server(session, message.server_name)
-    return RequestOutcome(then=lambda: servers.said(message.server_name, message.message))
+    servers = session.clients.servers
+    return RequestOutcome(then=lambda: then(servers))
 
 
 def _interrupt(session: Session, with_queue: bool) -> RequestOutcome:
@@ -180,8 +157,8 @@ def _interrupt(session: Session, with_queue: bool) -> RequestOutcome:
     except NotKept:
         session.turns.interrupt()
         raise
-    cancelled = [each for each in session.queued_uuids if session.take_back(each)] if with_queue else None
-    receipt = {"still_queued": session.queued_uuids, **({} if cancelled is None else {"cancelled": cancelled})}
+    cancelled = [each for each in session.inputs.waiting_uuids if session.take_back(each)] if with_queue else None
+    receipt = {"still_queued": session.inputs.waiting_uuids, **({} if cancelled is None else {"cancelled": cancelled})}
     return RequestOutcome(receipt, session.turns.interrupt)
 
 
@@ -191,11 +168,8 @@ def _set_permission_mode(session: Session, mode: str) -> RequestOutcome:
     except ValueError as error:
         raise RequestRefused(str(error), getattr(error, "code", "")) from error
 
-    def announce() -> None:
-        permissions = session.agent.config.permissions
-        session.log.emit(MessageRecord(mode_message(permissions)))
-
-    return RequestOutcome({"mode": mode}, announce)
+    said = MessageRecord(mode_message(session.agent.config.permissions))
+    return RequestOutcome({"mode": mode}, lambda: session.log.emit(said))
 
 
 async def _set_model(session: Session, name: str | None) -> Json:
@@ -286,5 +260,6 @@ def _stop(session: Session, task_id: str) -> RequestOutcome:
     return RequestOutcome({}, lambda: session.tasks.stop_soon(task))
 
 
-def _output(task: Task) -> Json:
-    return {"task_id": task.id, "status": task.status.public, "output": task.read(_MAX_LINES, _MAX_BYTES)}
+def _output(task: Task) -> RequestOutcome:
+    text = task.read(_MAX_LINES, _MAX_BYTES)
+    return RequestOutcome({"task_id": task.id, "status": task.status.public, "output": text})

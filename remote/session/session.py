@@ -34,7 +34,6 @@ from ..session_store.refusal import HostRefusal
 from ..session_store.session_log import SessionLog
 from ..session_store.session_paths import home_directory
 from ..settings.worker_settings import WorkerSettings
-from ..slash_commands.command_registry import CommandRegistry
 from ..subagents.sub_agents import SubAgents
 from ..tools.tasks import Task
 from .client_setup import (
@@ -90,45 +89,39 @@ class Session:
         self.tasks = context.tasks
         self._notices = TaskNotices(parts.log, parts.inputs, self.tasks)
         self.clients = clients
-        self.extensions = SessionExtensions(
-            agent, self.settings, self.clients, self.id, lambda: self.options, self._warn
-        )
+        self.extensions = SessionExtensions(agent, self.settings, clients, self.id, lambda: self.options, self._warn)
         with suppress(ValueError):  # they were refused when they came
             self._use_callbacks(parts.launches.options)
-        self._use_background(parts.launches.options)
         self._use_demands(parts.launches.options)
-        self.turns = Turns(parts.log, parts.inputs, agent, self._settle, self.tasks, self._notices, self._holds_notices)
-        self._inputs = parts.inputs
+
+        def holds_notices() -> bool:
+            return self.broker.waits_for(AnsweredBy.PERSON) or not agent.online
+
+        self.turns = Turns(parts.log, parts.inputs, agent, self._settle, self.tasks, self._notices, holds_notices)
+        self.inputs = parts.inputs
         self._rare = rare
-
-    def _use_background(self, options: SessionOptions) -> None:
-        after = options.background_after_ms / 1000
-        self.agent.config.context.shells.background_after = after if after > 0 else None
-
-    def _holds_notices(self) -> bool:
-        return self.broker.waits_for(AnsweredBy.PERSON) or not self.agent.online
 
     def meet_driver(self) -> None:
         self.broker.ask_driver_again()
-        self._inputs.wake()
+        self.inputs.wake()
 
     def take_back(self, uuid: str) -> bool:
         """Take a waiting prompt out of the queue. Return whether it waited."""
-        input_id = self._inputs.waiting_id(uuid)
+        input_id = self.inputs.waiting_id(uuid)
         if input_id:
             self.log.emit(UnqueuedRecord(input_id))
-            self._inputs.take_back(input_id)
+            self.inputs.take_back(input_id)
             self.log.changed()
         return bool(input_id)
 
     def move(self, move: QueueMove) -> bool:
         """Give a waiting prompt another place. Return whether it waited."""
-        input_id = self._inputs.waiting_id(move.uuid)
+        input_id = self.inputs.waiting_id(move.uuid)
         if input_id:
-            others = (self._inputs.waiting_id(each) for each in move.before)
+            others = (self.inputs.waiting_id(each) for each in move.before)
             place = next((each for each in others if each not in ("", input_id)), "")
             self.log.emit(MovedRecord(input_id, place, move.steers))
-            self._inputs.move(input_id, place, steers=move.steers)
+            self.inputs.move(input_id, place, steers=move.steers)
         return bool(input_id)
 
     def name(self, title: str) -> None:
@@ -141,10 +134,6 @@ class Session:
     @property
     def hooks(self) -> HookRunner:
         return self.agent.hooks
-
-    @property
-    def commands(self) -> CommandRegistry:
-        return self.agent.commands
 
     @property
     def options(self) -> SessionOptions:
@@ -160,18 +149,6 @@ class Session:
         return sub_agents.in_background if isinstance(sub_agents, SubAgents) else frozenset()
 
     @property
-    def mode(self) -> str:
-        return self.agent.config.permissions.mode
-
-    @property
-    def has_input(self) -> bool:
-        return self._inputs.any_prompt
-
-    @property
-    def queued_uuids(self) -> list[str]:
-        return self._inputs.waiting_uuids
-
-    @property
     def state(self) -> str:
         """`idle`, `running` or `requires_action`."""
         if self.broker.waits_for(AnsweredBy.PERSON):
@@ -180,37 +157,37 @@ class Session:
 
     def snapshot(self, seq: int) -> Json:
         asks = self.broker.open_until(seq)
-        body = self.log.snapshot.body(seq, model=self.agent.model, mode=self.mode, asks=asks)
+        body = self.log.snapshot.body(seq, model=self.agent.model, mode=self.agent.config.permissions.mode, asks=asks)
         return {**body, "sandbox": self.agent.config.permissions.cage_in_force}
 
     def take_input(self, input_id: str, body: Json) -> int:
         """Apply an input once. Return the event after which it is in the journal. Raise JournalError, TooManyInputs."""
         journal = self.log.journal
-        if self._inputs.knows(input_id):
+        if self.inputs.knows(input_id):
             return journal.seq
         line = parse_message(body)
         if isinstance(line, UserMessage):
-            self._inputs.check_room()
-        repeated = self._inputs.knows_message(line)
+            self.inputs.check_room()
+        repeated = self.inputs.knows_message(line)
         self.log.emit(InputRecord(input_id, body))
-        self._inputs.remember(input_id, line)
+        self.inputs.remember(input_id, line)
         if isinstance(line, UserMessage):
             self._take_prompt(input_id, line, repeated=repeated)
         elif isinstance(line, ControlRequest):
             if not self.broker.handles(line.subtype):
                 self._rare(self)
             self.broker.take_request(line)
-            self._inputs.wake()
+            self.inputs.wake()
         elif isinstance(line, ControlResponse):
             self.broker.take_answer(answer_in(line))
-            self._inputs.wake()  # notices wait while the person is asked
+            self.inputs.wake()  # notices wait while the person is asked
         journal.flush_soon()
         return journal.seq
 
     def _take_prompt(self, input_id: str, line: UserMessage, *, repeated: bool) -> None:
         echo = self.options.replay_user_messages
         if not repeated:
-            if self._inputs.put(input_id, line, echo=echo) and self.turns.state is TurnState.RUNNING:
+            if self.inputs.put(input_id, line, echo=echo) and self.turns.state is TurnState.RUNNING:
                 self.turns.interrupt()
             before = line.body.get(BEFORE)
             if isinstance(before, list) and before:
@@ -239,10 +216,13 @@ class Session:
         """Apply the command line of a process that starts to drive. Raise FrameError, ValueError, JournalError, and
         HostRefusal if it cannot answer an open request."""
         sent = SessionOptions.from_json(given)
-        self._check_askable(sent)
+        if sent.permission_prompts != "stdio" and self.broker.waits_for(AnsweredBy.PERSON):
+            about = ", ".join(each[:_MAX_NAME] for each in self.broker.subjects(AnsweredBy.PERSON))
+            text = f"this session waits for an answer about {about}"
+            raise HostRefusal("waits_for_answer", text, {"session": self.id})
         config = self.agent.config
         context = config.context
-        merged = self.launches.merge(given, sent, self.mode)
+        merged = self.launches.merge(given, sent, self.agent.config.permissions.mode)
         options = with_own_files(merged, os.path.dirname(context.spill.directory))
         add_dirs = added_directories(context.cwd, options)
         launch = LaunchRules.of(options, context.cages, add_dirs)
@@ -251,24 +231,16 @@ class Session:
         config.permissions.relaunch(launch)
         context.add_dirs[:] = add_dirs
         context.web.use(options.web, options.web_allow_private)
-        new_prompt = "system_prompt" in given or "append_system_prompt" in given
         self.log.emit(OptionsRecord(options.to_json()))
         self.launches.use(options)
-        self._use_background(options)
-        self.agent.configure(
-            replace(
-                config.with_options(options),
-                disclosure=replace(
-                    config.disclosure,
-                    partial_messages=options.partial_messages,
-                    api_key_source=options.api_key_source,
-                ),
-                offer=replace(config.offer, names=options.tools, aliases=options.tool_aliases),
-                prompts=(
-                    session_prompt(options, context.cwd, context.host, context.cages) if new_prompt else config.prompts
-                ),
-            )
+        told = replace(
+            config.disclosure, partial_messages=options.partial_messages, api_key_source=options.api_key_source
         )
+        offer = replace(config.offer, names=options.tools, aliases=options.tool_aliases)
+        config = replace(config.with_options(options), disclosure=told, offer=offer)
+        if "system_prompt" in given or "append_system_prompt" in given:
+            config = replace(config, prompts=session_prompt(options, context.cwd, context.host, context.cages))
+        self.agent.configure(config)
         self.settings.use(options)
         self.clients.use(options)
         self._use_callbacks(options)
@@ -279,8 +251,12 @@ class Session:
 
     def learn_models(self, models: Json, thinking: Json) -> None:
         old = self.launches.options
-        facts, levels = _newest({**old.model_facts, **models}), _newest({**old.thinking_models, **thinking})
-        options = replace(old, model_facts=facts, thinking_models=levels)
+        facts, levels = {**old.model_facts, **models}, {**old.thinking_models, **thinking}
+        options = replace(
+            old,
+            model_facts=dict(list(facts.items())[-_MAX_MODELS:]),
+            thinking_models=dict(list(levels.items())[-_MAX_MODELS:]),
+        )
         self.log.emit(OptionsRecord(options.to_json()))
         self.launches.use(options)
 
@@ -294,7 +270,7 @@ class Session:
 
     def adopt(self, setup: Initialize) -> None:
         """Apply the `initialize` request of the driver. Raise JournalError, and ValueError for malformed hooks."""
-        if setup.title and not self.has_input:
+        if setup.title and not self.inputs.any_prompt:
             self.name(setup.title)
         if not setup.options:
             return
@@ -310,12 +286,13 @@ class Session:
         config = replace(config, offer=replace(config.offer, aliases=options.tool_aliases))
         if {"system_prompt", "append_system_prompt", "append_agent_prompt", "static_prompt"} & setup.options.keys():
             context = config.context
-            prompts = session_prompt(options, context.cwd, context.host, context.cages)
-            config = replace(config, prompts=prompts)
+            config = replace(config, prompts=session_prompt(options, context.cwd, context.host, context.cages))
         self.agent.configure(config)
         self.clients.use(options)
 
     def _use_demands(self, options: SessionOptions) -> None:
+        after = options.background_after_ms / 1000
+        self.agent.config.context.shells.background_after = after if after > 0 else None
         config = demanded(self.agent.config, options, float(self.log.usage.spent["total_cost_usd"]))
         if config is not self.agent.config:
             self.agent.configure(config)
@@ -362,17 +339,6 @@ class Session:
             permissions = self.agent.config.permissions
             permissions.set_mode(mode)
             self.log.say(mode_message(permissions))
-
-    def _check_askable(self, sent: SessionOptions) -> None:
-        if sent.permission_prompts != "stdio" and self.broker.waits_for(AnsweredBy.PERSON):
-            about = ", ".join(each[:_MAX_NAME] for each in self.broker.subjects(AnsweredBy.PERSON))
-            raise HostRefusal(
-                "waits_for_answer", f"this session waits for an answer about {about}", {"session": self.id}
-            )
-
-
-def _newest(models: Json) -> Json:
-    return dict(list(models.items())[-_MAX_MODELS:])
 
 
 def check_model(session: Session, name: str | None) -> None:

@@ -32,7 +32,7 @@ def register_session_commands(session: Session) -> None:
     async def setup(_: CommandCall) -> Printed:
         return Printed("The hooks of the start have run.")
 
-    commands = session.commands
+    commands = session.agent.commands
     commands.reserve(SlashCommand(SETUP_COMMAND[1:], "", setup, local=True))
     for name, does, hint in _LISTED:
         commands.register(SlashCommand(name, does, by_laptop, hint, local=True))
@@ -51,7 +51,7 @@ advice, and anything that you have not verified. Refer to long documents with @p
 
 
 def register_context_commands(session: Session) -> None:
-    commands, agent = session.commands, session.agent
+    commands, agent = session.agent.commands, session.agent
 
     async def compact(call: CommandCall) -> Printed:
         return Printed(await agent.compact(call.arguments))

@@ -63,18 +63,13 @@ class SessionSettings:
         """Read the project once for each command line: what a session writes there does not count in it."""
         if self._settled:
             return
-        self._settled = True
-        await self._read()
+        await self.reload()
 
     async def reload(self) -> None:
         """Read the project again; what counted goes on to count if what is there now is not trusted."""
-        self._settled = True
-        await self._read()
-
-    async def _read(self) -> None:
         from ..settings.project_switches import read_project  # no hello waits for it
 
-        self.failure = ""
+        self._settled, self.failure = True, ""
         try:
             loop = asyncio.get_running_loop()
             project = await loop.run_in_executor(None, read_project, self._cwd, self._home, self.current.sources)

@@ -51,13 +51,15 @@ class JournalledTasks(Projection):
             self.open.pop(line.task_id, None)
             self.told.pop(line.task_id, None)
         elif line.in_background and line.task_id not in self.open:
-            self.count = max(self.count, _number(line.task_id))
+            number = line.task_id.rpartition("_")[2]
+            if number.isdecimal() and len(number) < _MAX_DIGITS:
+                self.count = max(self.count, int(number))
             self.open[line.task_id] = line, record.agent_id
 
     @on(QueuedRecord)
     def _queued(self, content: QueuedRecord, _: Record) -> None:
-        task_id = _task_of(content.id)
-        if task_id in self.open:
+        task_id = content.id[len(TASK_PREFIX) :]
+        if content.id.startswith(TASK_PREFIX) and task_id in self.open:
             self.told[task_id] = content
 
     @on(ForkedRecord)
@@ -80,8 +82,10 @@ class TaskNotices:
         self._tasks.watched_by(self, known.count)
         for task_id, (line, agent_id) in list(known.open.items()):
             copied = task_id in known.copied
-            subject = f"{_subject(line.task_type)} {_quoted(line.description)}"
-            summary = f"{subject} {_IN_ORIGINAL if copied else _WORKER_GONE}"
+            kind = "command" if line.task_type == TaskKind.SHELL.value else "agent"
+            does = " ".join(line.description.split())
+            does = does if len(does) <= _MAX_DESCRIPTION else does[:_MAX_DESCRIPTION] + "…"
+            summary = f'Background {kind} "{does}" {_IN_ORIGINAL if copied else _WORKER_GONE}'
             told = task_id in known.told or agent_id != MAIN_AGENT  # a sub-agent ended with its worker
             end = TaskEnd(TaskStatus.KILLED, summary, told=told)
             self._end(line, end, agent_id, wakes=not copied)
@@ -117,7 +121,17 @@ class TaskNotices:
             content = [{"type": "text", "text": notification_text(line, end)}]
             origin = {"kind": "task-notification", "task_id": line.task_id}
             self._due.append((QueuedRecord(TASK_PREFIX + line.task_id, content, origin, wakes), agent_id))
-        self._due.append((MessageRecord(_ended(line, end)), agent_id))
+        body: Json = {
+            "type": "system",
+            "subtype": "task_notification",
+            "task_id": line.task_id,
+            "status": end.status.public,
+            "output_file": line.output_file,
+            "summary": end.summary,
+        }
+        more = {"tool_use_id": line.tool_use_id or None, "usage": end.usage}
+        body.update({name: value for name, value in more.items() if value is not None})
+        self._due.append((MessageRecord(body), agent_id))
 
 
 def notification_text(line: TaskMessage, end: TaskEnd) -> str:
@@ -146,35 +160,3 @@ def _started(task: Task) -> Json:
     }
     more = {"tool_use_id": task.tool_use_id, "output_file": task.output_file}
     return {**body, **{name: value for name, value in more.items() if value}}
-
-
-def _ended(line: TaskMessage, end: TaskEnd) -> Json:
-    body: Json = {
-        "type": "system",
-        "subtype": "task_notification",
-        "task_id": line.task_id,
-        "status": end.status.public,
-        "output_file": line.output_file,
-        "summary": end.summary,
-    }
-    if line.tool_use_id:
-        body["tool_use_id"] = line.tool_use_id
-    return body if end.usage is None else {**body, "usage": end.usage}
-
-
-def _subject(task_type: str) -> str:
-    return "Background command" if task_type == TaskKind.SHELL.value else "Background agent"
-
-
-def _quoted(description: str) -> str:
-    line = " ".join(description.split())
-    return f'"{line if len(line) <= _MAX_DESCRIPTION else line[:_MAX_DESCRIPTION] + "…"}"'
-
-
-def _number(task_id: str) -> int:
-    number = task_id.rpartition("_")[2]
-    return int(number) if number.isdecimal() and len(number) < _MAX_DIGITS else 0
-
-
-def _task_of(queued_id: str) -> str:
-    return queued_id[len(TASK_PREFIX) :] if queued_id.startswith(TASK_PREFIX) else ""

@@ -138,10 +138,12 @@ class Turns(Projection):
             await self._agent.run_turn(prompts)
         except JournalError as error:
             log.error("the turn ended: %s", error)
-            self._fail_running([str(error)], full=error.full, unkept=error.result)
+            if self.state is TurnState.RUNNING:
+                self.fail([str(error)], full=error.full, unkept=error.result)
         except Exception as error:
             log.exception("the turn ended in a bug")
-            self._fail_running([f"internal error in the worker: {type(error).__name__}: {error}"])
+            if self.state is TurnState.RUNNING:
+                self.fail([f"internal error in the worker: {type(error).__name__}: {error}"])
         finally:
             self.state = TurnState.NONE
             self._log.changed()
@@ -149,28 +151,15 @@ class Turns(Projection):
             self._log.emit(TurnEndRecord())
             self._log.journal.flush_soon()
 
-    def _fail_running(self, reasons: Sequence[str], *, full: bool = False, unkept: Json | None = None) -> None:
-        if self.state is TurnState.RUNNING:
-            self.state = TurnState.ANSWERED
-            self.fail(reasons, full=full, unkept=unkept)
-        else:
-            log.error("after the result: %s", " ".join(reasons))
-
     @on(ResultMessage, main_only=True)
     def _result(self, _: ResultMessage, __: Record) -> None:
         if self.state is TurnState.RUNNING:
             self.state = TurnState.ANSWERED
 
-    @on(PromptRecord, main_only=True)
-    def _prompt(self, content: PromptRecord, _: Record) -> None:
-        self._show_again(content.input_ids)
-
-    @on(TakenRecord, main_only=True)
-    def _taken(self, content: TakenRecord, _: Record) -> None:
-        self._show_again([content.input_id])
-
-    def _show_again(self, input_ids: Sequence[str]) -> None:
-        for input_id in input_ids:
+    @on(PromptRecord, TakenRecord, main_only=True)
+    def _taken(self, content: PromptRecord | TakenRecord, _: Record) -> None:
+        """Show the prompts that a turn has taken again, to clients that asked for echoes."""
+        for input_id in content.input_ids if isinstance(content, PromptRecord) else [content.input_id]:
             body = self._inputs.echo_of(input_id)
             if body is not None:
                 # Without a uuid of its client a prompt is known by its input: rewind_files takes what is shown here.

@@ -166,7 +166,7 @@ async def test_an_interrupt_ends_the_turn_although_the_disk_has_no_room_for_the_
     out, interrupts = Out(), []
     door = broker(out)
     turns = SimpleNamespace(interrupt=lambda: interrupts.append("interrupt"))
-    session = SimpleNamespace(broker=door, turns=turns, queued_uuids=[], background_agents=frozenset())
+    session = SimpleNamespace(broker=door, turns=turns, inputs=SimpleNamespace(waiting_uuids=[]), background_agents=frozenset())
     register_client_requests(cast(Any, session))
     asking = [asyncio.create_task(door.request(Request(CAN_USE_TOOL, APPROVAL, id=each))) for each in ("q1", "q2")]
     await out.next()
