@@ -86,14 +86,14 @@ def own_servers(
     wanted: dict[str, Wanted] = {}
     told: list[str] = []
     for name, described in definition.servers:
+        about = f"The MCP server {name[:100]}"
         if described is None and name not in taken:
-            told.append(
-                f"The agent {definition.name} names the MCP server {name[:100]}, which the session does not have."
-            )
+            whose = f"The agent {definition.name} names"
+            told.append(f"{whose} the MCP server {name[:100]}, which the session does not have.")
         elif described is not None and name in taken:
-            told.append(f"The MCP server {name} of the session is used, and not the one that the agent calls so.")
+            told.append(f"{about} of the session is used, and not the one that the agent calls so.")
         elif described is not None and strict and definition.source != CLIENT:
-            told.append(f"The MCP server {name[:100]} of the agent {definition.name} does not start: {_STRICT}.")
+            told.append(f"{about} of the agent {definition.name} does not start: {_STRICT}.")
         elif described is not None:
             wanted[name] = wanted_server(name, described, environ, cwd, settings.env)
     return wanted, told
@@ -122,11 +122,11 @@ async def running_servers(
     try:
         await servers.ready()
         for each in servers.status():
+            about = f"The MCP server {each['name'][:100]} of the agent {definition.name}"
             if each.get("error"):
-                why = str(each["error"])[:_MAX_ERROR]
-                say(f"The MCP server {each['name'][:100]} of the agent {definition.name} is not connected: {why}.")
+                say(f"{about} is not connected: {str(each['error'])[:_MAX_ERROR]}.")
             elif each.get("note"):
-                say(f"The MCP server {each['name'][:100]} of the agent {definition.name}: {each['note']}.")
+                say(f"{about}: {each['note']}.")
         yield servers
     finally:
         await servers.close()

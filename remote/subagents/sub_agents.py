@@ -39,7 +39,7 @@ from ..tools.tool_contract import ToolContext, ToolResult
 from ..tools.tool_state import FileState, TodoList
 from ..tools.toolset import Toolset
 from .agent_catalogue import PROJECT_AGENTS
-from .child_run import Child, TaskFacts, task_notification
+from .child_run import Child, TaskFacts
 from .worktrees import WorktreeRefused, Worktrees, directory_in
 
 _MAX_LINES = 200
@@ -158,7 +158,8 @@ def end_cut_agents(histories: AgentHistories, log: SessionLog, tasks: Collection
         }
         log.emit(AgentResultRecord(result), agent_id)
         if agent_id not in tasks:
-            log.say(task_notification(TaskFacts(agent_id, "", "", ""), "failed", _STOPPED))
+            facts = TaskFacts(agent_id, "", "", "")
+            log.say(facts.message("task_notification", status="failed", output_file="", summary=_STOPPED))
 
 
 def earlier_run(records: Iterable[Record], agent_id: str) -> tuple[str, AgentHistory]:
@@ -227,10 +228,12 @@ class SubAgents:
             self._main.config.tools.redeclare(TaskTool(known.values()))
 
     def listed(self) -> list[Json]:
-        return [
-            {"name": each.name, "description": each.description, "model": _told(each.model), "source": each.source}
-            for each in self._definitions.values()
-        ]
+        listed = []
+        for each in self._definitions.values():
+            model = "haiku" if each.model == SMALL else each.model or INHERIT
+            about = {"name": each.name, "description": each.description, "model": model}
+            listed.append({**about, "source": each.source})
+        return listed
 
     def refusal(self, tool_input: Json) -> str | None:
         """See `SubAgentRunner`."""
@@ -247,7 +250,11 @@ class SubAgents:
 
     async def run(self, tool_input: Json, context: ToolContext) -> ToolResult:
         """See `SubAgentRunner`."""
-        agent_id, name, history = await self._whose(tool_input, context.call.tool_use_id)
+        call_id, resumed = context.call.tool_use_id, tool_input.get("resume")
+        agent_id, name = resumed or call_id, tool_input.get("subagent_type") or DEFAULT_AGENT
+        history = AgentHistory(agent_id)
+        if resumed:
+            name, history = await self._log.journal.examined(lambda records: earlier_run(records, agent_id))
         if agent_id in self._running:
             return ToolResult(f"The agent {agent_id!r} is still running.", is_error=True)
         definition = self._definitions.get(name)
@@ -259,9 +266,7 @@ class SubAgents:
         unmet = definition.unmet(connected_names(servers))
         if unmet:
             return ToolResult(unmet, is_error=True)
-        facts = TaskFacts(
-            agent_id, definition.name, tool_input["description"], tool_input["prompt"], context.call.tool_use_id
-        )
+        facts = TaskFacts(agent_id, definition.name, tool_input["description"], tool_input["prompt"], call_id)
         model = str(tool_input.get("model") or "")
         in_background = tool_input.get("run_in_background") or definition.background
         child = Child(facts, self._log, context, background=bool(in_background))
@@ -321,7 +326,7 @@ class SubAgents:
             status, text = (TaskStatus.KILLED, text) if error is None else (TaskStatus.FAILED, f"It failed: {error}")
         summary = f'Background agent "{child.facts.description}" {_ENDED[status]}'
         tasks = self._main.config.context.tasks
-        tasks.finished(task, TaskEnd(status, summary, text, child.usage.public()))
+        tasks.finished(task, TaskEnd(status, summary, text, child.usage))
 
     @property
     def in_background(self) -> frozenset[str]:
@@ -336,9 +341,9 @@ class SubAgents:
         if tree is None or tree.removed:
             if self._main.config.permissions.mode == PLAN:
                 raise WorktreeRefused("plan mode is on, and it would change the repository")
-            tree = await self._tree_of_hook(facts) or await trees.plan(
-                context.cwd, facts.description, f"{log.journal.path} {facts.id}"
-            )
+            tree = await self._tree_of_hook(facts)
+            if tree is None:
+                tree = await trees.plan(context.cwd, facts.description, f"{log.journal.path} {facts.id}")
             log.emit(tree, facts.id)
             await log.commit()
         try:
@@ -385,9 +390,8 @@ class SubAgents:
         own = replace(child.context, cwd=cwd, files=FileState(), shells=shells, todos=TodoList(), sub_agents=None)
         history.ledger.parent = self._main.ledger
         try:
-            memory = memory_directory(
-                definition, child.context.cwd, own.cages.home, trusted=self._main.config.settings.trusted
-            )
+            trusted = self._main.config.settings.trusted
+            memory = memory_directory(definition, child.context.cwd, own.cages.home, trusted=trusted)
             knowing = await self._with_texts(definition, memory)
             config = replace(self._config(knowing, model, own, tree), label=child.facts.label)
             assert isinstance(config.permissions, ChildPermissions)
@@ -414,9 +418,11 @@ class SubAgents:
             from ..mcp.mcp_client import ServerForms
             from .agent_catalogue import running_servers
 
-            forms = ServerForms(self._broker, hooks)
-            above, strict = self._servers(), self._strict()
-            async with running_servers(definition, config, above, forms, self._warn, strict=strict) as servers:
+            def warn(text: str) -> None:
+                self._log.say(informational(text, "warning"))
+
+            forms, strict = ServerForms(self._broker, hooks), self._strict()
+            async with running_servers(definition, config, self._servers(), forms, warn, strict=strict) as servers:
                 agent = self._make(config, history, child.activity)
                 if servers is not None:
                     agent.reminders.follow(servers.due)
@@ -434,13 +440,6 @@ class SubAgents:
         if child.status is TaskStatus.KILLED:
             child.stopped_in(tree)
         return tree
-
-    async def _whose(self, tool_input: Json, tool_use_id: str) -> tuple[str, str, AgentHistory]:
-        resumed = tool_input.get("resume")
-        if not resumed:
-            return tool_use_id, tool_input.get("subagent_type") or DEFAULT_AGENT, AgentHistory(tool_use_id)
-        name, history = await self._log.journal.examined(lambda records: earlier_run(records, resumed))
-        return resumed, name, history
 
     async def _with_texts(self, definition: AgentDefinition, memory: str) -> AgentDefinition:
         """Return a definition whose prompt holds its skills and its memory."""
@@ -461,18 +460,16 @@ class SubAgents:
             definition.permission_mode,
             cwd=context.cwd if tree is not None else "",
             read_only=definition.read_only,
-            mode_changed=self._tell_mode,
+            mode_changed=lambda: self._log.say(mode_message(self._main.config.permissions)),
         )
-        offered = (
-            tool for tool in main.visible_tools().values() if not tool.traits.main_only and definition.offers(tool.name)
-        )
+        visible = [tool for tool in main.visible_tools().values() if not tool.traits.main_only]
+        offered = [tool for tool in visible if definition.offers(tool.name)]
+        own_place = (context.cwd, tree.branch) if tree is not None else ()
         chosen, own = model or definition.model, self._main.model
         if chosen == SMALL:
             chosen = small_model(own, main.models.small, main.models.names)
         return AgentConfig(
-            prompts=ChildPrompt(
-                definition.prompt, main.prompts, *((context.cwd, tree.branch) if tree is not None else ())
-            ),
+            prompts=ChildPrompt(definition.prompt, main.prompts, *own_place),
             tools=Toolset(offered, main.deferred_tools()),
             permissions=permissions,
             context=context,
@@ -489,13 +486,6 @@ class SubAgents:
             offer=OfferedTools(judge=main.offer.judge, role=definition),
         )
 
-    def _warn(self, text: str) -> None:
-        self._log.say(informational(text, "warning"))
-
-    def _tell_mode(self) -> None:
-        permissions = self._main.config.permissions
-        self._log.say(mode_message(permissions))
-
 
 def defines_agents(options: SessionOptions, settings: WorkerSettings) -> bool:
     directories = (os.path.join(each, PROJECT_AGENTS) for each in settings.trusted_directories)
@@ -505,7 +495,3 @@ def defines_agents(options: SessionOptions, settings: WorkerSettings) -> bool:
 def connected_names(servers: McpServers | None, *also: str) -> list[str]:
     summary = servers.summary() if servers is not None else []
     return [str(each["name"]) for each in summary if each["status"] in ("connected", *also)]
-
-
-def _told(model: str) -> str:
-    return "haiku" if model == SMALL else model or INHERIT

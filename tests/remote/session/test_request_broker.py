@@ -7,6 +7,7 @@ from collections.abc import Awaitable
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any, cast
+from unittest.mock import MagicMock
 
 import pytest
 
@@ -166,7 +167,7 @@ async def test_an_interrupt_ends_the_turn_although_the_disk_has_no_room_for_the_
     out, interrupts = Out(), []
     door = broker(out)
     turns = SimpleNamespace(interrupt=lambda: interrupts.append("interrupt"))
-    session = SimpleNamespace(broker=door, turns=turns, inputs=SimpleNamespace(waiting_uuids=[]), background_agents=frozenset())
+    session = MagicMock(broker=door, turns=turns, background_agents=frozenset())
     register_client_requests(cast(Any, session))
     asking = [asyncio.create_task(door.request(Request(CAN_USE_TOOL, APPROVAL, id=each))) for each in ("q1", "q2")]
     await out.next()
