@@ -124,6 +124,7 @@ async def test_another_model_may_write_the_summary_and_the_own_one_does_where_th
 
 async def test_the_person_compacts_with_a_hint_and_goes_on() -> None:
     world = make_world(says("hello"), summary(), says("later", "msg_2"))
+    assert (await world.turn("/compact"))["result"] == "There is nothing to compact yet." and not world.history()
     await world.turn("first")
     result = await world.turn("/compact keep the colours")
     assert result["result"].startswith("Compacted: about ")
@@ -133,12 +134,6 @@ async def test_the_person_compacts_with_a_hint_and_goes_on() -> None:
     assert [message["role"] for message in world.transport.request_json(2)["messages"]] == ["user"]
     assert texts(world.history()[0]).endswith("second")
     assert [m.api() for m in again(world).messages] == world.history()
-
-
-async def test_there_is_nothing_to_compact_in_a_new_session() -> None:
-    world = make_world()
-    assert (await world.turn("/compact"))["result"] == "There is nothing to compact yet."
-    assert world.history() == []
 
 
 async def test_a_compaction_by_hand_that_fails_changes_nothing() -> None:

@@ -97,3 +97,21 @@ def test_settings_come_from_the_environment() -> None:
     settings = RetrySettings().over({"CCB_MAX_RETRIES": "0", "CCB_STREAM_IDLE_TIMEOUT_MS": "2500"})
     assert (settings.max_retries, settings.silence) == (0, 2.5)
     assert RetrySettings().over({"CCB_MAX_RETRIES": "many", "CCB_STREAM_IDLE_TIMEOUT_MS": "-1"}) == RetrySettings()
+
+
+@pytest.mark.parametrize(
+    ("status", "kind"),
+    [
+        (None, "unknown"),
+        (400, "invalid_request"),
+        (401, "authentication_failed"),
+        (403, "authentication_failed"),
+        (404, "model_not_found"),
+        (413, "invalid_request"),
+        (418, "unknown"),
+        (422, "invalid_request"),
+        (503, "server_error"),
+    ],
+)
+def test_an_error_has_the_public_protocols_name(status: int | None, kind: str) -> None:
+    assert ModelError("x", status=status).kind == kind
