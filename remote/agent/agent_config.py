@@ -20,9 +20,8 @@ from ..context.system_prompt import SessionPrompt
 from ..hooks.hook_runner import HookRunner
 from ..model import model_request
 from ..model.model_call import CallSettings, Clock
-from ..model.model_request import LONG_CONTEXT_BETA, ModelTransport, Reasoning
+from ..model.model_request import LONG_CONTEXT_BETA, ModelTransport, Reasoning, WindowSettings
 from ..model.retry import RetrySettings
-from ..model.token_counts import WindowSettings
 from ..permissions.engine import PermissionEngine
 from ..session_store.session_log import SessionLog
 from ..settings.worker_settings import WorkerSettings
@@ -30,8 +29,7 @@ from ..slash_commands.command_registry import CommandRegistry
 from ..tools.agent_definitions import AgentDefinition
 from ..tools.tool_contract import Tool, ToolContext
 from ..tools.toolset import Toolset
-from .limits import Budget, StructuredOutput
-from .turn_state import Prompt
+from .turn_state import Budget, Prompt, StructuredOutput
 
 Json = dict[str, Any]
 

@@ -15,9 +15,8 @@ from ccb.tunnel.wire.tool_traits import BASH_OUTPUT, BUILT_IN, READ, Effect
 
 from ..context.reminders import Occasion, reminder_block
 from ..hooks.hook_table import POST_COMPACT, PRE_COMPACT
-from ..model.model_request import CLEARED, HistoryMessage, resolve_model
+from ..model.model_request import CLEARED, ContextLimits, HistoryMessage, block_tokens, resolve_model
 from ..model.retry import ModelError
-from ..model.token_counts import ContextLimits, block_tokens
 from . import agent_messages
 from .agent_hooks import works_on
 from .conversation import CompactionFailed

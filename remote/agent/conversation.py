@@ -32,8 +32,7 @@ from ccb.tunnel.wire.model_facts import SEALED, is_same_model, provider_of
 from ccb.tunnel.wire.projection import Projection, on, replay
 from ccb.tunnel.wire.tool_traits import traits_of
 
-from ..model.model_request import THINKING, HistoryMessage
-from ..model.token_counts import ContextSize
+from ..model.model_request import THINKING, ContextSize, HistoryMessage
 
 MAX_FAILURES = 3  # in a row, of unasked compactions
 _MAX_WORKED_FILES = 10

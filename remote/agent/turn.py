@@ -10,15 +10,14 @@ from typing import TYPE_CHECKING, Any, Callable
 from ccb.tunnel.wire.journal_records import CompactEndRecord, MessageRecord, PromptItem, PromptRecord
 
 from ..context.reminders import Occasion
+from ..model.model_request import ContextLimits
 from ..model.retry import ModelError
-from ..model.token_counts import ContextLimits
 from ..session_store.journal import NotKept
 from . import agent_messages
 from .agent_config import AgentConfig, AgentDeps
 from .agent_histories import AgentLog
 from .agent_hooks import MAX_STOP_BLOCKS, after_batch, batched, before_stop, instructions_loaded, model_failed
 from .conversation import CompactionFailed, close_open_tool_uses
-from .limits import TokenTarget
 from .model_calls import AnswerListener, ModelCalls, new_prefix
 from .prompt_opening import Opened, PromptOpening, granted, mentioned_blocks
 from .tool_call import NOT_RUN, CallOutcome, StartedCalls, ToolCall, TurnContext
@@ -31,6 +30,7 @@ from .turn_state import (
     LoopState,
     Prompt,
     StopSignal,
+    TokenTarget,
     TurnEnding,
     origin_of,
 )

@@ -25,8 +25,8 @@ from ..sandbox.cage_server import CageMechanism, CageServer
 from ..session_store import session_paths
 from ..session_store.session_paths import home_directory
 from ..system.process import LIMITED
-from .removing import own_processes
 from .reports import BLOCK, INFO, OK, WARN, HostFinding, Reports, size_text, text_of
+from .stopping import own_processes
 
 _MIN_FILES, _GOOD_FILES = 18, 256
 _MIN_TASKS, _GOOD_TASKS = 4, 64

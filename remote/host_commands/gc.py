@@ -27,9 +27,20 @@ from ..session_store.session_registry import (
     worker_directories,
 )
 from ..system.process import stop_marked
-from .removing import YOUNG_S, Remover, age, bundles_in_use, locks_of, marked_processes, name_of, own_processes
 from .reports import Reports
-from .stopping import all_targets, mark_of, stop_all
+from .stopping import (
+    YOUNG_S,
+    Remover,
+    age,
+    all_targets,
+    bundles_in_use,
+    locks_of,
+    mark_of,
+    marked_processes,
+    name_of,
+    own_processes,
+    stop_all,
+)
 
 _TEMPORARY = re.compile(
     r"\.probe-[0-9a-f]{16}|\.probe-(\d+)|journal\.jsonl\.new-(\d+)"

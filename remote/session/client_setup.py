@@ -17,7 +17,7 @@ from ccb.tunnel.wire.session_options import SessionOptions
 
 from ..agent.agent import Agent
 from ..agent.agent_config import AgentConfig
-from ..agent.limits import Budget, StructuredOutput
+from ..agent.turn_state import Budget, StructuredOutput
 from ..permissions.modes import Sandbox, SandboxError
 from ..session_store.refusal import HostRefusal
 from ..settings.worker_settings import WorkerSettings

@@ -44,7 +44,7 @@ from .client_setup import ClientLaunches, ClientSetup
 from .input_queue import InputQueue
 from .request_broker import OpenRequests
 from .session import Session, SessionParts
-from .task_notices import JournalledTasks
+from .turns import JournalledTasks
 
 Json = dict[str, Any]
 

@@ -50,8 +50,7 @@ from .extensions import SessionExtensions
 from .input_queue import InputQueue
 from .request_broker import OpenRequests, RequestBroker
 from .session_settings import SessionSettings
-from .task_notices import JournalledTasks, TaskNotices
-from .turns import Turns, TurnState
+from .turns import JournalledTasks, TaskNotices, Turns, TurnState
 
 Json = dict[str, Any]
 

@@ -22,8 +22,8 @@ from ccb.remote.context.instructions import InstructionFile, NestedInstructions
 from ccb.remote.context.system_prompt import SessionPrompt
 from ccb.remote.hooks.hook_runner import HookContext, HookRunner
 from ccb.remote.model.model_call import Clock
+from ccb.remote.model.model_request import WindowSettings
 from ccb.remote.model.retry import RetrySettings
-from ccb.remote.model.token_counts import WindowSettings
 from ccb.remote.permissions.engine import LaunchRules, PermissionEngine
 from ccb.remote.permissions.matchers import Askable
 from ccb.remote.permissions.rules import Behavior, Decision

@@ -32,8 +32,7 @@ from ccb.remote.context.reminders import Occasion
 from ccb.remote.hooks.hook_outcome import HookOutcome
 from ccb.remote.hooks.hook_runner import HookContext, HookRunner
 from ccb.remote.hooks.hook_table import PRE_COMPACT, SESSION_START
-from ccb.remote.model.model_request import CLEARED, ModelLinkError
-from ccb.remote.model.token_counts import ContextLimits, WindowSettings
+from ccb.remote.model.model_request import CLEARED, ContextLimits, ModelLinkError, WindowSettings
 from ccb.tunnel.wire.journal_records import (
     CompactStartRecord,
     ForkedRecord,

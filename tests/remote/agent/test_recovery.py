@@ -31,8 +31,7 @@ from tests.remote.agent_kit import (
 )
 
 from ccb.remote.agent.conversation import Conversation
-from ccb.remote.model.model_request import ModelLinkError
-from ccb.remote.model.token_counts import WindowSettings
+from ccb.remote.model.model_request import ModelLinkError, WindowSettings
 from ccb.remote.tools.tool_contract import ToolDeclaration, ToolResult
 from ccb.tunnel.wire.model_facts import ModelFacts
 

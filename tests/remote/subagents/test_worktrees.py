@@ -15,8 +15,8 @@ from tests.remote.subagents.delegation import MAIN, Delegation, delegates, deleg
 from tests.remote.worker_process import until
 
 from ccb.remote.daemon.assembly import INTERRUPTED
-from ccb.remote.host_commands.removing import Remover
 from ccb.remote.host_commands.reports import Reports
+from ccb.remote.host_commands.stopping import Remover
 from ccb.remote.subagents.worktrees import Worktrees
 
 ONE = "toolu_one"
