@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import field, replace
 from enum import Enum
 from typing import Any
 
@@ -24,7 +24,7 @@ Json = dict[str, Any]
 
 _NOT_WANTED = "The user doesn't want to proceed with this tool use."
 _SET_MODE = {"type": "setMode", "destination": "session"}
-_STOPPED = f"{_NOT_WANTED} It was stopped while it ran: what it had done until then stays done. Wait for the user."
+STOPPED = f"{_NOT_WANTED} It was stopped while it ran: what it had done until then stays done. Wait for the user."
 NOT_RUN = f"{_NOT_WANTED} It was not run. Wait for the user."
 
 
@@ -56,32 +56,13 @@ class CallRefused(Exception):
         self.outcome = outcome
 
 
-class StartedCalls:
-    """The tool calls that a turn has started, and the output of those that were stopped."""
-
-    def __init__(self) -> None:
-        self._printed: dict[str, str] = {}
-
-    def start(self, tool_use_id: str) -> None:
-        self._printed[tool_use_id] = ""
-
-    def stopped(self, tool_use_id: str, printed: str) -> None:
-        self._printed[tool_use_id] = printed
-
-    def why_stopped(self, tool_use_id: str) -> str:
-        if tool_use_id not in self._printed:
-            return NOT_RUN
-        printed = self._printed[tool_use_id].rstrip("\n")
-        return f"{_STOPPED}\nIt had printed:\n{printed}" if printed else _STOPPED
-
-
 @dataclass(frozen=True)
 class TurnContext:
     config: AgentConfig
     deps: AgentDeps
     log: AgentLog
     agent: AgentState
-    started: StartedCalls
+    printed: dict[str, str] = field(default_factory=dict)  # by the calls that have started, when stopped
 
 
 @dataclass(frozen=True)

@@ -163,7 +163,7 @@ async def checked(context: TurnContext, call: ParsedCall) -> ParsedCall:
         _log.exception("a check of %s failed", call.name)
         text = f"{call.name} was not run, because a check of it failed: {type(error).__name__}: {error}"
         raise CallRefused(CallOutcome(error_result(text))) from None
-    context.started.start(call.id)  # durable before the tool runs: a restart must know that it may have had effects
+    context.printed[call.id] = ""  # durable before the tool runs: a restart must know that it may have had effects
     context.log.record(ToolStartRecord(call.id, call.name))
     await context.log.commit()
     return call
@@ -248,7 +248,7 @@ async def run_tool(context: TurnContext, call: ParsedCall) -> CallOutcome:
         left_out=tuple(context.config.permissions.left_out(call.name)),
         progress=show,
         remind=context.deps.reminders.add,
-        stopped=lambda printed: context.started.stopped(call.id, printed),
+        stopped=lambda printed: context.printed.update({call.id: printed}),
         before_change=lambda change: _keep_version(context, call.id, change),
         web_access=WebAccess(lambda question: _ask_beside(context, question), fetch_on_laptop),
     )

@@ -20,7 +20,7 @@ from .agent_hooks import MAX_STOP_BLOCKS, after_batch, batched, before_stop, ins
 from .conversation import CompactionFailed, close_open_tool_uses
 from .model_calls import AnswerListener, ModelCalls, new_prefix
 from .prompt_opening import Opened, PromptOpening, granted, mentioned_blocks
-from .tool_call import NOT_RUN, CallOutcome, StartedCalls, ToolCall, TurnContext
+from .tool_call import NOT_RUN, STOPPED, CallOutcome, ToolCall, TurnContext
 from .tool_pipeline import ToolExecutor
 from .turn_state import (
     DENIAL_FEEDBACK,
@@ -90,7 +90,7 @@ class Turn:
 
     def __init__(self, config: AgentConfig, deps: AgentDeps, state: AgentState) -> None:
         log = AgentLog(deps.log, state.conversation, deps.followers)
-        self._context = context = TurnContext(config, deps, log, state, StartedCalls())
+        self._context = context = TurnContext(config, deps, log, state)
         self._agent, self._log = state, log
         self._executor = ToolExecutor(context, self._call_ended)
         self._listener = AnswerListener(context, self._executor.submit)
@@ -376,7 +376,7 @@ class Turn:
         """Stop everything, keep what was received, close open tool calls, and leave a note for the model."""
         await self._executor.cancel()
         answering = self._model.interrupted()
-        self._close_open(self._context.started.why_stopped)
+        self._close_open(self._why_stopped)
         if self._agent.conversation.compactions.unfinished is not None:
             self._log.record(CompactEndRecord("interrupted"))
             self._log.message({**agent_messages.status_message(None), "compact_result": "failed"})
@@ -385,6 +385,12 @@ class Turn:
         self._log.message(agent_messages.user_text(note))
         terminal = EndReason.ABORTED_TOOLS if in_tools else EndReason.ABORTED_STREAMING
         return TurnEnding(terminal, errors=("Request interrupted by user",))
+
+    def _why_stopped(self, tool_use_id: str) -> str:
+        if tool_use_id not in self._context.printed:
+            return NOT_RUN
+        printed = self._context.printed[tool_use_id].rstrip("\n")
+        return f"{STOPPED}\nIt had printed:\n{printed}" if printed else STOPPED
 
     def _close_open(self, why: str | Callable[[str], str]) -> None:
         for message in close_open_tool_uses(self._agent.conversation, why):

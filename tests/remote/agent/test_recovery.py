@@ -208,7 +208,7 @@ _WHOLE: Json = {
 }
 
 
-async def test_after_two_cut_streams_the_answer_is_asked_for_json() -> None:
+async def test_after_two_cut_streams_the_answer_is_asked_for_in_one_piece() -> None:
     cut = Reply([opening(), text_start(0), text_delta(0, "I lo")])
     world = make_world(cut, cut, _json(_WHOLE), says("Done."))
     assert (await world.turn())["result"] == "Done."
