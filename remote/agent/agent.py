@@ -42,8 +42,7 @@ Json = dict[str, Any]
 
 
 class Agent:
-    """The tools that the model is offered change only at the start of a turn, so that the request prefix stays the
-    same."""
+    """The tools that the model is offered change only when a turn starts: the request prefix stays the same."""
 
     def __init__(self, config: AgentConfig, deps: AgentDeps, conversation: Conversation, ledger: Ledger) -> None:
         self._config = config
@@ -139,8 +138,7 @@ class Agent:
         return True
 
     async def run_turn(self, prompts: Sequence[Prompt]) -> Json:
-        """Run one turn and return its durable `result`. Raise NotKept when the journal fails, CancelledError at
-        shutdown."""
+        """Run one turn and return its durable `result`. Raise NotKept when the journal fails."""
         if self._turn is not None:
             raise RuntimeError("a turn is running")
         self._take_config()
@@ -152,8 +150,7 @@ class Agent:
             self._turn = None
 
     def _take_config(self) -> None:
-        """Apply a new configuration and tools; drop the request prefix only when prompts or declarations have
-        changed."""
+        """Apply a new configuration; drop the request prefix only when prompts or declarations changed."""
         old, new = self._config, self._next
         registered = new.tools.begin_turn()
         if new is old and registered == self._registered:

@@ -184,12 +184,7 @@ class AgentDeps:
     models: ModelTable = field(default_factory=ModelTable)
 
     def call_settings(
-        self,
-        body: list[bytes],
-        *,
-        withdraw_truncated: bool = False,
-        betas: Sequence[str] = (),
-        thinks: bool = False,
+        self, body: list[bytes], *, withdraw_truncated: bool = False, betas: Sequence[str] = (), thinks: bool = False
     ) -> CallSettings:
         """Return the settings of a model call. `thinks`: the model may think in silence."""
         return CallSettings(

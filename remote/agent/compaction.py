@@ -91,8 +91,7 @@ class Compactor:
         return saved
 
     async def compact(self, trigger: str, hint: str = "", *, again: bool = False) -> tuple[int, int]:
-        """Let a summary replace the conversation. `again`: a dead worker had begun it. Raise ModelError,
-        CompactionFailed."""
+        """Let a summary replace the conversation. `again`: a dead worker had begun it."""
         pre, refusal = self._agent.tokens, ""
         if not again:
             payload = {"trigger": trigger, "custom_instructions": hint}

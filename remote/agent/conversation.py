@@ -168,8 +168,7 @@ class Conversation(Projection):
 
     @property
     def may_think(self) -> bool:
-        """Whether the next answer may begin with thinking: after tool results only if the answers that made the calls
-        did."""
+        """Whether an answer may begin with thinking: after tool results only if the one that called did."""
         first: HistoryMessage | None = None
         for message in reversed(self.messages):
             if message.role == "assistant":
@@ -182,8 +181,7 @@ class Conversation(Projection):
         return tool_use_id in self._used_ids
 
     def apply(self, record: Record) -> None:
-        """Take the next record of this agent, unless a rewind has taken it back or it cannot belong to a valid
-        history."""
+        """Take a record of this agent, unless a rewind has taken it back."""
         if record.agent_id != self.agent_id and not isinstance(record.content, ForkedRecord):
             return
         if self._rewound and any(first <= record.seq < end for first, end in self._rewound):

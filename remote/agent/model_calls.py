@@ -208,8 +208,7 @@ class ModelCalls:
         return end
 
     def interrupted(self) -> bool:
-        """Record the received part of an interrupted answer, which the provider charges for. Return False if there was
-        none."""
+        """Record what came of an interrupted answer, which is charged for. Return False if there was none."""
         call, self._call = self._call, None
         if call is None:
             return False

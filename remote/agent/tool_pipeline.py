@@ -63,8 +63,7 @@ class _Entry:
 
 
 class ToolExecutor:
-    """Starts calls in the order of the model: read-only ones beside each other, any other one alone. `ended` hears of
-    each outcome."""
+    """Starts calls in the model's order: read-only ones beside each other, any other one alone."""
 
     def __init__(self, context: TurnContext, ended: Callable[[ToolCall, CallOutcome], None]) -> None:
         self._context = context
@@ -290,8 +289,7 @@ async def _keep_version(context: TurnContext, tool_use_id: str, change: Upcoming
 
 
 async def permission(context: TurnContext, call: ParsedCall) -> ParsedCall:
-    """Return the call with its cage and the granted input, after the engine, hooks or the person have allowed it. Raise
-    CallRefused."""
+    """Return the call with its cage and the granted input. Raise CallRefused."""
     can_ask = context.deps.broker.can_ask(CAN_USE_TOOL)
     judge = None if can_ask or call.tool.traits.asks else context.config.offer.judge()
     decision = decide(context.config, call, can_ask=can_ask or judge is not None)
@@ -323,11 +321,7 @@ async def permission(context: TurnContext, call: ParsedCall) -> ParsedCall:
 
 
 async def _answered(
-    context: TurnContext,
-    call: ParsedCall,
-    decision: Decision,
-    answer: ToolPermission,
-    seen: FileVersion | None = None,
+    context: TurnContext, call: ParsedCall, decision: Decision, answer: ToolPermission, seen: FileVersion | None = None
 ) -> ParsedCall:
     """Act on the answer of a hook or the person, who has `seen` this version of the file."""
     if not answer.allow:

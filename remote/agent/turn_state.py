@@ -76,8 +76,8 @@ class AgentState:
         return self.models.facts(self.model)
 
     def count(self, answered: str, usage: Mapping[str, Any], asked: str = "") -> None:
-        """Count an answer of `answered`, as the model names itself, where `asked` ("" for the present one) was
-        asked."""
+        """Count an answer of `answered`, as the model names itself, for a request to `asked`, "" for the present
+        one."""
         model = self.models.paid_as(answered, asked or self.model)
         self.ledger.add(model, self.models.facts(model), usage)
 

@@ -322,8 +322,7 @@ def _wrong(text: str) -> ModelError:
 
 
 def error_in(event: Json) -> ModelError | None:
-    """Return the error that an object in an answer with the status 200 stands for, None if it is none. Gateways wrap
-    errors in their own ways."""
+    """Return the error that an object in an answer with the status 200 stands for. Gateways wrap them in many ways."""
     error, kind = event.get("error"), event.get("type")
     if kind != "error" and (not error or kind in PUBLIC_EVENTS or kind == "message"):
         return None

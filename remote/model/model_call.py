@@ -64,8 +64,7 @@ class ReplyListener:
         self.blocks.append(done.block)
 
     def silence(self, silent: float | None, left: float) -> None:
-        """The model has said nothing for `silent` seconds and is given up after `left` more; with None, it has gone
-        on."""
+        """The model is silent for `silent` seconds, and given up after `left` more; None: it has gone on."""
 
     def withdrawn(self, message_id: str) -> None:
         self.blocks.clear()
@@ -86,8 +85,7 @@ class Clock:
 
 @dataclass(frozen=True)
 class MessageEnd:
-    """`lost`: the stream died after a finished tool_use. `withdrawn`: the answer was cut at the output limit and does
-    not count."""
+    """`lost`: the stream died after a finished tool_use. `withdrawn`: it was cut at the output limit."""
 
     head: MessageHead
     stop_reason: str | None
@@ -98,8 +96,7 @@ class MessageEnd:
 
 @dataclass(frozen=True)
 class CallSettings:
-    """`withdraw_truncated`: the caller asks again with a higher limit. `silence`, in seconds, does not count time
-    without a link."""
+    """`withdraw_truncated`: the caller asks again with a higher limit. `silence`: seconds, with a link."""
 
     transport: ModelTransport
     clock: Clock

@@ -101,8 +101,7 @@ class Reasoning:
         return min(tokens, self.most or tokens)
 
     def fields(self, model: str, known: ModelFacts, limit: int, *, may_think: bool) -> ReasoningFields:
-        """Return the fields of a request for an answer of at most `limit` tokens. `may_think`: the history allows
-        it."""
+        """Return the fields for an answer of at most `limit` tokens. `may_think`: the history allows it."""
         body: Json = {}
         betas = list(self.betas)
         version = _version(model)
@@ -351,8 +350,7 @@ class ModelTransport(Protocol):
 
 
 class ContextSize:
-    """`counted` is the size of the last request and its answer, 0 if the provider counts nothing; `estimated` that of
-    all messages."""
+    """`counted`: the last request and its answer, 0 if the provider counts nothing; `estimated`: all messages."""
 
     def __init__(self) -> None:
         self.counted = 0

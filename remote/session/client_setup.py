@@ -49,8 +49,7 @@ _KINDS: dict[type, str] = {list: "a list of texts", str: "text", dict: "an objec
 
 @dataclass(frozen=True)
 class Initialize:
-    """The fields of an `initialize` request, as options. `replaces`: the MCP servers stand in place of the earlier
-    ones."""
+    """The fields of an `initialize` request, as options. `replaces`: earlier MCP servers go."""
 
     options: Json = field(default_factory=dict)
     hooks: bool = False
@@ -167,8 +166,7 @@ class ClientSetup:
         return self._servers.status() if self._servers is not None else []
 
     async def settle(self, options: SessionOptions, patience_s: float | None = None) -> None:
-        """Return when the servers are connected or have failed. One inside the client that had failed is tried
-        again."""
+        """Return when the servers are connected or have failed. The client's own are tried again."""
         self.use(options)
         if self._servers is not None:
             for each in self._servers.status():
@@ -263,8 +261,7 @@ _OF_THE_SESSION = {"permission_mode", "allow_net", "max_thinking_tokens", "model
 
 
 class ClientLaunches:
-    """`options` are those in force. A client process's own come from the driver; the session's stay until one sets
-    them."""
+    """A client process's own `options` come from the driver; the session's stay until one sets them."""
 
     def __init__(self, options: SessionOptions) -> None:
         self.options = options

@@ -24,13 +24,7 @@ from ccb.tunnel.wire.control_protocol import (
     public_withdrawal,
 )
 from ccb.tunnel.wire.dataclass import dataclass
-from ccb.tunnel.wire.journal_records import (
-    ForkedRecord,
-    InputRecord,
-    LateAnswerRecord,
-    MessageRecord,
-    Record,
-)
+from ccb.tunnel.wire.journal_records import ForkedRecord, InputRecord, LateAnswerRecord, MessageRecord, Record
 from ccb.tunnel.wire.messages import ControlCancel, ControlRequest, ControlResponse
 from ccb.tunnel.wire.projection import Projection, on
 
@@ -104,10 +98,7 @@ class RequestBroker:
     """Sends the worker's requests, and answers requests to it. The first answer counts; later ones are recorded."""
 
     def __init__(
-        self,
-        log: SessionLog,
-        can_ask: Callable[[AnsweredBy], bool],
-        journalled: OpenRequests | None = None,
+        self, log: SessionLog, can_ask: Callable[[AnsweredBy], bool], journalled: OpenRequests | None = None
     ) -> None:
         self._log = log
         self._can_ask = can_ask

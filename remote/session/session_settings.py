@@ -96,10 +96,7 @@ class SessionSettings:
         from ..settings.project_switches import EVERY_CALL
 
         question = ProjectTrust(
-            project.directories[0],
-            project.fingerprint,
-            [asdict(each) for each in project.switches],
-            project.problems,
+            project.directories[0], project.fingerprint, [asdict(each) for each in project.switches], project.problems
         )
         if not self._option.trusted and all(each.name == EVERY_CALL for each in project.switches):
             question, known = ProjectTrust(question.directory, "", (), project.problems), False  # nobody wants that

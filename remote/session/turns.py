@@ -183,8 +183,7 @@ _CLOSING, _HARMLESS = "</task-notification", "<\\/task-notification"
 
 
 class JournalledTasks(Projection):
-    """The tasks in the journal: `open` for the clients, `told` those whose end is queued, `copied` those of a fork's
-    original."""
+    """`open` for the clients; `told`: their end is queued; `copied` from a fork's original."""
 
     def __init__(self) -> None:
         self.count = 0

@@ -181,11 +181,7 @@ MAX_AT_ONCE = 8  # more wait for their turn
 REQUIRED_S = 30.0  # seconds for MCP servers that an agent requires
 
 
-_ENDED = {
-    TaskStatus.COMPLETED: "completed",
-    TaskStatus.FAILED: "did not finish",
-    TaskStatus.KILLED: "was stopped",
-}
+_ENDED = {TaskStatus.COMPLETED: "completed", TaskStatus.FAILED: "did not finish", TaskStatus.KILLED: "was stopped"}
 
 _log = logging.getLogger(__name__)
 
@@ -359,8 +355,7 @@ class SubAgents:
         return tree
 
     async def _tree_of_hook(self, facts: TaskFacts) -> WorktreeRecord | None:
-        """Return the directory that a hook makes in the place of git, None without such a hook. Raise
-        WorktreeRefused."""
+        """Return the directory that a hook makes in the place of git, None without such a hook."""
         hooks, cwd = self._main.hooks, self._main.config.context.cwd
         if not hooks.matching(WORKTREE_CREATE):
             return None
