@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from tests.remote.worker_process import WorkerHost
 
-from ccb.remote.host_commands import doctor_checks, storage_checks
+from ccb.remote.host_commands import doctor_checks
 from ccb.remote.host_commands.doctor_checks import said_by
 from ccb.remote.sandbox.cage_server import Availability, CageMechanism, CageServer
 from ccb.tunnel.wire.frames import Bye, CallData, Credit, Ping, Report, Stop
@@ -69,14 +69,14 @@ def test_the_limits_of_every_control_group_above_are_read(tmp_path: Path) -> Non
 
 def test_a_file_where_a_directory_should_be_is_a_warning(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x", encoding="ascii")
-    found = storage_checks._directory("state", str(tmp_path / "file" / "below"))
+    found = doctor_checks._directory("state", str(tmp_path / "file" / "below"))
     assert found.state == "warn" and "is not a directory" in found.found and found.fix
 
 
 def test_a_link_in_our_place_is_a_warning(tmp_path: Path) -> None:
     (tmp_path / "real").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "real")
-    found = storage_checks._directory("bundles", str(tmp_path / "link"))
+    found = doctor_checks._directory("bundles", str(tmp_path / "link"))
     assert found.state == "warn" and "it is a link" in found.found
 
 
@@ -157,22 +157,22 @@ def test_the_cages_of_the_host_are_told(monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_a_quota_is_read_as_the_kernel_gives_it() -> None:
     raw = struct.pack("=8QI", 2048, 1024, 900 * 1024, 100, 0, 99, 0, 0, 0) + bytes(56)
-    limits = storage_checks.parse_quota(raw)
+    limits = doctor_checks.parse_quota(raw)
     assert limits is not None
     assert (limits.left, limits.nodes_left) == (124 * 1024, 1), "the lower limit counts, and limits are in kilobytes"
     assert str(limits) == "quota 900K of 1M, 99 of 100 files"
-    assert storage_checks.parse_quota(bytes(128)) is None
+    assert doctor_checks.parse_quota(bytes(128)) is None
 
 
 def test_where_there_are_no_quotas_there_is_nothing_to_say(tmp_path: Path) -> None:
-    assert storage_checks.of_path(str(tmp_path), "") is None
+    assert doctor_checks.of_path(str(tmp_path), "") is None
 
 
 def test_each_reason_for_not_writing_has_its_own_way_out(tmp_path: Path) -> None:
-    assert storage_checks._write_problem(str(tmp_path)) == ("", "")
-    problem, fix = storage_checks._write_problem(str(tmp_path / "missing"))
+    assert doctor_checks._write_problem(str(tmp_path)) == ("", "")
+    problem, fix = doctor_checks._write_problem(str(tmp_path / "missing"))
     assert os.strerror(errno.ENOENT) in problem and fix
-    full, fix = storage_checks._write_problem("/proc/self")
+    full, fix = doctor_checks._write_problem("/proc/self")
     assert full and fix
     assert not list(tmp_path.iterdir())
 
@@ -182,6 +182,6 @@ def test_one_cause_is_one_warning(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     for name in ("XDG_STATE_HOME", "XDG_CACHE_HOME", "XDG_RUNTIME_DIR"):
         monkeypatch.delenv(name, raising=False)
     (tmp_path / "file").write_text("x", encoding="ascii")
-    found = {each.name: each for each in storage_checks.directories()}
+    found = {each.name: each for each in doctor_checks.directories()}
     assert [name for name, each in found.items() if each.state == "warn"] == ["home"]
     assert "as home; sessions are kept in" in found["state"].found
