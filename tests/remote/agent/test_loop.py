@@ -269,14 +269,7 @@ async def test_prompts_queued_while_a_tool_runs_join_the_turn() -> None:
 
 async def test_stream_events_when_asked_for() -> None:
     world = make_world(
-        Reply(
-            [
-                opening(),
-                text_block(0, "I look."),
-                tool_block(1, "t1", "Look", {"key": "a"}),
-                closing("tool_use"),
-            ]
-        ),
+        Reply([opening(), text_block(0, "I look."), tool_block(1, "t1", "Look", {"key": "a"}), closing("tool_use")]),
         says("Done.", "msg_2"),
         partial=True,
     )
