@@ -84,13 +84,6 @@ async def test_what_the_proxy_says_for_itself_has_no_status_and_is_tried_as_ofte
     assert line["api_error_type"] == kind and "api_error_status" not in line
 
 
-async def test_what_the_laptop_cannot_reach_for_good_is_told_at_once() -> None:
-    said = "this laptop cannot reach api.test: the TLS certificate was refused"
-    world = make_world(error_reply(502, "laptop_unreachable", said, **{"x-should-retry": "false"}))
-    assert (await world.turn())["result"] == f"API Error: {said}"
-    assert not _retries(world)
-
-
 async def test_giving_up_is_a_readable_error() -> None:
     world = make_world(*[error_reply(500, message="oops")] * 3, max_retries=2)
     result = await world.turn()
@@ -107,15 +100,23 @@ async def test_giving_up_is_a_readable_error() -> None:
     assert_valid(world.history())
 
 
-async def test_an_error_page_that_is_not_json_is_shown_short() -> None:
-    world = make_world(Reply([b"<html>Bad " * 1000], 400, {"content-type": "text/html"}))
-    result = await world.turn()
-    assert result["result"].startswith("API Error: 400 <html>Bad")
-    assert len(result["result"]) < 400
-
-
 def _json(body: object, kind: str = "application/json") -> Reply:
     return Reply([json.dumps(body).encode()], 200, {"content-type": kind})
+
+
+_WHOLE: Json = {
+    "id": "msg_w",
+    "type": "message",
+    "role": "assistant",
+    "model": "claude-test",
+    "content": [
+        {"type": "thinking", "thinking": "Hm.", "signature": "s1"},
+        {"type": "text", "text": "I look."},
+        {"type": "tool_use", "id": "t1", "name": "Look", "input": {"key": "a"}},
+    ],
+    "stop_reason": "tool_use",
+    "usage": {"input_tokens": 7, "output_tokens": 5},
+}
 
 
 _QUOTA: Json = {"message": "no credit is left", "type": "billing_error"}
@@ -154,11 +155,19 @@ async def test_an_error_in_a_200_shows_its_message_and_its_class(reply: Reply) -
         (Reply([b"event: error\ndata: upstream is gone\n\n"]), "500 upstream is gone (api_error)"),
         (Reply([b"Please log in."], 200, {"content-type": "text/plain"}), "'text/plain'"),
         (Reply([b"Please log in."], 200, {"content-type": "text/plain"}), "Please log in."),
+        (Reply([b"<html>Bad " * 1000], 400, {"content-type": "text/html"}), "API Error: 400 <html>Bad"),
+        (error_reply(502, "laptop_unreachable", "no TLS", **{"x-should-retry": "false"}), "API Error: no TLS"),
+        (_json({"type": "error"}), "api_error"),
+        (_json({**_WHOLE, "content": "text"}), "is the base URL right?"),
+        (_json({**_WHOLE, "content": [1]}), "not an object"),
+        (_json([1]), "not an object"),
     ],
 )
 async def test_an_error_in_a_200_that_says_it_in_its_own_way_is_told_as_well(reply: Reply, said: str) -> None:
     world = make_world(*[reply] * 3, max_retries=1)
-    assert said in (await world.turn())["result"]
+    result = await world.turn()
+    assert said in result["result"] and len(result["result"]) < 500
+    assert result["terminal_reason"] == "api_error" and len(_retries(world)) <= 1
 
 
 @pytest.mark.parametrize("events", [text_block(0, "no start"), opening() + block_stop(3), b"data: [1]\n\n"])
@@ -193,21 +202,6 @@ async def test_a_stream_that_dies_is_asked_again_and_shows_nothing_twice(reply: 
     assert_valid([*world.history(), {"role": "user", "content": [{"type": "text", "text": "x"}]}])
 
 
-_WHOLE: Json = {
-    "id": "msg_w",
-    "type": "message",
-    "role": "assistant",
-    "model": "claude-test",
-    "content": [
-        {"type": "thinking", "thinking": "Hm.", "signature": "s1"},
-        {"type": "text", "text": "I look."},
-        {"type": "tool_use", "id": "t1", "name": "Look", "input": {"key": "a"}},
-    ],
-    "stop_reason": "tool_use",
-    "usage": {"input_tokens": 7, "output_tokens": 5},
-}
-
-
 async def test_after_two_cut_streams_the_answer_is_asked_for_in_one_piece() -> None:
     cut = Reply([opening(), text_start(0), text_delta(0, "I lo")])
     world = make_world(cut, cut, _json(_WHOLE), says("Done."))
@@ -226,13 +220,6 @@ async def test_a_lost_link_is_no_reason_to_do_without_streams() -> None:
     world = make_world(lost, lost, lost, says("Done."))
     assert (await world.turn())["result"] == "Done."
     assert all(json.loads(body)["stream"] for body in world.transport.bodies)
-
-
-@pytest.mark.parametrize("body", [{"type": "error"}, {**_WHOLE, "content": "text"}, {**_WHOLE, "content": [1]}, [1]])
-async def test_json_that_is_no_message_is_told_at_once(body: object) -> None:
-    world = make_world(*[_json(body)] * 2, max_retries=1)
-    assert (await world.turn())["terminal_reason"] == "api_error"
-    assert len(_retries(world)) <= 1
 
 
 @pytest.mark.quick_rows(1)
@@ -267,26 +254,21 @@ async def test_a_told_block_of_a_lost_answer_is_withdrawn() -> None:
 
 
 async def test_watchers_see_an_abandoned_answer_closed() -> None:
+    held = Reply([opening("msg_0"), text_block(0, "Hello")])
     dying = Reply([opening("msg_lost"), text_start(0), text_delta(0, "Hel"), error_event("overloaded_error")])
-    world = make_world(dying, says("Hello!", "msg_2"), partial=True)
+    world = make_world(held, dying, says("Hello!", "msg_2"), partial=True)
     await world.turn()
     events = world.journal.stream_events()
-    again = [event["type"] for event in events].index("message_start", 1)
+    types = [event["type"] for event in events]
+    second = types.index("message_start", 1)
+    assert types[:second].count("content_block_stop") == 1 and types[second - 1] == "message_stop"
+    again = types.index("message_start", second + 1)
     assert events[again - 2 : again] == [
         {"type": "content_block_stop", "index": 0},
         {"type": "message_stop", "abandoned_blocks": {"api_message_id": "msg_lost", "from_block_index": 0}},
     ]
     kinds = [body.get("subtype") or body.get("event", {}).get("type") for _, body in world.journal.all]
     assert kinds.index("api_retry") > kinds.index("message_stop")
-
-
-async def test_watchers_see_a_withheld_block_closed_as_well() -> None:
-    world = make_world(Reply([opening("msg_lost"), text_block(0, "Hello")]), says("Hello!", "msg_2"), partial=True)
-    await world.turn()
-    events = world.journal.stream_events()
-    first = [event["type"] for event in events[: [event["type"] for event in events].index("message_start", 1)]]
-    assert first[-2:] == ["content_block_stop", "message_stop"]
-    assert first.count("content_block_stop") == 1
 
 
 @pytest.mark.parametrize("death", [ModelLinkError("gone"), error_event("overloaded_error"), b""])
@@ -543,6 +525,9 @@ async def test_after_three_continuations_the_error_is_released() -> None:
 
 
 async def test_a_refusal_is_an_error_and_an_empty_answer_is_said() -> None:
+    cut = says("cut", stop_reason="model_context_window_exceeded")
+    full = await make_world(cut, window=WindowSettings(auto=False)).turn()
+    assert (full["is_error"], full["terminal_reason"]) == (True, "prompt_too_long")
     world = make_world(
         Reply([opening(), closing("refusal")]), Reply([opening("m2"), thinking_block(0, "hm"), closing()])
     )
@@ -553,12 +538,6 @@ async def test_a_refusal_is_an_error_and_an_empty_answer_is_said() -> None:
     assert (empty["is_error"], empty["result"]) == (False, "")
     (note,) = world.journal.messages("system", "informational")
     assert note["content"] == "The model ended its turn without an answer."
-
-
-async def test_a_full_context_window_is_an_error_of_its_own() -> None:
-    world = make_world(says("cut", stop_reason="model_context_window_exceeded"), window=WindowSettings(auto=False))
-    result = await world.turn()
-    assert (result["is_error"], result["terminal_reason"]) == (True, "prompt_too_long")
 
 
 async def test_an_answer_without_a_stop_reason_still_counts() -> None:

@@ -226,21 +226,28 @@ async def test_a_wrong_input_is_a_result_and_nobody_is_asked(tool_input: Json | 
     assert_valid(world.history())
 
 
-async def test_validation_comes_before_the_question() -> None:
-    world = make_world(calls(("t1", "Change", {"key": "a"})), says("ok", "msg_2"), decisions={"Change": ASK})
-    world.write.invalid = {"a": "File has not been read yet."}
-    await world.turn()
-    assert _result_text(world.journal) == "<tool_use_error>File has not been read yet.</tool_use_error>"
-    assert not world.broker.requests
-
-
-async def test_an_exception_of_a_tool_is_a_result() -> None:
-    world = make_world(calls(("t1", "Look", {"key": "a"})), says("ok", "msg_2"))
+async def test_bugs_and_refusals_of_tools_and_checks_are_results() -> None:
+    world = make_world(
+        calls(("t1", "Look", {"key": "a"}), ("t2", "Change", {"key": "a"}), ("t3", "Change", {"key": "b"})),
+        says("ok", "msg_2"),
+        decisions={"Change": ASK},
+    )
     world.read.results = {"a": ValueError("a bug")}
-    result = await world.turn()
+    world.write.invalid = {"a": "File has not been read yet."}
+    decide = world.permissions.decide
+
+    def broken(tool: Any, tool_input: Json, **where: Any) -> Decision:
+        if tool.name == "Change":
+            raise RuntimeError("parser bug")
+        return decide(tool, tool_input, **where)
+
+    world.permissions.decide = broken  # type: ignore[method-assign]
+    assert (await world.turn())["subtype"] == "success"
     assert _result_text(world.journal) == "Look failed: ValueError: a bug"
     assert world.journal.messages("user")[0]["message"]["content"][0]["is_error"] is True
-    assert result["subtype"] == "success"
+    assert _result_text(world.journal, 1) == "<tool_use_error>File has not been read yet.</tool_use_error>"
+    assert "was not run, because a check of it failed: RuntimeError: parser bug" in _result_text(world.journal, 2)
+    assert not world.broker.requests and world.log == ["start a", "end a"]
 
 
 async def test_a_result_longer_than_the_tool_declares_is_cut(tmp_path: Path) -> None:
@@ -339,18 +346,6 @@ async def test_without_anybody_to_ask_it_is_denied_at_once(behavior: Behavior) -
     assert _result_text(world.journal) == note["message"]
     assert [denial["tool_use_id"] for denial in result["permission_denials"]] == ["t1"]
     assert not world.broker.requests
-    assert not world.log
-
-
-async def test_a_permission_check_that_fails_is_no_permission() -> None:
-    world = make_world(calls(("t1", "Change", {"key": "a"})), says("ok", "msg_2"))
-
-    def broken(tool: Any, tool_input: Json, **where: Any) -> Decision:
-        raise RuntimeError("parser bug")
-
-    world.permissions.decide = broken  # type: ignore[method-assign]
-    await world.turn()
-    assert "was not run, because a check of it failed: RuntimeError: parser bug" in _result_text(world.journal)
     assert not world.log
 
 

@@ -20,7 +20,8 @@ from ccb.remote.sandbox.cage_server import Availability, CageMechanism, CageServ
 from ccb.tunnel.wire.frames import Bye, CallData, Credit, Ping, Report, Stop
 
 
-async def test_checks_then_measurements_then_goodbye(host: WorkerHost) -> None:
+@pytest.mark.parametrize("gone", [False, True], ids=["stop", "gone"])
+async def test_checks_then_measurements_then_goodbye(host: WorkerHost, gone: bool) -> None:
     laptop = await host.connect("", command="doctor")
     checks = []
     while (report := await laptop.next(Report)).kind == "check":
@@ -39,16 +40,11 @@ async def test_checks_then_measurements_then_goodbye(host: WorkerHost) -> None:
     while (bulk := await laptop.next(Report)).kind == "bulk":
         size += len(bulk.body["x"])
     assert (size, bulk.body["n"]) == (100_000, 8)
-    await laptop.send(Stop(0))
-    await laptop.next(Bye)
-
-
-async def test_a_laptop_that_has_gone_ends_it(host: WorkerHost) -> None:
-    laptop = await host.connect("", command="doctor")
-    while (await laptop.next(Report)).kind == "check":
-        pass
-    assert laptop.process.stdin is not None
-    laptop.process.stdin.close()
+    if gone:
+        assert laptop.process.stdin is not None
+        laptop.process.stdin.close()
+    else:
+        await laptop.send(Stop(0))
     await laptop.next(Bye)
 
 
@@ -67,17 +63,12 @@ def test_the_limits_of_every_control_group_above_are_read(tmp_path: Path) -> Non
     assert doctor_checks.tasks(str(tmp_path)) == [("session-1.scope", 60, 5), ("user-7.slice", 100, 80)]
 
 
-def test_a_file_where_a_directory_should_be_is_a_warning(tmp_path: Path) -> None:
+def test_a_file_or_a_link_where_a_directory_should_be_is_a_warning(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x", encoding="ascii")
-    found = doctor_checks._directory("state", str(tmp_path / "file" / "below"))
-    assert found.state == "warn" and "is not a directory" in found.found and found.fix
-
-
-def test_a_link_in_our_place_is_a_warning(tmp_path: Path) -> None:
-    (tmp_path / "real").mkdir()
-    (tmp_path / "link").symlink_to(tmp_path / "real")
-    found = doctor_checks._directory("bundles", str(tmp_path / "link"))
-    assert found.state == "warn" and "it is a link" in found.found
+    (tmp_path / "link").symlink_to(tmp_path)
+    for place, said in (("file/below", "is not a directory"), ("link", "it is a link")):
+        found = doctor_checks._directory("state", str(tmp_path / place))
+        assert found.state == "warn" and said in found.found and found.fix
 
 
 def test_a_model_key_on_the_host_is_a_warning_that_does_not_show_it(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -155,16 +146,13 @@ def test_the_cages_of_the_host_are_told(monkeypatch: pytest.MonkeyPatch) -> None
         assert found.state == state and said in found.found and bool(found.fix) is (state == "warn")
 
 
-def test_a_quota_is_read_as_the_kernel_gives_it() -> None:
+def test_a_quota_is_read_as_the_kernel_gives_it(tmp_path: Path) -> None:
     raw = struct.pack("=8QI", 2048, 1024, 900 * 1024, 100, 0, 99, 0, 0, 0) + bytes(56)
     limits = doctor_checks.parse_quota(raw)
     assert limits is not None
     assert (limits.left, limits.nodes_left) == (124 * 1024, 1), "the lower limit counts, and limits are in kilobytes"
     assert str(limits) == "quota 900K of 1M, 99 of 100 files"
     assert doctor_checks.parse_quota(bytes(128)) is None
-
-
-def test_where_there_are_no_quotas_there_is_nothing_to_say(tmp_path: Path) -> None:
     assert doctor_checks.of_path(str(tmp_path), "") is None
 
 
