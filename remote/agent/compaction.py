@@ -10,7 +10,7 @@ from contextlib import suppress
 from typing import Any
 
 from ccb.tunnel.wire.journal_records import CompactEndRecord, CompactStartRecord, MessageRecord, PromptRecord
-from ccb.tunnel.wire.spelling import spelled, unspelled
+from ccb.tunnel.wire.spelling import spelled
 from ccb.tunnel.wire.tool_traits import BASH_OUTPUT, BUILT_IN, READ, Effect
 
 from ..context.reminders import Occasion, reminder_block
@@ -18,7 +18,6 @@ from ..hooks.hook_table import POST_COMPACT, PRE_COMPACT
 from ..model.model_request import CLEARED, ContextLimits, HistoryMessage, block_tokens, resolve_model
 from ..model.retry import ModelError
 from . import agent_messages
-from .agent_hooks import works_on
 from .conversation import CompactionFailed
 from .model_calls import TellingListener, text_answer, with_question
 from .prompt_opening import cut, run_unasked
@@ -196,17 +195,27 @@ def old_results(messages: Sequence[HistoryMessage], keep: int) -> tuple[list[str
     found: list[str] = []
     saved = newer = 0
     for i in range(len(messages) - 1, 0, -1):
-        calls = {b.get("id"): str(b.get("name")) for b in messages[i - 1].blocks if b.get("type") == "tool_use"}
+        calls: dict[object, str] = {
+            b.get("id"): str(b.get("name")) for b in messages[i - 1].blocks if b.get("type") == "tool_use"
+        }
         results = [b for b in messages[i].blocks if b.get("type") == "tool_result"]
         for block in reversed(results if messages[i].role == "user" else []):
             tokens = block_tokens(block)
             newer += tokens if block.get("content") != CLEARED else keep + 1
-            traits = BUILT_IN.get(calls.get(block.get("tool_use_id"), ""))
-            repeatable = traits is not None and (traits.effect is not Effect.NONE or traits is BASH_OUTPUT)
-            if i < seen and newer > keep and tokens >= _MIN_TOKENS and repeatable:
+            if (
+                i < seen
+                and newer > keep
+                and tokens >= _MIN_TOKENS
+                and _is_repeatable(calls.get(block.get("tool_use_id")))
+            ):
                 found.append(str(block["tool_use_id"]))
                 saved += tokens - block_tokens({**block, "content": CLEARED})
     return found[::-1], saved
+
+
+def _is_repeatable(name: object) -> bool:
+    traits = BUILT_IN.get(str(name))
+    return traits is not None and (traits.effect is not Effect.NONE or traits is BASH_OUTPUT)
 
 
 def newest(messages: Sequence[HistoryMessage], share: float) -> list[HistoryMessage]:
@@ -242,7 +251,6 @@ async def restored_blocks(context: TurnContext, room: int) -> list[Json]:
         if result is not None and isinstance(result.content, str):
             text = cut(result.content, 4 * min(_MAX_FILE_TOKENS, room // _MAX_FILES))
             texts.append(f"{path}:\n{text}")
-            await works_on(context, unspelled(path))  # a new worker has not seen the calls about these files
     if texts:
         config.context.files.forget_views()  # what was cut here can be read in full
         blocks.append(reminder_block(["Files that you worked with last, as they are now.", *texts]))

@@ -24,14 +24,12 @@ from ccb.tunnel.wire.tool_traits import BASH, LS, READ, READ_MCP_RESOURCE, TASK
 from ..context.reminders import reminder_block
 from ..hooks.hook_runner import HookTurn
 from ..hooks.hook_table import USER_PROMPT_EXPANSION, USER_PROMPT_SUBMIT, sources_of
-from ..model.retry import ModelError
 from ..permissions.engine import PermissionEngine
 from ..permissions.rules import Behavior, parse_rules
-from ..session_store.journal import NotKept
 from ..slash_commands.command_registry import CommandCall, CommandRefused, Expanded, Printed, SlashCommand
-from ..tools.tool_contract import CallContext, ToolResult
+from ..tools.tool_contract import ToolResult
 from . import agent_messages
-from .agent_hooks import agent_starts, remind, works_on
+from .agent_hooks import agent_starts, remind
 from .model_calls import judged
 from .tool_call import CallRefused, ParsedCall, TurnContext
 from .tool_pipeline import checked, decide, run_tool
@@ -113,13 +111,8 @@ class PromptOpening:
                 return Opened(ending=TurnEnding(EndReason.COMPLETED, text=refused))
         try:
             done = await command.run(replace(call, shell=self._shell, read=self._read, delegate=self._delegate))
-        except (NotKept, ModelError):
-            raise
         except CommandRefused as refused:
             done = Printed(f"/{command.name} was not run. {refused}")
-        except Exception as error:  # noqa: BLE001 - a command's failure is told to the person
-            _log.exception("the command /%s failed", command.name)
-            done = Printed(f"/{command.name} failed: {error or type(error).__name__}")
         if isinstance(done, Expanded):
             return Opened([prompt], done.blocks, allowed=done.allowed, model=done.model)
         self._log.message(agent_messages.command_output(done.text))
@@ -252,19 +245,24 @@ async def mentioned_blocks(context: TurnContext, prompts: Sequence[Prompt]) -> l
     blocks: list[Json] = []
     for each in list(named)[:_MAX_MENTIONS]:
         for name in dict.fromkeys((each, each.rstrip(".,;:!?)]'"))):
-            lines = _LINES.search(name)
-            plain = unspelled(name[: lines.start()] if lines else name)
-            path = os.path.normpath(os.path.join(context.config.context.cwd, os.path.expanduser(plain)))
-            if name and os.path.exists(path):
-                blocks += await _shown(context, path, lines)
-                break
-            server, _, uri = name.partition(":")
-            given = {"server": server, "uri": uri}
-            found = await run_unasked(context, READ_MCP_RESOURCE.name, given, wanted=True) if uri else None
+            found = await _named(context, name)
             if found is not None:
-                blocks += _reminder(f"the resource {name}", found)
+                blocks += found
                 break
     return blocks
+
+
+async def _named(context: TurnContext, name: str) -> list[Json] | None:
+    """Return what a word names; [] for what may not be shown, None if it names nothing."""
+    lines = _LINES.search(name)
+    plain = unspelled(name[: lines.start()] if lines else name)
+    path = os.path.normpath(os.path.join(context.config.context.cwd, os.path.expanduser(plain)))
+    if name and os.path.exists(path):
+        return await _shown(context, path, lines)
+    server, _, uri = name.partition(":")
+    given = {"server": server, "uri": uri}
+    found = await run_unasked(context, READ_MCP_RESOURCE.name, given, wanted=True) if uri else None
+    return _reminder(f"the resource {name}", found) if found is not None else None
 
 
 async def _shown(context: TurnContext, path: str, lines: re.Match[str] | None) -> list[Json]:
@@ -278,8 +276,6 @@ async def _shown(context: TurnContext, path: str, lines: re.Match[str] | None) -
         first = max(1, int(lines[1]))
         given.update(offset=first, limit=max(1, int(lines[2]) - first + 1) if lines[2] else _DEFAULT_LINES)
     result = await run_unasked(context, READ.name, given)
-    if os.path.isfile(path) and result is not None:
-        await works_on(context, path)
     return _reminder(f"the file {shown}", result) if result is not None else []
 
 
@@ -294,15 +290,11 @@ async def run_unasked(context: TurnContext, name: str, given: Json, *, wanted: b
     config, tool = context.config, context.agent.tools.get(name)
     if tool is None:
         return None
-    try:
-        decision = decide(config, ParsedCall("", tool, given), can_ask=wanted)
-        if decision.behavior is Behavior.DENY or (decision.behavior is Behavior.ASK and not wanted):
-            return None
-        lent = CallContext(cage=decision.cage, pinned=decision.pinned)
-        result = await tool.run(given, config.context.for_call(lent))
-    except Exception as error:  # noqa: BLE001 - a tool's bug is a result, the model goes on
-        _log.exception("%s failed for the model", name)
-        return ToolResult(f"ccb could not read it, because of a bug: {type(error).__name__}: {error}")
+    decision = decide(config, ParsedCall("", tool, given), can_ask=wanted)
+    if decision.behavior is Behavior.DENY or (decision.behavior is Behavior.ASK and not wanted):
+        return None
+    call = ParsedCall(new_uuid(), tool, given, cage=decision.cage, pinned=decision.pinned)
+    result = (await run_tool(context, call)).result
     return None if result.is_error else result
 
 

@@ -171,11 +171,7 @@ async def checked(context: TurnContext, call: ParsedCall) -> ParsedCall:
 def may_run_in_parallel(call: ToolCall) -> bool:
     if call.tool is None or call.broken or issues(call.input, call.tool.checked_schema):
         return True
-    try:
-        return call.tool.is_read_only(call.input)
-    except Exception:  # noqa: BLE001 - a tool's bug makes it run alone
-        _log.exception("is_read_only of %s failed", call.name)
-        return False
+    return call.tool.is_read_only(call.input)
 
 
 async def pre_tool_use(context: TurnContext, call: ParsedCall) -> ParsedCall:

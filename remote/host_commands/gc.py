@@ -170,11 +170,7 @@ def end_leftovers(reports: Reports, dry_run: bool) -> None:
             alive.add(mark)
         elif mark in marked and not entry.elsewhere:
             dead[mark] = entry.session
-    owners = live_sessions()
-    found = {owner.get("pid") for owner in owners.values()}
-    # A daemon that cannot be asked may be in another network namespace: its session may have any mark.
-    if not any(_is_daemon(pid) and pid not in found for pid in own_processes()):
-        dead.update((mark, mark) for mark in marked if len(mark) == 36 and mark not in owners)  # of sessions in memory
+    dead.update(_marks_of_memory_sessions(marked))
     for mark, session in dead.items():
         if mark in alive:
             continue
@@ -184,6 +180,16 @@ def end_leftovers(reports: Reports, dry_run: bool) -> None:
         for pid, name in names:
             why = "left running by a tool of session %s" % session
             reports.report("ended", {"session": session, "pid": pid, "what": name, "why": why})
+
+
+def _marks_of_memory_sessions(marked: Iterable[str]) -> dict[str, str]:
+    """Return the marks of ended sessions in memory, which are their ids; none while some daemon cannot be asked: it may
+    be in another network namespace."""
+    owners = live_sessions()
+    found = {owner.get("pid") for owner in owners.values()}
+    if any(_is_daemon(pid) and pid not in found for pid in own_processes()):
+        return {}
+    return {mark: mark for mark in marked if len(mark) == 36 and mark not in owners}
 
 
 def _is_daemon(pid: int) -> bool:

@@ -246,11 +246,7 @@ class SubAgents:
 
     async def run(self, tool_input: Json, context: ToolContext) -> ToolResult:
         """See `SubAgentRunner`."""
-        call_id, resumed = context.call.tool_use_id, tool_input.get("resume")
-        agent_id, name = resumed or call_id, tool_input.get("subagent_type") or DEFAULT_AGENT
-        history = AgentHistory(agent_id)
-        if resumed:
-            name, history = await self._log.journal.examined(lambda records: earlier_run(records, agent_id))
+        agent_id, name, history = await self._whose(tool_input, context.call.tool_use_id)
         if agent_id in self._running:
             return ToolResult(f"The agent {agent_id!r} is still running.", is_error=True)
         definition = self._definitions.get(name)
@@ -262,7 +258,9 @@ class SubAgents:
         unmet = definition.unmet(connected_names(servers))
         if unmet:
             return ToolResult(unmet, is_error=True)
-        facts = TaskFacts(agent_id, definition.name, tool_input["description"], tool_input["prompt"], call_id)
+        facts = TaskFacts(
+            agent_id, definition.name, tool_input["description"], tool_input["prompt"], context.call.tool_use_id
+        )
         model = str(tool_input.get("model") or "")
         in_background = tool_input.get("run_in_background") or definition.background
         child = Child(facts, self._log, context, background=bool(in_background))
@@ -283,6 +281,12 @@ class SubAgents:
         if child.refused:  # what the agent's turn was a part of ends with it
             self._main.interrupt()
         return result
+
+    async def _whose(self, tool_input: Json, call_id: str) -> tuple[str, str, AgentHistory]:
+        resumed = tool_input.get("resume")
+        if not resumed:
+            return call_id, tool_input.get("subagent_type") or DEFAULT_AGENT, AgentHistory(call_id)
+        return resumed, *await self._log.journal.examined(lambda records: earlier_run(records, resumed))
 
     def _go_on(self, child: Child, work: Coroutine[Any, Any, ToolResult]) -> ToolResult:
         facts = child.facts
