@@ -1,49 +1,57 @@
-"""An agent: one conversation with a model, one turn at a time. A session runs one main agent and any number of
-others."""
+"""An agent: one conversation with a model, one turn at a time."""
 
 from __future__ import annotations
 
+import asyncio
+import json
+import logging
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from itertools import chain
+from typing import Any
 
-from ccb.tunnel.wire.control_protocol import CAN_USE_TOOL
+from ccb.tunnel.wire.control_protocol import CAN_USE_TOOL, new_uuid
+from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.journal_records import ModelRecord
+from ccb.tunnel.wire.model_facts import ESTIMATED, sent_name
+from ccb.tunnel.wire.ndjson import dump, to_bytes
 
 from ..context.reminders import DeferredNames
-from ..model.model_request import resolve_model
+from ..model import model_request
+from ..model.model_request import (
+    ContextLimits,
+    ModelLinkError,
+    RequestPrefix,
+    WindowSettings,
+    betas_of,
+    block_tokens,
+    resolve_model,
+    text_tokens,
+)
+from ..system.deadline import within
 from ..tools.todo import TodoReminder
-from ..tools.tool_contract import Tool, ToolDeclaration
+from ..tools.tool_contract import Tool
 from .agent_config import AgentConfig, AgentDeps
-from .agent_log import AgentLog
+from .agent_histories import AgentLog, Ledger
 from .conversation import Conversation
-from .token_usage import Ledger
+from .model_calls import new_prefix, side_answer
 from .turn import Turn
 from .turn_state import AgentState, Prompt
-
-if TYPE_CHECKING:
-    from .context_report import ContextReport
 
 Json = dict[str, Any]
 
 
 class Agent:
-    """`conversation` and `ledger` are the projections of this agent's records in the journal. The tools that the model
-    is offered change only with the configuration or the registry of tools, at the start of a turn, so that the request
-    prefix stays the same."""
+    """The tools that the model is offered change only when a turn starts: the request prefix stays the same."""
 
     def __init__(self, config: AgentConfig, deps: AgentDeps, conversation: Conversation, ledger: Ledger) -> None:
         self._config = config
         self._next = config  # takes effect at the next turn
         self._deps = deps
         self.reminders = deps.reminders
-        """What ccb says to the model in the next user message of this agent."""
         self.ledger = ledger
-        """What the agent has used."""
         self.hooks = deps.hooks
-        """The hooks of the session."""
         self.commands = deps.commands
-        """The slash commands of the session, none for a sub-agent."""
         model = resolve_model(conversation.model or config.models.model, config.models.names)
         conversation.use(model)
         self._registered = config.tools.begin_turn()  # the registry's tools at the start of the last turn
@@ -64,7 +72,6 @@ class Agent:
 
     @property
     def model(self) -> str:
-        """The model id that the next model call uses."""
         return self._state.model
 
     @property
@@ -73,20 +80,16 @@ class Agent:
 
     @property
     def online(self) -> bool:
-        """Whether the model can be called now: the laptop is connected."""
         return self._deps.link_up_since() is not None
 
     @property
     def interrupted(self) -> bool:
-        """Whether the running turn is being ended by an interrupt."""
         return self._turn is not None and self._turn.interrupted
 
     async def compact(self, hint: str) -> str:
-        """Compact the conversation; called by a command inside the running turn. See `Turn.compact`."""
         return await self._running().compact(hint)
 
     async def clear(self) -> None:
-        """Forget the conversation; called by a command inside the running turn."""
         await self._running().clear()
 
     def _running(self) -> Turn:
@@ -95,14 +98,7 @@ class Agent:
         return self._turn
 
     async def context_report(self) -> ContextReport:
-        """Return what fills the model's window. The provider counts it, if it can; before the first turn it is an
-        estimate of what that turn will send."""
-        from .context_report import (
-            context_report,
-            count_tokens,  # few sessions ask
-        )
-        from .model_calls import new_prefix
-
+        """Return what fills the model's window: counted by the provider if it can, estimated before the first turn."""
         config, prefix = self._config, self._state.prefix
         if prefix is None:
             config = self._next
@@ -112,22 +108,17 @@ class Agent:
         return context_report(self._state, prefix, config.window, counted, coming)
 
     async def side_answer(self, question: str) -> str | None:
-        """Answer a question about the conversation, which stays as it is. None before the first turn. Raise
-        ModelError."""
-        from .model_calls import side_answer  # few sessions ask
-
+        """Answer a question beside the conversation, None before the first turn. Raise ModelError."""
         return await side_answer(self._deps, self._state, question)
 
     def set_model(self, name: str | None) -> None:
-        """Use another model from the next model call on; None means the model of the configuration. The conversation
-        hides the thinking of the old one."""
+        """Use another model from the next model call on; None means the model of the configuration."""
         model = self.model_of(name)
         if model != self._state.model:
             self._state.model = model
             AgentLog(self._deps.log, self._state.conversation).record(ModelRecord(model))
 
     def model_of(self, name: str | None) -> str:
-        """Return the id of the model that `set_model` would use."""
         return resolve_model(name or self._next.models.model, self._next.models.names)
 
     def rewind(self, conversation: Conversation) -> None:
@@ -136,8 +127,7 @@ class Agent:
         conversation.use(self._state.model)
 
     def configure(self, config: AgentConfig) -> None:
-        """Use another configuration from the next turn on. The agent keeps its present model; `set_model(None)`
-        switches to the model of the configuration."""
+        """Use another configuration from the next turn on, with the present model."""
         self._next = config
 
     def interrupt(self) -> bool:
@@ -148,8 +138,7 @@ class Agent:
         return True
 
     async def run_turn(self, prompts: Sequence[Prompt]) -> Json:
-        """Run one turn and return its `result` message, which is recorded and durable like all others. Raise NotKept
-        when the journal fails, and CancelledError (without a result, tools stopped) when the session is shut down."""
+        """Run one turn and return its durable `result`. Raise NotKept when the journal fails."""
         if self._turn is not None:
             raise RuntimeError("a turn is running")
         self._take_config()
@@ -161,14 +150,14 @@ class Agent:
             self._turn = None
 
     def _take_config(self) -> None:
-        """Apply a new configuration and the changes to the registry of tools. Drop the request prefix when the prompts
-        or the declarations of the tools have changed."""
+        """Apply a new configuration; drop the request prefix only when prompts or declarations changed."""
         old, new = self._config, self._next
         registered = new.tools.begin_turn()
         if new is old and registered == self._registered:
             return
         listed = self._listed_tools(new)
-        if new.prompts is not old.prompts or _declarations(listed) != _declarations(self._state.listed):
+        declared = [each.declaration for each in self._state.listed]
+        if new.prompts is not old.prompts or [each.declaration for each in listed] != declared:
             self._state.prefix = None
         self._state.tools, self._state.listed = new.callable_tools(), listed
         self._registered, self._config = registered, new
@@ -177,5 +166,148 @@ class Agent:
         return config.listed_tools(can_ask=self._deps.broker.can_ask(CAN_USE_TOOL))
 
 
-def _declarations(tools: Sequence[Tool]) -> list[ToolDeclaration]:
-    return [tool.declaration for tool in tools]
+_log = logging.getLogger(__name__)
+
+_PATH = model_request.PATH + "/count_tokens"
+_SECONDS = 5.0
+_MAX_BYTES = 1 << 16
+
+
+async def count_tokens(deps: AgentDeps, agent: AgentState) -> int | None:
+    """Return the size of the next request, None if the provider cannot count it now."""
+    conversation = agent.conversation
+    if agent.prefix is None or not conversation.messages or conversation.open_tool_uses or deps.link_up_since() is None:
+        return None
+    pieces = [agent.prefix.encoded]
+    pieces += [(b"," if place else b"") + each.encoded() for place, each in enumerate(conversation.messages)]
+    pieces.append(to_bytes("]," + dump({"model": sent_name(agent.model)})[1:]))
+    headers = {**model_request.headers(deps.version, betas_of(agent.model)), "accept": "application/json"}
+
+    async def ask() -> object:
+        async with deps.transport.request(new_uuid(), "POST", _PATH, headers, pieces) as response:
+            body = b""
+            async for data in response.body():
+                body += data[: _MAX_BYTES - len(body)]
+            answer = json.loads(body) if response.status == 200 else {}
+            return None if answer.get(ESTIMATED) else answer.get("input_tokens")
+
+    try:
+        counted = await within(_SECONDS, ask())
+    except (ModelLinkError, asyncio.TimeoutError, ValueError, RecursionError, AttributeError) as error:
+        _log.info("the provider did not count the tokens: %r", error)
+        return None
+    return counted if isinstance(counted, int) and not isinstance(counted, bool) and counted > 0 else None
+
+
+_ROWS, _COLUMNS = 5, 40
+_CELLS = _ROWS * _COLUMNS
+_LOOKS = {  # the glyph in the picture, the colour for clients that have colours
+    "System prompt": ("▓", "promptBorder"),
+    "Tools": ("▒", "inactive"),
+    "Instructions and notes": ("◆", "claude"),
+    "Tool results": ("▚", "warning"),
+    "Messages": ("█", "permission"),
+    "Free space": ("·", "inactive"),
+    "Kept free for compaction": ("×", "inactive"),
+}
+
+
+@dataclass(frozen=True)
+class ContextReport:
+    """`parts` are the tokens of each category in the order of the request; their sum is the window."""
+
+    model: str
+    limits: ContextLimits
+    auto: bool
+    used: int
+    parts: dict[str, int]
+    exact: bool = False
+
+    @property
+    def percentage(self) -> int:
+        return round(100 * self.used / self.limits.window)
+
+    def public(self) -> Json:
+        shown = [
+            {"name": name, "tokens": tokens, "color": _LOOKS[name][1]} for name, tokens in self.parts.items() if tokens
+        ]
+        cells = [{"categoryName": name, "color": _LOOKS[name][1], "isFilled": True} for name in self._cells()]
+        return {
+            "categories": shown,
+            "totalTokens": self.used,
+            "maxTokens": self.limits.window,
+            "rawMaxTokens": self.limits.window,
+            "percentage": self.percentage,
+            "gridRows": [cells[row : row + _COLUMNS] for row in range(0, _CELLS, _COLUMNS)],
+            "model": self.model,
+            "memoryFiles": [],
+            "mcpTools": [],
+            "agents": [],
+            "isAutoCompactEnabled": self.auto,
+            "autoCompactThreshold": self.limits.auto,
+        }
+
+    def text(self) -> str:
+        glyphs = "".join(_LOOKS[name][0] for name in self._cells())
+        size = f"{'' if self.exact else 'about '}{_short(self.used)} of {_short(self.limits.window)} tokens"
+        lines = [f"{self.model}: {size} ({self.percentage} %)", ""]
+        lines += [f"  {glyphs[row : row + _COLUMNS]}" for row in range(0, _CELLS, _COLUMNS)]
+        lines.append("")
+        width = max(map(len, _LOOKS))
+        for name, tokens in self.parts.items():
+            share = 100 * tokens / self.limits.window
+            lines.append(f"  {_LOOKS[name][0]} {name:<{width}} {_short(tokens):>7} {share:5.1f} %")
+        compacts = f"compacted at {_short(self.limits.auto)} tokens" if self.auto else "compacted by /compact only"
+        return "\n".join([*lines, "", f"The conversation is {compacts}."])
+
+    def _cells(self) -> list[str]:
+        """Return the category of each cell. What is there has at least one."""
+        found: list[str] = []
+        for name, tokens in self.parts.items():
+            if name in ("Free space", "Kept free for compaction"):
+                break
+            found += [name] * max(int(tokens > 0), round(_CELLS * tokens / self.limits.window))
+        kept = round(_CELLS * self.parts["Kept free for compaction"] / self.limits.window)
+        free = max(0, _CELLS - len(found) - kept)
+        return [*found, *["Free space"] * free, *["Kept free for compaction"] * kept][:_CELLS]
+
+
+def context_report(
+    agent: AgentState,
+    prefix: RequestPrefix,
+    window: WindowSettings,
+    counted: int | None = None,
+    coming: Sequence[Json] = (),
+) -> ContextReport:
+    """Return what fills the window. The sum is counted or known from the last answer; the parts are estimates. `coming`
+    are blocks that go before the first prompt."""
+    limits = ContextLimits.of(agent.facts, window)
+    system, tools = text_tokens(prefix.system_size), text_tokens(prefix.tools_size)
+    notes = results = rest = 0
+    for block in chain(coming, *(message.blocks for message in agent.conversation.messages)):
+        tokens = block_tokens(block)
+        if block.get("type") == "tool_result":
+            results += tokens
+        elif str(block.get("text", "")).startswith("<system-reminder>"):
+            notes += tokens
+        else:
+            rest += tokens
+    estimated = system + tools + notes + results + rest
+    used = counted or (agent.tokens if agent.prefix is not None else estimated)
+    scale = used / estimated if estimated else 0
+    system, tools, notes, results = (round(part * scale) for part in (system, tools, notes, results))
+    kept = limits.window - limits.auto if window.auto else 0
+    parts = {
+        "System prompt": system,
+        "Tools": tools,
+        "Instructions and notes": notes,
+        "Tool results": results,
+        "Messages": max(0, used - system - tools - notes - results),
+        "Free space": max(0, limits.window - used - kept),
+        "Kept free for compaction": min(kept, max(0, limits.window - used)),
+    }
+    return ContextReport(agent.model, limits, window.auto, used, parts, exact=bool(counted))
+
+
+def _short(count: int) -> str:
+    return str(count) if count < 1_000 else f"{count / 1_000:.1f}k" if count < 999_950 else f"{count / 1_000_000:.1f}M"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import field, replace
 from typing import Any, Callable
 
@@ -20,9 +20,8 @@ from ..context.system_prompt import SessionPrompt
 from ..hooks.hook_runner import HookRunner
 from ..model import model_request
 from ..model.model_call import CallSettings, Clock
-from ..model.model_request import LONG_CONTEXT_BETA, ModelTransport, Reasoning
+from ..model.model_request import LONG_CONTEXT_BETA, ModelTransport, Reasoning, WindowSettings
 from ..model.retry import RetrySettings
-from ..model.token_counts import WindowSettings
 from ..permissions.engine import PermissionEngine
 from ..session_store.session_log import SessionLog
 from ..settings.worker_settings import WorkerSettings
@@ -30,47 +29,34 @@ from ..slash_commands.command_registry import CommandRegistry
 from ..tools.agent_definitions import AgentDefinition
 from ..tools.tool_contract import Tool, ToolContext
 from ..tools.toolset import Toolset
-from .limits import Budget, StructuredOutput
-from .turn_state import Prompt
+from .turn_state import Budget, Prompt, StructuredOutput
 
 Json = dict[str, Any]
 
 
 class Announced:
-    """The lists that clients are told: commands, agents, skills, mcp_servers and plugins. The owner of each adds it.
-    Commands and agents are objects with `name` and `description`; servers have `name` and `status`."""
+    """The lists that clients are told: commands and agents (`name`, `description`), skills, mcp_servers, plugins."""
 
     def __init__(self) -> None:
         self._lists: dict[str, Callable[[], Sequence[Json]]] = {}
 
     def add(self, name: str, entries: Callable[[], Sequence[Json]]) -> None:
-        """Announce the list that `entries` returns."""
         self._lists[name] = entries
 
     def entries(self, name: str) -> list[Json]:
-        """Return a list in full."""
         entries = self._lists.get(name)
         return list(entries()) if entries is not None else []
 
     def init_fields(self) -> Json:
-        """Return the fields of the `init` message, in which commands, agents and skills are only names."""
-        return {
-            "mcp_servers": self.entries("mcp_servers"),
-            "slash_commands": self._names("commands"),
-            "agents": self._names("agents"),
-            "skills": self._names("skills"),
-            "plugins": self.entries("plugins"),
-        }
-
-    def _names(self, name: str) -> list[str]:
-        return [str(each.get("name", "")) for each in self.entries(name)]
+        fields = {"slash_commands": "commands", "agents": "agents", "skills": "skills"}
+        names = {field: [str(each.get("name", "")) for each in self.entries(name)] for field, name in fields.items()}
+        return {"mcp_servers": self.entries("mcp_servers"), **names, "plugins": self.entries("plugins")}
 
 
 @dataclass(frozen=True)
 class OfferedTools:
-    """Which tools the model is offered. `names` are those of the built-in tools, None for all; `aliases` are names of
-    tools by other names for them. `judge` returns the tool that decides about calls where nobody can be asked. `role`
-    is the agent as which this one works."""
+    """`names`: the built-in tools, None for all; `aliases`: other names of tools; `judge`: the tool that decides where
+    nobody can be asked; `role`: the agent as which this one works."""
 
     names: Sequence[str] | None = None
     aliases: Json = field(default_factory=dict)
@@ -78,7 +64,7 @@ class OfferedTools:
     role: AgentDefinition | None = None
 
     def has(self, tool: Tool) -> bool:
-        """Return whether a tool is among those of this offer. A role does not limit how deferred tools are found."""
+        """Return whether a tool is offered. A role does not limit how deferred tools are found."""
         if self.role is not None and tool.name not in FINDERS and not self.role.offers(tool.name):
             return False
         return self.names is None or tool.name in self.names or tool.name not in BUILT_IN
@@ -86,8 +72,7 @@ class OfferedTools:
 
 @dataclass(frozen=True)
 class ToldToClients:
-    """What clients are told: the lists of a session, where its credential comes from, and, if they want them, the raw
-    events of the model's stream (`partial_messages`)."""
+    """What clients are told; `partial_messages`: also the raw events of the model's stream."""
 
     announced: Announced = field(default_factory=Announced)
     api_key_source: str = "none"
@@ -96,9 +81,8 @@ class ToldToClients:
 
 @dataclass(frozen=True)
 class ModelChoice:
-    """The models of an agent, each an alias or an id. `model` is None for the default, `fallback` takes over when it is
-    overloaded. `small` answers small questions, `compact` writes summaries; "" for the ones of the agent's own model.
-    `names` are the short names of models."""
+    """Aliases or ids. `fallback` takes over under overload, `small` answers small questions, `compact` writes summaries
+    ("" for the agent's own); `names` are the short names."""
 
     model: str | None = None
     fallback: str | None = None
@@ -109,22 +93,14 @@ class ModelChoice:
 
     @staticmethod
     def of(options: SessionOptions) -> ModelChoice:
-        """Return what a client's options say."""
-        names, reasoning = ModelNames(options.model_aliases), Reasoning.of(options)
-        return ModelChoice(
-            options.model, options.fallback_model, options.small_model, options.compact_model, names, reasoning
-        )
+        choice = ModelChoice(options.model, options.fallback_model, options.small_model, options.compact_model)
+        return replace(choice, names=ModelNames(options.model_aliases), reasoning=Reasoning.of(options))
 
 
 @dataclass(frozen=True)
 class AgentConfig:
-    """The settings of one agent. The value is immutable; `Agent.configure` replaces it from the next turn on.
-
-    `permissions` holds the agent's rules and its permission mode. `label` names a sub-agent and its task for the
-    person. `max_turns` is the agent's budget of model calls in one turn. `take_queued` takes the prompts and notices
-    for an agent that have joined the queue during a turn. `settings` are the merged settings of the session. `offer`
-    says which tools the model is offered, `disclosure` what clients are told. `structured` is the tool whose value each
-    turn must end with; `budget` limits the cost. `refusal` says why no turn may start, "" if one may."""
+    """The settings of one agent. `label` names a sub-agent and its task; `max_turns` limits model calls in one turn;
+    each turn ends with the value of `structured`; `refusal` says why no turn may start."""
 
     prompts: SessionPrompt
     tools: Toolset
@@ -143,12 +119,10 @@ class AgentConfig:
 
     @property
     def agent_type(self) -> str:
-        """The name of a sub-agent's definition, "" for the main agent."""
         return self.label.partition(": ")[0]
 
     @property
     def window(self) -> WindowSettings:
-        """What the settings and the environment say about the model's window."""
         found = WindowSettings.from_env({**os.environ, **self.settings.env})
         if not found.window and LONG_CONTEXT_BETA in self.models.reasoning.betas:
             found = WindowSettings(1_000_000, found.auto)
@@ -156,24 +130,23 @@ class AgentConfig:
         return found if auto is None or auto.value is not False else WindowSettings(found.window, auto=False)
 
     def with_options(self, options: SessionOptions) -> AgentConfig:
-        """Return this configuration with what a client's options say of models and limits."""
         return replace(self, models=ModelChoice.of(options), max_turns=options.max_turns)
 
     def visible_tools(self) -> dict[str, Tool]:
-        """Return the tools that the model may call, by name. Built-in tools that `offered` does not name and tools
-        that a permission rule denies altogether are left out."""
-        return {tool.name: tool for tool in self.tools if self.offer.has(tool) and self.permissions.visible(tool.name)}
+        """Return the tools that are offered and not denied altogether, by name."""
+        return self._allowed(self.tools)
+
+    def _allowed(self, tools: Iterable[Tool]) -> dict[str, Tool]:
+        return {tool.name: tool for tool in tools if self.offer.has(tool) and self.permissions.visible(tool.name)}
 
     def callable_tools(self) -> dict[str, Tool]:
-        """Return the tools that the model may call, by each name under which it may."""
+        """Return the visible tools by each name under which the model may call them."""
         tools = self.visible_tools()
-        return {
-            **tools,
-            **{alias: tools[str(name)] for alias, name in self.offer.aliases.items() if str(name) in tools},
-        }
+        aliases = {alias: tools[str(name)] for alias, name in self.offer.aliases.items() if str(name) in tools}
+        return {**tools, **aliases}
 
     def listed_tools(self, *, can_ask: bool) -> tuple[Tool, ...]:
-        """Return the visible tools that every request declares, in order. `can_ask`: the person can be asked."""
+        """Return the visible tools that every request declares, in order."""
         visible, deferred = self.visible_tools(), self.deferred_tools()
         named = self.offer.names or ()
         return tuple(
@@ -186,20 +159,13 @@ class AgentConfig:
 
     def deferred_tools(self) -> dict[str, Tool]:
         """Return the visible tools that no request declares, by name."""
-        return {
-            tool.name: tool
-            for tool in self.tools.deferred
-            if self.offer.has(tool) and self.permissions.visible(tool.name)
-        }
+        return self._allowed(self.tools.deferred)
 
 
 @dataclass(frozen=True)
 class AgentDeps:
-    """The dependencies that a session provides to each of its agents. `link_up_since` returns the monotonic time since
-    which the link to the laptop has been up, or None while it is down. `heartbeat_s` is the pause between two signs of
-    life of a running tool. `reminders` are those of this agent only, and `nested` finds more instruction files where
-    the agent works. `followers` get each record of the agent. `home` is the home directory on the host. `hooks`,
-    `commands` and `models` are those of the session; a sub-agent has no commands."""
+    """What a session lends to each of its agents. `link_up_since`: the monotonic time since which the laptop is
+    connected, None while it is not. `reminders` and `nested` are this agent's own; a sub-agent has no `commands`."""
 
     log: SessionLog
     transport: ModelTransport
@@ -218,14 +184,9 @@ class AgentDeps:
     models: ModelTable = field(default_factory=ModelTable)
 
     def call_settings(
-        self,
-        body: list[bytes],
-        *,
-        withdraw_truncated: bool = False,
-        betas: Sequence[str] = (),
-        thinks: bool = False,
+        self, body: list[bytes], *, withdraw_truncated: bool = False, betas: Sequence[str] = (), thinks: bool = False
     ) -> CallSettings:
-        """Return the settings of the model call with this request. `thinks`: the model may think in silence."""
+        """Return the settings of a model call. `thinks`: the model may think in silence."""
         return CallSettings(
             transport=self.transport,
             clock=self.clock,

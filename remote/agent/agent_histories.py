@@ -1,52 +1,140 @@
-"""The histories of all agents of a session: a projection of its journal."""
+"""The records of agents: who writes them, and the usage and histories that are read from them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Callable
 
 from ccb.tunnel.wire.journal_records import (
     MAIN_AGENT,
     AgentResultRecord,
+    Content,
     ForkedRecord,
     MessageRecord,
     Record,
     WorktreeRecord,
 )
-from ccb.tunnel.wire.projection import Projection
+from ccb.tunnel.wire.messages import ResultMessage
+from ccb.tunnel.wire.model_facts import ESTIMATED, TOKENS, ModelFacts, count
+from ccb.tunnel.wire.projection import Projection, on, replay
 
+from ..session_store.session_log import SessionLog
 from .conversation import Conversation, close_open_tool_uses
-from .token_usage import Ledger
+
+Json = dict[str, Any]
+
+_DETAILS = {
+    "cache_creation": ("ephemeral_1h_input_tokens", "ephemeral_5m_input_tokens"),
+    "output_tokens_details": ("thinking_tokens",),
+    "server_tool_use": ("web_search_requests", "web_fetch_requests"),
+}
+_TEXTS = ("service_tier", "inference_geo", "speed")
+_MODEL_USAGE = ("inputTokens", "cacheCreationInputTokens", "cacheReadInputTokens", "outputTokens")
+_MODEL_DETAILS = (
+    ("webSearchRequests", "server_tool_use", "web_search_requests"),
+    ("thinkingTokens", "output_tokens_details", "thinking_tokens"),
+    ("cacheCreationEphemeral5mInputTokens", "cache_creation", "ephemeral_5m_input_tokens"),
+    ("cacheCreationEphemeral1hInputTokens", "cache_creation", "ephemeral_1h_input_tokens"),
+)
+
+
+def zero_usage() -> Json:
+    usage: Json = dict.fromkeys(TOKENS, 0)
+    usage.update({name: dict.fromkeys(counts, 0) for name, counts in _DETAILS.items()})
+    usage.update(service_tier="standard", inference_geo="", speed="standard", iterations=[])
+    return usage
+
+
+class Ledger(Projection):
+    """The usage of a session: its results, and what `add` counted since. A sub-agent's also counts in its `parent`."""
+
+    def __init__(self, parent: Ledger | None = None) -> None:
+        self.parent = parent
+        self.turn = zero_usage()
+        self.total_cost_usd = 0.0
+        self.model_usage: dict[str, Json] = {}
+
+    @staticmethod
+    def from_records(records: Iterable[Record]) -> Ledger:
+        ledger = Ledger()
+        replay(records, ledger)
+        return ledger
+
+    @on(ResultMessage, main_only=True)
+    def _result(self, result: ResultMessage, _: Record) -> None:
+        self.total_cost_usd = float(result.total_cost_usd)
+        self.model_usage = {name: dict(entry) for name, entry in result.model_usage.items()}
+
+    @on(AgentResultRecord)
+    def _agent_result(self, record: AgentResultRecord, envelope: Record) -> None:
+        if isinstance(record.public, ResultMessage):
+            self._result(record.public, envelope)
+
+    def start_turn(self) -> None:
+        self.turn = zero_usage()
+
+    def add(self, model: str, known: ModelFacts, usage: Mapping[str, Any]) -> None:
+        for name in TOKENS:
+            self.turn[name] += count(usage, name)
+        self.turn.update({name: usage[name] for name in _TEXTS if isinstance(usage.get(name), str)})
+        for name, counts in _DETAILS.items():
+            found = usage.get(name)
+            for each in counts:
+                self.turn[name][each] += count(found, each) if isinstance(found, Mapping) else 0
+        if usage.get(ESTIMATED):
+            self.turn[ESTIMATED] = True
+        self._add_to_sums(model, known, usage)
+        if self.parent is not None:
+            self.parent._add_to_sums(model, known, usage)
+
+    def _add_to_sums(self, model: str, known: ModelFacts, usage: Mapping[str, Any]) -> None:
+        cost = known.cost_usd(usage)
+        self.total_cost_usd += cost
+        entry = self.model_usage.setdefault(
+            model,
+            {
+                **dict.fromkeys(_MODEL_USAGE, 0),
+                "costUSD": 0.0,
+                "contextWindow": known.context_window,
+                "maxOutputTokens": known.max_output,
+            },
+        )
+        entry["costUSD"] += cost
+        for name, public in zip(TOKENS, _MODEL_USAGE):
+            entry[public] += count(usage, name)
+        for public, group, name in _MODEL_DETAILS:
+            found = usage.get(group)
+            entry[public] = entry.get(public, 0) + (count(found, name) if isinstance(found, Mapping) else 0)
+        entry["canonicalModel"] = model
+        entry["costBasis"] = "list" if known.priced else "unknown"
+        if usage.get(ESTIMATED):
+            entry[ESTIMATED] = True
+
+    def snapshot(self) -> dict[str, Json]:
+        return {name: dict(entry) for name, entry in self.model_usage.items()}
 
 
 class AgentHistory(Projection):
-    """The conversation of one agent, and its usage. `worktree` is the newest record about its work tree."""
-
     def __init__(self, agent_id: str, rewound: Sequence[tuple[int, int]] = ()) -> None:
         self.conversation = Conversation(agent_id, rewound)
         self.ledger = Ledger()
         self.worktree: WorktreeRecord | None = None
 
     def apply(self, record: Record) -> None:
-        """Take the next record of this agent, or of a fork."""
         self.conversation.apply(record)
         self.ledger.apply(record)
 
 
 class AgentHistories(Projection):
-    """The history of the main agent, and of every other agent that was interrupted in a turn. When another agent ends
-    its turn, its history is dropped to save memory: nothing in it is open, and `Conversation.from_records` can read it
-    again."""
+    """The history of the main agent, and of each other agent until it ends its turn; then only the journal has it."""
 
     def __init__(self, rewound: Sequence[tuple[int, int]] = ()) -> None:
         self._rewound = rewound
         self.main = AgentHistory(MAIN_AGENT, rewound)
         self._by_id = {MAIN_AGENT: self.main}
-        self.worktrees: dict[str, WorktreeRecord] = {}
-        """The newest record about the work tree of each agent that ever had one."""
+        self.worktrees: dict[str, WorktreeRecord] = {}  # the newest of each agent that ever had one
 
     def apply(self, record: Record) -> None:
-        """Give the record to the history of its agent."""
         if isinstance(record.content, WorktreeRecord):
             self.worktrees[record.agent_id] = record.content
         elif isinstance(record.content, ForkedRecord):
@@ -68,7 +156,6 @@ class AgentHistories(Projection):
         )
 
     def of(self, agent_id: str) -> AgentHistory:
-        """Return the history of one agent, an empty one if there is none."""
         if agent_id not in self._by_id:
             self._by_id[agent_id] = AgentHistory(agent_id, self._rewound)
         return self._by_id[agent_id]
@@ -79,12 +166,10 @@ class AgentHistories(Projection):
         return [history for agent_id, history in self._by_id.items() if agent_id != MAIN_AGENT]
 
     def cut_agent(self, agent_id: str) -> AgentHistory | None:
-        """Return the history of a sub-agent that was interrupted in a turn; None if this one was not."""
         return self._by_id.get(agent_id) if agent_id != MAIN_AGENT else None
 
     def close_open_tool_uses(self, why: Callable[[Conversation, str], str]) -> Iterator[tuple[str, MessageRecord]]:
-        """Close the open tool uses of each history with the text `why(conversation, tool_use_id)`, those of the main
-        agent last. Yield each result with the id of its agent; the caller emits them."""
+        """Close the open tool uses of each history, the main agent's last. Yield the results; the caller emits them."""
         for agent_id, history in sorted(self._by_id.items(), key=lambda item: item[0] == MAIN_AGENT):
             conversation = history.conversation
 
@@ -93,3 +178,47 @@ class AgentHistories(Projection):
 
             for message in close_open_tool_uses(conversation, reason):
                 yield agent_id, message
+
+
+class AgentLog:
+    """Writes the records of an agent's turn to the session's log, and to the agent's projections. Raises NotKept."""
+
+    def __init__(self, log: SessionLog, conversation: Conversation, followers: Sequence[Projection] = ()) -> None:
+        self.conversation = conversation
+        self.agent_id = conversation.agent_id
+        self.user_messages = 0  # tool results and notes
+        self._log = log
+        self._projections = (conversation, *followers)
+
+    def message(self, body: Json) -> None:
+        self.record(MessageRecord(body))
+        if body["type"] == "user":
+            self.user_messages += 1
+
+    def begin(self, init: Json) -> None:
+        """Announce a turn of the main agent: clients take `init` for the start of the session's turn."""
+        if self.agent_id == MAIN_AGENT:
+            self.message(init)
+
+    def end(self, result: Json) -> None:
+        """Record the result: a public message of the main agent, an `agent_result` of any other."""
+        if self.agent_id == MAIN_AGENT:
+            self.message(result)
+        else:
+            self.record(AgentResultRecord(result))
+
+    def record(self, content: Content) -> None:
+        record = self._log.emit(content, self.agent_id)
+        for projection in self._projections:
+            projection.apply(record)
+
+    def progress(self, key: str, body: Json) -> None:
+        """Show an object that may be lost. A newer one with the same non-empty `key` replaces it."""
+        if self.agent_id != MAIN_AGENT:
+            body = {**body, "parent_tool_use_id": self.agent_id}
+            key = f"{self.agent_id}:{key}" if key else ""
+        self._log.progress(key, body)
+
+    async def commit(self) -> None:
+        """Return when everything recorded so far is durable (group commit)."""
+        await self._log.commit()

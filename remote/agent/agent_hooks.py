@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from ccb.tunnel.wire.control_protocol import ToolPermission
@@ -11,46 +11,34 @@ from ..context.instructions import InstructionFile
 from ..hooks.hook_outcome import NOTHING, HookOutcome
 from ..hooks.hook_runner import HookRunner
 from ..hooks.hook_table import (
-    DIRECTORY_ADDED,
     INSTRUCTIONS_LOADED,
     NOTIFICATION,
-    PERMISSION_DENIED,
     PERMISSION_REQUEST,
     POST_TOOL_BATCH,
     POST_TOOL_USE,
     POST_TOOL_USE_FAILURE,
-    PRE_TOOL_USE,
     STOP,
     STOP_FAILURE,
     SUBAGENT_START,
     SUBAGENT_STOP,
     TASK_COMPLETED,
     TASK_CREATED,
-    USER_PROMPT_EXPANSION,
 )
 from ..model.retry import ModelError
 from ..permissions.rules import Decision
-from ..slash_commands.command_registry import SlashCommand
-from ..tools.tasks import Task, TaskKind
+from ..tools.tasks import TaskKind
 from ..tools.tool_contract import ToolResult
 from .tool_call import ParsedCall, ToolCall, TurnContext
 from .turn_state import LoopState, TurnEnding
 
 Json = dict[str, Any]
 
-MAX_STOP_BLOCKS = 10
-"""How often in one turn Stop hooks may let an agent go on."""
-
-
-async def before_tool(context: TurnContext, call: ParsedCall) -> HookOutcome:
-    """Run the PreToolUse hooks."""
-    return await _run(context, PRE_TOOL_USE, call)
+MAX_STOP_BLOCKS = 10  # in one turn
 
 
 async def before_question(context: TurnContext, call: ParsedCall, decision: Decision) -> ToolPermission | None:
-    """Run the hooks of a call that needs a permission. Return the answer of a PermissionRequest hook, None if a person
-    has to give it; they are notified by Notification hooks."""
-    outcome = await _run(context, PERMISSION_REQUEST, call, permission_suggestions=decision.suggestions)
+    """Return the answer of a PermissionRequest hook, None if a person has to give it."""
+    outcome = await run_for_call(context, PERMISSION_REQUEST, call, permission_suggestions=decision.suggestions)
     if outcome.decision == "allow":
         return ToolPermission(True, updated_input=outcome.updated_input, updates=outcome.updates)
     if outcome.refuses:
@@ -65,27 +53,22 @@ async def before_question(context: TurnContext, call: ParsedCall, decision: Deci
     return None
 
 
-async def after_denial(context: TurnContext, call: ParsedCall, reason: str) -> bool:
-    """Run the hooks of a call that was denied without a question. Return whether the model may try it again."""
-    return (await _run(context, PERMISSION_DENIED, call, reason=reason)).retry
-
-
 async def after_tool(context: TurnContext, call: ParsedCall, result: ToolResult) -> HookOutcome:
-    """Run the hooks of a tool that has run. The model gets their reasons and contexts after the tool's result."""
+    """Run the hooks of a tool that has run. The model gets their words after the tool's result."""
     if result.is_error:
         event = POST_TOOL_USE_FAILURE
         error = result.content if isinstance(result.content, str) else "the tool failed"
-        outcome = await _run(context, event, call, error=error, is_interrupt=False)
+        outcome = await run_for_call(context, event, call, error=error, is_interrupt=False)
     else:
         event = POST_TOOL_USE
-        outcome = await _run(context, event, call, tool_response=_response(result))
+        outcome = await run_for_call(context, event, call, tool_response=_response(result))
     if outcome.blocked:
         context.deps.reminders.add(f"hook:{call.id}", f"{event}:{call.name} hook feedback:\n{outcome.reason}")
     return outcome
 
 
 async def after_batch(context: TurnContext, calls: Sequence[Json]) -> HookOutcome:
-    """Run the hooks of an answer whose calls have all ended, before the model is called again."""
+    """Run the hooks of an answer whose calls have all ended."""
     if not calls:
         return NOTHING
     outcome = await context.deps.hooks.run(POST_TOOL_BATCH, {"tool_calls": list(calls)}, agent_id=context.log.agent_id)
@@ -94,20 +77,8 @@ async def after_batch(context: TurnContext, calls: Sequence[Json]) -> HookOutcom
 
 
 def batched(call: ToolCall, result: ToolResult) -> Json:
-    """Return what `after_batch` tells of one call."""
-    return {**_facts(call), "tool_response": _response(result)}
-
-
-async def before_expansion(context: TurnContext, command: SlashCommand, arguments: str, prompt: str) -> HookOutcome:
-    """Run the hooks of a slash command whose text is about to go to the model."""
-    payload = {
-        "expansion_type": "mcp_prompt" if command.source == "mcp" else "slash_command",
-        "command_name": command.name,
-        "command_args": arguments,
-        "command_source": command.source,
-        "prompt": prompt,
-    }
-    return await context.deps.hooks.run(USER_PROMPT_EXPANSION, payload, command.name)
+    facts = {"tool_name": call.name, "tool_input": call.input, "tool_use_id": call.id}
+    return {**facts, "tool_response": _response(result)}
 
 
 async def works_on(context: TurnContext, path: str) -> None:
@@ -126,17 +97,8 @@ def instructions_loaded(hooks: HookRunner, agent_id: str, files: Iterable[Instru
         hooks.run_later(INSTRUCTIONS_LOADED, payload, reason, agent_id=agent_id)
 
 
-def directories_added(hooks: HookRunner, updates: Iterable[Mapping[str, Any]], source: str) -> None:
-    """Run the hooks of directories that permission updates have added, beside the turn."""
-    for update in updates:
-        if update.get("type") == "addDirectories":
-            for each in update.get("directories") or ():
-                hooks.run_later(DIRECTORY_ADDED, {"directory": str(each), "source": source}, source)
-
-
 async def before_todos(context: TurnContext, old: Sequence[Json], new: Sequence[Json]) -> str:
-    """Run the hooks of todos that the agent is about to add or to mark completed. Return why one refuses it, "" if none
-    does."""
+    """Run the hooks of todos that are added or completed. Return why one refuses it, "" if none does."""
     before = {str(each["content"]): each["status"] for each in old}
     for place, each in enumerate(new, 1):
         subject = str(each["content"])
@@ -150,7 +112,6 @@ async def before_todos(context: TurnContext, old: Sequence[Json], new: Sequence[
 
 
 async def agent_starts(context: TurnContext) -> None:
-    """Run the SubagentStart hooks. The sub-agent gets what they say with its first prompt."""
     agent_type = context.config.agent_type
     payload = {"agent_type": agent_type}
     outcome = await context.deps.hooks.run(SUBAGENT_START, payload, agent_type, agent_id=context.log.agent_id)
@@ -158,13 +119,19 @@ async def agent_starts(context: TurnContext) -> None:
 
 
 async def before_stop(context: TurnContext, ending: TurnEnding, state: LoopState) -> HookOutcome:
-    """Run the Stop hooks, those of SubagentStop for a sub-agent. They learn whether the agent goes on already because
-    of them, and what it has in the background."""
+    """Run the Stop hooks, those of SubagentStop for a sub-agent."""
     agent_id, agent_type = context.log.agent_id, context.config.agent_type
+    running: list[Json] = []
+    for task in context.config.context.tasks.running:
+        if task.agent_id == agent_id:
+            told = {"id": task.id, "status": task.status.value, "description": task.description[:1000]}
+            is_agent = task.kind is TaskKind.AGENT
+            more = {"agent_type": str(task.public.get("subagent_type"))} if is_agent else {}
+            running.append({**told, "type": "subagent" if is_agent else "shell", **more})
     payload: Json = {
         "stop_hook_active": state.stop_blocks > 0,
         "last_assistant_message": ending.text,
-        "background_tasks": [_task(each) for each in context.config.context.tasks.running if each.agent_id == agent_id],
+        "background_tasks": running,
         "session_crons": [],
     }
     if agent_type:
@@ -173,7 +140,6 @@ async def before_stop(context: TurnContext, ending: TurnEnding, state: LoopState
 
 
 def model_failed(context: TurnContext, failure: ModelError) -> None:
-    """Run the StopFailure hooks, which decide nothing, beside the session."""
     if not context.log.agent_id:
         payload = {"error": failure.kind, "error_details": failure.message}
         context.deps.hooks.run_later(STOP_FAILURE, payload, failure.kind)
@@ -186,24 +152,12 @@ def remind(context: TurnContext, key: str, hook: str, outcome: HookOutcome) -> N
         context.deps.reminders.add(key, f"{hook} hook additional context: {said}")
 
 
-async def _run(context: TurnContext, event: str, call: ParsedCall, **fields: object) -> HookOutcome:
-    payload = {**_facts(call), **fields}
+async def run_for_call(context: TurnContext, event: str, call: ParsedCall, **fields: object) -> HookOutcome:
+    payload = {"tool_name": call.name, "tool_input": call.input, "tool_use_id": call.id, **fields}
     outcome = await context.deps.hooks.run(event, payload, call.name, about=call.id, agent_id=context.log.agent_id)
     remind(context, f"{event}:{call.id}", f"{event}:{call.name}", outcome)
     return outcome
 
 
-def _facts(call: ParsedCall | ToolCall) -> Json:
-    return {"tool_name": call.name, "tool_input": call.input, "tool_use_id": call.id}
-
-
 def _response(result: ToolResult) -> object:
     return result.content if result.structured is None else result.structured
-
-
-def _task(task: Task) -> Json:
-    """Return what hooks are told of a task in the background."""
-    told: Json = {"id": task.id, "status": task.status.value, "description": task.description[:1000]}
-    if task.kind is TaskKind.AGENT:
-        return {**told, "type": "subagent", "agent_type": str(task.public.get("subagent_type"))}
-    return {**told, "type": "shell"}

@@ -7,7 +7,6 @@ from datetime import datetime, timezone
 from typing import Any
 
 from ccb.tunnel.wire.control_protocol import ToolApproval, new_uuid
-from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.session_options import CLAUDE_CODE_VERSION
 from ccb.tunnel.wire.tool_traits import RunsOn, ToolTraits
 
@@ -16,10 +15,11 @@ from ..context.system_prompt import style_name
 from ..model.answer_stream import MessageHead
 from ..model.model_call import Retrying
 from ..model.retry import OF_THE_LAPTOP, ModelError
+from ..permissions.engine import PermissionEngine
 from ..permissions.modes import cage_text
 from ..permissions.rules import Decision
 from .agent_config import AgentConfig
-from .token_usage import Ledger, zero_usage
+from .agent_histories import Ledger, zero_usage
 from .turn_state import TurnEnding
 
 Json = dict[str, Any]
@@ -32,78 +32,68 @@ CONTINUE = (
 )
 
 
+_DESCRIBING = ("description", "file_path", "notebook_path", "path", "command", "pattern", "url")
 _SOURCES = {RunsOn.CLIENT: "sdk", RunsOn.LAPTOP: "user", RunsOn.HOST: "project"}
 CAPABILITIES = ("interrupt_receipt_v1", "interrupt_cancel_queued_v1")
 
 
-def init_message(config: AgentConfig, *, tools: Sequence[str], model: str, version: str) -> Json:
-    """Return the message that opens a turn. It names the directory, the tools, the model, the permission mode and the
-    cage in force."""
-    return {
-        "type": "system",
-        "subtype": "init",
-        "cwd": config.context.cwd,
-        "git_branch": current_branch(config.context.cwd),
-        "tools": list(tools),
-        "model": model,
-        "permissionMode": config.permissions.mode,
-        "sandbox": config.permissions.cage_in_force,
-        "apiKeySource": config.disclosure.api_key_source,
-        "claude_code_version": CLAUDE_CODE_VERSION,
-        "ccb_version": version,
-        "additional_directories": list(config.context.add_dirs),
-        "capabilities": list(CAPABILITIES),
-        "betas": list(config.models.reasoning.betas),
-        "output_style": style_name(config.settings),
+def _system(subtype: str, **fields: object) -> Json:
+    return {"type": "system", "subtype": subtype, **fields}
+
+
+def init_message(config: AgentConfig, tools: Sequence[str], model: str, version: str) -> Json:
+    return _system(
+        "init",
+        cwd=config.context.cwd,
+        git_branch=current_branch(config.context.cwd),
+        tools=list(tools),
+        model=model,
+        permissionMode=config.permissions.mode,
+        sandbox=config.permissions.cage_in_force,
+        apiKeySource=config.disclosure.api_key_source,
+        claude_code_version=CLAUDE_CODE_VERSION,
+        ccb_version=version,
+        additional_directories=list(config.context.add_dirs),
+        capabilities=list(CAPABILITIES),
+        betas=list(config.models.reasoning.betas),
+        output_style=style_name(config.settings),
         **config.disclosure.announced.init_fields(),
-    }
+    )
 
 
-def status_message(value: str | None, mode: str | None = None, sandbox: str = "") -> Json:
-    """Return the message that says what the agent is doing now, and names a changed permission mode and the cage that
-    is then in force."""
-    body: Json = {"type": "system", "subtype": "status", "status": value}
-    if mode is not None:
-        body.update(permissionMode=mode, sandbox=sandbox)
-    return body
+def status_message(value: str | None, **more: object) -> Json:
+    return _system("status", status=value, **more)
+
+
+def mode_message(permissions: PermissionEngine) -> Json:
+    return status_message(None, permissionMode=permissions.mode, sandbox=permissions.cage_in_force)
 
 
 def compact_boundary(trigger: str, pre_tokens: int, post_tokens: int, prefix_tokens: int) -> Json:
-    """Return the message before a summary that replaces the conversation. Sizes are in tokens; `prefix_tokens` is that
-    of the system prompt and the tools."""
-    metadata = {
-        "trigger": trigger,
-        "pre_tokens": pre_tokens,
-        "post_tokens": post_tokens,
-        "prefix_tokens": prefix_tokens,
-    }
-    return {"type": "system", "subtype": "compact_boundary", "compact_metadata": metadata}
+    sizes = {"pre_tokens": pre_tokens, "post_tokens": post_tokens, "prefix_tokens": prefix_tokens}
+    return _system("compact_boundary", compact_metadata={"trigger": trigger, **sizes})
+
+
+def microcompact_boundary(pre_tokens: int, saved: int, tool_use_ids: Sequence[str]) -> Json:
+    metadata = {"trigger": "auto", "pre_tokens": pre_tokens, "tokens_saved": saved, "cleared": list(tool_use_ids)}
+    return _system("microcompact_boundary", microcompact_metadata=metadata)
 
 
 def compact_summary(text: str) -> Json:
-    """Return the message that replaces the conversation."""
     return {**user_text(text, synthetic=True), "isCompactSummary": True}
 
 
 def session_title(title: str) -> Json:
-    """Return the message that names the session."""
-    return {"type": "system", "subtype": "session_title_changed", "title": " ".join(title.split())[:200]}
+    return _system("session_title_changed", title=" ".join(title.split())[:200])
 
 
 def conversation_reset(session_id: str) -> Json:
-    """Return the message after which the conversation is empty. The session keeps its id."""
     return {"type": "conversation_reset", "new_conversation_id": session_id, "trigger": "clear"}
 
 
-def microcompact_boundary(pre_tokens: int, saved: int, tool_use_ids: Sequence[str]) -> Json:
-    """Return the message that leaves out the contents of old tool results."""
-    metadata = {"trigger": "auto", "pre_tokens": pre_tokens, "tokens_saved": saved, "cleared": list(tool_use_ids)}
-    return {"type": "system", "subtype": "microcompact_boundary", "microcompact_metadata": metadata}
-
-
 def assistant(head: MessageHead, block: Json, request_id: str, wall: float, asked: str = "") -> Json:
-    """Return the message with one content block of an answer. `asked` is the model of the request, for thinking: only
-    that one may see it again, and the name with which it answers can be another."""
+    """Return one block of an answer. Thinking names the model that was `asked`: only that one may see it again."""
+    moment = datetime.fromtimestamp(wall, timezone.utc)
     body: Json = {
         "type": "assistant",
         "message": {
@@ -118,7 +108,7 @@ def assistant(head: MessageHead, block: Json, request_id: str, wall: float, aske
             "context_management": None,
         },
         "parent_tool_use_id": None,
-        "timestamp": _timestamp(wall),
+        "timestamp": moment.strftime("%Y-%m-%dT%H:%M:%S.") + f"{moment.microsecond // 1000:03d}Z",
     }
     if request_id:
         body["request_id"] = request_id
@@ -128,12 +118,10 @@ def assistant(head: MessageHead, block: Json, request_id: str, wall: float, aske
 
 
 def api_error(text: str, failure: ModelError | None, kind: str, wall: float) -> Json:
-    """Return an error for the person, in the form of an assistant message. It is not part of the conversation."""
     head = MessageHead(new_uuid(), "<synthetic>", zero_usage())
     body = assistant(head, {"type": "text", "text": text}, failure.request_id if failure else "", wall)
     body["message"]["stop_reason"] = "stop_sequence"
-    body["error"] = kind
-    body["is_api_error_message"] = True
+    body.update(error=kind, is_api_error_message=True)
     if failure is not None and failure.status is not None:
         body["api_error_status"] = failure.status
     if failure is not None and failure.error_type:
@@ -147,39 +135,28 @@ def user_text(text: str, *, synthetic: bool = False) -> Json:
 
 
 def user_blocks(blocks: Sequence[Json], *, synthetic: bool = False) -> Json:
-    """Return a note to the model that is made of content blocks."""
-    body: Json = {
-        "type": "user",
-        "message": {"role": "user", "content": list(blocks)},
-        "parent_tool_use_id": None,
-    }
-    if synthetic:
-        body["isSynthetic"] = True
-    return body
+    body: Json = {"type": "user", "message": {"role": "user", "content": list(blocks)}, "parent_tool_use_id": None}
+    return {**body, "isSynthetic": True} if synthetic else body
 
 
 def informational(text: str, level: str = "info") -> Json:
-    """Return a notice to the person. `level` is `info` or `warning`."""
-    return {"type": "system", "subtype": "informational", "content": text, "level": level}
+    return _system("informational", content=text, level=level)
 
 
 def command_output(text: str) -> Json:
-    """Return the message with the output of a slash command that ran without the model."""
     return {**user_text(f"<local-command-stdout>{text}</local-command-stdout>"), "isReplay": True}
 
 
 def api_retry(retry: Retrying) -> Json:
-    """Return the message about a model call that failed and is about to be retried."""
     failure = retry.failure
-    body: Json = {
-        "type": "system",
-        "subtype": "api_retry",
-        "attempt": retry.attempt,
-        "max_retries": retry.max_retries,
-        "retry_delay_ms": round(retry.delay * 1000),
-        "error_status": failure.status,
-        "error": failure.kind,
-    }
+    body = _system(
+        "api_retry",
+        attempt=retry.attempt,
+        max_retries=retry.max_retries,
+        retry_delay_ms=round(retry.delay * 1000),
+        error_status=failure.status,
+        error=failure.kind,
+    )
     if failure.error_type.startswith(OF_THE_LAPTOP):
         body.update(api_error_type=failure.error_type, message=failure.message)
     elif failure.silent:
@@ -188,32 +165,31 @@ def api_retry(retry: Retrying) -> Json:
 
 
 def model_silent(silent: float | None, left: float) -> Json:
-    """Return the message about a model that has said nothing for `silent` seconds, and is asked again in `left` ones;
-    with None, that it has gone on."""
-    body: Json = {"type": "system", "subtype": "model_silent"}
+    """Return the message about a silent model that is asked again in `left` seconds; with None, it has gone on."""
     if silent is None:
-        return {**body, "silent_ms": None, "retry_in_ms": None}
-    return {**body, "silent_ms": round(silent * 1000), "retry_in_ms": round(left * 1000)}
+        return _system("model_silent", silent_ms=None, retry_in_ms=None)
+    return _system("model_silent", silent_ms=round(silent * 1000), retry_in_ms=round(left * 1000))
 
 
 def permission_denied(name: str, tool_use_id: str, message: str, decision: Decision) -> Json:
-    """Return the message about a tool call that was denied without a question."""
-    return {
-        "type": "system",
-        "subtype": "permission_denied",
-        "tool_name": name,
-        "tool_use_id": tool_use_id,
-        "message": message,
-        "decision_behavior": decision.behavior.value,  # "ask": denied only because nobody could be asked
-        "decision_reason_type": decision.reason_type,
-        "decision_reason": decision.reason,
-    }
+    return _system(
+        "permission_denied",
+        tool_name=name,
+        tool_use_id=tool_use_id,
+        message=message,
+        decision_behavior=decision.behavior.value,  # "ask": denied only because nobody could be asked
+        decision_reason_type=decision.reason_type,
+        decision_reason=decision.reason,
+    )
 
 
 def tool_approval(
     traits: ToolTraits, tool_input: Json, tool_use_id: str, decision: Decision, file_change: Json | None = None
 ) -> ToolApproval:
-    """Return the question to the person whether a tool call may run. `file_change`: what it would do to a file."""
+    described = (tool_input.get(name) for name in _DESCRIBING)
+    description = next((each for each in described if isinstance(each, str) and each), "")
+    parts = traits.name.split("__")
+    of_server = parts[0] == "mcp" and len(parts) > 2
     return ToolApproval(
         tool_name=traits.name,
         display_name=traits.name,
@@ -222,81 +198,33 @@ def tool_approval(
         permission_suggestions=list(decision.suggestions),
         decision_reason=decision.reason,
         decision_reason_type=decision.reason_type,
-        description=_description(tool_input) or None,
+        description=description[:200] or None,
         blocked_path=decision.blocked_path or None,
         sandbox=None if traits.asks else cage_text(decision.cage),
         file_change=file_change,
         requires_user_interaction=True if traits.asks else None,
-        mcp_server=_mcp_server(traits),
+        mcp_server={"name": parts[1], "source": _SOURCES[traits.runs_on]} if of_server else None,
     )
 
 
-def _mcp_server(traits: ToolTraits) -> Json | None:
-    """Return the server of an MCP tool, and where it is from; None for another tool."""
-    parts = traits.name.split("__")
-    return {"name": parts[1], "source": _SOURCES[traits.runs_on]} if parts[0] == "mcp" and len(parts) > 2 else None
+def tool_progress(name: str, tool_use_id: str, elapsed: object, **more: object) -> Json:
+    """Return live output of a running tool, or a sign of life (`heartbeat`)."""
+    body = {"type": "tool_progress", "tool_use_id": tool_use_id, "tool_name": name, "elapsed_time_seconds": elapsed}
+    return {**body, **more, "parent_tool_use_id": None}
 
 
-def tool_progress(name: str, tool_use_id: str, update: Json) -> Json:
-    """Return the message with live output of a running tool."""
-    return {
-        "type": "tool_progress",
-        "tool_use_id": tool_use_id,
-        "tool_name": name,
-        "elapsed_time_seconds": update.get("elapsed_seconds", 0),
-        "output": update.get("output", ""),
-        "total_bytes": update.get("total_bytes", 0),
-        "parent_tool_use_id": None,
-    }
-
-
-def heartbeat(name: str, tool_use_id: str, elapsed: float) -> Json:
-    """Return the sign of life of a running tool. `elapsed` is in seconds."""
-    return {
-        "type": "tool_progress",
-        "tool_use_id": tool_use_id,
-        "tool_name": name,
-        "elapsed_time_seconds": round(elapsed),
-        "heartbeat": True,
-        "parent_tool_use_id": None,
-    }
-
-
-@dataclass(frozen=True)
-class TurnReport:
-    """The figures that the result of a turn reports. Durations are in seconds; `num_turns` as the public protocol
-    counts them, user messages included; `denials` are the tool calls that were denied. `origin` says what started the
-    turn when it was not the person, `first_ms` after how many milliseconds its first answer began."""
-
-    duration: float
-    duration_api: float
-    num_turns: int
-    stop_reason: str | None
-    denials: Sequence[Json]
-    origin: Json | None = None
-    first_ms: int | None = None
-
-
-def result_message(ending: TurnEnding, ledger: Ledger, report: TurnReport) -> Json:
-    """Return the result message of a turn."""
+def result_message(ending: TurnEnding, ledger: Ledger, **figures: object) -> Json:
+    """Return the result of a turn; `figures` are fields of it, left out if None but for `stop_reason`."""
     body: Json = {
         "type": "result",
         "subtype": ending.subtype,
         "is_error": ending.is_error,
-        "duration_ms": round(report.duration * 1000),
-        "duration_api_ms": round(report.duration_api * 1000),
-        "num_turns": report.num_turns,
-        "stop_reason": report.stop_reason,
         "total_cost_usd": ledger.total_cost_usd,
         "usage": dict(ledger.turn),
         "modelUsage": ledger.snapshot(),
-        "permission_denials": list(report.denials),
         "terminal_reason": ending.terminal.value,
+        **{name: value for name, value in figures.items() if value is not None or name == "stop_reason"},
     }
-    if report.origin is not None:
-        body["origin"] = report.origin
-    if report.first_ms is not None:
-        body["ttft_ms"] = report.first_ms
     if ending.subtype == "success":
         body["result"] = ending.text
         body["api_error_status"] = ending.api_error_status
@@ -305,16 +233,3 @@ def result_message(ending: TurnEnding, ledger: Ledger, report: TurnReport) -> Js
     else:
         body["errors"] = list(ending.errors)
     return body
-
-
-def _description(tool_input: Json) -> str:
-    for name in ("description", "file_path", "notebook_path", "path", "command", "pattern", "url"):
-        value = tool_input.get(name)
-        if isinstance(value, str) and value:
-            return value[:200]
-    return ""
-
-
-def _timestamp(wall: float) -> str:
-    moment = datetime.fromtimestamp(wall, timezone.utc)
-    return moment.strftime("%Y-%m-%dT%H:%M:%S.") + f"{moment.microsecond // 1000:03d}Z"

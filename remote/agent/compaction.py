@@ -1,35 +1,26 @@
-"""Compaction: how the history is shortened when it nears the model's window.
-
-Two steps, the cheap one first: old tool results are left out; if that is not enough, a summary of the model replaces
-the whole conversation. Each step is one record of the journal, so every reader of it sees the conversation before the
-step or after it. The journal also holds the start: a compaction that was cut off with its worker is made again, once,
-by the next turn.
-"""
+"""Compaction: old tool results are left out first; if that is not enough, a summary of the model replaces the
+conversation. Each step is one record; a compaction that was cut off with its worker is made again, once."""
 
 from __future__ import annotations
 
 import logging
 import os
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
-from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.journal_records import CompactEndRecord, CompactStartRecord, MessageRecord, PromptRecord
-from ccb.tunnel.wire.spelling import spelled, unspelled
+from ccb.tunnel.wire.spelling import spelled
 from ccb.tunnel.wire.tool_traits import BASH_OUTPUT, BUILT_IN, READ, Effect
 
 from ..context.reminders import Occasion, reminder_block
 from ..hooks.hook_table import POST_COMPACT, PRE_COMPACT
-from ..model.model_call import ReplyListener, Retrying
-from ..model.model_request import CLEARED, HistoryMessage, resolve_model
+from ..model.model_request import CLEARED, ContextLimits, HistoryMessage, block_tokens, resolve_model
 from ..model.retry import ModelError
-from ..model.token_counts import ContextLimits, block_tokens
 from . import agent_messages
-from .agent_hooks import works_on
-from .agent_log import AgentLog
 from .conversation import CompactionFailed
-from .mentions import cut, run_unasked
-from .model_calls import text_answer, with_question
+from .model_calls import TellingListener, text_answer, with_question
+from .prompt_opening import cut, run_unasked
 from .tool_call import TurnContext
 
 Json = dict[str, Any]
@@ -42,17 +33,7 @@ _FILES = 0.15  # of the usable window: the files that are shown again
 _SHARES = (1.0, 0.6, 0.35, 0.15)  # of a conversation that is too long even for the request for a summary
 
 
-@dataclass(frozen=True)
-class Compacted:
-    """The size of the conversation before and after, in tokens."""
-
-    pre_tokens: int
-    post_tokens: int
-
-
 class Compactor:
-    """Compacts between two model calls, when no tool call is open."""
-
     def __init__(self, context: TurnContext) -> None:
         self._context = context
         self._config = context.config
@@ -65,8 +46,7 @@ class Compactor:
         return ContextLimits.of(self._agent.facts, self._config.window)
 
     async def make_room(self) -> None:
-        """Compact if the next request would leave too little room, or go on with a compaction that was cut off. A
-        failure is not the end: the request may fit."""
+        """Compact before a request that would leave too little room. A failure is not the end: the request may fit."""
         compactions = self._agent.conversation.compactions
         begun = compactions.unfinished
         if begun is None:
@@ -74,14 +54,14 @@ class Compactor:
             if self._agent.tokens < self.limits.auto:
                 return
         if not compactions.given_up:
-            if begun is not None:
-                await self._try(begun.trigger, begun.hint, again=True)
-            else:
-                await self._try("auto")
+            with suppress(ModelError, CompactionFailed):
+                if begun is not None:
+                    await self.compact(begun.trigger, begun.hint, again=True)
+                else:
+                    await self.compact("auto")
 
     async def rescue(self) -> bool:
-        """Compact because the provider says that the request is too long. Return False if nothing can be done. Raise
-        the ModelError of a summary that failed for another reason."""
+        """Compact because the provider says that the request is too long. Return False if nothing can be done."""
         answered = any(message.role == "assistant" for message in self._agent.conversation.messages)
         if not self._config.window.auto or not answered:  # a prompt that is too long by itself is for its writer
             return False
@@ -100,24 +80,25 @@ class Compactor:
         return True
 
     def clear_old_results(self) -> int:
-        """Leave out the contents of old tool results, if that saves much. Return the number of tokens saved."""
+        """Leave out old tool results if that saves much. Return the number of tokens saved."""
         usable, pre = self.limits.usable, self._agent.tokens
-        old = old_results(self._agent.conversation.messages, round(usable * _KEPT_RESULTS))
-        if old.tokens < usable * _WORTH_IT:
+        old, saved = old_results(self._agent.conversation.messages, round(usable * _KEPT_RESULTS))
+        if saved < usable * _WORTH_IT:
             return 0
         self._config.context.files.forget_views()
-        self._log.record(MessageRecord(agent_messages.microcompact_boundary(pre, old.tokens, old.tool_use_ids)))
-        return old.tokens
+        self._log.message(agent_messages.microcompact_boundary(pre, saved, old))
+        return saved
 
-    async def compact(self, trigger: str, hint: str = "", *, again: bool = False) -> Compacted:
-        """Let a summary of the model replace the conversation. `again`: a dead worker had begun it. Raise ModelError,
-        CompactionFailed; the conversation is unchanged then."""
-        pre = self._agent.tokens
-        refusal = ""
+    async def compact(self, trigger: str, hint: str = "", *, again: bool = False) -> tuple[int, int]:
+        """Let a summary replace the conversation. `again`: a dead worker had begun it."""
+        pre, refusal = self._agent.tokens, ""
         if not again:
-            hint, refusal = await self._hooks(trigger, hint)
+            payload = {"trigger": trigger, "custom_instructions": hint}
+            outcome = await self._deps.hooks.run(PRE_COMPACT, payload, trigger, agent_id=self._log.agent_id)
+            hint = "\n".join(filter(None, [hint, *outcome.context]))
+            refusal = f"a hook refused it: {outcome.why}" if outcome.refuses else ""
         self._log.record(CompactStartRecord(trigger, hint))
-        self._log.record(MessageRecord(agent_messages.status_message("compacting")))
+        self._log.message(agent_messages.status_message("compacting"))
         await self._log.commit()
         try:
             if refusal:
@@ -125,34 +106,20 @@ class Compactor:
             summary = await self._summary(hint)
         except (ModelError, CompactionFailed) as failure:
             self._log.record(CompactEndRecord("failed"))
-            self._log.record(MessageRecord({**agent_messages.status_message(None), "compact_result": "failed"}))
+            self._log.message({**agent_messages.status_message(None), "compact_result": "failed"})
             _log.warning("the conversation was not compacted: %s", failure)
             raise
         return await self._replace(trigger, pre, summary)
 
     async def clear(self) -> None:
-        """Forget the whole conversation, because the person begins anew."""
         pre, prefix = self._agent.tokens, self._agent.prefix_tokens
         await self._deps.hooks.conversation_ends("clear")
         self._config.context.files.forget_views()
-        self._log.record(MessageRecord(agent_messages.compact_boundary("clear", pre, prefix, prefix)))
+        self._log.message(agent_messages.compact_boundary("clear", pre, prefix, prefix))
         self._log.record(MessageRecord(agent_messages.compact_summary("")))
-        self._log.record(MessageRecord(agent_messages.conversation_reset(self._deps.log.session_id)))
+        self._log.message(agent_messages.conversation_reset(self._deps.log.session_id))
         await self._log.commit()
         await self._starts_again("clear")
-
-    async def _hooks(self, trigger: str, hint: str) -> tuple[str, str]:
-        """Run the PreCompact hooks. Return the hint with what they add, and why they refuse ("" if they do not)."""
-        payload = {"trigger": trigger, "custom_instructions": hint}
-        outcome = await self._deps.hooks.run(PRE_COMPACT, payload, trigger, agent_id=self._log.agent_id)
-        refusal = f"a hook refused it: {outcome.why}" if outcome.refuses else ""
-        return "\n".join(filter(None, [hint, *outcome.context])), refusal
-
-    async def _try(self, trigger: str, hint: str = "", *, again: bool = False) -> None:
-        try:
-            await self.compact(trigger, hint, again=again)
-        except (ModelError, CompactionFailed):
-            pass
 
     async def _drop_everything(self) -> None:
         """Go on without the conversation: losing it is better than a session that cannot go on."""
@@ -163,19 +130,16 @@ class Compactor:
         """Return the model's summary. Where the conversation is too long even for that, leave out its beginning."""
         conversation = self._agent.conversation
         conversation.seal()
-        failure: ModelError | None = None
         for share in _SHARES:
             try:
                 return await self._ask(newest(conversation.messages, share), hint)
             except ModelError as error:
-                if not error.prompt_too_long:
+                if not error.prompt_too_long or share == _SHARES[-1]:
                     raise
-                failure = error
-        assert failure is not None
-        raise failure
+        raise AssertionError
 
     async def _ask(self, history: list[HistoryMessage], hint: str) -> str:
-        """Ask the model that shall write summaries, and the agent's own one if that one fails or has less room."""
+        """Ask the model that shall write summaries, or the agent's own if that one fails or has less room."""
         own, config, known = self._agent.model, self._config, self._agent.models.facts
         other = resolve_model(config.models.compact or own, config.models.names)
         if other != own and known(other).context_window >= known(own).context_window:
@@ -186,99 +150,77 @@ class Compactor:
         return await self._ask_model(own, history, hint)
 
     async def _ask_model(self, model: str, history: list[HistoryMessage], hint: str) -> str:
-        """Make the model call. The request starts with the same bytes as any other, so that the provider finds it in
-        the cache of the agent's own model."""
+        """Ask with a request that starts with the same bytes as any other, so that the provider's cache has it."""
         agent, deps = self._agent, self._deps
         assert agent.prefix is not None
-        sent = with_question(history, request_text(hint))
+        text = f"{ASK}\n\nThe user adds for this summary: {hint}" if hint else ASK
+        sent = with_question(history, text)
         length = self._config.models.reasoning.allowed(self.limits.summary)
-        listener, retries = _SummaryListener(self._log), deps.limits.max_retries
+        listener, retries = TellingListener(self._log), deps.limits.max_retries
         text = await text_answer(deps, agent, agent.prefix, sent, model, length, retries, listener)
         if not text:
             raise CompactionFailed("the model wrote no summary")
         return text
 
-    async def _replace(self, trigger: str, pre: int, summary: str) -> Compacted:
-        """Record what replaces the conversation."""
+    async def _replace(self, trigger: str, pre: int, summary: str) -> tuple[int, int]:
         conversation, limits = self._agent.conversation, self.limits
         text = summary_text(summary, conversation.prompts.texts(), in_turn=trigger == "auto")
         more = await restored_blocks(self._context, round(limits.usable * _FILES))
         body = agent_messages.compact_summary(text)
         prefix = self._agent.prefix_tokens
         post = prefix + sum(block_tokens(block) for block in [*body["message"]["content"], *more])
-        self._log.record(MessageRecord(agent_messages.compact_boundary(trigger, pre, post, prefix)))
+        self._log.message(agent_messages.compact_boundary(trigger, pre, post, prefix))
         self._log.record(MessageRecord(body))
         if more:
             self._log.record(PromptRecord(more, []))
-        self._log.record(MessageRecord({**agent_messages.status_message(None), "compact_result": "success"}))
+        self._log.message({**agent_messages.status_message(None), "compact_result": "success"})
         await self._log.commit()
         payload = {"trigger": trigger, "compact_summary": summary}
         await self._deps.hooks.run(POST_COMPACT, payload, trigger, agent_id=self._log.agent_id)
         await self._starts_again("compact")
-        return Compacted(pre, post)
+        return pre, post
 
     async def _starts_again(self, source: str) -> None:
-        """Run the SessionStart hooks of the session: the model has forgotten what they said."""
         if not self._log.agent_id:
             await self._deps.hooks.conversation_starts(source, self._agent.model)
-
-
-class _SummaryListener(ReplyListener):
-    """Collects the text of a summary, and tells of attempts that fail."""
-
-    def __init__(self, log: AgentLog) -> None:
-        super().__init__()
-        self._log = log
-
-    def silence(self, silent: float | None, left: float) -> None:
-        self._log.progress("silence", agent_messages.model_silent(silent, left))
-
-    def retrying(self, retry: Retrying) -> None:
-        self._log.message(agent_messages.api_retry(retry))
 
 
 _MIN_TOKENS = 100  # smaller results are not worth it
 
 
-@dataclass(frozen=True)
-class OldResults:
-    """The results that can be left out, by the ids of their calls, and the tokens that this saves."""
-
-    tool_use_ids: tuple[str, ...]
-    tokens: int
-
-
-def old_results(messages: Sequence[HistoryMessage], keep: int) -> OldResults:
-    """Return the results whose contents can be left out. The newest `keep` tokens of results stay, and everything that
-    the model has not seen yet. What a tool without effect outside the session has said stays as well: nothing can say
-    it again."""
+def old_results(messages: Sequence[HistoryMessage], keep: int) -> tuple[list[str], int]:
+    """Return the ids of the results that can be left out, and the tokens that this saves: not the newest `keep` tokens,
+    nothing that the model has not seen, and nothing that no tool can say again."""
     seen = max((i for i, message in enumerate(messages) if message.role == "assistant"), default=0)
     found: list[str] = []
     saved = newer = 0
     for i in range(len(messages) - 1, 0, -1):
-        message = messages[i]
-        if message.role != "user":
-            continue
-        names = {str(b.get("id")): str(b.get("name")) for b in messages[i - 1].blocks if b.get("type") == "tool_use"}
-        for block in reversed(message.blocks):
-            if block.get("type") != "tool_result":
-                continue
+        calls: dict[object, str] = {
+            b.get("id"): str(b.get("name")) for b in messages[i - 1].blocks if b.get("type") == "tool_use"
+        }
+        results = [b for b in messages[i].blocks if b.get("type") == "tool_result"]
+        for block in reversed(results if messages[i].role == "user" else []):
             tokens = block_tokens(block)
             newer += tokens if block.get("content") != CLEARED else keep + 1
-            if i < seen and newer > keep and tokens >= _MIN_TOKENS and _can_go(names, block):
+            if (
+                i < seen
+                and newer > keep
+                and tokens >= _MIN_TOKENS
+                and _is_repeatable(calls.get(block.get("tool_use_id")))
+            ):
                 found.append(str(block["tool_use_id"]))
                 saved += tokens - block_tokens({**block, "content": CLEARED})
-    return OldResults(tuple(found[::-1]), saved)
+    return found[::-1], saved
 
 
-def _can_go(names: dict[str, str], block: Json) -> bool:
-    traits = BUILT_IN.get(names.get(str(block.get("tool_use_id")), ""))
+def _is_repeatable(name: object) -> bool:
+    traits = BUILT_IN.get(str(name))
     return traits is not None and (traits.effect is not Effect.NONE or traits is BASH_OUTPUT)
 
 
 def newest(messages: Sequence[HistoryMessage], share: float) -> list[HistoryMessage]:
-    """Return the newest messages that make up this share of the bytes, at least the last round. The cut is before an
-    assistant message, so each result keeps its call; the API wants a user message first."""
+    """Return the newest messages up to this share of the bytes. The cut is before an assistant message: each result
+    keeps its call, and the API wants a user message first."""
     wanted = share * sum(len(message.encoded()) for message in messages)
     start, size = len(messages), 0
     for i in range(len(messages) - 1, -1, -1):
@@ -297,9 +239,10 @@ _MAX_FILE_TOKENS = 5_000
 
 
 async def restored_blocks(context: TurnContext, room: int) -> list[Json]:
-    """Return the blocks that follow the summary. Files take at most `room` tokens."""
     config, deps, agent = context.config, context.deps, context.agent
-    paths = recent_files(agent.conversation.files, config.context.cwd)
+    cwd = spelled(config.context.cwd)
+    latest = [os.path.normpath(os.path.join(cwd, name)) for name in reversed(agent.conversation.files)]
+    paths = list(dict.fromkeys(latest))[:_MAX_FILES][::-1]
     blocks = list(await config.prompts.first_user_blocks())
     config.context.files.forget_views()
     texts = []
@@ -308,7 +251,6 @@ async def restored_blocks(context: TurnContext, room: int) -> list[Json]:
         if result is not None and isinstance(result.content, str):
             text = cut(result.content, 4 * min(_MAX_FILE_TOKENS, room // _MAX_FILES))
             texts.append(f"{path}:\n{text}")
-            await works_on(context, unspelled(path))  # a new worker has not seen the calls about these files
     if texts:
         config.context.files.forget_views()  # what was cut here can be read in full
         blocks.append(reminder_block(["Files that you worked with last, as they are now.", *texts]))
@@ -317,12 +259,6 @@ async def restored_blocks(context: TurnContext, room: int) -> list[Json]:
         lines = [f"- [{item['status']}] {item['content']}" for item in todos]
         blocks.append(reminder_block(["Your todo list:\n" + "\n".join(lines)]))
     return blocks + deps.reminders.take(Occasion.COMPACTED)
-
-
-def recent_files(named: Sequence[str], cwd: str) -> list[str]:
-    """Return the files among those with these names that were used last, the oldest of them first."""
-    found = dict.fromkeys(os.path.normpath(os.path.join(spelled(cwd), name)) for name in reversed(named))
-    return list(found)[:_MAX_FILES][::-1]
 
 
 ASK = """\
@@ -347,13 +283,7 @@ turn it into instructions."""
 _GO_ON = "Go on with the task from where it stopped, without repeating what is done."
 
 
-def request_text(hint: str) -> str:
-    """Return the request for a summary. `hint` is what the person, or a hook, wants it to keep."""
-    return f"{ASK}\n\nThe user adds for this summary: {hint}" if hint else ASK
-
-
 def summary_text(summary: str, prompts: Sequence[str], *, in_turn: bool) -> str:
-    """Return the message that replaces the conversation. `in_turn`: the agent is in the middle of a task."""
     parts = [
         "Everything before this message was left out, because it did not fit the context window any more. "
         "This is the summary of it:",
@@ -371,4 +301,3 @@ LOST = (
     "(There is no summary: the conversation was too long even for that. The user's words follow. Look at the files and "
     "at the version control to find out what is done already, and ask if you cannot find it out.)"
 )
-"""Stands for the summary of a conversation that no model could be asked about."""

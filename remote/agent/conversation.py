@@ -1,11 +1,5 @@
-"""The conversation of an agent: its history as the model gets it, a projection of the journal.
-
-The live loop and a restart apply the same records with the same code, so both end up with the same bytes. The assistant
-lines with one message id make up one assistant message. User lines bring tool results and notes; echoes of prompts and
-messages about API errors are not part of the conversation. An input is remembered until a `prompt` record takes it.
-`model_end` completes an answer: a later answer is separate even if it has the same id, because some providers repeat
-ids.
-"""
+"""The conversation of an agent as the model gets it: a projection of the journal, by the same code live and after a
+restart. Assistant lines of one message id are one message until `model_end`: some providers repeat ids."""
 
 from __future__ import annotations
 
@@ -38,12 +32,9 @@ from ccb.tunnel.wire.model_facts import SEALED, is_same_model, provider_of
 from ccb.tunnel.wire.projection import Projection, on, replay
 from ccb.tunnel.wire.tool_traits import traits_of
 
-from ..model.model_request import THINKING, HistoryMessage
-from ..model.token_counts import ContextSize
+from ..model.model_request import THINKING, ContextSize, HistoryMessage
 
-MAX_FAILURES = 3
-"""After so many failures in a row the conversation is not compacted without being asked."""
-
+MAX_FAILURES = 3  # in a row, of unasked compactions
 _MAX_WORKED_FILES = 10
 _MAX_TEXT = 4_000  # characters of one prompt
 _MAX_FIRST = 8_000  # of the first prompts
@@ -55,8 +46,7 @@ class CompactionFailed(Exception):
 
 
 class Compactions(Projection):
-    """`unfinished` is the compaction that a dead worker had begun; `failures` counts those without a use in a row that
-    nobody has asked for."""
+    """`unfinished` was begun by a dead worker; `failures` counts those in a row that nobody has asked for."""
 
     def __init__(self) -> None:
         self.unfinished: CompactStartRecord | None = None
@@ -92,8 +82,7 @@ class Compactions(Projection):
 
 
 class KeptPrompts:
-    """The words of the person, within a limit: the first prompts and the latest ones. A summary may lose a word that
-    counts; these are kept literally."""
+    """The first prompts of the person and the latest ones, literally: a summary may lose a word that counts."""
 
     def __init__(self) -> None:
         self._first: list[str] = []
@@ -102,7 +91,6 @@ class KeptPrompts:
         self._left_out = 0
 
     def add(self, text: str) -> None:
-        """Take the next prompt."""
         text = text.strip()
         if not text or text.startswith("<"):  # nobody, or the worker itself
             return
@@ -118,7 +106,6 @@ class KeptPrompts:
             self._left_out += 1
 
     def texts(self) -> list[str]:
-        """Return the prompts, the oldest first."""
         gap = [f"({self._left_out} prompts between are left out)"] if self._left_out else []
         return [*self._first, *gap, *self._latest]
 
@@ -134,16 +121,12 @@ class _Answer:
 
     message_id: str
     message: HistoryMessage
-    mark: object = field(default_factory=object)
-    """The origin of its blocks."""
+    mark: object = field(default_factory=object)  # the origin of its blocks
 
 
 class Conversation(Projection):
-    """The history of the agent `agent_id`; it grows at its end, until a summary replaces it. `model` is the model that
-    was last chosen during the session. `size`, `compactions`, `prompts` and `files` say what compaction must know;
-    `files` are those that tool calls were about, as the calls have named them, the newest last. `started` are the open
-    tool uses whose tool was about to run (read from the journal only). `copied` are the open ones that this session, a
-    fork, took over from its original."""
+    """The history of one agent, until a summary replaces it. `files` are those that calls were about, the newest last;
+    `started` the open tool uses whose tool was about to run; `copied` those that a fork took over."""
 
     def __init__(self, agent_id: str = MAIN_AGENT, rewound: Sequence[tuple[int, int]] = ()) -> None:
         self.agent_id = agent_id
@@ -166,19 +149,16 @@ class Conversation(Projection):
     def from_records(
         records: Iterable[Record], agent_id: str = MAIN_AGENT, rewound: Sequence[tuple[int, int]] = ()
     ) -> Conversation:
-        """Rebuild the conversation of one agent. Tool uses may be open afterwards: see `close_open_tool_uses`."""
         conversation = Conversation(agent_id, rewound)
         replay(records, conversation)
         return conversation
 
     @property
     def open_tool_uses(self) -> list[str]:
-        """The ids of the tool_uses that have no result, in order."""
         return list(self._open)
 
     @property
     def last_words(self) -> str:
-        """The newest text of the model, or ""."""
         for message in reversed(self.messages):
             if message.role == "assistant":
                 texts = [str(block.get("text")) for block in message.blocks if block.get("type") == "text"]
@@ -188,8 +168,7 @@ class Conversation(Projection):
 
     @property
     def may_think(self) -> bool:
-        """Whether the next answer may begin with thinking. After tool results the API accepts it only if the first of
-        the answers that made the calls began with it too."""
+        """Whether an answer may begin with thinking: after tool results only if the one that called did."""
         first: HistoryMessage | None = None
         for message in reversed(self.messages):
             if message.role == "assistant":
@@ -199,12 +178,10 @@ class Conversation(Projection):
         return first is None or any(first.begins_with(each) for each in THINKING)
 
     def is_used(self, tool_use_id: str) -> bool:
-        """Whether a tool_use with this id is or was in the history."""
         return tool_use_id in self._used_ids
 
     def apply(self, record: Record) -> None:
-        """Take the next record. Skip the records of other agents, records that a rewind has taken back (see
-        `Journal.rewound`), and records that cannot belong to a valid history, such as a result without its call."""
+        """Take a record of this agent, unless a rewind has taken it back."""
         if record.agent_id != self.agent_id and not isinstance(record.content, ForkedRecord):
             return
         if self._rewound and any(first <= record.seq < end for first, end in self._rewound):
@@ -217,7 +194,6 @@ class Conversation(Projection):
         return self._handles(kind, public, main) or self.compactions.takes(kind, public, main=main)
 
     def _taken_back(self, record: Record) -> None:
-        """Keep what holds after a rewind: the model, and inputs that a later prompt takes."""
         content = record.content
         if isinstance(content, ModelRecord):
             self._model(content, record)
@@ -228,29 +204,29 @@ class Conversation(Projection):
                 self._inputs.pop(input_id, None)
 
     def use(self, model: str) -> None:
-        """Show the next model its own thinking, and no other: providers refuse what others have made, and miss what
-        they have made themselves."""
+        """Show the next model its own thinking only: providers refuse what others have made."""
         self.model = model
         for message in self.messages:
             message.show(self._is_own)
         self._drop_empty()
 
     def _is_own(self, block: Json) -> bool:
-        return self.model is None or _may_see(self.model, *self._made_by(block))
-
-    def _made_by(self, block: Json) -> tuple[bool, str]:
-        """Return whether ccb has sealed the thinking of a block, and the model that was asked for it."""
+        """Return whether the present model may see a block of thinking. The laptop looks into what ccb has sealed."""
+        if self.model is None:
+            return True
+        maker = self._makers.get(_hash(block), "")
         sealed = str(block.get("signature") or block.get("data") or "").startswith(SEALED)
-        return sealed, self._makers.get(_hash(block), "")
+        return provider_of(maker) == provider_of(self.model) and (sealed or is_same_model(maker, self.model))
 
     def know_input(self, input_id: str, blocks: list[Json]) -> None:
-        """Remember an input until a `prompt` record takes it."""
         self._inputs[input_id] = blocks
 
     def seal(self) -> None:
         """Make the history ready to be sent: the API refuses an assistant message that ends in thinking."""
-        for message in [each for each in self.messages if each.role == "assistant"]:
-            self._trim(message)
+        for message in self.messages:
+            if message.role == "assistant":
+                _trim(message)
+        self._drop_empty()
 
     @on(InputRecord)
     def _input(self, record: InputRecord, _: Record) -> None:
@@ -294,7 +270,9 @@ class Conversation(Projection):
             answer = self._answer_of(line.message_id)
             answer.message.put(block, answer.mark)
             if block.get("type") in THINKING:
-                self._note_maker(block, line)
+                # Older journals name only the model that answered, not the one that was asked.
+                maker = line.body.get("requested_model") or self.model or as_dict(line.body.get("message")).get("model")
+                self._makers[_hash(block)] = maker if isinstance(maker, str) else ""
                 answer.message.show(self._is_own)
             self.size.answered(line.message_id, block)
             if tool_use_id:
@@ -304,12 +282,6 @@ class Conversation(Projection):
                 path = traits_of(str(block.get("name"))).file_in(given) if isinstance(given, dict) else ""
                 if path:
                     self.files = [*(each for each in self.files if each != path), path][-_MAX_WORKED_FILES:]
-
-    def _note_maker(self, block: Json, line: AssistantMessage) -> None:
-        """Remember which model was asked for thinking. Older journals name only the model that answered."""
-        asked = line.body.get("requested_model") or self.model
-        maker = asked or as_dict(line.body.get("message")).get("model")
-        self._makers[_hash(block)] = maker if isinstance(maker, str) else ""
 
     def _answer_of(self, message_id: str) -> _Answer:
         """Return the answer that a fragment belongs to. The result of an early tool may already follow its message."""
@@ -361,19 +333,13 @@ class Conversation(Projection):
         if owner is None:
             return
         self.started.discard(str(block.get("tool_use_id")))
-        after = self._place(owner) + 1
+        after = next(i for i in reversed(range(len(self.messages))) if self.messages[i] is owner) + 1
         if after == len(self.messages) or self.messages[after].role != "user":
             self.messages.insert(after, HistoryMessage("user"))
         user = self.messages[after]
         results = sum(1 for b in user.blocks if b.get("type") == "tool_result")  # the API wants them first
         user.put(block, at=results)
         self.size.sent(block)
-
-    def _place(self, message: HistoryMessage) -> int:
-        for index in range(len(self.messages) - 1, -1, -1):
-            if self.messages[index] is message:
-                return index
-        raise AssertionError("an open tool_use outside the history")
 
     @on(PromptRecord)
     def _prompt(self, record: PromptRecord, _: Record) -> None:
@@ -405,16 +371,6 @@ class Conversation(Projection):
             del self._open[tool_use_id]
         self._drop_empty()
 
-    def _trim(self, message: HistoryMessage) -> None:
-        end = len(message.blocks)
-        while end and message.blocks[end - 1].get("type") in THINKING:
-            end -= 1
-        if end < len(message.blocks):
-            gone = {id(block) for block in message.blocks[end:]}
-            message.keep(lambda block, _: id(block) not in gone)
-        if not end:
-            self._drop_empty()
-
     def _drop_empty(self) -> None:
         """Remove messages without blocks, and join neighbours that have the same role."""
         kept: list[HistoryMessage] = []
@@ -436,10 +392,8 @@ class Conversation(Projection):
 
 
 def close_open_tool_uses(conversation: Conversation, why: str | Callable[[str], str]) -> list[MessageRecord]:
-    """Give every tool_use that has no result an is_error tool_result with the text `why` (or `why(tool_use_id)`). This
-    is the only way in which open tool_uses are closed: on interrupt, on a failed call, after a crash, on load. The
-    results are applied here; the caller emits the returned messages, so that the journal and every client get them
-    too."""
+    """Give every open tool_use an error result with the text `why`. The results are applied; the caller emits them.
+    This is the only way in which tool_uses are closed."""
     closed = []
     for tool_use_id in conversation.open_tool_uses:
         text = why if isinstance(why, str) else why(tool_use_id)
@@ -452,7 +406,6 @@ def close_open_tool_uses(conversation: Conversation, why: str | Callable[[str], 
 def tool_result_message(
     tool_use_id: str, content: str | list[Json], *, is_error: bool, structured: object = None
 ) -> Json:
-    """Return the public user message that holds one tool_result. `structured` is the result in a form for programs."""
     block: Json = {"type": "tool_result", "tool_use_id": tool_use_id, "content": content}
     if is_error:
         block["is_error"] = True
@@ -466,10 +419,12 @@ def tool_result_message(
     }
 
 
-def _may_see(model: str, sealed: bool, maker: str) -> bool:
-    """Return whether a request to `model` may hold thinking for which `maker` was asked. The laptop looks into what it
-    has sealed itself; a signature of others says nothing of who has made it."""
-    return provider_of(maker) == provider_of(model) and (sealed or is_same_model(maker, model))
+def _trim(message: HistoryMessage) -> None:
+    end = len(message.blocks)
+    while end and message.blocks[end - 1].get("type") in THINKING:
+        end -= 1
+    gone = {id(block) for block in message.blocks[end:]}
+    message.keep(lambda block, _: id(block) not in gone)
 
 
 def _hash(block: Json) -> int:

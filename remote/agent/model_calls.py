@@ -32,8 +32,9 @@ from ..session_store.journal import NotKept
 from ..tools.tool_contract import Tool
 from . import agent_messages
 from .agent_config import AgentConfig, AgentDeps
+from .agent_histories import AgentLog
 from .tool_call import ToolCall, TurnContext
-from .turn_state import AgentState, EndReason, LoopState, Prompt, StopSignal, TurnEnding
+from .turn_state import AgentState, EndReason, LoopState, StopSignal, TurnEnding
 
 Json = dict[str, Any]
 
@@ -42,27 +43,39 @@ _log = logging.getLogger(__name__)
 _WORD = re.compile(r"[A-Za-z0-9_-]{1,128}")  # what the API accepts as the id and the name of a tool_use
 
 
-class AnswerListener(ReplyListener):
-    """Records the answers of a turn, and gives their tool calls to `submit`."""
+class TellingListener(ReplyListener):
+    """Tells of silence and of attempts that fail."""
+
+    def __init__(self, log: AgentLog) -> None:
+        super().__init__()
+        self._log = log
+
+    def silence(self, silent: float | None, left: float) -> None:
+        self._log.progress("silence", agent_messages.model_silent(silent, left))
+
+    def retrying(self, retry: Retrying) -> None:
+        what = "model call failed (%s), attempt %d of %d follows in %.1f s"
+        _log.warning(what, retry.failure.kind, retry.attempt, retry.max_retries, retry.delay)
+        self._log.message(agent_messages.api_retry(retry))
+
+
+class AnswerListener(TellingListener):
+    """Records the answers of a turn, and gives their tool calls to `submit`. `texts` are the text blocks of the answer
+    with its continuations, `submitted` the ids of its calls, `first_ms` the time to the turn's first answer."""
 
     def __init__(self, context: TurnContext, submit: Callable[[ToolCall], None]) -> None:
-        super().__init__()
+        super().__init__(context.log)
         self.texts: list[str] = []
-        """The text blocks of the answer, its continuations after a `max_tokens` stop included."""
         self.submitted: list[str] = []
-        """The ids of the tool calls in the current answer."""
-        self._log = context.log
+        self.first_ms: int | None = None
         self._clock = clock = context.deps.clock
         self._tools = context.agent.tools
         self._submit = submit
         self._partial_messages = context.config.disclosure.partial_messages
         self._asked = ""  # the model
         self._asked_at = clock.now()
-        self.first_ms: int | None = None
-        """The milliseconds from the first model call of the turn to the beginning of its answer, None before."""
 
     def begin(self, model: str, *, continues: bool) -> None:
-        """Prepare for a call of `model`. With `continues`, its answer goes on where the last one was cut."""
         self.submitted = []
         self._asked = model
         self._asked_at = self._clock.now()
@@ -70,7 +83,6 @@ class AnswerListener(ReplyListener):
             self.texts = []
 
     def event(self, event: Json) -> None:
-        """Show a raw event of the stream to clients that asked for it."""
         body: Json = {"type": "stream_event", "event": event, "parent_tool_use_id": None}
         if event.get("type") == "message_start":
             body["ttft_ms"] = round((self._clock.now() - self._asked_at) * 1000)
@@ -79,7 +91,6 @@ class AnswerListener(ReplyListener):
             self._log.progress("", body)
 
     def block(self, head: MessageHead, done: BlockDone, request_id: str) -> None:
-        """Record a finished block; a tool call may start at once."""
         block = done.block
         is_call = block.get("type") == "tool_use"
         if is_call:
@@ -87,24 +98,21 @@ class AnswerListener(ReplyListener):
         self._log.message(agent_messages.assistant(head, block, request_id, self._clock.wall(), self._asked))
         if block.get("type") == "text":
             self.texts.append(block["text"])
-        if is_call:
-            self.submitted.append(block["id"])
-            self._submit(self._call(block, done.broken))
-
-    def _call(self, block: Json, broken: str) -> ToolCall:
+        if not is_call:
+            return
+        self.submitted.append(block["id"])
         name, tool_input = block["name"], block["input"]
         tool = self._tools.get(name) or self._tools.get(own_name(name))
-        meant = tool.stands_for(tool_input) if tool is not None and not broken else None
-        if meant is not None:
-            name, tool_input = meant
-            tool = self._tools.get(name)
-        if tool is not None and not broken:
-            tool_input = tool.meant(tool_input)
-        return ToolCall(block["id"], name, tool_input, tool, broken)
+        if tool is not None and not done.broken:
+            meant = tool.stands_for(tool_input)
+            if meant is not None:
+                name, tool_input = meant
+                tool = self._tools.get(name)
+            tool_input = tool.meant(tool_input) if tool is not None else tool_input
+        self._submit(ToolCall(block["id"], name, tool_input, tool, done.broken))
 
     def _sendable(self, block: Json) -> Json:
-        """Return the tool call with a unique id and a valid name, because the API refuses a history with others. Some
-        providers count ids from zero in each answer."""
+        """Return a tool call with a unique id and a valid name: some providers count ids from zero in each answer."""
         if not _WORD.fullmatch(block["id"]) or self._log.conversation.is_used(block["id"]):
             block = {**block, "id": f"toolu_{new_uuid().replace('-', '')}"}
         if not _WORD.fullmatch(block["name"]):
@@ -112,27 +120,29 @@ class AnswerListener(ReplyListener):
         return block
 
     def withdrawn(self, message_id: str) -> None:
-        """Record that the blocks of this answer do not count. The model is asked again."""
         self._log.record(WithdrawnRecord(message_id))
         self.texts = []
 
-    def silence(self, silent: float | None, left: float) -> None:
-        """Show how long the model has said nothing, and when it is asked again."""
-        self._log.progress("silence", agent_messages.model_silent(silent, left))
-
-    def retrying(self, retry: Retrying) -> None:
-        """Report that an attempt failed and another one follows."""
-        _log.warning(
-            "model call failed (%s), attempt %d of %d follows in %.1f s",
-            retry.failure.kind,
-            retry.attempt,
-            retry.max_retries,
-            retry.delay,
-        )
-        self._log.message(agent_messages.api_retry(retry))
-
 
 _MAX_LEFT_OUT = 20  # in one turn
+_ENDINGS = {
+    "max_tokens": (
+        "max_output_tokens",
+        EndReason.API_ERROR,
+        "the answer was cut off at the output token limit again and again. Ask for smaller steps.",
+    ),
+    "model_context_window_exceeded": (
+        "invalid_request",
+        EndReason.PROMPT_TOO_LONG,
+        "the conversation no longer fits the model's context window. Send /compact.",
+    ),
+    "refusal": (
+        "invalid_request",
+        EndReason.API_ERROR,
+        "the model refused to answer. Ask in another way, or choose another model.",
+    ),
+}
+"""The error, the end and what the person is told, by the stop reasons that are none of a finished answer."""
 
 
 class ModelCalls:
@@ -153,7 +163,7 @@ class ModelCalls:
 
     @contextmanager
     def on_model(self, name: str | None) -> Iterator[None]:
-        """Let a model that is used in this turn only, such as that of a command, hold until its end."""
+        """Use another model in this context, such as that of a command."""
         before = self._agent.model
         if name:
             self._lend(resolve_model(name, self._config.models.names))
@@ -165,24 +175,26 @@ class ModelCalls:
                     self._use_model(before)
 
     async def call(self, state: LoopState) -> MessageEnd:
-        """Make one model call, and count what it used."""
         agent, clock = self._agent, self._deps.clock
         settings = self._call_settings(state)
         if self._config.disclosure.partial_messages:
             self._log.progress("", agent_messages.status_message("requesting"))
         self._listener.begin(agent.model, continues=state.recoveries > 0)
-        can_fall_back = bool(self._fallback())
-        policy = RetryPolicy(self._deps.limits.max_retries, max_overloads=MAX_OVERLOADS if can_fall_back else None)
+        fallback = self._config.models.fallback
+        other = resolve_model(fallback, self._config.models.names) if fallback else ""
+        other = other if other != agent.model else ""
+        policy = RetryPolicy(self._deps.limits.max_retries, max_overloads=MAX_OVERLOADS if other else None)
         self._call = ModelCall(settings, self._listener, policy)
         started = clock.now()
         try:
             end = await self._stop.unless_set(self._call.run())
         except ModelError as failure:
-            if await self._leave_out(failure):
-                return await self.call(state)
-            if not (can_fall_back and failure.overloaded):
+            if other and failure.overloaded:
+                self._warn(f"{agent.model} is overloaded: {other} takes over until the end of this turn.")
+                self._lend(other)
+            elif not await self._leave_out(failure):
                 raise
-            return await self._fall_back(state)
+            return await self.call(state)
         finally:
             self.seconds += clock.now() - started
         self._call = None
@@ -196,12 +208,13 @@ class ModelCalls:
         return end
 
     def interrupted(self) -> bool:
-        """Record the received part of an interrupted answer, and count its usage: the provider charges for it. Return
-        False if no call was running."""
+        """Record what came of an interrupted answer, which is charged for. Return False if there was none."""
         call, self._call = self._call, None
         if call is None:
             return False
-        rest = call.salvage()
+        if call.attempt is None:
+            return True
+        rest = call.attempt.salvage()
         if rest is not None:
             head, text, request_id = rest
             self._agent.count(head.model, head.usage)
@@ -209,27 +222,18 @@ class ModelCalls:
                 block = {"type": "text", "text": text}
                 line = agent_messages.assistant(head, block, request_id, self._deps.clock.wall())
                 self._log.message({**line, "aborted": True})
-        call.close_events()
+        call.attempt.close_events()
         return True
 
     def ending_of(self, end: MessageEnd) -> TurnEnding:
-        """Return the ending of a turn in which the model has stopped without a tool call."""
-        if end.stop_reason == "max_tokens":
-            text = "API Error: the answer was cut off at the output token limit again and again. Ask for smaller steps."
-            kind, terminal = "max_output_tokens", EndReason.API_ERROR
-        elif end.stop_reason == "model_context_window_exceeded":
-            text = "API Error: the conversation no longer fits the model's context window. Send /compact."
-            kind, terminal = "invalid_request", EndReason.PROMPT_TOO_LONG
-        elif end.stop_reason == "refusal":
-            text = "API Error: the model refused to answer. Ask in another way, or choose another model."
-            kind, terminal = "invalid_request", EndReason.API_ERROR
-        else:
+        found = _ENDINGS.get(end.stop_reason or "")
+        if found is None:
             return TurnEnding(EndReason.COMPLETED, text="".join(self._listener.texts))
-        self._tell_api_error(text, kind)
-        return TurnEnding(terminal, text=text)
+        kind, terminal, what = found
+        self._tell_api_error(f"API Error: {what}", kind)
+        return TurnEnding(terminal, text=f"API Error: {what}")
 
     def failed(self, failure: ModelError) -> TurnEnding:
-        """Return the ending of a turn whose model call has finally failed."""
         answered = any(message.role == "assistant" for message in self._agent.conversation.messages)
         text = failure.prose(self._agent.model, answered=answered)
         if failure.error_type == LAPTOP_BUDGET:
@@ -237,20 +241,6 @@ class ModelCalls:
         self._tell_api_error(text, failure.kind, failure)
         terminal = EndReason.PROMPT_TOO_LONG if failure.prompt_too_long else EndReason.API_ERROR
         return TurnEnding(terminal, text=text, api_error_status=failure.status)
-
-    def _fallback(self) -> str:
-        """Return the model that takes over when the present one is overloaded, "" for none."""
-        name = self._config.models.fallback
-        model = resolve_model(name, self._config.models.names) if name else ""
-        return model if model != self._agent.model else ""
-
-    async def _fall_back(self, state: LoopState) -> MessageEnd:
-        """Make the call with the other model, and use it for the rest of the turn."""
-        overloaded, other = self._agent.model, self._fallback()
-        text = f"{overloaded} is overloaded: {other} takes over until the end of this turn."
-        self._log.message(agent_messages.informational(text, "warning"))
-        self._lend(other)
-        return await self.call(state)
 
     async def _leave_out(self, failure: ModelError) -> bool:
         """Go on without a tool of an MCP server that the API refuses. Return False if that does not help."""
@@ -262,12 +252,13 @@ class ModelCalls:
         self._config.tools.remove([name])
         agent.listed = tuple(tool for tool in agent.listed if tool.name != name)
         agent.prefix = await new_prefix(self._config, agent.listed, self._deps.home)
-        text = f"The tool {name} is left out, because the model's API refuses it: {failure.message[:300]}"
-        self._log.message(agent_messages.informational(text, "warning"))
+        self._warn(f"The tool {name} is left out, because the model's API refuses it: {failure.message[:300]}")
         return True
 
+    def _warn(self, text: str) -> None:
+        self._log.message(agent_messages.informational(text, "warning"))
+
     def _call_settings(self, state: LoopState) -> CallSettings:
-        """Return the settings of a model call, with the request for the whole history."""
         agent, deps = self._agent, self._deps
         assert agent.prefix is not None
         model, known = agent.model, agent.facts
@@ -284,15 +275,11 @@ class ModelCalls:
             session_id=deps.log.session_id,
             more=asked.body,
         )
-        return deps.call_settings(
-            body,
-            withdraw_truncated=limit < higher,
-            betas=(*asked.betas, *betas_of(model)),
-            thinks=thinks(known, asked.body),
-        )
+        betas = (*asked.betas, *betas_of(model))
+        thinking = thinks(known, asked.body)
+        return deps.call_settings(body, withdraw_truncated=limit < higher, betas=betas, thinks=thinking)
 
     def _lend(self, model: str) -> None:
-        """Use another model for the rest of the turn."""
         self._lent = model
         self._use_model(model)
 
@@ -315,51 +302,41 @@ no tool. The work goes on afterwards, and you will not remember the question.
 
 
 async def side_answer(deps: AgentDeps, agent: AgentState, question: str) -> str | None:
-    """Return the model's answer to a question about the conversation, or None before the first. Raise ModelError."""
     if agent.prefix is None or not agent.conversation.messages:
         return None
     history = closed_part(agent.conversation.messages, agent.conversation.open_tool_uses)
-    sent = with_question(history, _SIDE + question)
-    return await _answer(deps, agent, agent.prefix, sent, agent.model)
+    return await text_answer(deps, agent, agent.prefix, with_question(history, _SIDE + question), agent.model)
 
 
 async def judged(config: AgentConfig, deps: AgentDeps, agent: AgentState, system: str, text: str, model: str) -> str:
-    """Return what a model says to a text alone. Raise ModelError."""
     small = small_model(agent.model, config.models.small, config.models.names)
     chosen = small if model == SMALL else resolve_model(model, config.models.names)
-    prefix = model_request.RequestPrefix([{"type": "text", "text": system}], [])
-    return await _answer(deps, agent, prefix, with_question([], text), chosen)
-
-
-async def _answer(
-    deps: AgentDeps, agent: AgentState, prefix: model_request.RequestPrefix, sent: list[HistoryMessage], model: str
-) -> str:
-    retries = min(_MAX_RETRIES, deps.limits.max_retries)
-    return await text_answer(deps, agent, prefix, sent, model, _MAX_TOKENS, retries, ReplyListener())
+    prefix = RequestPrefix([{"type": "text", "text": system}], [])
+    return await text_answer(deps, agent, prefix, with_question([], text), chosen)
 
 
 async def text_answer(
     deps: AgentDeps,
     agent: AgentState,
-    prefix: model_request.RequestPrefix,
+    prefix: RequestPrefix,
     sent: list[HistoryMessage],
     model: str,
-    max_tokens: int,
-    retries: int,
-    listener: ReplyListener,
+    max_tokens: int = _MAX_TOKENS,
+    retries: int = _MAX_RETRIES,
+    listener: ReplyListener | None = None,
 ) -> str:
     """Make one model call, count what it used, and return the text of the answer. Raise ModelError."""
     if model != agent.model:
         sent = [_without_thinking(message) for message in sent]
     body = model_request.body(prefix, sent, model=model, max_tokens=max_tokens, session_id=deps.log.session_id)
     settings = deps.call_settings(body, betas=betas_of(model), thinks=thinks(deps.models.facts(model), {}))
-    end = await ModelCall(settings, listener, RetryPolicy(retries)).run()
+    listener = listener or ReplyListener()
+    end = await ModelCall(settings, listener, RetryPolicy(min(retries, deps.limits.max_retries))).run()
     agent.count(end.head.model, end.usage, model)
     return listener.text.strip()
 
 
 def with_question(history: Sequence[HistoryMessage], text: str) -> list[HistoryMessage]:
-    """Return a history with a text of the user at its end. The history is not changed."""
     ask = HistoryMessage("user")
     for block in history[-1].blocks if history and history[-1].role == "user" else ():
         ask.put(block)
@@ -369,16 +346,13 @@ def with_question(history: Sequence[HistoryMessage], text: str) -> list[HistoryM
 
 def closed_part(history: Sequence[HistoryMessage], open_uses: Sequence[str]) -> list[HistoryMessage]:
     """Return the history up to the message whose tool calls still run: a request must not hold them."""
-    if not open_uses:
-        return list(history)
-    for place in range(len(history) - 1, -1, -1):
-        if any(block.get("id") in open_uses for block in history[place].blocks):
+    for place, message in enumerate(history):
+        if any(block.get("id") in open_uses for block in message.blocks):
             return list(history[:place])
     return list(history)
 
 
 def _without_thinking(message: HistoryMessage) -> HistoryMessage:
-    """Return the message for another model than the one whose thinking it shows."""
     if not any(block.get("type") in THINKING for block in message.blocks):
         return message
     made = HistoryMessage(message.role)
@@ -389,20 +363,9 @@ def _without_thinking(message: HistoryMessage) -> HistoryMessage:
 
 
 async def new_prefix(config: AgentConfig, listed: Sequence[Tool], home: str) -> RequestPrefix:
-    """Return the request prefix of an agent that declares the tools `listed`."""
     tools = [{"name": tool.name, "description": tool.description, "input_schema": tool.input_schema} for tool in listed]
     system = await config.prompts.system()
     style = style_text(config.settings, home)
     if style:
         system = [*system[:1], {"type": "text", "text": style}, *system[1:]]
     return RequestPrefix(system, tools)
-
-
-async def named_files(context: TurnContext, prompts: Sequence[Prompt]) -> list[Json]:
-    """Return the files that prompts name with `@`, as content blocks."""
-    prompts = [prompt for prompt in prompts if not prompt.verbatim]
-    if not any("@" in str(block.get("text", "")) for prompt in prompts for block in prompt.blocks):
-        return []
-    from .mentions import mentioned_blocks  # few prompts name files
-
-    return await mentioned_blocks(context, prompts)

@@ -1,49 +1,51 @@
-"""What happens to prompts before a turn: slash commands and hooks.
-
-A prompt that hooks see, or that is a command, is noted as taken before anything happens to it. So it is not taken
-again after a crash, and no hook or command runs twice.
-"""
+"""What happens to prompts before a turn: slash commands and hooks. Their prompt is noted as taken first, so that
+nothing runs twice after a crash."""
 
 from __future__ import annotations
 
 import logging
+import os
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from ccb.tunnel.wire import tool_traits
 from ccb.tunnel.wire.client_requests import SHELL_CALL
 from ccb.tunnel.wire.control_protocol import new_uuid
 from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.journal_records import TakenRecord
 from ccb.tunnel.wire.messages import BLOCKED_PROMPT
+from ccb.tunnel.wire.prompt_content import is_attached_file
+from ccb.tunnel.wire.spelling import spelled, unspelled
+from ccb.tunnel.wire.tool_traits import BASH, LS, READ, READ_MCP_RESOURCE, TASK
 
+from ..context.reminders import reminder_block
 from ..hooks.hook_runner import HookTurn
 from ..hooks.hook_table import USER_PROMPT_EXPANSION, USER_PROMPT_SUBMIT, sources_of
-from ..model.retry import ModelError
 from ..permissions.engine import PermissionEngine
-from ..permissions.rules import parse_rules
-from ..session_store.journal import NotKept
+from ..permissions.rules import Behavior, parse_rules
 from ..slash_commands.command_registry import CommandCall, CommandRefused, Expanded, Printed, SlashCommand
 from ..tools.tool_contract import ToolResult
 from . import agent_messages
-from .agent_hooks import agent_starts, before_expansion, remind
+from .agent_hooks import agent_starts, remind
 from .model_calls import judged
 from .tool_call import CallRefused, ParsedCall, TurnContext
-from .tool_pipeline import checked, run_tool
+from .tool_pipeline import checked, decide, run_tool
 from .turn_state import EndReason, Prompt, TurnEnding
 
 Json = dict[str, Any]
 
 _log = logging.getLogger(__name__)
 
+_PERSON_TIMEOUT_MS = 600_000
+
 
 @dataclass(frozen=True)
 class Opened:
-    """`prompts` enter the conversation, followed by `expanded`, the blocks of a command. `ending` is set if the turn
-    ends here, without the model. `allowed` and `model` hold during the turn (see `Expanded`)."""
+    """`prompts` and then `expanded`, the blocks of a command, enter the conversation. `ending`: the turn ends without
+    the model. `allowed` and `model` hold during the turn."""
 
     prompts: Sequence[Prompt] = ()
     expanded: Sequence[Json] = ()
@@ -53,17 +55,15 @@ class Opened:
 
 
 class PromptOpening:
-    """Opens the turns of one agent."""
+    """Opens the turns of one agent. Every method may raise NotKept."""
 
     def __init__(self, context: TurnContext) -> None:
         self._context = context
         self._log = context.log
         self._hooks = context.deps.hooks
-        self._tools = CommandTools(context)
         self._main = not context.log.agent_id
 
     async def open(self, prompts: Sequence[Prompt]) -> Opened:
-        """Return what of the prompts of a new turn enters the conversation. Raise NotKept."""
         config, commands = self._context.config, self._context.deps.commands
         if not self._main:
             await agent_starts(self._context)
@@ -89,7 +89,7 @@ class PromptOpening:
         return opened
 
     async def admit(self, prompts: Sequence[Prompt]) -> Opened:
-        """Let the hooks see prompts that are not commands. Raise NotKept."""
+        """Let the hooks see prompts that are not commands."""
         said = [prompt for prompt in prompts if prompt.origin is None]  # the others are notices of the worker
         if not self._main or not said or not self._hooks.matching(USER_PROMPT_SUBMIT):
             return Opened(prompts)
@@ -104,17 +104,22 @@ class PromptOpening:
         return Opened(admitted, ending=None if admitted else TurnEnding(EndReason.COMPLETED, text=text))
 
     async def _command(self, command: SlashCommand, call: CommandCall, prompt: Prompt) -> Opened:
-        """Carry out a slash command, unless a hook refuses it. Raise NotKept."""
         await self._take([prompt])
-        refused = ""
         if not command.local:
-            refused = await self._refused(prompt) or await self._unexpanded(command, call, prompt)
-        if refused:
-            return Opened(ending=TurnEnding(EndReason.COMPLETED, text=refused))
-        return await self._run(command, call, prompt)
+            refused = await self._refused(prompt) or await self._refused_command(command, call, prompt)
+            if refused:
+                return Opened(ending=TurnEnding(EndReason.COMPLETED, text=refused))
+        try:
+            done = await command.run(replace(call, shell=self._shell, read=self._read, delegate=self._delegate))
+        except CommandRefused as refused:
+            done = Printed(f"/{command.name} was not run. {refused}")
+        if isinstance(done, Expanded):
+            return Opened([prompt], done.blocks, allowed=done.allowed, model=done.model)
+        self._log.message(agent_messages.command_output(done.text))
+        return Opened(ending=TurnEnding(EndReason.COMPLETED, text=done.text))
 
     async def _refused(self, prompt: Prompt) -> str:
-        """Run the hooks of a prompt. Return what the person is told if they refuse it, "" if they do not."""
+        """Run the hooks of a prompt. Return what the person is told if they refuse it."""
         text = _text(prompt)
         outcome = await self._hooks.run(USER_PROMPT_SUBMIT, {"prompt": text}, about=prompt.input_id)
         self._name(outcome.title)
@@ -123,10 +128,15 @@ class PromptOpening:
         remind(self._context, f"prompt:{prompt.input_id}", USER_PROMPT_SUBMIT, outcome)
         return ""
 
-    async def _unexpanded(self, command: SlashCommand, call: CommandCall, prompt: Prompt) -> str:
-        """Run the hooks of a command whose text would go to the model. Return what the person is told if they refuse
-        it, "" if they do not."""
-        outcome = await before_expansion(self._context, command, call.arguments, _text(prompt))
+    async def _refused_command(self, command: SlashCommand, call: CommandCall, prompt: Prompt) -> str:
+        payload = {
+            "expansion_type": "mcp_prompt" if command.source == "mcp" else "slash_command",
+            "command_name": command.name,
+            "command_args": call.arguments,
+            "command_source": command.source,
+            "prompt": _text(prompt),
+        }
+        outcome = await self._hooks.run(USER_PROMPT_EXPANSION, payload, command.name)
         if outcome.refuses:
             return self._warn(f"A hook refused /{command.name}: {outcome.why}")
         remind(self._context, f"expansion:{prompt.input_id}", USER_PROMPT_EXPANSION, outcome)
@@ -137,7 +147,6 @@ class PromptOpening:
         return text
 
     def _name(self, title: str) -> None:
-        """Give the session the name that a hook wants."""
         if title:
             self._log.message(agent_messages.session_title(title))
 
@@ -148,83 +157,43 @@ class PromptOpening:
         await self._log.commit()
 
     async def _run_shell(self, prompt: Prompt) -> Opened:
-        """Run the command line of the person. The model reads it and what it printed with the next prompt."""
+        """Run the person's command line, unasked and without a cage. The model reads it with the next prompt."""
         await self._take([prompt])
         line = str(prompt.blocks[0].get("text")) if prompt.blocks else ""
         command = line.removeprefix("!").strip()
-        try:
-            printed = await self._tools.of_person(command)
-        except CommandRefused as refused:
-            printed = f"It was not run: {refused}."
+        tool = self._context.config.visible_tools().get(BASH.name)
+        printed = f"It was not run: {BASH.name} is denied altogether."
+        if tool is not None:
+            given = {"command": command, "timeout": _PERSON_TIMEOUT_MS}
+            outcome = await run_tool(self._context, ParsedCall(SHELL_CALL + new_uuid().replace("-", ""), tool, given))
+            printed = str(outcome.result.content)
         self._log.message(agent_messages.command_output(printed))
         text = f"<bash-input>{command}</bash-input>\n<bash-stdout>{printed}</bash-stdout>"
         return Opened([Prompt([{"type": "text", "text": text}], verbatim=True, silent=True)])
 
-    async def _run(self, command: SlashCommand, call: CommandCall, prompt: Prompt) -> Opened:
-        try:
-            done = await command.run(
-                replace(call, shell=self._tools.shell, read=self._tools.read, delegate=self._tools.delegate)
-            )
-        except (NotKept, ModelError):
-            raise
-        except CommandRefused as refused:
-            done = Printed(f"/{command.name} was not run. {refused}")
-        except Exception as error:  # noqa: BLE001 - a command's failure is told to the person
-            _log.exception("the command /%s failed", command.name)
-            done = Printed(f"/{command.name} failed: {error or type(error).__name__}")
-        if isinstance(done, Expanded):
-            return Opened([prompt], done.blocks, allowed=done.allowed, model=done.model)
-        self._log.message(agent_messages.command_output(done.text))
-        return Opened(ending=TurnEnding(EndReason.COMPLETED, text=done.text))
+    # What a command may do. The results go into its text, not into the conversation.
 
-
-def _text(prompt: Prompt) -> str:
-    return "\n".join(str(block.get("text")) for block in prompt.blocks if block.get("type") == "text")
-
-
-_PERSON_TIMEOUT_MS = 600_000
-
-
-class CommandTools:
-    """Runs single calls in the name of a command. Their results go into its text, not into the conversation."""
-
-    def __init__(self, context: TurnContext) -> None:
-        self._context = context
-
-    async def shell(self, allowed: Sequence[str], command: str) -> str:
-        """Run a command line as Bash would. Raise CommandRefused if it may not run or fails."""
+    async def _shell(self, allowed: Sequence[str], command: str) -> str:
         with granted(self._context.config.permissions, allowed):
-            result = await self._call(tool_traits.BASH.name, {"command": command})
+            result = await self._call(BASH.name, {"command": command})
         if result.is_error:
             raise CommandRefused(f"`{command[:500]}`: {result.content}")
         return str(result.content)
 
-    async def of_person(self, command: str) -> str:
-        """Run a command line that the person has typed, in the directory of the agent's shell. Nobody is asked, and
-        it has no cage. Return what it printed. Raise CommandRefused if Bash is denied altogether."""
-        tool = self._context.config.visible_tools().get(tool_traits.BASH.name)
-        if tool is None:
-            raise CommandRefused(f"{tool_traits.BASH.name} is denied altogether")
-        given = {"command": command, "timeout": _PERSON_TIMEOUT_MS}
-        outcome = await run_tool(self._context, ParsedCall(SHELL_CALL + new_uuid().replace("-", ""), tool, given))
-        return str(outcome.result.content)
-
-    async def delegate(self, allowed: Sequence[str], task: Json) -> str:
-        """Return the answer of a sub-agent. Raise CommandRefused if it may not start or fails."""
+    async def _delegate(self, allowed: Sequence[str], task: Json) -> str:
         with granted(self._context.config.permissions, allowed):
-            result = await self._call(tool_traits.TASK.name, task)
+            result = await self._call(TASK.name, task)
         if result.is_error:
             raise CommandRefused(str(result.content))
         return str(result.content)
 
-    async def read(self, path: str) -> str | None:
-        """Return the content of a file as Read would. Return None for a missing file, or one that may not be read."""
+    async def _read(self, path: str) -> str | None:
+        """Return what Read says of a file, None for a missing or forbidden one."""
         context = self._context.config.context
         full = context.host.real_path(path if path.startswith("/") else f"{context.cwd}/{path}")
-        state = await context.host.stat(full)
-        if state is None:
+        if await context.host.stat(full) is None:
             return None
-        result = await self._call(tool_traits.READ.name, {"file_path": full})
+        result = await self._call(READ.name, {"file_path": full})
         return None if result.is_error or not isinstance(result.content, str) else result.content
 
     async def _call(self, name: str, tool_input: Json) -> ToolResult:
@@ -238,9 +207,13 @@ class CommandTools:
             return refused.outcome.result
 
 
+def _text(prompt: Prompt) -> str:
+    return "\n".join(str(block.get("text")) for block in prompt.blocks if block.get("type") == "text")
+
+
 @contextmanager
 def granted(permissions: PermissionEngine, rules: Sequence[str]) -> Iterator[None]:
-    """Let the rules of a command hold during its turn. A rule that cannot be read does not count."""
+    """Let the rules of a command hold during its turn."""
     known: list[str] = []
     for rule in rules:
         try:
@@ -255,3 +228,75 @@ def granted(permissions: PermissionEngine, rules: Sequence[str]) -> Iterator[Non
         yield
     finally:
         permissions.grant_for_turn(())
+
+
+_MENTION = re.compile(r'(?:^|(?<=[\s(\[]))@(?:"([^"\n]+)"|([^\s"]+))')
+_LINES = re.compile(r"#L(\d+)(?:-L?(\d+))?\Z")
+_MAX_MENTIONS = 10
+_MAX_CHARS = 30_000  # of one file
+_DEFAULT_LINES = 200  # behind a line that is named alone
+
+
+async def mentioned_blocks(context: TurnContext, prompts: Sequence[Prompt]) -> list[Json]:
+    """Return what prompts name with `@`. A word that names nothing readable stays a word."""
+    said = [b for each in prompts if not each.origin and not each.verbatim for b in each.blocks]
+    texts = [str(block["text"]) for block in said if "text" in block and not is_attached_file(block)]
+    named = dict.fromkeys(quoted or plain for text in texts for quoted, plain in _MENTION.findall(text))
+    blocks: list[Json] = []
+    for each in list(named)[:_MAX_MENTIONS]:
+        for name in dict.fromkeys((each, each.rstrip(".,;:!?)]'"))):
+            found = await _named(context, name)
+            if found is not None:
+                blocks += found
+                break
+    return blocks
+
+
+async def _named(context: TurnContext, name: str) -> list[Json] | None:
+    """Return what a word names; [] for what may not be shown, None if it names nothing."""
+    lines = _LINES.search(name)
+    plain = unspelled(name[: lines.start()] if lines else name)
+    path = os.path.normpath(os.path.join(context.config.context.cwd, os.path.expanduser(plain)))
+    if name and os.path.exists(path):
+        return await _shown(context, path, lines)
+    server, _, uri = name.partition(":")
+    given = {"server": server, "uri": uri}
+    found = await run_unasked(context, READ_MCP_RESOURCE.name, given, wanted=True) if uri else None
+    return _reminder(f"the resource {name}", found) if found is not None else None
+
+
+async def _shown(context: TurnContext, path: str, lines: re.Match[str] | None) -> list[Json]:
+    """Return a file or a directory for the model."""
+    shown = spelled(path)
+    if os.path.isdir(path):
+        result = await run_unasked(context, LS.name, {"path": shown})
+        return _reminder(f"the directory {shown}", result) if result is not None else []
+    given: Json = {"file_path": shown}
+    if lines is not None:
+        first = max(1, int(lines[1]))
+        given.update(offset=first, limit=max(1, int(lines[2]) - first + 1) if lines[2] else _DEFAULT_LINES)
+    result = await run_unasked(context, READ.name, given)
+    return _reminder(f"the file {shown}", result) if result is not None else []
+
+
+def _reminder(said: str, result: ToolResult) -> list[Json]:
+    if isinstance(result.content, str):
+        return [reminder_block([f"The user names {said}:\n{cut(result.content, _MAX_CHARS)}"])]
+    return [reminder_block([f"The user names {said}. It follows."]), *result.content]
+
+
+async def run_unasked(context: TurnContext, name: str, given: Json, *, wanted: bool = False) -> ToolResult | None:
+    """Return what a reading tool finds, None if it may not run unasked. `wanted`: the person has named what is read."""
+    config, tool = context.config, context.agent.tools.get(name)
+    if tool is None:
+        return None
+    decision = decide(config, ParsedCall("", tool, given), can_ask=wanted)
+    if decision.behavior is Behavior.DENY or (decision.behavior is Behavior.ASK and not wanted):
+        return None
+    call = ParsedCall(new_uuid(), tool, given, cage=decision.cage, pinned=decision.pinned)
+    result = (await run_tool(context, call)).result
+    return None if result.is_error else result
+
+
+def cut(text: str, size: int) -> str:
+    return text if len(text) <= size else text[:size].rpartition("\n")[0] + "\n(cut here)"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import field, replace
 from enum import Enum
 from typing import Any
 
@@ -17,20 +17,18 @@ from ..tools.input_schema import issues, whole_numbers
 from ..tools.tool_contract import CallContext, FileVersion, Tool, ToolContext, ToolResult
 from . import agent_messages
 from .agent_config import AgentConfig, AgentDeps
-from .agent_log import AgentLog
+from .agent_histories import AgentLog
 from .turn_state import AgentState
 
 Json = dict[str, Any]
 
 _NOT_WANTED = "The user doesn't want to proceed with this tool use."
-_STOPPED = f"{_NOT_WANTED} It was stopped while it ran: what it had done until then stays done. Wait for the user."
+_SET_MODE = {"type": "setMode", "destination": "session"}
+STOPPED = f"{_NOT_WANTED} It was stopped while it ran: what it had done until then stays done. Wait for the user."
 NOT_RUN = f"{_NOT_WANTED} It was not run. Wait for the user."
-"""The result of a call that was open when the turn ended, and had not started."""
 
 
 class DecidedBy(Enum):
-    """Who decided whether a call may run: rules and modes, a hook, or the person, with a yes or a no."""
-
     CONFIG = "config"
     HOOK = "hook"
     PERSON_ALLOWED = "user_temporary"
@@ -39,10 +37,8 @@ class DecidedBy(Enum):
 
 @dataclass(frozen=True)
 class CallOutcome:
-    """How a tool call ended. `denial` is its entry in the `permission_denials` of the turn's result, None unless it was
-    denied. `ends_turn`: the person refused the call and the rest of the turn with it. `feedback_due`: the model gets a
-    note (DENIAL_FEEDBACK), because so many of its calls were denied. `stop_reason`: a hook ends the turn after this
-    call, for this reason. `decided_by`: see `DecidedBy`, None if the call got no decision."""
+    """How a tool call ended. `denial` is its entry in `permission_denials`. `ends_turn`: the person refused the call
+    and the rest of the turn. `feedback_due`: many calls were denied. `stop_reason`: a hook ends the turn."""
 
     result: ToolResult
     denial: Json | None = None
@@ -60,45 +56,30 @@ class CallRefused(Exception):
         self.outcome = outcome
 
 
-class StartedCalls:
-    """The tool calls that a turn has started, and the output of those that were stopped."""
-
-    def __init__(self) -> None:
-        self._printed: dict[str, str] = {}
-
-    def start(self, tool_use_id: str) -> None:
-        """Note that the tool is about to run."""
-        self._printed[tool_use_id] = ""
-
-    def stopped(self, tool_use_id: str, printed: str) -> None:
-        """Note what the tool had printed when it was cancelled."""
-        self._printed[tool_use_id] = printed
-
-    def why_stopped(self, tool_use_id: str) -> str:
-        """Return the result for a call that the person's interrupt left open."""
-        if tool_use_id not in self._printed:
-            return NOT_RUN
-        printed = self._printed[tool_use_id].rstrip("\n")
-        return f"{_STOPPED}\nIt had printed:\n{printed}" if printed else _STOPPED
-
-
 @dataclass(frozen=True)
 class TurnContext:
-    """The context that all parts of a turn share."""
-
     config: AgentConfig
     deps: AgentDeps
     log: AgentLog
     agent: AgentState
-    started: StartedCalls
+    printed: dict[str, str] = field(default_factory=dict)  # by the calls that have started, when stopped
+
+
+@dataclass(frozen=True)
+class ToolCall:
+    """One tool_use block of the model. `broken` says why the input is not a JSON object."""
+
+    id: str
+    name: str
+    input: Json
+    tool: Tool | None
+    broken: str = ""
 
 
 @dataclass(frozen=True)
 class ParsedCall:
-    """A call of a tool that exists, with an input that is a JSON object. `cage` is set by `permission`: the cage in
-    which the tool runs commands, None for no cage. So is `pinned`: the real path that was decided on (see Decision).
-    `approved`: the version of a file with which the call was compared for the person who allowed it. `hooked` is what
-    PreToolUse hooks decided, `allowed_by` who allowed the call."""
+    """A call of a known tool. `permission` sets `cage` and `pinned`, the real path that was decided on; `approved` is
+    the version of a file that the person was shown; `hooked` what PreToolUse hooks decided."""
 
     id: str
     tool: Tool
@@ -115,12 +96,8 @@ class ParsedCall:
 
 
 def call_context(context: TurnContext) -> ToolContext:
-    """Return the resources that a tool gets before its call runs."""
-    return context.config.context.for_call(CallContext(modes=mode_switch(context)))
-
-
-def mode_switch(context: TurnContext) -> ModeSwitch:
-    return ModeSwitch(context.config.permissions, context.log)
+    modes = ModeSwitch(context.config.permissions, context.log)
+    return context.config.context.for_call(CallContext(modes=modes))
 
 
 def denied(context: TurnContext, call: ParsedCall, text: str, by: DecidedBy) -> CallOutcome:
@@ -138,21 +115,7 @@ def tool_use_error(text: str) -> CallOutcome:
     return CallOutcome(error_result(f"<tool_use_error>{text}</tool_use_error>"))
 
 
-@dataclass(frozen=True)
-class ToolCall:
-    """One tool_use block of the model. `tool` is None when there is no tool of that name. `broken` says why the input
-    is not a JSON object, "" when it is one."""
-
-    id: str
-    name: str
-    input: Json
-    tool: Tool | None
-    broken: str = ""
-
-
 class ModeSwitch:
-    """Changes the mode of `permissions`. See `ccb.remote.tools.tool_contract.Modes`."""
-
     def __init__(self, permissions: PermissionEngine, log: AgentLog) -> None:
         self._permissions = permissions
         self._log = log
@@ -162,38 +125,24 @@ class ModeSwitch:
         return self._permissions.mode
 
     def enter_plan(self) -> None:
-        self._apply_mode(PLAN)
+        self.apply([{**_SET_MODE, "mode": PLAN}])
 
     def leave_plan(self) -> None:
         if self.mode == PLAN:
-            self._apply_mode(self._permissions.mode_before_plan)
+            self.apply([{**_SET_MODE, "mode": self._permissions.mode_before_plan}])
 
     def grant(self, rules: Sequence[str]) -> None:
         if not self._log.agent_id:  # a sub-agent is never freer than the session
             self._permissions.lend(rules, for_turn=True)
 
     def apply(self, updates: Sequence[Json]) -> None:
-        """Apply the permission updates that came with an answer."""
         permissions, mode = self._permissions, self.mode
         permissions.apply(updates)
         if permissions.mode != mode:
-            self._log.message(agent_messages.status_message(None, permissions.mode, permissions.cage_in_force))
-
-    def _apply_mode(self, mode: str) -> None:
-        self.apply([{"type": "setMode", "mode": mode, "destination": "session"}])
-
-
-def parse(call: ToolCall) -> ParsedCall:
-    """Refuse a call of an unknown tool, and an input that is not a JSON object."""
-    if call.tool is None:
-        raise CallRefused(tool_use_error(f"Error: No such tool available: {call.name}"))
-    if call.broken:
-        raise CallRefused(tool_use_error(f"InputValidationError: {call.name}: {call.broken}"))
-    return ParsedCall(call.id, call.tool, call.input)
+            self._log.message(agent_messages.mode_message(permissions))
 
 
 async def validate(context: TurnContext, call: ParsedCall) -> ParsedCall:
-    """Refuse an input that does not fit the tool's schema, or that the tool itself rejects."""
     schema = call.tool.checked_schema
     call = replace(call, input=whole_numbers(call.input, schema))
     wrong = issues(call.input, schema)

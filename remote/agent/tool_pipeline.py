@@ -1,47 +1,45 @@
-"""When the calls of an answer run, and the steps of a call.
-
-A call is validated, seen by hooks and permitted, one after the other. Each step returns the call, perhaps with another
-input, or raises CallRefused. If no step refuses, the tool runs, and hooks see its result. Every outcome, also that of a
-refused call, is limited and recorded. A failing tool, a refusal and a failed check are all outcomes with a
-result for the model; other exceptions are faults of the worker.
-"""
+"""When the calls of an answer run, and the steps of a call: validate, hooks, permission, run, hooks, limit, record. A
+refusing step raises CallRefused; every outcome is recorded."""
 
 from __future__ import annotations
 
 import asyncio
-import dataclasses
+import json
 import logging
 from dataclasses import field, replace
 from typing import TYPE_CHECKING, Any, Callable
 
-from ccb.tunnel.wire.control_protocol import Request
+from ccb.tunnel.wire.control_protocol import CAN_USE_TOOL, Request, RequestFailed, Success, ToolPermission
 from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.journal_records import FileChangeRecord, ToolStartRecord
 from ccb.tunnel.wire.spelling import spelled, unspelled
 
 from ..hooks.hook_outcome import NOTHING
+from ..hooks.hook_table import DIRECTORY_ADDED, PERMISSION_DENIED, PRE_TOOL_USE
 from ..model.model_request import SMALL, small_model
+from ..permissions.rules import Behavior, Decision, headless_denial
 from ..session_store.journal import NotKept
 from ..tools.input_schema import issues
 from ..tools.output import limited
 from ..tools.todo import TodoWrite
-from ..tools.tool_contract import UpcomingChange, WebAccess
+from ..tools.tool_contract import FileVersion, Preview, Tool, ToolContext, ToolResult, UpcomingChange, WebAccess
 from . import agent_hooks, agent_messages
+from .agent_config import AgentConfig
 from .conversation import tool_result_message
 from .tool_call import (
     CallOutcome,
     CallRefused,
     DecidedBy,
+    ModeSwitch,
     ParsedCall,
     ToolCall,
     TurnContext,
     call_context,
     denied,
     error_result,
-    parse,
+    tool_use_error,
     validate,
 )
-from .tool_permission import permission
 
 if TYPE_CHECKING:
     from ccb.tunnel.wire.web_fetch import FetchedText
@@ -53,9 +51,7 @@ Json = dict[str, Any]
 _log = logging.getLogger(__name__)
 
 
-MAX_AT_ONCE = 10
-"""Read-only calls that may run at the same time."""
-
+MAX_AT_ONCE = 10  # read-only calls
 _CANCEL_GRACE = 5.0  # seconds a cancelled tool has to clean up before the turn goes on without it
 
 
@@ -67,9 +63,7 @@ class _Entry:
 
 
 class ToolExecutor:
-    """Starts tool calls in the order of the model. A call that may run in parallel starts when no earlier call that
-    must run alone is left, up to MAX_AT_ONCE of them. A call that must run alone starts when every call before it is
-    done, and no later one starts until it is done itself. `ended` hears of each outcome."""
+    """Starts calls in the model's order: read-only ones beside each other, any other one alone."""
 
     def __init__(self, context: TurnContext, ended: Callable[[ToolCall, CallOutcome], None]) -> None:
         self._context = context
@@ -80,12 +74,11 @@ class ToolExecutor:
         self._changed = asyncio.Event()
 
     def submit(self, call: ToolCall) -> None:
-        """Take a call. It starts at once, or when the calls before it allow it."""
         self._entries.append(_Entry(call, may_run_in_parallel(call)))
         self._pump()
 
     async def drain(self) -> None:
-        """Return when all calls are done. Raise what a call raised: that is a fault of the worker, not of a tool."""
+        """Return when all calls are done. Raise what a call raised: that is a fault of the worker."""
         while self._entries and self._error is None:
             self._changed.clear()
             await self._changed.wait()
@@ -97,7 +90,6 @@ class ToolExecutor:
         self._stopped = True
 
     async def cancel(self) -> None:
-        """Cancel the running calls, and drop the waiting ones."""
         self.halt()
         tasks = {entry.task for entry in self._entries if entry.task is not None}
         self._entries = [entry for entry in self._entries if entry.task is not None]
@@ -135,21 +127,31 @@ class ToolExecutor:
 
 
 async def run_call(context: TurnContext, call: ToolCall) -> CallOutcome:
-    """Run a call through all steps, record its result and return its outcome."""
     try:
-        parsed = await checked(context, parse(call))
+        if call.tool is None:
+            raise CallRefused(tool_use_error(f"Error: No such tool available: {call.name}"))
+        if call.broken:
+            raise CallRefused(tool_use_error(f"InputValidationError: {call.name}: {call.broken}"))
+        parsed = await checked(context, ParsedCall(call.id, call.tool, call.input))
         ran = replace(await run_tool(context, parsed), decided_by=parsed.allowed_by)
         outcome = await post_tool_use(context, parsed, ran)
     except CallRefused as refused:
         outcome = refused.outcome
-    outcome = limit_output(context, call, outcome)
-    record_end(context, call, outcome)
+    result = outcome.result
+    if call.tool is not None and isinstance(result.content, str):
+        limit = call.tool.declaration.max_output_chars
+        result = replace(result, content=limited(result.content, context.config.context.spill, call.name, limit))
+        outcome = replace(outcome, result=result)
+    message = tool_result_message(call.id, result.content, is_error=result.is_error, structured=result.structured)
+    if outcome.decided_by is not None:
+        decision = {"decision": "accept" if outcome.denial is None else "reject", "source": outcome.decided_by.value}
+        message["tool_result_meta"] = [{"id": call.id, "permission_decision": decision}]
+    context.log.message(message)
     return outcome
 
 
 async def checked(context: TurnContext, call: ParsedCall) -> ParsedCall:
-    """Pass a call through the checks, and record that it starts. A bug in a check refuses. Raise CallRefused,
-    NotKept."""
+    """Pass a call through the checks, and record that it starts. A bug in a check refuses."""
     try:
         call = await validate(context, call)
         call = await pre_tool_use(context, call)
@@ -160,25 +162,22 @@ async def checked(context: TurnContext, call: ParsedCall) -> ParsedCall:
         _log.exception("a check of %s failed", call.name)
         text = f"{call.name} was not run, because a check of it failed: {type(error).__name__}: {error}"
         raise CallRefused(CallOutcome(error_result(text))) from None
-    return await record_start(context, call)
+    context.printed[call.id] = ""  # durable before the tool runs: a restart must know that it may have had effects
+    context.log.record(ToolStartRecord(call.id, call.name))
+    await context.log.commit()
+    return call
 
 
 def may_run_in_parallel(call: ToolCall) -> bool:
-    """Return whether the call may run beside others. A call that will be refused for its input may."""
     if call.tool is None or call.broken or issues(call.input, call.tool.checked_schema):
         return True
-    try:
-        return call.tool.is_read_only(call.input)
-    except Exception:  # noqa: BLE001 - a tool's bug makes it run alone
-        _log.exception("is_read_only of %s failed", call.name)
-        return False
+    return call.tool.is_read_only(call.input)
 
 
 async def pre_tool_use(context: TurnContext, call: ParsedCall) -> ParsedCall:
-    """Run the PreToolUse hooks, which may refuse the call, change its input, or decide on its permission. They see what
-    the person would be asked."""
+    """Run the PreToolUse hooks, which see what the person would be asked."""
     call = replace(call, input=call.tool.question(call.input, call_context(context)))
-    outcome = await agent_hooks.before_tool(context, call)
+    outcome = await agent_hooks.run_for_call(context, PRE_TOOL_USE, call)
     if isinstance(call.tool, TodoWrite) and not outcome.blocked:
         old = call_context(context).todos.items
         why_not = await agent_hooks.before_todos(context, old, call.input["todos"])
@@ -196,17 +195,7 @@ async def pre_tool_use(context: TurnContext, call: ParsedCall) -> ParsedCall:
     return await validate(context, replace(call, input=outcome.updated_input))
 
 
-async def record_start(context: TurnContext, call: ParsedCall) -> ParsedCall:
-    """Make the start durable before the tool runs, so that a restart knows that the call may have had effects."""
-    context.started.start(call.id)
-    context.log.record(ToolStartRecord(call.id, call.name))
-    await context.log.commit()
-    return call
-
-
 async def post_tool_use(context: TurnContext, call: ParsedCall, outcome: CallOutcome) -> CallOutcome:
-    """Run the hooks that see the result of a tool that ran. What they say goes to the model after the result. They may
-    replace the result."""
     hooked = await agent_hooks.after_tool(context, call, outcome.result)
     await context.deps.hooks.directory_is(call_context(context).shells.cwd, context.log.agent_id)
     output = hooked.output
@@ -221,30 +210,30 @@ async def post_tool_use(context: TurnContext, call: ParsedCall, outcome: CallOut
     return replace(outcome, stop_reason=hooked.stop_reason or hooked.reason or f"a hook after {call.name} stopped it")
 
 
-def limit_output(context: TurnContext, call: ToolCall, outcome: CallOutcome) -> CallOutcome:
-    """Cut a text that is longer than the tool's declared limit, and keep the whole text in a file. Tools that limit
-    their output themselves stay below the limit."""
-    content = outcome.result.content
-    if call.tool is None or not isinstance(content, str):
-        return outcome
-    text = limited(content, context.config.context.spill, call.name, call.tool.declaration.max_output_chars)
-    return replace(outcome, result=replace(outcome.result, content=text))
-
-
-def record_end(context: TurnContext, call: ToolCall, outcome: CallOutcome) -> None:
-    """Record the result."""
-    result = outcome.result
-    message = tool_result_message(call.id, result.content, is_error=result.is_error, structured=result.structured)
-    if outcome.decided_by is not None:
-        decision = {"decision": "accept" if outcome.denial is None else "reject", "source": outcome.decided_by.value}
-        message["tool_result_meta"] = [{"id": call.id, "permission_decision": decision}]
-    context.log.message(message)
-
-
 async def run_tool(context: TurnContext, call: ParsedCall) -> CallOutcome:
-    """Run the tool. Meanwhile, send its live output and regular signs of life as progress."""
+    """Run the tool; meanwhile, send its live output and regular signs of life."""
     log = context.log
-    mine = dataclasses.replace(
+
+    def show(update: Json) -> None:
+        live = {"output": update.get("output", ""), "total_bytes": update.get("total_bytes", 0)}
+        elapsed = update.get("elapsed_seconds", 0)
+        log.progress(call.id, agent_messages.tool_progress(call.name, call.id, elapsed, **live))
+
+    async def beat() -> None:
+        elapsed = 0.0
+        while True:
+            await asyncio.sleep(context.deps.heartbeat_s)
+            elapsed += context.deps.heartbeat_s
+            alive = agent_messages.tool_progress(call.name, call.id, round(elapsed), heartbeat=True)
+            log.progress(call.id + ":heartbeat", alive)
+
+    async def fetch_on_laptop(url: str) -> FetchedText:
+        from ccb.tunnel.wire.web_fetch import WEB_FETCH, LaptopFetch
+
+        request = Request(WEB_FETCH, LaptopFetch(url), about=url[:100], agent_id=log.agent_id)
+        return await context.deps.broker.request(request)
+
+    mine = replace(
         call_context(context).call,
         tool_use_id=call.id,
         agent_id=log.agent_id,
@@ -252,15 +241,13 @@ async def run_tool(context: TurnContext, call: ParsedCall) -> CallOutcome:
         pinned=call.pinned,
         approved=call.approved,
         left_out=tuple(context.config.permissions.left_out(call.name)),
-        progress=lambda update: log.progress(call.id, agent_messages.tool_progress(call.name, call.id, update)),
+        progress=show,
         remind=context.deps.reminders.add,
-        stopped=lambda printed: context.started.stopped(call.id, printed),
+        stopped=lambda printed: context.printed.update({call.id: printed}),
         before_change=lambda change: _keep_version(context, call.id, change),
-        web_access=WebAccess(
-            lambda question: _ask_beside(context, question), lambda url: _fetch_on_laptop(context, url)
-        ),
+        web_access=WebAccess(lambda question: _ask_beside(context, question), fetch_on_laptop),
     )
-    heartbeat = asyncio.ensure_future(_beat(context, call))
+    heartbeat = asyncio.ensure_future(beat())
     try:
         result = await call.tool.run(call.input, context.config.context.for_call(mine))
         path = call.tool.traits.file_in(call.input)
@@ -275,7 +262,6 @@ async def run_tool(context: TurnContext, call: ParsedCall) -> CallOutcome:
 
 
 async def _ask_beside(context: TurnContext, question: ModelQuestion) -> ModelReply:
-    """Put a question of a tool to a model, and count what it used. Raise ModelError."""
     from ..model.model_call import ask
 
     deps, agent = context.deps, context.agent
@@ -286,17 +272,8 @@ async def _ask_beside(context: TurnContext, question: ModelQuestion) -> ModelRep
     return reply
 
 
-async def _fetch_on_laptop(context: TurnContext, url: str) -> FetchedText:
-    """Let the laptop of the driver fetch a page. Raise RequestFailed."""
-    from ccb.tunnel.wire.web_fetch import WEB_FETCH, LaptopFetch
-
-    request = Request(WEB_FETCH, LaptopFetch(url), about=url[:100], agent_id=context.log.agent_id)
-    return await context.deps.broker.request(request)
-
-
 async def _keep_version(context: TurnContext, tool_use_id: str, change: UpcomingChange) -> str:
-    """Put the present version of a file into the file history, durably. A version that cannot be kept does not stop
-    the tool: return why. Raise NotKept."""
+    """Put the present version of a file into the file history, durably. Return why it was lost, "" if it is kept."""
     lost = ""
     if change.data is not None:
         history = context.config.context.history
@@ -307,10 +284,104 @@ async def _keep_version(context: TurnContext, tool_use_id: str, change: Upcoming
     return lost
 
 
-async def _beat(context: TurnContext, call: ParsedCall) -> None:
-    """Send regular signs of life of the running tool, so that a silent tool does not look hung."""
-    elapsed = 0.0
-    while True:
-        await asyncio.sleep(context.deps.heartbeat_s)
-        elapsed += context.deps.heartbeat_s
-        context.log.progress(call.id + ":heartbeat", agent_messages.heartbeat(call.name, call.id, elapsed))
+async def permission(context: TurnContext, call: ParsedCall) -> ParsedCall:
+    """Return the call with its cage and the granted input. Raise CallRefused."""
+    can_ask = context.deps.broker.can_ask(CAN_USE_TOOL)
+    judge = None if can_ask or call.tool.traits.asks else context.config.offer.judge()
+    decision = decide(context.config, call, can_ask=can_ask or judge is not None)
+    if call.hooked.decision == "ask" and decision.behavior is Behavior.ALLOW:
+        reason = call.hooked.reason or "A hook wants a question before this."
+        decision = replace(decision, behavior=Behavior.ASK, reason=reason, reason_type="hook")
+    if decision.behavior is Behavior.ALLOW:
+        context.agent.denials.permitted()
+        by = DecidedBy.HOOK if call.hooked.decision == "allow" else DecidedBy.CONFIG
+        return replace(call, cage=decision.cage, pinned=decision.pinned, allowed_by=by)
+    if decision.behavior is Behavior.DENY:
+        raise CallRefused(await _deny_unasked(context, call, decision))
+    answer = await agent_hooks.before_question(context, call, decision)
+    if answer is not None:
+        return await _answered(context, replace(call, allowed_by=DecidedBy.HOOK), decision, answer)
+    preview: Preview | None = None
+    if can_ask:
+        shown = await call.tool.preview(call.input, context.config.context)
+        if isinstance(shown, ToolResult):  # it would fail anyway
+            raise CallRefused(CallOutcome(shown))
+        preview = shown
+        answer = await _ask(context, call, decision, preview)
+    elif judge is not None:
+        answer = await ask_tool(judge, call.name, call.input, call.id, call_context(context))
+    else:
+        raise CallRefused(await _deny_unasked(context, call, decision))
+    seen = preview.version if preview is not None else None
+    return await _answered(context, replace(call, allowed_by=DecidedBy.PERSON_ALLOWED), decision, answer, seen)
+
+
+async def _answered(
+    context: TurnContext, call: ParsedCall, decision: Decision, answer: ToolPermission, seen: FileVersion | None = None
+) -> ParsedCall:
+    """Act on the answer of a hook or the person, who has `seen` this version of the file."""
+    if not answer.allow:
+        text = answer.message or f"The user refused this use of {call.name}."
+        by = DecidedBy.HOOK if call.allowed_by is DecidedBy.HOOK else DecidedBy.PERSON_REFUSED
+        raise CallRefused(replace(denied(context, call, text, by), ends_turn=answer.interrupt))
+    context.agent.denials.permitted()
+    call = replace(call, cage=decision.cage)
+    try:
+        if answer.updated_input is None or answer.updated_input == call.input:
+            return replace(call, pinned=decision.pinned, approved=seen)
+        return await validate(context, replace(call, input=answer.updated_input))
+    finally:  # a changed mode is for what comes after the call
+        ModeSwitch(context.config.permissions, context.log).apply(answer.updates)
+        for update in answer.updates:
+            for each in update.get("directories") or () if update.get("type") == "addDirectories" else ():
+                payload = {"directory": str(each), "source": "permission_update"}
+                context.deps.hooks.run_later(DIRECTORY_ADDED, payload, "permission_update")
+
+
+def decide(config: AgentConfig, call: ParsedCall, *, can_ask: bool) -> Decision:
+    tools = config.context
+    shell_cwd = tools.shells.directory(tools.host, [tools.cwd, *tools.add_dirs])
+    granted = call.hooked.decision == "allow"
+    return config.permissions.decide(call.tool, call.input, can_ask=can_ask, shell_cwd=shell_cwd, granted=granted)
+
+
+async def _deny_unasked(context: TurnContext, call: ParsedCall, decision: Decision) -> CallOutcome:
+    if decision.behavior is Behavior.DENY:
+        text = f"Permission to use {call.name} was denied: {decision.reason}"
+    else:
+        text = call.tool.declaration.if_nobody_can_be_asked or headless_denial(decision, call.name)
+    context.log.message(agent_messages.permission_denied(call.name, call.id, text, decision))
+    if (await agent_hooks.run_for_call(context, PERMISSION_DENIED, call, reason=text)).retry:
+        text += "\nA hook says that you may try this call again."
+    return denied(context, call, text, DecidedBy.CONFIG)
+
+
+async def _ask(context: TurnContext, call: ParsedCall, decision: Decision, preview: Preview | None) -> ToolPermission:
+    change = preview.public if preview is not None else None
+    question = agent_messages.tool_approval(call.tool.traits, call.input, call.id, decision, change)
+    if context.log.agent_id:
+        question = replace(question, agent_id=context.log.agent_id, agent=context.config.label)
+    try:
+        return await context.deps.broker.request(
+            Request(CAN_USE_TOOL, question, about=call.name, agent_id=context.log.agent_id)
+        )
+    except RequestFailed as error:
+        _log.exception("asking for %s failed", call.name)
+        raise CallRefused(CallOutcome(error_result(f"Tool permission request failed: Error: {error}"))) from None
+
+
+async def ask_tool(tool: Tool, name: str, tool_input: Json, tool_use_id: str, context: ToolContext) -> ToolPermission:
+    """Return what `tool` answers about a call. Anything that is not a clear yes is a no."""
+    question = {"tool_name": name, "input": tool_input, "tool_use_id": tool_use_id}
+    mine = replace(context.call, tool_use_id=tool_use_id, for_person=True)
+    result = await tool.run(question, context.for_call(mine))
+    text = result.content
+    if not isinstance(text, str) or result.is_error:
+        return ToolPermission(False, f"{tool.name} did not decide: {text}"[:2000])
+    try:
+        answer = json.loads(text)
+    except (ValueError, RecursionError):
+        answer = None
+    if not isinstance(answer, dict):
+        return ToolPermission(False, f"{tool.name} did not decide: its answer is no JSON object.")
+    return ToolPermission.from_answer(Success("", answer))

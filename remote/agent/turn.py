@@ -4,33 +4,33 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Callable
 
 from ccb.tunnel.wire.journal_records import CompactEndRecord, MessageRecord, PromptItem, PromptRecord
 
 from ..context.reminders import Occasion
+from ..model.model_request import ContextLimits
 from ..model.retry import ModelError
-from ..model.token_counts import ContextLimits
 from ..session_store.journal import NotKept
 from . import agent_messages
 from .agent_config import AgentConfig, AgentDeps
+from .agent_histories import AgentLog
 from .agent_hooks import MAX_STOP_BLOCKS, after_batch, batched, before_stop, instructions_loaded, model_failed
-from .agent_log import AgentLog
 from .conversation import CompactionFailed, close_open_tool_uses
-from .limits import TokenTarget
-from .model_calls import AnswerListener, ModelCalls, named_files, new_prefix
-from .prompt_opening import Opened, PromptOpening, granted
-from .tool_call import NOT_RUN, CallOutcome, StartedCalls, ToolCall, TurnContext
+from .model_calls import AnswerListener, ModelCalls, new_prefix
+from .prompt_opening import Opened, PromptOpening, granted, mentioned_blocks
+from .tool_call import NOT_RUN, STOPPED, CallOutcome, ToolCall, TurnContext
 from .tool_pipeline import ToolExecutor
 from .turn_state import (
     DENIAL_FEEDBACK,
     AgentState,
-    CallReason,
     EndReason,
     Interrupted,
     LoopState,
     Prompt,
     StopSignal,
+    TokenTarget,
     TurnEnding,
     origin_of,
 )
@@ -40,8 +40,6 @@ if TYPE_CHECKING:
 
 
 class Demands:
-    """The demands on one turn."""
-
     def __init__(self, context: TurnContext) -> None:
         self._structured = context.config.structured
         self._budget = context.config.budget
@@ -49,30 +47,26 @@ class Demands:
         self._log = context.log
         self._given_up: TurnEnding | None = None
         self.target = TokenTarget()
-        """How much the person wants to be written in this turn."""
         if self._structured is not None:
             self._structured.begin_turn()
 
     def called(self, call: ToolCall, outcome: CallOutcome) -> None:
-        """Note the outcome of a tool call: the structured value may not fit."""
         if self._structured is not None and call.tool is self._structured and outcome.result.is_error:
             missed = self._structured.missed()
             self._given_up = missed if isinstance(missed, TurnEnding) else None
 
     def met(self, text: str) -> TurnEnding | None:
-        """Return how the turn ends because the model has given the structured value. `text` is its answer."""
         if self._structured is None or self._structured.value is None:
             return None
         return TurnEnding(EndReason.COMPLETED, text=text, structured=self._structured.value)
 
     def broken(self) -> TurnEnding | None:
-        """Return how the turn ends because a limit is reached, None if the model may be called again."""
         if self._given_up is not None or self._budget is None:
             return self._given_up
         return self._budget.spent(self._ledger.total_cost_usd)
 
     def at_stop(self, ending: TurnEnding) -> TurnEnding | None:
-        """Return how a turn ends in which the model has stopped; None if it still owes the value, and was told so."""
+        """Return how the turn ends; None if the model still owes the value, and was told so."""
         broken = self.broken()
         if broken is not None or self._structured is None or ending.terminal is not EndReason.COMPLETED:
             return broken or ending
@@ -96,7 +90,7 @@ class Turn:
 
     def __init__(self, config: AgentConfig, deps: AgentDeps, state: AgentState) -> None:
         log = AgentLog(deps.log, state.conversation, deps.followers)
-        self._context = context = TurnContext(config, deps, log, state, StartedCalls())
+        self._context = context = TurnContext(config, deps, log, state)
         self._agent, self._log = state, log
         self._executor = ToolExecutor(context, self._call_ended)
         self._listener = AnswerListener(context, self._executor.submit)
@@ -113,64 +107,60 @@ class Turn:
 
     @property
     def interrupted(self) -> bool:
-        """Whether `interrupt` was called."""
         return self._stop.is_set
 
     def interrupt(self) -> None:
-        """End the turn as soon as possible. Idempotent."""
         self._executor.halt()
         self._stop.set()
 
     async def run(self, prompts: Sequence[Prompt]) -> Json:
-        """Run the turn and return its result message, which is journalled and durable. Raise NotKept, with the result,
-        when the journal cannot store it, and CancelledError."""
+        """Run the turn and return its durable result message. Raise NotKept, with the result, and CancelledError."""
         try:
-            return await self._run(prompts)
+            self._agent.ledger.start_turn()
+            try:
+                ending = await self._ending(prompts)
+            finally:
+                await self._executor.cancel()
+            result = self._result(ending, prompts)
+            self._log.end(result)
+            await self._log.commit()
+            return result
         except NotKept as error:
-            error.result = self._result(_not_kept(error), origin_of(prompts))
+            error.result = self._result(_not_kept(error), prompts)
             raise
 
-    async def _run(self, prompts: Sequence[Prompt]) -> Json:
-        self._agent.ledger.start_turn()
-        try:
-            ending = await self._ending(prompts)
-        finally:
-            await self._executor.cancel()
-        result = self._result(ending, origin_of(prompts))
-        self._log.end(result)
-        await self._log.commit()
-        return result
-
-    def _result(self, ending: TurnEnding, origin: Json | None) -> Json:
-        out_of_budget = ending.terminal is EndReason.MAX_TURNS
-        report = agent_messages.TurnReport(
-            duration=self._context.deps.clock.now() - self._started,
-            duration_api=self._model.seconds,
-            num_turns=self._num_turns(out_of_budget),
+    def _result(self, ending: TurnEnding, prompts: Sequence[Prompt]) -> Json:
+        num_turns = self._calls and self._calls + 1
+        if ending.terminal is not EndReason.MAX_TURNS and self._calls:
+            num_turns = 1 + self._log.user_messages  # as the public protocol counts them
+        return agent_messages.result_message(
+            ending,
+            self._agent.ledger,
+            duration_ms=round((self._context.deps.clock.now() - self._started) * 1000),
+            duration_api_ms=round(self._model.seconds * 1000),
+            num_turns=num_turns,
             stop_reason=self._model.stop_reason,
-            denials=self._denials,
-            origin=origin,
-            first_ms=self._listener.first_ms,
+            permission_denials=self._denials,
+            origin=origin_of(prompts),
+            ttft_ms=self._listener.first_ms,
         )
-        return agent_messages.result_message(ending, self._agent.ledger, report)
-
-    def _num_turns(self, out_of_budget: bool) -> int:
-        if out_of_budget or not self._calls:
-            return self._calls and self._calls + 1
-        return 1 + self._log.user_messages
 
     async def _ending(self, prompts: Sequence[Prompt]) -> TurnEnding:
         """Run the turn to its end, and leave a valid history however it ends."""
         try:
-            self._init()
+            agent, config = self._agent, self._context.config
+            tools = [*(tool.name for tool in agent.listed), *config.deferred_tools()]
+            self._log.begin(agent_messages.init_message(config, tools, agent.model, self._context.deps.version))
             self._close_open(_BROKEN_OFF)
             opened = await self._stop.unless_set(self._opening.open(prompts))
             if opened.ending is not None:
-                return self._without_model(opened.ending)
-            with granted(self._context.config.permissions, opened.allowed), self._model.on_model(opened.model):
+                self._calls = 0
+                return opened.ending
+            with granted(config.permissions, opened.allowed), self._model.on_model(opened.model):
                 await self._open(opened)
                 if opened.prompts and all(prompt.silent for prompt in opened.prompts):
-                    return self._without_model(TurnEnding(EndReason.COMPLETED))
+                    self._calls = 0
+                    return TurnEnding(EndReason.COMPLETED)
                 return await self._loop()
         except Interrupted:
             return await self._interrupted()
@@ -189,51 +179,34 @@ class Turn:
             self._close_open(_BROKEN_OFF)
             return TurnEnding(EndReason.MODEL_ERROR, errors=(f"internal error: {type(error).__name__}: {error}",))
 
-    def _init(self) -> None:
-        agent = self._agent
-        tools = [tool.name for tool in agent.listed] + list(self._context.config.deferred_tools())
-        version = self._context.deps.version
-        self._log.begin(
-            agent_messages.init_message(self._context.config, tools=tools, model=agent.model, version=version)
-        )
-
     async def _open(self, opened: Opened) -> None:
-        """Add the prompts to the history, and build the request prefix if there is none yet."""
+        config, deps = self._context.config, self._context.deps
         context: list[Json] = []
         prompts = list(opened.prompts)
         if not self._agent.conversation.messages:
-            context = await self._stop.unless_set(self._context.config.prompts.first_user_blocks())
-            prompts = [*self._initial_prompt(), *prompts]
-            files = await self._context.config.prompts.instructions()
-            instructions_loaded(self._context.deps.hooks, self._log.agent_id, files, "session_start")
-        context += await self._named(opened.prompts)
-        self._add_prompts(prompts, [*context, *self._context.deps.reminders.take(Occasion.PROMPT)])
+            context = await self._stop.unless_set(config.prompts.first_user_blocks())
+            role = config.offer.role
+            if role is not None and role.initial_prompt and not self._log.agent_id:
+                self._tell(f"First, {role.name} is told: {role.initial_prompt}")
+                prompts.insert(0, Prompt([{"type": "text", "text": role.initial_prompt}]))
+            files = await config.prompts.instructions()
+            instructions_loaded(deps.hooks, self._log.agent_id, files, "session_start")
+        context += await self._stop.unless_set(mentioned_blocks(self._context, opened.prompts))
+        self._add_prompts(prompts, [*context, *deps.reminders.take(Occasion.PROMPT)])
         if opened.expanded:
             self._log.record(MessageRecord(agent_messages.user_blocks(opened.expanded, synthetic=True)))
         await self._log.commit()
         await self._make_prefix()
-
-    def _initial_prompt(self) -> list[Prompt]:
-        """Return what the agent as which the main agent works is told before the first prompt."""
-        role = self._context.config.offer.role
-        if role is None or not role.initial_prompt or self._log.agent_id:
-            return []
-        self._log.message(agent_messages.informational(f"First, {role.name} is told: {role.initial_prompt}"))
-        return [Prompt([{"type": "text", "text": role.initial_prompt}])]
 
     async def _make_prefix(self) -> None:
         if self._agent.prefix is None:
             made = new_prefix(self._context.config, self._agent.listed, self._context.deps.home)
             self._agent.prefix = await self._stop.unless_set(made)
 
-    async def _named(self, prompts: Sequence[Prompt]) -> list[Json]:
-        return await self._stop.unless_set(named_files(self._context, prompts))
-
-    def _add_prompts(self, prompts: Sequence[Prompt], context: Sequence[Json] = ()) -> None:
+    def _add_prompts(self, prompts: Sequence[Prompt], context: Sequence[Json]) -> None:
         items: list[PromptItem] = []
         if not self._log.agent_id and self._demands.target.take(prompts):
-            told = f"The agent works until it has written about {self._demands.target.tokens:,} tokens."
-            self._log.message(agent_messages.informational(told))
+            self._tell(f"The agent works until it has written about {self._demands.target.tokens:,} tokens.")
         for prompt in prompts:
             if prompt.input_id:
                 self._agent.conversation.know_input(prompt.input_id, list(prompt.blocks))
@@ -256,15 +229,15 @@ class Turn:
                 state = state.compacted()
                 continue
             if end.withdrawn:
-                state = state.escalate()
+                state = replace(state, can_rescue=True, escalated=True, recoveries=0)
             elif self._listener.submitted:
                 ending = await self._after_tools(state)
                 if ending is not None:
                     return ending
                 state = state.next_turn()
             elif end.stop_reason == "max_tokens" and state.recoveries < _MAX_RECOVERIES:
-                self._log.message(agent_messages.user_text(agent_messages.CONTINUE, synthetic=True))
-                state = state.recover()
+                self._note(agent_messages.CONTINUE)
+                state = replace(state, can_rescue=True, escalated=True, recoveries=state.recoveries + 1)
             elif end.stop_reason == "model_context_window_exceeded" and await self._rescued(state):
                 state = state.compacted()
             else:
@@ -278,15 +251,27 @@ class Turn:
         answered = self._demands.at_stop(ending)
         if answered is None or self._is_to_go_on(answered, state):
             return state.next_turn()
-        ended = await self._before_stop(answered, state)
-        if ended is None:
-            return state.stop_blocked()
-        if ended.is_empty:
-            self._log.message(agent_messages.informational("The model ended its turn without an answer."))
-        return ended
+        if answered.terminal is EndReason.COMPLETED:
+            outcome = await self._stop.unless_set(before_stop(self._context, answered, state))
+            if outcome.stops:
+                return self._hook_stopped(outcome.stop_reason or outcome.reason, EndReason.STOP_HOOK_PREVENTED)
+            if outcome.blocked and not self._is_last(state):
+                if state.stop_blocks < MAX_STOP_BLOCKS:
+                    self._note(f"Stop hook feedback:\n{outcome.reason}")
+                    await self._log.commit()
+                    return state.next_turn(blocked=True)
+                told = f"Stop hooks have let the turn go on {MAX_STOP_BLOCKS} times; it ends now."
+                self._tell(told, "warning")
+        if answered.is_empty:
+            self._tell("The model ended its turn without an answer.")
+        return answered
+
+    def _is_last(self, state: LoopState) -> bool:
+        limit = self._context.config.max_turns
+        return limit is not None and state.calls >= limit
 
     async def _after_tools(self, state: LoopState) -> TurnEnding | None:
-        """Wait for the tools of an answer. Return how the turn ends, None if the model is called again."""
+        """Return how the turn ends after the tools of an answer, None if the model is called again."""
         await self._stop.unless_set(self._executor.drain())
         if self._stop.is_set:
             raise Interrupted
@@ -295,82 +280,61 @@ class Turn:
         outcome = await self._stop.unless_set(after_batch(self._context, batch))
         if outcome.refuses:
             self._stopped_by_hook = outcome.stop_reason or outcome.reason
-        limit, met = self._context.config.max_turns, self._demands.met("".join(self._listener.texts))
+        met = self._demands.met("".join(self._listener.texts))
         if met is not None:
             return met
-        if limit is not None and state.calls >= limit:
+        if self._is_last(state):
+            limit = self._context.config.max_turns
             return TurnEnding(EndReason.MAX_TURNS, errors=(f"Reached maximum number of turns ({limit})",))
         if self._stopped_by_hook is not None:
-            return self._hook_stopped(self._stopped_by_hook)
+            return self._hook_stopped(self._stopped_by_hook, EndReason.HOOK_STOPPED)
         broken = self._demands.broken()
         if broken is None:
             await self._between_calls()
         return broken
 
     def _is_to_go_on(self, ending: TurnEnding, state: LoopState) -> bool:
-        """Return whether an agent that has stopped has not reached its token target, and tell it to go on."""
-        limit, target = self._context.config.max_turns, self._demands.target
-        if not target.tokens or ending.terminal is not EndReason.COMPLETED or (limit and state.calls >= limit):
+        """Tell an agent that has stopped before its token target to go on. Return whether it was told so."""
+        target = self._demands.target
+        if not target.tokens or ending.terminal is not EndReason.COMPLETED or self._is_last(state):
             return False
         nudge = target.nudge(self._agent.ledger.turn["output_tokens"])
         if nudge:
-            self._log.message(agent_messages.user_text(nudge, synthetic=True))
+            self._note(nudge)
         elif target.is_given_up:
-            told = f"It stops before the target of {target.tokens:,} tokens: little came of the last answers."
-            self._log.message(agent_messages.informational(told))
+            self._tell(f"It stops before the target of {target.tokens:,} tokens: little came of the last answers.")
         return bool(nudge)
 
-    async def _before_stop(self, ending: TurnEnding, state: LoopState) -> TurnEnding | None:
-        """Run the hooks of an agent that is about to stop. Return how the turn ends, None if it goes on."""
-        if ending.terminal is not EndReason.COMPLETED:
-            return ending
-        outcome = await self._stop.unless_set(before_stop(self._context, ending, state))
-        if outcome.stops:
-            return self._hook_stopped(outcome.stop_reason or outcome.reason, EndReason.STOP_HOOK_PREVENTED)
-        limit = self._context.config.max_turns
-        if not outcome.blocked or (limit is not None and state.calls >= limit):
-            return ending
-        if state.stop_blocks >= MAX_STOP_BLOCKS:
-            told = f"Stop hooks have let the turn go on {MAX_STOP_BLOCKS} times; it ends now."
-            self._log.message(agent_messages.informational(told, "warning"))
-            return ending
-        self._log.message(agent_messages.user_text(f"Stop hook feedback:\n{outcome.reason}", synthetic=True))
-        await self._log.commit()
-        return None
-
-    def _hook_stopped(self, reason: str, terminal: EndReason = EndReason.HOOK_STOPPED) -> TurnEnding:
-        self._log.message(agent_messages.informational(f"A hook stopped the turn: {reason or 'no reason given'}"))
+    def _hook_stopped(self, reason: str, terminal: EndReason) -> TurnEnding:
+        self._tell(f"A hook stopped the turn: {reason or 'no reason given'}")
         return TurnEnding(terminal)
 
-    def _without_model(self, ending: TurnEnding) -> TurnEnding:
-        """Return the ending of a turn that needs no model call."""
-        self._calls = 0
-        return ending
+    def _note(self, text: str) -> None:
+        """Tell the model."""
+        self._log.message(agent_messages.user_text(text, synthetic=True))
+
+    def _tell(self, text: str, level: str = "info") -> None:
+        """Tell the person."""
+        self._log.message(agent_messages.informational(text, level))
 
     async def compact(self, hint: str) -> str:
-        """Compact the conversation before the first model call, because the person wants it. Return what came of it.
-        Raise ModelError."""
+        """Compact before the first model call. Return what the person is told. Raise ModelError."""
         if not self._agent.conversation.messages:
             return "There is nothing to compact yet."
         await self._make_prefix()
         try:
-            done = await self._compactor().compact("manual", hint)
+            pre, post = await self._compactor().compact("manual", hint)
         except CompactionFailed as failure:
             return f"The conversation was not compacted: {failure}."
-        return f"Compacted: about {done.pre_tokens:,} tokens became {done.post_tokens:,}."
+        return f"Compacted: about {pre:,} tokens became {post:,}."
 
     async def clear(self) -> None:
-        """Forget the conversation before the first model call."""
         await self._compactor().clear()
 
     async def _rescued(self, state: LoopState) -> bool:
-        """Compact a conversation that no longer fits. Return False if that was done already or cannot be done."""
-        if state.transition is CallReason.COMPACTED:
-            return False
-        return await self._stop.unless_set(self._compactor().rescue())
+        return state.can_rescue and await self._stop.unless_set(self._compactor().rescue())
 
     async def _make_room(self) -> None:
-        """Compact the conversation if it is near the end of the model's window."""
         agent, window = self._agent, self._context.config.window
         answered = len(agent.conversation.messages) > 1  # else there is nothing to sum up
         full = answered and window.auto and agent.tokens >= ContextLimits.of(agent.facts, window).auto
@@ -383,7 +347,6 @@ class Turn:
         return Compactor(self._context)
 
     def _call_ended(self, call: ToolCall, outcome: CallOutcome) -> None:
-        """Act on the outcome of a tool call."""
         if outcome.stop_reason is not None:
             self._stopped_by_hook = outcome.stop_reason
         self._demands.called(call, outcome)
@@ -400,21 +363,20 @@ class Turn:
         """Record the reminders, prompts and notes that go to the model together with the tool results."""
         if self._agent.feedback_due:
             self._agent.feedback_due = False
-            self._log.message(agent_messages.user_text(DENIAL_FEEDBACK, synthetic=True))
+            self._note(DENIAL_FEEDBACK)
         waiting = self._context.config.take_queued(self._log.agent_id)
-        opened = await self._stop.unless_set(self._opening.admit(waiting))
-        queued = opened.prompts
-        said = [*await self._named(queued), *self._context.deps.reminders.take(Occasion.TOOL_RESULTS)]
+        queued = (await self._stop.unless_set(self._opening.admit(waiting))).prompts
+        said = await self._stop.unless_set(mentioned_blocks(self._context, queued))
+        said += self._context.deps.reminders.take(Occasion.TOOL_RESULTS)
         if queued or said:
             self._add_prompts(queued, said)
             await self._log.commit()
 
     async def _interrupted(self) -> TurnEnding:
-        """Stop everything, keep the received part of the answer, close open tool calls, and record a note for the
-        model."""
+        """Stop everything, keep what was received, close open tool calls, and leave a note for the model."""
         await self._executor.cancel()
         answering = self._model.interrupted()
-        self._close_open(self._context.started.why_stopped)
+        self._close_open(self._why_stopped)
         if self._agent.conversation.compactions.unfinished is not None:
             self._log.record(CompactEndRecord("interrupted"))
             self._log.message({**agent_messages.status_message(None), "compact_result": "failed"})
@@ -423,6 +385,12 @@ class Turn:
         self._log.message(agent_messages.user_text(note))
         terminal = EndReason.ABORTED_TOOLS if in_tools else EndReason.ABORTED_STREAMING
         return TurnEnding(terminal, errors=("Request interrupted by user",))
+
+    def _why_stopped(self, tool_use_id: str) -> str:
+        if tool_use_id not in self._context.printed:
+            return NOT_RUN
+        printed = self._context.printed[tool_use_id].rstrip("\n")
+        return f"{STOPPED}\nIt had printed:\n{printed}" if printed else STOPPED
 
     def _close_open(self, why: str | Callable[[str], str]) -> None:
         for message in close_open_tool_uses(self._agent.conversation, why):

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Awaitable, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import field
 from enum import Enum
 from typing import Any, TypeVar
 
@@ -12,12 +13,12 @@ from ccb.tunnel.wire.client_requests import SHELL_COMMAND
 from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.messages import UserMessage
 from ccb.tunnel.wire.model_facts import ModelFacts, ModelTable
+from ccb.tunnel.wire.tool_traits import Effect, ToolTraits
 
-from ..model.model_request import RequestPrefix
-from ..model.token_counts import text_tokens
-from ..tools.tool_contract import Tool
+from ..model.model_request import RequestPrefix, text_tokens
+from ..tools.tool_contract import Tool, ToolContext, ToolResult, declared
+from .agent_histories import Ledger
 from .conversation import Conversation
-from .token_usage import Ledger
 
 Json = dict[str, Any]
 
@@ -29,19 +30,17 @@ DENIAL_FEEDBACK = (
     "Several of your tool calls in this session were refused. Do not try the same action in another form: "
     "say what you need it for, or go on without it."
 )
-"""The note that the model gets each time a limit is reached."""
 
 
 class DenialCounter:
-    """Counts the denied tool calls of one agent over all its turns: a model may try a refused action again in
-    variants."""
+    """Counts denied calls over all turns of an agent: a model may try a refused action again in variants."""
 
     def __init__(self) -> None:
         self._in_a_row = 0
         self._in_all = 0
 
     def denied(self) -> bool:
-        """Count a denial. Return True when a limit is reached and feedback is due; the count then starts anew."""
+        """Count a denial. Return True when feedback is due; the count then starts anew."""
         self._in_a_row += 1
         self._in_all += 1
         if self._in_a_row < _MAX_IN_A_ROW and self._in_all < _MAX_IN_ALL:
@@ -50,16 +49,13 @@ class DenialCounter:
         return True
 
     def permitted(self) -> None:
-        """Note a permitted call, which ends the series of consecutive denials."""
         self._in_a_row = 0
 
 
 @dataclass
 class AgentState:
-    """What an agent keeps from one turn to the next. `models` is what the session knows of models. `tools` are those
-    the model may call, `listed` those that requests declare. `prefix` opens every request: the first turn makes it, and
-    a later one only when the prompts or the listed tools have changed. `feedback_due`: the next tool results carry a
-    note to the model about its many denials."""
+    """What an agent keeps between turns: `tools` the model may call, `listed` those that requests declare, `prefix`
+    what opens each request."""
 
     conversation: Conversation
     ledger: Ledger
@@ -73,31 +69,26 @@ class AgentState:
 
     @property
     def prefix_tokens(self) -> int:
-        """The estimated size of what goes before the conversation."""
         return text_tokens(len(self.prefix.encoded)) if self.prefix is not None else 0
 
     @property
     def facts(self) -> ModelFacts:
-        """What is known of the present model."""
         return self.models.facts(self.model)
 
     def count(self, answered: str, usage: Mapping[str, Any], asked: str = "") -> None:
-        """Count an answer. `answered` is the model as it names itself, `asked` the one that was asked, "" for the
-        present one."""
+        """Count an answer of `answered`, as the model names itself, for a request to `asked`, "" for the present
+        one."""
         model = self.models.paid_as(answered, asked or self.model)
         self.ledger.add(model, self.models.facts(model), usage)
 
     @property
     def tokens(self) -> int:
-        """The size of the next request, without what it asks for."""
         return self.conversation.size.tokens(self.prefix_tokens)
 
 
 class EndReason(Enum):
-    """The `terminal_reason` of a result. API_ERROR: a model call failed for good. MODEL_ERROR: the worker itself
-    failed. STORAGE_FULL: the host has no room for the journal. HOOK_STOPPED: a hook said that the agent must not go
-    on, STOP_HOOK_PREVENTED: a Stop hook did. SETUP_FAILED: the session
-    is to work as an agent that does not exist, or that lacks an MCP server."""
+    """The `terminal_reason` of a result. MODEL_ERROR: the worker itself failed. SETUP_FAILED: the agent's role or an
+    MCP server of it is missing."""
 
     COMPLETED = "completed"
     API_ERROR = "api_error"
@@ -130,50 +121,27 @@ _LIMITS = {
 }
 
 
-class CallReason(Enum):
-    """Why the turn makes another model call."""
-
-    FIRST = "first"
-    NEXT_TURN = "next_turn"
-    MAX_OUTPUT_TOKENS_ESCALATE = "max_output_tokens_escalate"
-    MAX_OUTPUT_TOKENS_RECOVERY = "max_output_tokens_recovery"
-    COMPACTED = "compacted"
-    STOP_HOOK_BLOCKING = "stop_hook_blocking"
-
-
 @dataclass(frozen=True)
 class LoopState:
-    """The state that one model call of a turn passes to the next. `calls` is the number that `max_turns` limits; a call
-    that repeats or continues an answer is not counted separately. `stop_blocks` counts how often Stop hooks have let
-    the turn go on."""
+    """What one model call of a turn passes to the next. `max_turns` limits `calls`; `stop_blocks`: how often Stop hooks
+    have let the turn go on; `can_rescue`: the last call did not follow a compaction."""
 
-    transition: CallReason = CallReason.FIRST
     calls: int = 1
     escalated: bool = False
     recoveries: int = 0
     stop_blocks: int = 0
+    can_rescue: bool = True
 
-    def next_turn(self) -> LoopState:
-        return LoopState(CallReason.NEXT_TURN, self.calls + 1, stop_blocks=self.stop_blocks)
-
-    def stop_blocked(self) -> LoopState:
-        return LoopState(CallReason.STOP_HOOK_BLOCKING, self.calls + 1, stop_blocks=self.stop_blocks + 1)
-
-    def escalate(self) -> LoopState:
-        return replace(self, transition=CallReason.MAX_OUTPUT_TOKENS_ESCALATE, escalated=True, recoveries=0)
-
-    def recover(self) -> LoopState:
-        transition, recoveries = CallReason.MAX_OUTPUT_TOKENS_RECOVERY, self.recoveries + 1
-        return replace(self, transition=transition, escalated=True, recoveries=recoveries)
+    def next_turn(self, *, blocked: bool = False) -> LoopState:
+        return LoopState(self.calls + 1, stop_blocks=self.stop_blocks + blocked)
 
     def compacted(self) -> LoopState:
-        return LoopState(CallReason.COMPACTED, self.calls, stop_blocks=self.stop_blocks)
+        return LoopState(self.calls, stop_blocks=self.stop_blocks, can_rescue=False)
 
 
 @dataclass(frozen=True)
 class TurnEnding:
-    """How a turn ended. `text` is the answer or the error for the person; `errors` is what results of subtype `error_…`
-    list; `structured` is the value that the client's schema demands."""
+    """`text` is the answer or the error; `errors` is listed by results of subtype `error_…`."""
 
     terminal: EndReason
     text: str = ""
@@ -187,7 +155,6 @@ class TurnEnding:
 
     @property
     def is_empty(self) -> bool:
-        """Whether the model has ended the turn without a word, perhaps after it has thought."""
         return self.terminal is EndReason.COMPLETED and not self.text.strip() and self.structured is None
 
     @property
@@ -207,8 +174,6 @@ class Interrupted(Exception):
 
 
 class StopSignal:
-    """Is set once, when the turn is to end."""
-
     def __init__(self) -> None:
         self._stop: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
@@ -217,13 +182,11 @@ class StopSignal:
         return self._stop.done()
 
     def set(self) -> None:
-        """End the turn as soon as possible. Idempotent."""
         if not self._stop.done():
             self._stop.set_result(None)
 
     async def unless_set(self, work: Awaitable[T]) -> T:
-        """Return the result of `work`. When the turn is stopped before that, cancel `work`, wait for its end, and raise
-        Interrupted."""
+        """Return the result of `work`, or cancel it and raise Interrupted when the turn is stopped before."""
         task = asyncio.ensure_future(work)
         try:
             either: set[asyncio.Future[Any]] = {task, self._stop}
@@ -243,10 +206,8 @@ class StopSignal:
 
 @dataclass(frozen=True)
 class Prompt:
-    """A prompt of the person, as content blocks, or a notice of the worker. `input_id` is the id of the journalled
-    input or notice, so that the journal holds its text once; "" when there is none. `origin` is the public origin of a
-    notice; None for a prompt of the person. `verbatim`: no command and no name of a file is looked for in it. `silent`:
-    the model reads it with the next prompt. `shell`: it is a command line that the person runs (`! make`)."""
+    """A prompt of the person or a notice of the worker (`origin`). `input_id` is that of the journalled input.
+    `verbatim`: no command or file is looked for; `silent`: read with the next prompt; `shell`: a command line."""
 
     blocks: Sequence[Json]
     input_id: str = ""
@@ -257,7 +218,6 @@ class Prompt:
 
     @staticmethod
     def from_input(input_id: str, line: UserMessage) -> Prompt:
-        """Return the prompt in a public user message of a client."""
         shell = line.body.get(SHELL_COMMAND) is True
         silent = shell or line.body.get("shouldQuery") is False
         return Prompt(line.blocks, input_id, None, silent or line.body.get("client_composed") is True, silent, shell)
@@ -266,3 +226,103 @@ class Prompt:
 def origin_of(prompts: Sequence[Prompt]) -> Json | None:
     """Return the public origin of a turn with these prompts: None if one of them is the person's."""
     return prompts[0].origin if prompts and all(prompt.origin for prompt in prompts) else None
+
+
+MAX_TRIES = 5  # in one turn, to give a fitting value
+NAME = "StructuredOutput"
+_ASK = f"Finish now: call {NAME} once, with the result in the form that its schema describes."
+_ABOUT = (
+    "Give the final result of the task as a value that fits the schema. The program that asked reads this value and "
+    "nothing else. Call it exactly once, when the work is done."
+)
+
+
+class StructuredOutput(Tool):
+    """The tool by which the model gives the value that a client's schema wants."""
+
+    def __init__(self, schema: Json) -> None:
+        self.declaration = declared(ToolTraits(NAME, Effect.NONE, main_only=True), _ABOUT, schema)
+        self.value: Json | None = None
+        self._tries = 0
+
+    def begin_turn(self) -> None:
+        self.value, self._tries = None, 0
+
+    async def run(self, tool_input: Json, context: ToolContext) -> ToolResult:
+        self.value = tool_input
+        return ToolResult("The result was taken.")
+
+    def missed(self) -> str | TurnEnding:
+        """Return what to tell a model that has not given a fitting value, or how the turn ends."""
+        self._tries += 1
+        if self._tries < MAX_TRIES:
+            return _ASK
+        return TurnEnding(EndReason.NO_STRUCTURED_OUTPUT, errors=(f"No fitting value after {MAX_TRIES} tries",))
+
+
+@dataclass(frozen=True)
+class Budget:
+    """`limit` is what a client allows, `total` the session's cost at which that is spent, in dollars."""
+
+    limit: float
+    total: float
+
+    def rest(self, cost: float) -> Budget:
+        return Budget(self.limit, max(0.0, self.total - cost))
+
+    def spent(self, cost: float) -> TurnEnding | None:
+        if cost < self.total:
+            return None
+        limit = f"{self.limit:.9f}".rstrip("0").rstrip(".")
+        return TurnEnding(EndReason.BUDGET_EXHAUSTED, errors=(f"Reached maximum budget (${limit})",))
+
+
+_TARGET = re.compile(r"\+(\d{1,6}(?:\.\d{1,3})?)(k|m)", re.IGNORECASE)
+_UNITS = {"k": 1_000, "m": 1_000_000}
+_REACHED = 0.9  # of the target
+_LITTLE = 500  # tokens of output between two stops
+_MIN_NUDGES = 3  # before little output ends the work
+
+
+class TokenTarget:
+    """The target of one turn, in tokens of output; 0 for none."""
+
+    def __init__(self) -> None:
+        self.tokens = 0
+        self._nudges = 0
+        self._last = 0
+        self._little = 0  # stops in a row with little output
+
+    def take(self, prompts: Sequence[Prompt]) -> int:
+        """Use the target in prompts that join the turn. Return it, 0 if they name none."""
+        said = [each.blocks for each in prompts if each.origin is None and not each.verbatim]
+        texts = [" ".join(str(b.get("text", "")) for b in blocks if b.get("type") == "text") for blocks in said]
+        found = max((target_in(text.split()) for text in texts), default=0)
+        self.tokens = found or self.tokens
+        return found
+
+    def nudge(self, used: int) -> str:
+        """Return what to tell a model that has stopped after `used` tokens, "" if it may stop."""
+        self._little = self._little + 1 if used - self._last < _LITTLE else 0
+        self._last = used
+        if used >= _REACHED * self.tokens or self.is_given_up:
+            return ""
+        self._nudges += 1
+        share = round(100 * used / self.tokens)
+        return (
+            f"You have used {used:,} of the {self.tokens:,} tokens that the user wants to be spent here ({share} %). "
+            "Go on with the work, and do not sum up."
+        )
+
+    @property
+    def is_given_up(self) -> bool:
+        """Whether the model has done little after it was told to go on."""
+        return self._nudges >= _MIN_NUDGES and self._little >= 2
+
+
+def target_in(words: Sequence[str]) -> int:
+    for word in (*words[:1], *words[-1:]):
+        match = _TARGET.fullmatch(word.rstrip(".!"))
+        if match:
+            return int(float(match[1]) * _UNITS[match[2].lower()])
+    return 0

@@ -30,10 +30,14 @@ from ..session.client_setup import ClientLaunches, ClientSetup, added_directorie
 from ..session.input_queue import InputQueue
 from ..session.recovery import restore, take_up
 from ..session.request_broker import OpenRequests
-from ..session.request_handlers import register_client_requests
+from ..session.request_handlers import (
+    agents_command,
+    register_client_requests,
+    register_context_commands,
+    register_session_commands,
+)
 from ..session.rewind import register_rewinds
 from ..session.session import Session, SessionParts
-from ..session.session_commands import agents_command, register_context_commands, register_session_commands
 from ..session_store.client_outbox import ClientOutbox
 from ..session_store.journal import Journal
 from ..session_store.session_directory import resumed_elsewhere

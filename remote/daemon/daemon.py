@@ -195,7 +195,7 @@ class Daemon:
             return Activity.NOT_BEGUN
         if self.session.state != "idle" or self._context.shells.busy or self._context.tasks.running:
             return Activity.BUSY
-        return Activity.IDLE if self.session.has_input else Activity.UNPROMPTED
+        return Activity.IDLE if self.session.inputs.any_prompt else Activity.UNPROMPTED
 
     def changed(self) -> None:
         """The session's state or its clients have changed: bring the summary up to date."""

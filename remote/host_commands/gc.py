@@ -1,5 +1,4 @@
-"""`ccb gc`: remove the files and processes of workers that have ended, and sessions that were not used for long. Live
-sessions are not touched."""
+"""`ccb gc`: remove what ended workers have left, and old sessions; `ccb clean`: remove everything of ccb."""
 
 from __future__ import annotations
 
@@ -15,6 +14,7 @@ from collections.abc import Iterable, Sequence
 
 from ..sandbox.cage_directories import left_directories, left_in, open_up
 from ..session_store import process_identity
+from ..session_store.session_paths import MADE
 from ..session_store.session_registry import (
     SessionEntry,
     directories,
@@ -27,42 +27,101 @@ from ..session_store.session_registry import (
     worker_directories,
 )
 from ..system.process import stop_marked
-from .removing import (
+from .reports import Reports
+from .stopping import (
     YOUNG_S,
     Remover,
     age,
+    all_targets,
     bundles_in_use,
     locks_of,
+    mark_of,
     marked_processes,
     name_of,
     own_processes,
-    remove_worktrees,
+    stop_all,
 )
-from .reports import Reports
-from .stopping import mark_of
 
 _TEMPORARY = re.compile(
     r"\.probe-[0-9a-f]{16}|\.probe-(\d+)|journal\.jsonl\.new-(\d+)"
     r"|\.[0-9a-f]{16}\.(\d+)(?:-[0-9a-f]{16})?|\.(\d+)-(?:\d+-.+|[a-z0-9_]{8})"
 )
 _BUNDLE = re.compile(r"[0-9a-f]{64}\.(bundle|zip|[\w.+-]+\.code)")  # a bundle, or the compiled copy of one
+_RUNTIME = re.compile(r".+\.(sock|lock)|\.probe-([0-9a-f]{16}|\d+)")
+_LOGINS = re.compile(r"login\.json(\.\d+)?|\.[0-9a-f]{16}\.\d+(-[0-9a-f]{16})?")
 _HALF_WRITTEN = ("summary.json.new", "epoch.new")
-_WHOLE_SESSION = ("journal.jsonl", "summary.json", "epoch", "daemon.log")
+_DEAD = "its worker is gone"
+_LEFT = "left by a process that is gone"
+_MAY_RUN = "its worker may run on %s"
+_LIVES = "its worker does not end"
 
 
 def collect(reports: Reports, bundles: Sequence[str], *, dry_run: bool, older_than_s: float) -> None:
-    """Remove all of this, or only report it with `dry_run`. Keep the bundles with the hashes `bundles`, and those
-    in use."""
+    """Remove all of this, or only report it. Keep `bundles`, and those in use."""
     remover, places = Remover(reports, dry_run), session_places()
-    stop_lost_daemons(reports, dry_run)
+    _stop_lost_daemons(reports, dry_run)
     end_leftovers(reports, dry_run)
-    _old_sessions(remover, older_than_s)
+    for entry in sessions():
+        with contextlib.suppress(FileNotFoundError):
+            if not entry.alive:
+                _old_session(remover, entry, older_than_s)
     _unused_sessions(remover)
-    _remove_dead_sockets(remover)
-    for top in runtime_directories():
-        _remove_temporary(remover, top)
-    remove_left_directories(remover, places)
-    _remove_bundles(remover, bundles)
+    for top, names in _listed(runtime_directories()):
+        _dead_sockets(remover, top, names)
+        _temporary(remover, top)
+    _left_directories(remover, places)
+    keep = {*bundles, *bundles_in_use()}
+    for top, names in _listed(worker_directories()):
+        for name in filter(_BUNDLE.fullmatch, names):
+            path = os.path.join(top, name)
+            if name[:64] not in keep:
+                remover.file(path, "bundle", "no worker uses it")
+            elif name[:64] not in bundles:
+                reports.kept(path, "a living worker uses it")
+        _temporary(remover, top)
+
+
+def clean_host(reports: Reports, bundles: Sequence[str], *, dry_run: bool) -> None:
+    """Remove everything; the `bundles` that this process runs from last."""
+    targets, places = all_targets(), session_places()
+    if dry_run:
+        for target in targets:
+            reports.stopped(target.session, target.pid, "")
+    else:
+        stop_all(targets, reports)
+    _stop_lost_daemons(reports, dry_run)
+    end_leftovers(reports, dry_run)
+    remover = Remover(reports, dry_run)
+    ending = {target.session for target in targets} if dry_run else set()
+    elsewhere = {entry.session: entry for entry in sessions() if entry.elsewhere}
+    for session, directory in directories():
+        if session in elsewhere:
+            reports.kept(directory, _MAY_RUN % elsewhere[session].elsewhere)
+        elif session in live_sessions() and session not in ending:
+            reports.kept(directory, _LIVES)
+        else:
+            remover.session(directory, "")
+    for top in state_directories():
+        remover.directory(top, "")
+    owners = live_sessions()
+    for top, names in _listed(runtime_directories()):
+        for name in filter(_RUNTIME.fullmatch, names):
+            session, ending_of = os.path.splitext(name)
+            if session in owners and session not in ending:
+                reports.kept(os.path.join(top, name), _LIVES)
+            else:
+                what = {".sock": "socket", ".lock": "lock"}.get(ending_of, "temp")
+                remover.file(os.path.join(top, name), what, "")
+    _left_directories(remover, places)
+    _bundles(remover, {str(entry.summary.get("bundle")) for entry in elsewhere.values()}, last=bundles)
+    _own_directories(remover)
+
+
+def _listed(tops: Iterable[str]) -> Iterable[tuple[str, list[str]]]:
+    """Yield those of our directories that are there, with the names in them."""
+    for top in tops:
+        if is_ours(top):
+            yield top, sorted(os.listdir(top))
 
 
 def session_places() -> list[str]:
@@ -70,19 +129,18 @@ def session_places() -> list[str]:
     return sorted({entry.cwd for entry in sessions() if entry.cwd})
 
 
-def remove_left_directories(remover: Remover, places: Iterable[str]) -> None:
-    """Remove the temporary directories of caged commands whose worker is gone, and the empty directories that it has
-    left in the directories of sessions."""
+def _left_directories(remover: Remover, places: Iterable[str]) -> None:
+    """Remove what the cages of dead workers have left."""
     with left_in(places) as paths:
         for path in paths:
-            remover.directory(path, "left by a process that is gone", empty_only=True)
+            remover.directory(path, _LEFT, empty_only=True)
     for path in left_directories():
         if not remover.dry_run:
             open_up(path)
-        remover.tree(path, "temp", "left by a process that is gone")
+        remover.tree(path, "temp", _LEFT)
 
 
-def stop_lost_daemons(reports: Reports, dry_run: bool) -> None:
+def _stop_lost_daemons(reports: Reports, dry_run: bool) -> None:
     """End daemons whose journal was removed: no client can reach them any more."""
     tops = state_directories()
     for pid in own_processes():
@@ -90,8 +148,7 @@ def stop_lost_daemons(reports: Reports, dry_run: bool) -> None:
             if not _is_daemon(pid):
                 continue
             for fd in os.listdir("/proc/%d/fd" % pid):
-                path = os.readlink("/proc/%d/fd/%s" % (pid, fd))
-                folder, _, name = path.rpartition("/")
+                folder, _, name = os.readlink("/proc/%d/fd/%s" % (pid, fd)).rpartition("/")
                 if name == "journal.jsonl (deleted)" and os.path.dirname(folder) in tops:
                     if not dry_run:
                         os.kill(pid, signal.SIGINT)
@@ -113,7 +170,7 @@ def end_leftovers(reports: Reports, dry_run: bool) -> None:
             alive.add(mark)
         elif mark in marked and not entry.elsewhere:
             dead[mark] = entry.session
-    dead.update(_marks_of_ended_memory_sessions(marked))
+    dead.update(_marks_of_memory_sessions(marked))
     for mark, session in dead.items():
         if mark in alive:
             continue
@@ -121,12 +178,13 @@ def end_leftovers(reports: Reports, dry_run: bool) -> None:
         if not dry_run:
             asyncio.run(stop_marked(mark))
         for pid, name in names:
-            reports.ended(session, pid, name, "left running by a tool of session %s" % session)
+            why = "left running by a tool of session %s" % session
+            reports.report("ended", {"session": session, "pid": pid, "what": name, "why": why})
 
 
-def _marks_of_ended_memory_sessions(marked: Iterable[str]) -> dict[str, str]:
-    """Return the marks of ended sessions in memory, each with its session id. The mark of such a session is its id.
-    Return {} while some daemon runs that cannot be asked for its session: it may be in another network namespace."""
+def _marks_of_memory_sessions(marked: Iterable[str]) -> dict[str, str]:
+    """Return the marks of ended sessions in memory, which are their ids; none while some daemon cannot be asked: it may
+    be in another network namespace."""
     owners = live_sessions()
     found = {owner.get("pid") for owner in owners.values()}
     if any(_is_daemon(pid) and pid not in found for pid in own_processes()):
@@ -138,41 +196,23 @@ def _is_daemon(pid: int) -> bool:
     return name_of(pid) == "ccb" and bool(process_identity.start_time(pid))  # a zombie has no start time
 
 
-def _old_sessions(remover: Remover, older_than_s: float) -> None:
-    """Remove sessions that were not used for `older_than_s` seconds, and half-written files of the other sessions."""
-    for entry in sessions():
-        with contextlib.suppress(FileNotFoundError):
-            if not entry.alive:
-                _old_session(remover, entry, older_than_s)
-
-
 def _old_session(remover: Remover, entry: SessionEntry, older_than_s: float) -> None:
+    """Remove a session without a worker if it is old, else what its worker has half written."""
     idle = min(time.time() - entry.updated, age(entry.journal))
     if entry.elsewhere:
         if idle > older_than_s:
-            remover.reports.kept(entry.directory, "its worker may run on %s" % entry.elsewhere)
+            remover.reports.kept(entry.directory, _MAY_RUN % entry.elsewhere)
         return
     with locks_of(entry.session, entry.directory) as free:
         if free and idle > older_than_s:
-            remove_worktrees(remover, entry.directory)
-            remover.tree(entry.directory, "session", "not used for %s" % _long(idle))
+            days, hours = idle / 86400, idle / 3600
+            long = "%d days" % days if days >= 2 else "%d hours" % hours if hours >= 2 else "%d s" % idle
+            remover.session(entry.directory, "not used for %s" % long)
         elif free:
-            _half_written(remover, entry)
-
-
-def _long(seconds: float) -> str:
-    days, hours = seconds / 86400, seconds / 3600
-    return "%d days" % days if days >= 2 else "%d hours" % hours if hours >= 2 else "%d s" % seconds
-
-
-def _half_written(remover: Remover, entry: SessionEntry) -> None:
-    for name in _HALF_WRITTEN:
-        path = os.path.join(entry.directory, name)
-        if os.path.lexists(path):
-            remover.file(path, "temp", "half written by a worker that is gone")
-    _remove_temporary(remover, entry.directory)
-    for name in ("outputs", "history"):
-        _remove_temporary(remover, os.path.join(entry.directory, name))
+            for name in _HALF_WRITTEN:
+                remover.file(os.path.join(entry.directory, name), "temp", "half written by a worker that is gone")
+            for name in ("", "outputs", "history"):
+                _temporary(remover, os.path.join(entry.directory, name))
 
 
 def _unused_sessions(remover: Remover) -> None:
@@ -190,40 +230,30 @@ def _unused_sessions(remover: Remover) -> None:
                 remover.tree(directory, "session", "never begun")
 
 
-def _remove_dead_sockets(remover: Remover) -> None:
+def _dead_sockets(remover: Remover, top: str, names: Sequence[str]) -> None:
     """Remove the sockets and locks of daemons that have ended."""
     homes = dict(directories())
-    for top in runtime_directories():
-        if not is_ours(top):
-            continue
-        for name in sorted(os.listdir(top)):
-            session, ending = os.path.splitext(name)
-            path = os.path.join(top, name)
-            if ending == ".lock":
-                _remove_dead_lock(remover, top, session, homes.get(session, ""))
-            elif ending == ".sock" and path not in remover.gone and _is_dead(path):
-                remover.file(path, "socket", "nobody listens")
-
-
-def _remove_dead_lock(remover: Remover, top: str, session: str, directory: str) -> None:
-    path = os.path.join(top, session + ".lock")
-    owner = read_object(path)
-    if process_identity.is_alive(owner):
-        return
-    host = process_identity.elsewhere(owner)
-    if host:
-        remover.reports.kept(path, "its worker may run on %s" % host)
-        return
-    with locks_of(session, directory) as free:
-        sock = os.path.join(top, session + ".sock")
-        if free and os.path.lexists(sock):
-            remover.file(sock, "socket", "its worker is gone")
-        if free:
-            remover.file(path, "lock", "its worker is gone")
+    for name in names:
+        session, ending = os.path.splitext(name)
+        path = os.path.join(top, name)
+        if ending == ".lock":
+            owner = read_object(path)
+            host = process_identity.elsewhere(owner)
+            if process_identity.is_alive(owner):
+                continue
+            if host:
+                remover.reports.kept(path, _MAY_RUN % host)
+                continue
+            with locks_of(session, homes.get(session, "")) as free:
+                if free:
+                    remover.file(path[:-5] + ".sock", "socket", _DEAD)
+                    remover.file(path, "lock", _DEAD)
+        elif ending == ".sock" and path not in remover.gone and _is_dead(path):
+            remover.file(path, "socket", "nobody listens")
 
 
 def _is_dead(path: str) -> bool:
-    """Return whether `path` is a socket that has no lock file and that no process listens on."""
+    """Return whether a socket has no lock file, and no process listens on it."""
     try:
         if os.path.lexists(path[:-5] + ".lock") or not stat.S_ISSOCK(os.lstat(path).st_mode) or age(path) < 1:
             return False
@@ -237,32 +267,51 @@ def _is_dead(path: str) -> bool:
     return False
 
 
-def _remove_temporary(remover: Remover, directory: str) -> None:
+def _temporary(remover: Remover, directory: str) -> None:
     """Remove temporary files whose process has ended, and old ones whose name has no process id."""
-    if not is_ours(directory):
-        return
-    for name in os.listdir(directory):
-        match = _TEMPORARY.fullmatch(name)
-        if match is not None:
-            path = os.path.join(directory, name)
-            pid = next((each for each in match.groups() if each), "")
+    for top, names in _listed([directory]):
+        for match in filter(None, map(_TEMPORARY.fullmatch, names)):
+            path = os.path.join(top, match[0])
+            pid = next(filter(None, match.groups()), "")
             with contextlib.suppress(FileNotFoundError):
                 if not process_identity.exists(int(pid)) if pid else age(path) >= YOUNG_S:
-                    remover.file(path, "temp", "left by a process that is gone")
+                    remover.file(path, "temp", _LEFT)
 
 
-def _remove_bundles(remover: Remover, current: Sequence[str]) -> None:
-    """Remove the bundles of other versions, and uploads that were cut off."""
-    keep = {*current, *bundles_in_use()}
-    for top in worker_directories():
-        if not is_ours(top):
-            continue
-        for name in sorted(os.listdir(top)):
+def _bundles(remover: Remover, in_use: set[str], last: Sequence[str]) -> None:
+    tops = worker_directories()
+    own = [os.path.join(top, each + ".bundle") for top in tops for each in last]
+    for top, names in _listed(tops):
+        for name in names:
             path = os.path.join(top, name)
-            if not _BUNDLE.fullmatch(name):
+            if path in own or not (_BUNDLE.fullmatch(name) or _LOGINS.fullmatch(name)):
                 continue
-            if name[:64] not in keep:
-                remover.file(path, "bundle", "no worker uses it")
-            elif name[:64] not in current:
-                remover.reports.kept(path, "a living worker uses it")
-        _remove_temporary(remover, top)
+            if name[:64] in in_use:
+                remover.reports.kept(path, "a worker on another host may use it")
+            else:
+                remover.file(path, "temp" if name.startswith(".") else "bundle", "")
+    for path in own:
+        if is_ours(os.path.dirname(path)):
+            remover.file(path, "bundle", "")
+
+
+def _own_directories(remover: Remover) -> None:
+    """Remove the directories of ccb, and empty parents that ccb created for them."""
+    tops = worker_directories()
+    parents = {os.path.dirname(path) for path in [*tops, *state_directories()]} | set(runtime_directories())
+    for path in filter(is_ours, [*tops, *sorted(parents, key=len, reverse=True)]):
+        made = _made_for(path)
+        if remover.directory(path, "", mark=MADE):
+            for each in made:
+                remover.directory(each, "made for ccb, and empty", empty_only=True)
+
+
+def _made_for(directory: str) -> list[str]:
+    """Return the parent directories that ccb created together with this directory, the nearest one first."""
+    try:
+        fd = os.open(os.path.join(directory, MADE), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+        with open(fd, encoding="utf-8") as file:
+            listed = file.read(65536).split("\n")
+    except (OSError, ValueError):
+        return []
+    return [path for path in listed if os.path.isabs(path) and directory.startswith(path + "/") and is_ours(path)]

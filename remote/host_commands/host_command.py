@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import asdict
 from typing import Any
 
@@ -20,14 +21,11 @@ from .reports import Reports
 Json = dict[str, Any]
 
 OLD_S = 30 * 86400.0
-"""Seconds. `gc` removes sessions that were not used for that long, unless the command names another age."""
-
 _DEFAULT_LINES = 200
 
 
 def run_command(params: Json, bundle: str, out: int = 1) -> int:
-    """Run `params["command"]`. Answer on `out` with `report` frames, then `bye`; or with `refused`. Return the exit
-    code of the channel. The command runs to its end even if the laptop has gone."""
+    """Run the command in place of the bridge, and return the exit code. It runs to its end even without the laptop."""
     reports = Reports(out)
     try:
         _run(params, bundle, reports)
@@ -51,7 +49,7 @@ def _run(params: Json, bundle: str, reports: Reports) -> None:
     dry_run = bool(params.get("dry_run"))
     if command == "ps":
         for entry in sessions():
-            reports.session(described(entry))
+            reports.report("session", described(entry))
     elif command == "logs":
         _show_logs(params, reports)
     elif command == "stop":
@@ -63,20 +61,20 @@ def _run(params: Json, bundle: str, reports: Reports) -> None:
 
             end_leftovers(reports, dry_run)
     elif command in ("rename", "remove"):
-        from . import clean
+        from . import stopping
 
-        (clean.rename if command == "rename" else clean.remove)(params, reports)
+        (stopping.rename if command == "rename" else stopping.remove)(params, reports)
     elif command == "gc":
         from .gc import collect
 
         age = params.get("older_than_s")
         collect(reports, bundles, dry_run=dry_run, older_than_s=age if isinstance(age, (int, float)) else OLD_S)
     elif command == "clean":
-        from .clean import clean_host
+        from .gc import clean_host
 
         clean_host(reports, bundles, dry_run=dry_run)
     elif command == "project":
-        describe_project(str(params.get("directory") or ""), reports)
+        _describe_project(str(params.get("directory") or ""), reports)
     elif command == "doctor":
         from .doctor_checks import examine
 
@@ -88,39 +86,31 @@ def _run(params: Json, bundle: str, reports: Reports) -> None:
 def _show_logs(params: Json, reports: Reports) -> None:
     from .logs import last_lines
 
-    lines = params.get("lines")
-    directory = _named_state_directory(params)
-    if not directory:
-        reports.log("worker", "", "the session is in memory only: there is no log; attach to see what it does")
-        return
-    try:
-        found = last_lines(directory, lines if isinstance(lines, int) and lines > 0 else _DEFAULT_LINES)
-    except OSError as error:
-        raise unusable("the journal of the session cannot be read", error) from error
-    for line in found:
-        reports.log(*line)
-
-
-def _named_state_directory(params: Json) -> str:
-    """Return the state directory of the session that the parameters name, "" when it is in memory only. Raise
-    HostRefusal."""
     wanted = str(params.get("session") or "")
     found = by_prefix(wanted) if session_paths.is_session_id(wanted) else []
     if len(found) != 1:
         raise no_session(wanted, [each.session for each in found])
-    return found[0].directory
+    lines = params.get("lines")
+    if not found[0].directory:
+        text = "the session is in memory only: there is no log; attach to see what it does"
+        reports.report("log", {"source": "worker", "when": "", "text": text})
+        return
+    try:
+        last = last_lines(found[0].directory, lines if isinstance(lines, int) and lines > 0 else _DEFAULT_LINES)
+    except OSError as error:
+        raise unusable("the journal of the session cannot be read", error) from error
+    for source, when, text in last:
+        reports.report("log", {"source": source, "when": when, "text": text})
 
 
-_BELOW = {"hook": "hooks", "mcp": "mcpServers", "allow": "permissions", "ask": "permissions", "deny": "permissions"}
-"""The keys of a settings file under which the kinds of switches stand."""
+_BELOW = {"mcp": "mcpServers", "allow": "permissions", "ask": "permissions", "deny": "permissions"}
 
 
 _SOURCES = frozenset((USER, PROJECT, LOCAL))  # those of a session that chooses none
 
 
-def describe_project(path: str, reports: Reports) -> None:
-    """Report the project of a directory, each problem with its files, each thing that it switches on, and what the
-    policy of the host sets. Raise HostRefusal if there is no such directory."""
+def _describe_project(path: str, reports: Reports) -> None:
+    """Report what a project and the host's policy switch on, and problems with their files."""
     directory = resolve_directory(path)
     project = read_project(directory, home_directory() or os.path.expanduser("~"), _SOURCES)
     reports.report("project", {"directory": project.directories[0], "fingerprint": project.fingerprint})
@@ -129,34 +119,33 @@ def describe_project(path: str, reports: Reports) -> None:
     for text in problems:
         reports.report("problem", {"text": text})
     local = {layer.path for layer in project.layers if layer.source == LOCAL}
-    for path, switch in _by_file(project.switches):
-        source = LOCAL if path in local else PROJECT
-        reports.report("switch", {**switch, "source": source})
+    for switch in _with_lines(project.switches):
+        reports.report("switch", {**switch, "source": LOCAL if switch["path"] in local else PROJECT})
     policy = [] if values is None else switches_of(Layer(MANAGED, MANAGED_FILE, values, on_host=True))
-    for _, switch in _by_file(policy):
+    for switch in _with_lines(policy):
         reports.report("policy", {**switch, "source": MANAGED})
 
 
-def _by_file(switches: Iterable[Switch]) -> Iterable[tuple[str, dict[str, Any]]]:
-    """Yield each switch with the path of its file. Those of a settings file have the line there."""
+def _with_lines(switches: Iterable[Switch]) -> Iterable[Json]:
+    """Yield the fields of each switch; those of a settings file with the line on which they stand there."""
     texts: dict[str, str] = {}
     for each in switches:
         found = asdict(each)
         if each.path.endswith(".json"):
             if each.path not in texts:
-                texts[each.path] = _text(each.path)
-            found["at"] = _line(texts[each.path], _keys(each))
-        yield each.path, found
+                with suppress(ValueError):
+                    texts[each.path] = read_text(each.path) or ""
+            found["at"] = _line(texts.get(each.path, ""), _keys(each))
+        yield found
 
 
 def _keys(switch: Switch) -> list[str]:
     if switch.kind == "setting":
         return switch.name.split(".")
-    words = [_BELOW[switch.kind]] if switch.kind in _BELOW else []
-    if switch.kind in ("allow", "ask", "deny"):
-        words.append(switch.kind)
-    words.append(switch.name.partition(" ")[0] if switch.kind == "hook" else switch.name)
-    return [*words, switch.detail] if switch.kind == "hook" else words
+    if switch.kind == "hook":
+        return ["hooks", switch.name.partition(" ")[0], switch.detail]
+    below = [switch.kind] if switch.kind in ("allow", "ask", "deny") else []
+    return [*([_BELOW[switch.kind]] if switch.kind in _BELOW else []), *below, switch.name]
 
 
 def _line(text: str, keys: Sequence[str]) -> int:
@@ -165,10 +154,3 @@ def _line(text: str, keys: Sequence[str]) -> int:
     for key in keys:
         at = max(at, text.find(json.dumps(key), at), text.find(json.dumps(key, ensure_ascii=False), at))
     return text.count("\n", 0, at) + 1
-
-
-def _text(path: str) -> str:
-    try:
-        return read_text(path) or ""
-    except ValueError:
-        return ""

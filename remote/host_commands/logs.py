@@ -33,9 +33,7 @@ from ccb.tunnel.wire.messages import (
 )
 from ccb.tunnel.wire.projection import Projection, on
 
-LogLine = tuple[float, str, str]
-"""One line of output: (time in seconds of the host's clock, source, text)."""
-
+LogLine = tuple[float, str, str]  # time in seconds of the host's clock, source, text
 _BLOCK = 512 * 1024
 _MAX_BYTES = 64 * 1024 * 1024  # read back from the end of a file
 _MAX_WIDTH = 400
@@ -43,8 +41,7 @@ _STAMP = "%Y-%m-%d %H:%M:%S"
 
 
 def last_lines(directory: str, count: int) -> list[tuple[str, str, str]]:
-    """Return (source, time on the host, text) of the last `count` lines, in order of time. Raise OSError when the
-    journal cannot be read."""
+    """Return (source, time on the host, text) of the last `count` lines. Raise OSError."""
     lines = _from_end(os.path.join(directory, "journal.jsonl"), count, _of_journal)
     try:
         lines += _from_end(os.path.join(directory, "daemon.log"), count, _of_worker)
@@ -55,8 +52,7 @@ def last_lines(directory: str, count: int) -> list[tuple[str, str, str]]:
 
 
 def _from_end(path: str, count: int, readable: Callable[[list[bytes]], list[LogLine]]) -> list[LogLine]:
-    """Return the last `count` readable lines of a file, or none when there is no file. The file is read backwards until
-    there are enough of them."""
+    """Return the last `count` readable lines, read backwards until there are enough."""
     span = _BLOCK
     try:
         with open(path, "rb") as file:
@@ -73,8 +69,7 @@ def _from_end(path: str, count: int, readable: Callable[[list[bytes]], list[LogL
 
 
 def _of_worker(parts: list[bytes]) -> list[LogLine]:
-    """Parse lines of the worker's log. A traceback line has no time of its own and gets the time of the line before
-    it."""
+    """Parse the worker's log. A traceback line gets the time of the line before it."""
     found: list[LogLine] = []
     when = 0.0
     for part in parts:
@@ -94,15 +89,24 @@ def _of_journal(parts: list[bytes]) -> list[LogLine]:
     for part in filter(None, parts):
         record = parse_line(part)
         if record is None:
-            log.add(log.lines[-1][0] if log.lines else 0.0, "damaged record: " + _short(part[:80]))
+            log.add(log.lines[-1][0] if log.lines else 0.0, "damaged record: " + part[:80].decode("utf-8", "replace"))
         else:
             log.apply(record)
     return log.lines
 
 
-class _JournalLog(Projection):
-    """Turns the records of a journal into lines. Most records about the inside of a turn produce no line."""
+_TEXTS: dict[type, str] = {
+    ControlCancel: "question withdrawn",
+    DriverRecord: "driver: {0.by}",
+    WorkerRecord: "worker started, pid {0.pid}",
+    ForkedRecord: "copied from session {0.source}",
+    DamagedRecord: "journal damaged: {0.what}",
+    LateAnswerRecord: "an answer came too late and was dropped",
+    WithdrawnRecord: "a partial answer was withdrawn",
+}
 
+
+class _JournalLog(Projection):
     def __init__(self) -> None:
         self.lines: list[LogLine] = []
 
@@ -123,7 +127,11 @@ class _JournalLog(Projection):
         for block in line.blocks:
             if block.get("type") == "tool_result":
                 what = "tool error" if block.get("is_error") else "tool result"
-                self.add(record.time, "%s: %s" % (what, _result_text(block.get("content"))), record.agent_id)
+                content = block.get("content")
+                if isinstance(content, list):
+                    parts = [each for each in content if isinstance(each, dict)]
+                    content = " ".join(str(each.get("text", "(%s)" % each.get("type"))) for each in parts)
+                self.add(record.time, "%s: %s" % (what, content), record.agent_id)
 
     @on(ResultMessage)
     def _result(self, line: ResultMessage, record: Record) -> None:
@@ -137,13 +145,8 @@ class _JournalLog(Projection):
 
     @on(ControlRequest)
     def _asked(self, line: ControlRequest, record: Record) -> None:
-        self.add(
-            record.time, "asks to use %s %s" % (line.tool_name, _compact(line.request.get("input"))), record.agent_id
-        )
-
-    @on(ControlCancel)
-    def _withdrawn(self, _: ControlCancel, record: Record) -> None:
-        self.add(record.time, "question withdrawn", record.agent_id)
+        text = "asks to use %s %s" % (line.tool_name, _compact(line.request.get("input")))
+        self.add(record.time, text, record.agent_id)
 
     @on(SystemMessage)
     def _system(self, line: SystemMessage, record: Record) -> None:
@@ -161,52 +164,23 @@ class _JournalLog(Projection):
         elif isinstance(line, ControlResponse):
             self.add(record.time, "client answers: %s" % ((line.payload or {}).get("behavior") or line.subtype))
 
+    @on(*_TEXTS)
+    def _other(self, content: object, record: Record) -> None:
+        self.add(record.time, _TEXTS[type(content)].format(content), record.agent_id)
+
     @on(OptionsRecord)
     def _options(self, content: OptionsRecord, record: Record) -> None:
         self.add(record.time, "session in %s" % content.cwd if content.cwd else "new options")
 
-    @on(DriverRecord)
-    def _driver(self, content: DriverRecord, record: Record) -> None:
-        self.add(record.time, "driver: %s" % content.by)
-
-    @on(WorkerRecord)
-    def _worker(self, content: WorkerRecord, record: Record) -> None:
-        self.add(record.time, "worker started, pid %s" % content.pid)
-
-    @on(ForkedRecord)
-    def _forked(self, content: ForkedRecord, record: Record) -> None:
-        self.add(record.time, "copied from session %s" % content.source)
-
-    @on(DamagedRecord)
-    def _damaged(self, content: DamagedRecord, record: Record) -> None:
-        self.add(record.time, "journal damaged: %s" % content.what)
-
-    @on(LateAnswerRecord)
-    def _late_answer(self, _: LateAnswerRecord, record: Record) -> None:
-        self.add(record.time, "an answer came too late and was dropped")
-
-    @on(WithdrawnRecord)
-    def _answer_withdrawn(self, _: WithdrawnRecord, record: Record) -> None:
-        self.add(record.time, "a partial answer was withdrawn", record.agent_id)
-
     @on(UnknownRecord)
     def _unknown(self, content: UnknownRecord, record: Record) -> None:
-        """Show a record of a later version unchanged."""
         self.add(record.time, "%s %s" % (content.kind, _compact(content.body)), record.agent_id)
 
 
-def _short(value: str | bytes) -> str:
-    """Return the value as one line of limited length."""
-    text = value.decode("utf-8", "replace") if isinstance(value, bytes) else value
+def _short(text: str) -> str:
     text = " ".join(text[: 8 * _MAX_WIDTH].split())
     return text if len(text) <= _MAX_WIDTH else text[: _MAX_WIDTH - 1] + "…"
 
 
 def _compact(value: object) -> str:
     return json.dumps(value, ensure_ascii=False)
-
-
-def _result_text(content: object) -> object:
-    if isinstance(content, list):
-        return " ".join(str(each.get("text", "(%s)" % each.get("type"))) for each in content if isinstance(each, dict))
-    return content

@@ -1,4 +1,4 @@
-"""The frames and findings that they write."""
+"""What host commands write: report frames, and the findings of the doctor."""
 
 from __future__ import annotations
 
@@ -8,12 +8,13 @@ from typing import Any
 
 from ..session_store.refusal import HostRefusal
 
+Json = dict[str, Any]
+
 OK, WARN, BLOCK, INFO = "ok", "warn", "block", "info"
 
 
 class HostFinding:
-    """`state` is ok, warn (works, but not as well as it could), block (no session will run) or info; `found` is the
-    evidence, `fix` the one thing to do, "" when there is none."""
+    """`state`: ok, warn, block (no session will run), info; `found`: the evidence; `fix`: the one thing to do."""
 
     def __init__(self, name: str, state: str, found: str, fix: str = "") -> None:
         self.name = name
@@ -33,53 +34,33 @@ def text_of(path: str, most: int = 65536) -> str:
 
 
 def size_text(size: float) -> str:
-    """Return a size in bytes as a short text: `3.1G`, `26M`, `512K`."""
     for unit, letter in ((1 << 30, "G"), (1 << 20, "M"), (1 << 10, "K")):
         if size >= unit:
             return "%.3g%s" % (size / unit, letter)
     return "%d bytes" % size
 
 
-Json = dict[str, Any]
-
-
 class Reports:
-    """Sends reports to the laptop. When the laptop has gone, nothing more is written and the command goes on."""
+    """Sends reports to the laptop. When it has gone, the command goes on unheard."""
 
     def __init__(self, fd: int) -> None:
         self._fd = fd
         self._gone = False
 
-    def session(self, body: Json) -> None:
-        self._send({"t": "report", "kind": "session", "body": body})
-
-    def log(self, source: str, when: str, text: str) -> None:
-        self._send({"t": "report", "kind": "log", "body": {"source": source, "when": when, "text": text}})
-
-    def stopped(self, session: str, pid: int, how: str) -> None:
-        self._send({"t": "report", "kind": "stopped", "body": {"session": session, "pid": pid, "how": how}})
-
-    def ended(self, session: str, pid: int, name: str, why: str) -> None:
-        body = {"session": session, "pid": pid, "what": name, "why": why}
-        self._send({"t": "report", "kind": "ended", "body": body})
-
-    def removed(self, path: str, what: str, size: int, why: str) -> None:
-        body = {"path": path, "what": what, "bytes": size, "why": why}
-        self._send({"t": "report", "kind": "removed", "body": body})
-
-    def kept(self, path: str, why: str) -> None:
-        self._send({"t": "report", "kind": "kept", "body": {"path": path, "why": why}})
-
-    def check(self, found: HostFinding) -> None:
-        body = {"name": found.name, "state": found.state, "found": found.found, "fix": found.fix}
-        self.report("check", body)
-
     def report(self, kind: str, body: Json) -> None:
         self._send({"t": "report", "kind": kind, "body": body})
 
+    def stopped(self, session: str, pid: int, how: str) -> None:
+        self.report("stopped", {"session": session, "pid": pid, "how": how})
+
+    def removed(self, path: str, what: str, size: int, why: str) -> None:
+        self.report("removed", {"path": path, "what": what, "bytes": size, "why": why})
+
+    def kept(self, path: str, why: str) -> None:
+        self.report("kept", {"path": path, "why": why})
+
     def refused(self, refusal: HostRefusal) -> None:
-        frame = {"t": "refused", "code": refusal.code, "message": refusal.message, "data": refusal.data}
-        self._send(frame)
+        self._send({"t": "refused", "code": refusal.code, "message": refusal.message, "data": refusal.data})
 
     def bye(self) -> None:
         self._send({"t": "bye", "reason": ""})

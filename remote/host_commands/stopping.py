@@ -1,39 +1,50 @@
-"""End sessions: stop the daemon and everything its tools have started, and remove its socket and locks."""
+"""Stop, name and remove sessions: a stop ends the daemon and everything its tools have started."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import fcntl
+import json
 import logging
 import os
+import re
+import shutil
 import signal
+import stat
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from ..session_store import process_identity, session_paths, sockets
-from ..session_store.journal_summary import last_mark
+from ..session_store.journal_summary import last_mark, worktrees
+from ..session_store.process_identity import elsewhere, is_alive
 from ..session_store.refusal import HostRefusal, no_session
-from ..session_store.session_files import private_file
-from ..session_store.session_registry import live_sessions, read_summary, runtime_directories, sessions
-from ..system.process import stop_marked
-from .removing import locks_of
+from ..session_store.session_files import private_file, replace_private
+from ..session_store.session_registry import (
+    TITLE,
+    live_sessions,
+    read_object,
+    read_summary,
+    runtime_directories,
+    sessions,
+)
+from ..subagents.worktrees import remove_untouched
+from ..system.process import MARK, stop_marked
 from .reports import Reports
 
 Json = dict[str, Any]
 
 log = logging.getLogger(__name__)
 
-ASK_S = 12.0
-"""Seconds that a daemon gets to end by itself. Its goodbye to slow clients takes up to 10 s."""
-
+ASK_S = 12.0  # a daemon's goodbye to slow clients takes up to 10 s
 _KILL_S = 5.0
 _FREE_S = 1.0
+_MAX_TITLE = 200
 
 
 class StopTarget:
-    """A session to end. `owner` has the fields of its daemon ({} when it has none). `directory` is its state directory,
-    "" when the session never began."""
+    """`owner` has the fields of the daemon; `directory` is "" when the session never began."""
 
     def __init__(self, session: str, owner: Json, directory: str) -> None:
         self.session = session
@@ -47,7 +58,6 @@ class StopTarget:
 
 
 def all_targets(*, alive: bool = True) -> list[StopTarget]:
-    """Return every session that has a daemon on this host. With `alive=False`, return those without a daemon too."""
     owners = live_sessions()
     found = []
     for entry in sessions():
@@ -89,7 +99,12 @@ async def _stop(target: StopTarget, reports: Reports) -> None:
     pid = target.pid
     mark = mark_of(target.directory, target.owner)
     how = "was not running"
-    _leave_mark(target.directory)
+    if target.directory:  # or a client that reconnects by itself would start the session again
+        try:
+            path = os.path.join(target.directory, session_paths.STOPPED)
+            open(path, "w", encoding="utf-8", opener=private_file).close()
+        except OSError as error:
+            log.warning("a client that comes back by itself may start the session again: %s", error)
     if pid:
         how = await _end(target)
         if sockets.in_memory(str(target.owner.get("socket") or "")) and not target.directory:
@@ -103,19 +118,8 @@ async def _stop(target: StopTarget, reports: Reports) -> None:
     reports.stopped(target.session, pid, how)
 
 
-def _leave_mark(directory: str) -> None:
-    """Mark the session as stopped. Without the mark, a client that reconnects by itself would start it again."""
-    if directory:
-        try:
-            with open(os.path.join(directory, session_paths.STOPPED), "w", encoding="utf-8", opener=private_file):
-                pass
-        except OSError as error:
-            log.warning("a client that comes back by itself may start the session again: %s", error)
-
-
 async def _end(target: StopTarget) -> str:
-    """Send SIGINT to the daemon, which then tells its clients that the session is over; if it does not end, send
-    SIGKILL. Return how it ended, as a text."""
+    """Ask the daemon to end, then kill it. Return how it ended."""
     pid = target.pid
     for number, seconds, how in (
         (signal.SIGINT, ASK_S, "ended when asked"),
@@ -138,8 +142,7 @@ async def _until(condition: Callable[[], bool], seconds: float) -> bool:
 
 
 def _remove_sockets(target: StopTarget) -> bool:
-    """Remove the socket and the lock that a killed daemon has left. Return False while a process still holds the lock.
-    That may be the killed daemon itself: its main thread is gone before its last thread closes the files."""
+    """Remove a killed daemon's socket and lock. False while it may still hold them: its last thread ends late."""
     with locks_of(target.session, target.directory) as free:
         for top in runtime_directories() if free else ():
             for ending in (".sock", ".lock"):
@@ -149,8 +152,7 @@ def _remove_sockets(target: StopTarget) -> bool:
 
 
 def mark_of(directory: str, owner: Json) -> str:
-    """Return the mark of the processes that the tools of this session's last worker have started, "" when there is
-    none. `directory` is "" for a session that is in memory or never began."""
+    """Return the mark of the processes that the last worker's tools have started, "" for none."""
     if not directory:
         return str(owner.get("mark") or "")
     summary = read_summary(directory)
@@ -160,3 +162,198 @@ def mark_of(directory: str, owner: Json) -> str:
         return last_mark(os.path.join(directory, "journal.jsonl"))
     except OSError:
         return ""
+
+
+def rename(params: Json, reports: Reports) -> None:
+    """Name a session, until the session itself is given another name."""
+    target = _on_disk(params)
+    title = " ".join(str(params.get("title") or "").split())[:_MAX_TITLE]
+    named = {"title": title, "over": read_summary(target.directory).get("title") or ""}
+    replace_private(os.path.join(target.directory, TITLE), json.dumps(named))
+    reports.report("renamed", {"session": target.session})
+
+
+def remove(params: Json, reports: Reports) -> None:
+    """Stop and remove a session, unless a client drives it (`driven` overrides)."""
+    target = _on_disk(params)
+    driver = str(read_summary(target.directory).get("driver") or "") if target.pid else ""
+    if driver and not params.get("driven"):
+        raise HostRefusal("in_use", "%s drives this session now" % driver[:200], {"do": "Look at the list again."})
+    stop_all([target], reports)  # also what tools of a killed worker have left running
+    with locks_of(target.session, target.directory) as free:
+        if free:
+            Remover(reports, dry_run=False).session(target.directory, "asked for")
+        else:
+            reports.kept(target.directory, "a process has the session open")
+
+
+def _on_disk(params: Json) -> StopTarget:
+    (target,) = chosen({"session": params.get("session")})
+    if not target.directory or target.session != params.get("session"):
+        raise HostRefusal("in_use", "this session is in memory only", {"do": "Stop it."})
+    return target
+
+
+YOUNG_S = 60.0  # a younger file may be about to be used
+_DIGEST = re.compile(rb"(?<![0-9a-f])[0-9a-f]{64}(?![0-9a-f])")
+
+
+def age(path: str) -> float:
+    return time.time() - os.lstat(path).st_mtime
+
+
+def own_processes() -> Iterator[int]:
+    """Yield the pids of this user's other processes; nothing without /proc."""
+    with contextlib.suppress(OSError):
+        for name in os.listdir("/proc"):
+            if name.isdigit() and int(name) != os.getpid():
+                with contextlib.suppress(OSError):
+                    if os.stat("/proc/" + name).st_uid == os.getuid():
+                        yield int(name)
+
+
+def _of_process(pid: int, name: str) -> bytes:
+    """Return a file of /proc; b"" when the process has ended."""
+    with contextlib.suppress(OSError), open("/proc/%d/%s" % (pid, name), "rb") as file:
+        return file.read(1 << 20)
+    return b""
+
+
+def marked_processes() -> dict[str, list[int]]:
+    """Return the pids that tools have started, by the mark of their session."""
+    found: dict[str, list[int]] = {}
+    prefix = (MARK + "=").encode()
+    for pid in own_processes():
+        marks = [each for each in _of_process(pid, "environ").split(b"\0") if each.startswith(prefix)]
+        if marks:
+            mark = marks[0][len(prefix) :].decode("ascii", "replace").partition(".")[0]
+            found.setdefault(mark, []).append(pid)
+    return found
+
+
+def name_of(pid: int) -> str:
+    return _of_process(pid, "comm").decode("utf-8", "replace").strip()
+
+
+def bundles_in_use() -> set[str]:
+    """Return the hashes of the bundles that living daemons and bridges may still read."""
+    used = {str(owner.get("bundle")) for owner in live_sessions().values()}
+    for pid in own_processes():
+        used.update(word.decode() for word in _DIGEST.findall(_of_process(pid, "cmdline")))
+    return used
+
+
+@contextlib.contextmanager
+def locks_of(session: str, directory: str = "") -> Iterator[bool]:
+    """Take all locks of a session's daemon. False when another process has one, or may be about to take it."""
+    paths = [os.path.join(top, session + ".lock") for top in runtime_directories()]
+    if directory:
+        paths.append(os.path.join(directory, "journal.jsonl"))
+    with contextlib.ExitStack() as held:
+        free = True
+        for path in paths:
+            try:
+                fd = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK)
+            except OSError:
+                continue
+            held.callback(os.close, fd)
+            try:
+                if free and _may_be_tried(path):
+                    fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    free = os.fstat(fd).st_ino == os.lstat(path).st_ino
+                else:
+                    free = False
+            except OSError:
+                free = False
+        yield free
+
+
+def _may_be_tried(lock: str) -> bool:
+    """Return whether a lock may be tried: a starting daemon must not find it taken. Raise OSError."""
+    if not lock.endswith(".lock"):
+        return True
+    owner = read_object(lock)
+    return not is_alive(owner) and not elsewhere(owner) if owner else age(lock) >= YOUNG_S
+
+
+class Remover:
+    """Removes files and reports each; with `dry_run` it only reports. Links are never followed."""
+
+    def __init__(self, reports: Reports, dry_run: bool) -> None:
+        self.reports = reports
+        self.dry_run = dry_run
+        self.gone: set[str] = set()  # with `dry_run`, the paths that would be removed
+
+    def file(self, path: str, what: str, why: str) -> None:
+        try:
+            size = os.lstat(path).st_size
+            if not self.dry_run:
+                os.unlink(path)
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            self.reports.kept(path, error.strerror or str(error))
+            return
+        self._removed(path, what, size, why)
+
+    def tree(self, path: str, what: str, why: str) -> None:
+        size = 0
+        for folder, _, names in os.walk(path):
+            for name in names:
+                with contextlib.suppress(OSError):
+                    size += os.lstat(os.path.join(folder, name)).st_size
+        if not self.dry_run:
+            failed: list[str] = []
+            shutil.rmtree(path, onerror=lambda function, name, info: failed.append("%s: %s" % (name, info[1])))
+            if failed and os.path.lexists(path):
+                self.reports.kept(path, failed[0])
+                return
+        self._removed(path, what, size, why)
+
+    def directory(self, path: str, why: str, *, empty_only: bool = False, mark: str = "") -> bool:
+        """Remove a directory that is empty apart from `mark`. Otherwise report why it is kept, unless `empty_only`."""
+        try:
+            if not stat.S_ISDIR(os.lstat(path).st_mode):
+                return False
+            names = os.listdir(path)
+            others = [name for name in names if name != mark and os.path.join(path, name) not in self.gone]
+            if others:
+                if not empty_only:
+                    self.reports.kept(path, "not empty: %s" % ", ".join(sorted(others)[:5]))
+                return False
+            if mark in names:
+                self.file(os.path.join(path, mark), "temp", why)
+            if not self.dry_run:
+                os.rmdir(path)
+        except FileNotFoundError:
+            return False
+        except OSError as error:
+            self.reports.kept(path, error.strerror or str(error))
+            return False
+        self._removed(path, "directory", 0, why)
+        return True
+
+    def _removed(self, path: str, what: str, size: int, why: str) -> None:
+        self.gone.add(path)
+        self.reports.removed(path, what, size, why)
+
+    def session(self, directory: str, why: str) -> None:
+        """Remove the directory of a session, and its worktrees."""
+        self.worktrees(directory)
+        self.tree(directory, "session", why)
+
+    def worktrees(self, directory: str) -> None:
+        """Remove the untouched worktrees of a session; report the others."""
+        try:
+            left = [tree for tree in worktrees(os.path.join(directory, "journal.jsonl")) if os.path.isdir(tree.path)]
+        except OSError:
+            return
+        for tree in left:
+            if not tree.branch:
+                self.reports.kept(tree.path, "a hook has made it for an agent")
+            elif self.dry_run:
+                self.reports.kept(tree.path, "an agent worked in it; it would go if nothing is changed in it")
+            elif asyncio.run(remove_untouched(tree)):
+                self.reports.removed(tree.path, "directory", 0, "an agent has left nothing in it")
+            else:
+                self.reports.kept(tree.path, "an agent has left changes in it, on the branch %s" % tree.branch)

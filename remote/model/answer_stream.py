@@ -19,21 +19,14 @@ _LINE_END = re.compile(rb"\r\n|\r|\n")
 _BOM = b"\xef\xbb\xbf"
 
 
-class SseError(Exception):
-    """An event is over the size limit."""
-
-
 @dataclass(frozen=True)
 class SseEvent:
-    """One event. `name` is its `event:` field ("" if absent); `data` are its `data:` lines, joined by newlines."""
-
     name: str
     data: str
 
 
 class SseParser:
-    """Incremental parser. It skips comments, `id` and `retry` fields, events without data, and an unfinished event at
-    the end of the stream."""
+    """Incremental parser of server-sent events."""
 
     def __init__(self, limit: int = MAX_EVENT) -> None:
         self._limit = limit
@@ -45,7 +38,7 @@ class SseParser:
         self._data: list[str] = []
 
     def feed(self, data: bytes) -> list[SseEvent]:
-        """Return the events that `data` completes. Raise SseError when one is over the limit."""
+        """Return the events that `data` completes. Raise ModelError when one is over the limit."""
         if self._after_cr and data:
             self._after_cr = False
             if data.startswith(b"\n"):
@@ -68,7 +61,7 @@ class SseParser:
     def _grow(self, piece: bytes) -> None:
         self._size += len(piece)
         if self._size > self._limit:
-            raise SseError(f"an event of the stream is longer than {self._limit} bytes")
+            raise ModelError(f"an event of the stream is longer than {self._limit} bytes", cut_stream=True)
         self._pending.append(piece)
 
     def _line(self, line: bytes) -> SseEvent | None:
@@ -77,7 +70,9 @@ class SseParser:
             if line.startswith(_BOM):
                 line = line[len(_BOM) :]
         if not line:
-            return self._finish()
+            event = SseEvent(self._name, "\n".join(self._data)) if self._data else None
+            self._name, self._data, self._size = "", [], 0
+            return event
         field, _, value = line.partition(b":")
         text = (value[1:] if value.startswith(b" ") else value).decode("utf-8", "replace")
         if field == b"event":
@@ -88,20 +83,11 @@ class SseParser:
             self._size = 0  # a comment between two events belongs to neither
         return None
 
-    def _finish(self) -> SseEvent | None:
-        event = SseEvent(self._name, "\n".join(self._data)) if self._data else None
-        self._name, self._data, self._size = "", [], 0
-        return event
-
 
 Json = dict[str, Any]
 
-MAX_MESSAGE = 32 * 1024 * 1024
-"""Limit of an answer in characters: text and tool input together."""
-
-_MAX_INPUT_DEPTH = MAX_DEPTH - 50
-"""Levels of a tool's input. A laptop takes MAX_DEPTH levels, with those of the message around the input."""
-
+MAX_MESSAGE = 32 * 1024 * 1024  # characters of text and tool input
+_MAX_INPUT_DEPTH = MAX_DEPTH - 50  # a laptop takes MAX_DEPTH with the message around
 PUBLIC_EVENTS = frozenset(
     (
         "message_start",
@@ -112,14 +98,10 @@ PUBLIC_EVENTS = frozenset(
         "message_stop",
     )
 )
-"""Events that clients may see as `stream_event`. Clients do not get `ping`, `error`, or events added by later versions
-of the API."""
 
 
 @dataclass(frozen=True)
 class MessageHead:
-    """The content of `message_start`, which all blocks of the answer share."""
-
     id: str
     model: str
     usage: Json
@@ -127,16 +109,12 @@ class MessageHead:
 
 @dataclass(frozen=True)
 class BlockStarted:
-    """A content block starts."""
-
     index: int
 
 
 @dataclass(frozen=True)
 class BlockDone:
-    """A finished content block. `broken` says why the input of a tool_use cannot be used, "" when it can. `bare`: a
-    tool_use has an empty input. Whether it has none, or was cut before it, only what follows says: some servers make
-    `{}` of what was cut."""
+    """`broken` says why the input of a tool_use cannot be used. `bare`: its input is empty, perhaps cut."""
 
     index: int
     block: Json
@@ -146,8 +124,6 @@ class BlockDone:
 
 @dataclass(frozen=True)
 class StopKnown:
-    """`message_delta`: the answer is complete, its usage final."""
-
     stop_reason: str
 
 
@@ -156,17 +132,13 @@ CUT = {
     "model_context_window_exceeded": "the context window is full",
     "refusal": "the model broke off its answer",
 }
-"""What the stop reasons mean with which an answer may end anywhere, also inside its last block."""
-
 _DELTAS = {"text": ("text_delta", "text"), "thinking": ("thinking_delta", "thinking")}
-"""The event of a delta and the field with its text, by the type of a block."""
+_PIECES = {**dict(_DELTAS.values()), "input_json_delta": "partial_json"}
 
 Step = Union[MessageHead, BlockStarted, BlockDone, StopKnown, None]
 
 
 class _Block:
-    """A block that is not finished. Its text is made of deltas only: text in the start event is ignored."""
-
     def __init__(self, start: Json) -> None:
         self.start = start
         self.kind = str(start.get("type", ""))
@@ -174,19 +146,13 @@ class _Block:
         self.signature = str(start.get("signature") or "")
 
     def add(self, delta: Json) -> int:
-        """Append a delta. Return its number of characters. Raise ModelError when its text is missing."""
-        kind = delta.get("type")
-        if kind == "text_delta":
-            piece = delta.get("text")
-        elif kind == "thinking_delta":
-            piece = delta.get("thinking")
-        elif kind == "input_json_delta":
-            piece = delta.get("partial_json")
-        elif kind == "signature_delta":
+        """Append a delta. Return its number of characters."""
+        kind = str(delta.get("type"))
+        if kind == "signature_delta":
             self.signature = str(delta.get("signature") or "")
+        if kind not in _PIECES:
             return 0
-        else:
-            return 0
+        piece = delta.get(_PIECES[kind])
         if not isinstance(piece, str):
             raise _wrong(f"the answer holds a {kind} without text")
         self.parts.append(piece)
@@ -222,15 +188,13 @@ class MessageAssembler:
         self.stop_reason: str | None = None
         self.finished = False
         self._open: dict[int, _Block] = {}
-        self.size = 0
-        """Characters of text, thinking and tool input so far."""
+        self.size = 0  # characters so far
 
     @property
     def open_indices(self) -> list[int]:
         return sorted(self._open)
 
     def feed(self, event: Json) -> Step:
-        """Take one event and return what it completes."""
         kind = event.get("type")
         failure = error_in(event)
         if failure is not None:
@@ -264,12 +228,10 @@ class MessageAssembler:
         return None
 
     def final_usage(self) -> Json:
-        """Return the usage of the complete answer, as far as the provider tells it."""
         return self.usage if self._output_told else {**self.usage, "output_tokens": 0}
 
     def partial_text(self) -> str:
-        """Return the text of blocks that are still open. Thinking and tool input are left out, because a part of them
-        is useless."""
+        """Return the text of open blocks. A part of thinking or of a tool's input is useless."""
         return "".join(part for block in self._open.values() if block.kind == "text" for part in block.parts)
 
     def _start(self, message: Json) -> MessageHead:
@@ -307,7 +269,6 @@ class MessageAssembler:
 
 
 def decode_event(data: str) -> Json:
-    """Return the object in the data of an event. Raise ModelError when it is not a strict JSON object."""
     try:
         event = load(data)
     except (ValueError, RecursionError) as error:
@@ -318,7 +279,6 @@ def decode_event(data: str) -> Json:
 
 
 def event_of(name: str, data: str) -> Json:
-    """Return an event of a stream; that of the name `error` is one whatever it holds. Raise ModelError."""
     try:
         event = decode_event(data)
     except ModelError:
@@ -329,8 +289,7 @@ def event_of(name: str, data: str) -> Json:
 
 
 def _tool_input(text: str, start: object) -> tuple[Json, str]:
-    """Return the input of a tool_use and why it cannot be used. `start` is the input in the start event, which counts
-    when no deltas came."""
+    """Return the input of a tool_use and why it cannot be used. `start` counts when no deltas came."""
     if not text.strip():
         return (dict(start) if isinstance(start, dict) else {}), ""
     try:
@@ -359,13 +318,11 @@ def _object(event: Json, name: str) -> Json:
 
 
 def _wrong(text: str) -> ModelError:
-    """Return the error of an answer that is not of the Messages API."""
     return ModelError(text, wrong_format=True)
 
 
 def error_in(event: Json) -> ModelError | None:
-    """Return the error that an object in an answer with the status 200 stands for, None if it is none. Gateways wrap
-    the errors of other APIs in their own ways. The class stands behind the message: there is no status that says it."""
+    """Return the error that an object in an answer with the status 200 stands for. Gateways wrap them in many ways."""
     error, kind = event.get("error"), event.get("type")
     if kind != "error" and (not error or kind in PUBLIC_EVENTS or kind == "message"):
         return None
@@ -380,13 +337,12 @@ def _class_of(error: Json) -> tuple[int | None, str]:
     """Return the HTTP status that an error names, None for none, and its class."""
     named = [error.get(name) for name in ("type", "code", "status")]
     status = next((int(str(each)) for each in named if re.fullmatch("[45][0-9]{2}", str(each))), None)
-    names = [each for each in named if isinstance(each, str) and each not in ("", "error", str(status))]
-    return status, names[0] if names else "api_error"
+    kinds = [each for each in named if isinstance(each, str) and each not in ("", "error", str(status))]
+    return status, kinds[0] if kinds else "api_error"
 
 
 async def whole_answer(response: ModelResponse) -> AsyncIterator[Json]:
-    """Yield the events that a stream would have brought, for an answer that comes in one piece: some gateways in front
-    of a model cannot stream, or cut each stream. Raise ModelError."""
+    """Yield the events of an answer in one piece: some gateways cannot stream. Raise ModelError."""
     pieces, size = [], 0
     async for chunk in response.body():
         pieces.append(chunk)
@@ -397,11 +353,6 @@ async def whole_answer(response: ModelResponse) -> AsyncIterator[Json]:
     failure = error_in(message)
     if failure is not None:
         raise failure
-    for event in _events(message):
-        yield event
-
-
-def _events(message: Json) -> Iterator[Json]:
     content = message.get("content")
     if message.get("type") != "message" or not isinstance(content, list):
         shown = dump(message)[:300]
@@ -411,7 +362,9 @@ def _events(message: Json) -> Iterator[Json]:
     for index, block in enumerate(content):
         if not isinstance(block, dict):
             raise ModelError("the answer holds a content block that is not an object", retry=Retry.NO)
-        yield from _block_events(index, block, cut=message.get("stop_reason") in CUT and block is content[-1])
+        cut = message.get("stop_reason") in CUT and block is content[-1]
+        for event in _block_events(index, block, cut=cut):
+            yield event
     delta = {"stop_reason": message.get("stop_reason"), "stop_sequence": message.get("stop_sequence")}
     yield {"type": "message_delta", "delta": delta, "usage": message.get("usage") or {}}
     yield {"type": "message_stop"}

@@ -1,20 +1,6 @@
-"""A model call: attempts until one counts.
-
-The listener hears a finished block only when it counts. The attempt holds the block, and its `content_block_stop`
-event, until the next block starts or the stop reason is known. So an answer that is cut off in its only text block
-needs no withdrawal, and the listener always hears a block before its `content_block_stop`.
-
-A finished tool_use with valid input is the exception: the listener hears it at once, because tools start while the
-model still streams. From then on the attempt is committed: whatever happens to the stream, the answer stands and the
-model is not called again for it. A tool_use without any input is held: the answer may have been cut before its input,
-and what follows says so.
-
-An attempt that fails before that is discarded. Clients that watch the events see open blocks closed, and blocks that
-the listener has heard (thinking or text before another block) are withdrawn by their message id.
-
-When streams of one call were cut again and again, the call asks for its answer in one piece: something between the
-laptop and the model may not be able to stream.
-"""
+"""A model call: attempts until one counts. The listener hears a block when it counts: when the next one starts or the
+stop reason is known. A finished tool_use is heard at once and commits the attempt, because tools start while the model
+streams. An attempt that fails before that is withdrawn. After two cut streams the answer is asked for in one piece."""
 
 from __future__ import annotations
 
@@ -36,7 +22,6 @@ from .answer_stream import (
     BlockStarted,
     MessageAssembler,
     MessageHead,
-    SseError,
     SseParser,
     StopKnown,
     decode_event,
@@ -45,7 +30,7 @@ from .answer_stream import (
     whole_answer,
 )
 from .model_request import PATH, ModelLinkError, ModelResponse, ModelTransport, usage_of, without_stream
-from .retry import OF_THE_LAPTOP, ModelError, Retry, RetryPolicy, retry_after, should_retry
+from .retry import OF_THE_LAPTOP, ModelError, Retry, RetryPolicy, retry_after
 
 Json = dict[str, Any]
 
@@ -57,8 +42,6 @@ _AGAIN = "It was not run. Call it again, in smaller pieces if the input is long.
 
 @dataclass(frozen=True)
 class Retrying:
-    """An attempt failed, and another one follows after `delay` seconds. `attempt` counts from 1."""
-
     attempt: int
     max_retries: int
     delay: float
@@ -75,28 +58,21 @@ class ReplyListener:
     def text(self) -> str:
         return ModelReply(self.blocks).text
 
-    def event(self, event: Json) -> None:
-        """Receive a raw API event, for clients that watch the stream."""
+    def event(self, event: Json) -> None: ...
 
     def block(self, head: MessageHead, done: BlockDone, request_id: str) -> None:
-        """Receive a finished content block that counts."""
         self.blocks.append(done.block)
 
     def silence(self, silent: float | None, left: float) -> None:
-        """Hear that the model has said nothing for `silent` seconds and is given up after `left` more; with None, that
-        it has gone on."""
+        """The model is silent for `silent` seconds, and given up after `left` more; None: it has gone on."""
 
     def withdrawn(self, message_id: str) -> None:
-        """Withdraw the blocks of this message id: they do not count, and the call is made again."""
         self.blocks.clear()
 
-    def retrying(self, retry: Retrying) -> None:
-        """An attempt failed; another one follows."""
+    def retrying(self, retry: Retrying) -> None: ...
 
 
 class Clock:
-    """The machine's clock: monotonic seconds, seconds since the epoch, and a pause."""
-
     def now(self) -> float:
         return time.monotonic()
 
@@ -109,8 +85,7 @@ class Clock:
 
 @dataclass(frozen=True)
 class MessageEnd:
-    """How an answer ended. `lost` is the error of a stream that died after a finished tool_use. `withdrawn`: the answer
-    was cut at the output limit and does not count (see CallSettings)."""
+    """`lost`: the stream died after a finished tool_use. `withdrawn`: it was cut at the output limit."""
 
     head: MessageHead
     stop_reason: str | None
@@ -121,11 +96,7 @@ class MessageEnd:
 
 @dataclass(frozen=True)
 class CallSettings:
-    """The settings that all attempts of a call share. `withdraw_truncated`: an answer that is cut at the output limit
-    does not count, because the caller asks again with a higher limit. `silence`: the longest time, in seconds, in which
-    the model may say nothing. `link_up_since` returns the monotonic time since
-    which the link to the laptop has been up, None while it is down. The time without a link does not count as silence
-    of the model."""
+    """`withdraw_truncated`: the caller asks again with a higher limit. `silence`: seconds, with a link."""
 
     transport: ModelTransport
     clock: Clock
@@ -137,8 +108,7 @@ class CallSettings:
 
 
 class Attempt:
-    """One attempt at a model call. Call `run` once, then `discard` if it failed or `salvage` if it was cancelled. The
-    module's docstring says when the listener hears what."""
+    """Call `run` once, then `discard` if it failed or `salvage` if it was cancelled."""
 
     def __init__(self, settings: CallSettings, listener: ReplyListener) -> None:
         self._settings = settings
@@ -155,7 +125,6 @@ class Attempt:
         self._silence_told = False
 
     async def run(self) -> MessageEnd:
-        """Make the call. Raise ModelError."""
         reader = asyncio.ensure_future(self._read())
         watchdog = asyncio.ensure_future(self._watch())
         try:
@@ -179,24 +148,18 @@ class Attempt:
             await asyncio.gather(reader, watchdog, return_exceptions=True)
 
     def discard(self) -> None:
-        """Undo a failed attempt: close the events that clients saw open, and withdraw the blocks."""
-        self._close_events(from_index=0)
+        self.close_events(from_index=0)
         head = self._assembler.head
         if head is not None and self._heard:
             self._listener.withdrawn(head.id)
 
     def salvage(self) -> tuple[MessageHead, str, str] | None:
-        """The call was interrupted: let the listener hear the finished block, and return (head, text, request id) of an
-        unfinished answer."""
+        """Release the finished block of an interrupted call, and return (head, text, request id) of the rest."""
         head = self._assembler.head
         if head is None or self._message_stop_sent:
             return None
         self._release()
         return head, self._assembler.partial_text(), self._request_id
-
-    def close_events(self) -> None:
-        """Close the events that clients saw open. Called after the text from `salvage` is recorded."""
-        self._close_events(from_index=None)
 
     async def _read(self) -> MessageEnd:
         settings = self._settings
@@ -209,7 +172,9 @@ class Attempt:
                 if response.status != 200:
                     raise await _http_error(response, settings.clock.wall())
                 if _kind(response) == "application/json":
-                    return await self._whole(response)
+                    async for event in whole_answer(response):
+                        self._take(event)
+                    return self._end()
                 if "event-stream" not in _kind(response):
                     raise await _wrong_type(response)
                 return await self._stream(response)
@@ -221,11 +186,7 @@ class Attempt:
         async for chunk in response.body():
             if len(start) < _MAX_ERROR_BODY and self._assembler.head is None:
                 start += chunk[:_MAX_ERROR_BODY]
-            try:
-                events = parser.feed(chunk)
-            except SseError as error:
-                raise ModelError(str(error), cut_stream=True) from None
-            for event in events:
+            for event in parser.feed(chunk):
                 self._take(event_of(event.name, event.data))
                 if self._assembler.finished:
                     return self._end()
@@ -236,12 +197,6 @@ class Attempt:
             if failure is not None:
                 raise failure
         raise ModelError("the connection was closed in the middle of an answer", cut_stream=True)
-
-    async def _whole(self, response: ModelResponse) -> MessageEnd:
-        """Take an answer that comes in one piece, as if it had been streamed."""
-        async for event in whole_answer(response):
-            self._take(event)
-        return self._end()
 
     def _take(self, event: Json) -> None:
         size = self._assembler.size
@@ -263,12 +218,10 @@ class Attempt:
             self._listener.event(event)
 
     def _truncated(self) -> bool:
-        """Return whether the answer was cut at the output limit and the caller wants to ask again with a higher
-        limit."""
         return self._assembler.stop_reason == "max_tokens" and self._settings.withdraw_truncated and not self._committed
 
     def _release(self, *, cut: str = "") -> None:
-        """Pass the held block to the listener. `cut` says why a call may not have its whole input, "" if it has."""
+        """Pass the held block to the listener. `cut` says why a call may lack a part of its input."""
         if self._held is None:
             return
         (done, stop_event), self._held = self._held, None
@@ -290,15 +243,16 @@ class Attempt:
             self.discard()
         elif lost is not None:
             self._release(cut="the answer broke off")
-            self._close_events(from_index=self._next_index)
+            self.close_events(from_index=self._next_index)
         else:
-            self._close_events(from_index=None)
+            self.close_events()
         usage = self._assembler.final_usage()
         if lost is None:
             usage = usage_of(self._settings.body, usage)
         return MessageEnd(head, self._assembler.stop_reason, usage, lost, withdrawn)
 
-    def _close_events(self, from_index: int | None) -> None:
+    def close_events(self, from_index: int | None = None) -> None:
+        """Close the events that clients saw open."""
         head = self._assembler.head
         if head is None or self._message_stop_sent:
             return
@@ -320,9 +274,8 @@ class Attempt:
             self._listener.silence(None, 0)
 
     async def _watch(self) -> None:
-        """Return when the model has said nothing for too long while the link was up. Before that, let the listener
-        count down, and ask the laptop once whether it has more of the answer than has come here: a new attempt would be
-        paid for again."""
+        """Return when the model was silent for too long while the link was up. Before that, count down, and ask the
+        laptop once whether it has more of the answer: a new attempt would be paid for again."""
         clock, limit = self._settings.clock, self._settings.silence
         last_look, first_word = limit / 30, min(_TOLD_AFTER_S, limit / 4)
         looked_at = -1.0  # the last sound, at the time when the laptop was asked
@@ -344,17 +297,13 @@ class Attempt:
 
 
 def _kind(response: ModelResponse) -> str:
-    """Return the media type of an answer, without its parameters."""
     return response.headers.get("content-type", "text/event-stream").partition(";")[0].strip().lower()
 
 
 async def _wrong_type(response: ModelResponse) -> ModelError:
-    """Return the error that a response of another media type stands for: a page of a gateway, or plain words."""
     said = " ".join((await _start_of(response)).split())[:_MAX_QUOTED]
     what = f"the upstream answered with {_kind(response)!r} instead of an event stream"
-    return ModelError(
-        f"{what} ({said}); is the base URL right?" if said else f"{what}; is the base URL right?", retry=Retry.NO
-    )
+    return ModelError(f"{what}{f' ({said})' if said else ''}; is the base URL right?", retry=Retry.NO)
 
 
 async def _start_of(response: ModelResponse) -> str:
@@ -368,57 +317,45 @@ async def _start_of(response: ModelResponse) -> str:
 
 
 async def _http_error(response: ModelResponse, wall: float) -> ModelError:
-    """Return the error that a response with a status other than 200 stands for."""
     text = await _start_of(response)
-    kind, message = _error_fields(text)
+    try:
+        data = json.loads(text)
+    except (ValueError, RecursionError):
+        data = None
+    error = data.get("error") if isinstance(data, dict) else None
+    fields = error if isinstance(error, dict) else {}
+    kind = str(fields.get("type") or "")
     return ModelError(
-        message or " ".join(text.split())[:_MAX_QUOTED] or "no explanation given",
+        str(fields.get("message") or "") or " ".join(text.split())[:_MAX_QUOTED] or "no explanation given",
         status=None if kind.startswith(OF_THE_LAPTOP) else response.status,
         error_type=kind,
         retry_after=retry_after(response.headers.get("retry-after"), wall),
-        retry=should_retry(response.headers.get("x-should-retry")),
+        retry=_SHOULD_RETRY.get(response.headers.get("x-should-retry", ""), Retry.BY_STATUS),
         request_id=response.headers.get("request-id", ""),
     )
 
 
-def _error_fields(text: str) -> tuple[str, str]:
-    """Return the type and the message of the error in a JSON body, "" for what is missing."""
-    try:
-        data = json.loads(text)
-    except (ValueError, RecursionError):
-        return "", ""
-    error = data.get("error") if isinstance(data, dict) else None
-    if not isinstance(error, dict):
-        return "", ""
-    return str(error.get("type") or ""), str(error.get("message") or "")
-
-
-_MAX_CUT_STREAMS = 2
-"""How many streams of one call may be cut before the call does without."""
-
-_WHOLE_SILENCE = 600.0
-"""Seconds that an answer in one piece may take at least: nothing of it comes before its end."""
+_SHOULD_RETRY = {"true": Retry.YES, "false": Retry.NO}
+_MAX_CUT_STREAMS = 2  # of one call
+_WHOLE_SILENCE = 600.0  # seconds for an answer in one piece
 
 
 class ModelCall:
-    """One model call, with all its attempts. To interrupt it, cancel `run`, then call `salvage`."""
-
     def __init__(self, settings: CallSettings, listener: ReplyListener, policy: RetryPolicy) -> None:
         self._settings = settings
         self._listener = listener
         self._policy = policy
-        self._attempt: Attempt | None = None
+        self.attempt: Attempt | None = None
 
     async def run(self) -> MessageEnd:
-        """Return the end of the answer. Raise the ModelError of the last attempt when the policy gives up."""
         cut, settings = 0, self._settings
         while True:
-            self._attempt = Attempt(settings, self._listener)
+            self.attempt = Attempt(settings, self._listener)
             try:
-                return await self._attempt.run()
+                return await self.attempt.run()
             except ModelError as failure:
-                self._attempt.discard()
-                self._attempt = None
+                self.attempt.discard()
+                self.attempt = None
                 cut += failure.cut_stream
                 if cut == _MAX_CUT_STREAMS:
                     silence = max(settings.silence, _WHOLE_SILENCE)
@@ -426,25 +363,14 @@ class ModelCall:
                 delay = self._policy.delay(failure)
                 if delay is None:
                     raise
-                self._listener.retrying(
-                    Retrying(self._policy.attempt, self._policy.max_retries_for(failure), delay, failure)
-                )
+                most = self._policy.max_retries_for(failure)
+                self._listener.retrying(Retrying(self._policy.attempt, most, delay, failure))
                 await self._settings.clock.sleep(delay)
-
-    def salvage(self) -> tuple[MessageHead, str, str] | None:
-        """Call this after a cancelled `run`. Pass the finished block to the listener, and return (head, text, request
-        id) of an unfinished answer, or None."""
-        return self._attempt.salvage() if self._attempt is not None else None
-
-    def close_events(self) -> None:
-        """Close the events of the interrupted answer for clients that watch them."""
-        if self._attempt is not None:
-            self._attempt.close_events()
 
 
 @dataclass(frozen=True)
 class ModelQuestion:
-    """`tools` are server tools, which the provider runs itself. `model` is "" for the agent's own."""
+    """`tools` are server tools; `model` is "" for the agent's own."""
 
     text: str
     system: str
@@ -455,8 +381,6 @@ class ModelQuestion:
 
 @dataclass(frozen=True)
 class ModelReply:
-    """The content blocks of the answer, and what it used."""
-
     blocks: list[Json] = field(default_factory=list)
     model: str = ""
     usage: Json = field(default_factory=dict)
@@ -469,14 +393,9 @@ class ModelReply:
 async def ask(
     settings_of: Callable[[list[bytes]], CallSettings], max_retries: int, question: ModelQuestion
 ) -> ModelReply:
-    """Ask the question and return the whole answer. Raise ModelError."""
-    body: Json = {
-        "model": question.model,
-        "max_tokens": question.max_tokens,
-        "system": question.system,
-        "messages": [{"role": "user", "content": question.text}],
-        "stream": True,
-    }
+    messages = [{"role": "user", "content": question.text}]
+    body: Json = {"model": question.model, "max_tokens": question.max_tokens, "system": question.system}
+    body.update(messages=messages, stream=True)
     if question.tools:
         body["tools"] = list(question.tools)
     listener = ReplyListener()

@@ -1,16 +1,10 @@
-"""Model requests: the history as bytes, model and effort, and what carries a request.
-
-For a model of another provider they say what is wanted in the words of the Messages API, as far as the laptop has told
-that the model can do it; the provider's dialect says it in its own.
-
-The body holds system, tools and messages in this order, and only then what may change from call to call. So each
-request starts with the same bytes as the one before it, except for the cache marks, and the provider can cache them
-(invariant 10).
-"""
+"""Model requests as bytes. System, tools and messages come first, so that each request starts with the bytes of the one
+before and the provider can cache them (invariant 10)."""
 
 from __future__ import annotations
 
 import hashlib
+import json
 import re
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
@@ -29,38 +23,35 @@ from ccb.tunnel.wire.model_facts import (
     ModelFacts,
     ModelNames,
     at_most,
+    context_tokens,
     count,
     sent_name,
 )
 from ccb.tunnel.wire.ndjson import dump, load, to_bytes
 from ccb.tunnel.wire.session_options import SessionOptions
 
-SMALL = "small"
-"""Stands for the small model of an agent, where a name of a model is expected."""
+SMALL = "small"  # stands for the small model of an agent
 ESCALATED_MAX_TOKENS = 64_000
 LONG_CONTEXT_BETA = "context-1m-2025-08-07"
 
 
 def resolve_model(name: str | None, names: ModelNames = CCB_NAMES) -> str:
-    """Return the model id for an alias or an id; the default model for None and "". `names` are those of a session."""
+    """Return the model id for an alias or an id; the default model for None and ""."""
     if name and name.endswith(LONG_CONTEXT):
         return resolve_model(name[: -len(LONG_CONTEXT)], names) + LONG_CONTEXT
     return names.resolved(name or "default")
 
 
 def small_model(model: str, chosen: str, names: ModelNames = CCB_NAMES) -> str:
-    """Return the model that answers small questions of an agent that uses `model`. `chosen` is what the laptop says,
-    "" if nothing: then a model of an unknown family has no known small one, so it answers itself."""
+    """Return the model for small questions beside `model`. A model of an unknown family answers itself."""
     return chosen or (names.resolved("haiku") if model.startswith("claude-") else model)
 
 
 def betas_of(model: str) -> tuple[str, ...]:
-    """Return the beta features that the name of a model asks for."""
     return (LONG_CONTEXT_BETA,) if model.endswith(LONG_CONTEXT) else ()
 
 
 def max_tokens(known: ModelFacts, *, escalated: bool) -> int:
-    """Return the output limit to ask for, in tokens. `escalated`: the answer was cut at the default limit before."""
     return min(ESCALATED_MAX_TOKENS if escalated else DEFAULT_MAX_TOKENS, known.max_output)
 
 
@@ -78,8 +69,6 @@ _INTERLEAVED_BETA = "interleaved-thinking-2025-05-14"
 
 @dataclass(frozen=True)
 class ReasoningFields:
-    """What goes into a request: fields of the body, its output limit, and the beta features of its headers."""
-
     body: Json
     max_tokens: int
     betas: tuple[str, ...] = ()
@@ -87,10 +76,8 @@ class ReasoningFields:
 
 @dataclass(frozen=True)
 class Reasoning:
-    """`effort` is low, medium, high, xhigh or max, None for the model's own. `thinking_tokens` is the budget for
-    thinking; 0 turns it off, None leaves it to the model. `display` says how thinking is shown (summarized, omitted),
-    `task_budget` how many tokens the model is told that its task may take. `betas` are features of the API that the
-    client wants besides. `most` is the longest answer that the laptop allows, in tokens."""
+    """`thinking_tokens`: 0 turns thinking off, None leaves it to the model; `task_budget`: tokens that the model is
+    told; `betas`: API features the client wants; `most`: the longest answer that the laptop allows."""
 
     effort: str | None = None
     thinking_tokens: int | None = None
@@ -101,7 +88,6 @@ class Reasoning:
 
     @staticmethod
     def of(options: SessionOptions) -> Reasoning:
-        """Return what a client's options say."""
         return Reasoning(
             options.effort,
             options.max_thinking_tokens,
@@ -112,12 +98,10 @@ class Reasoning:
         )
 
     def allowed(self, tokens: int) -> int:
-        """Return how long an answer may be that wants so many tokens."""
         return min(tokens, self.most or tokens)
 
     def fields(self, model: str, known: ModelFacts, limit: int, *, may_think: bool) -> ReasoningFields:
-        """Return the fields of a request to `model` for an answer of at most `limit` tokens. `may_think`: the history
-        allows that the model thinks now (see `Conversation.may_think`)."""
+        """Return the fields for an answer of at most `limit` tokens. `may_think`: the history allows it."""
         body: Json = {}
         betas = list(self.betas)
         version = _version(model)
@@ -140,7 +124,6 @@ class Reasoning:
         return ReasoningFields(body, limit, tuple(betas))
 
     def _thinking(self, model: str, known: ModelFacts, limit: int, *, may_think: bool) -> tuple[Json, int]:
-        """Return what is said about thinking, and the output limit."""
         version, tokens = _version(model), self.thinking_tokens
         if tokens is not None and version >= (4, 6):
             return {"type": "adaptive" if tokens else "disabled"}, limit
@@ -153,8 +136,7 @@ class Reasoning:
 
 
 def effort_of(model: str, known: ModelFacts, wanted: str | None) -> str:
-    """Return the level of effort that `model` is asked for: the one that is wanted, or the highest below it that the
-    model knows. Return "" if none is wanted or the model has no levels."""
+    """Return the wanted level of effort, or the highest below it that the model knows; "" for none."""
     levels = _levels(model, known)
     if not wanted or not levels:
         return ""
@@ -163,7 +145,6 @@ def effort_of(model: str, known: ModelFacts, wanted: str | None) -> str:
 
 
 def _levels(model: str, known: ModelFacts) -> list[str]:
-    """Return the levels of effort that a model knows, the lowest first."""
     version = _version(model)
     if version == _OTHER:
         return [each for each in _LEVELS if each in (known.efforts or ())]
@@ -173,14 +154,12 @@ def _levels(model: str, known: ModelFacts) -> list[str]:
 
 
 def thinks(known: ModelFacts, asked: Mapping[str, Any]) -> bool:
-    """Return whether a model may think for minutes in silence: it is asked to (`asked` are the fields of
-    `ReasoningFields.body`), or does so by itself."""
+    """Return whether a model may think for minutes in silence."""
     kind = (asked.get("thinking") or {}).get("type")
     return kind != "disabled" and (kind is not None or known.efforts is not None)
 
 
 def can_think(model: str, known: ModelFacts) -> bool:
-    """Return whether `model` is known to think."""
     return _version(model) >= (3, 7) or known.efforts is not None
 
 
@@ -198,15 +177,13 @@ _MESSAGE_MARKS = 2  # on the newest user message, and on the one before, which t
 
 
 CLEARED = "[Old tool result content cleared]"
-"""What stands for the content of an old result that was left out."""
 
 
 THINKING = ("thinking", "redacted_thinking")
 
 
 class HistoryMessage:
-    """One message of the history. Its encoded bytes are kept until it changes. Thinking that the present model may not
-    see is hidden: it is kept, and not part of what the message shows."""
+    """One message, its bytes kept until it changes. Thinking that the present model may not see is hidden."""
 
     def __init__(self, role: str) -> None:
         self.role = role
@@ -217,36 +194,31 @@ class HistoryMessage:
 
     @property
     def blocks(self) -> list[Json]:
-        """The content blocks. Do not change them."""
         return [block for block in self._blocks if id(block) not in self._hidden] if self._hidden else self._blocks
 
     @property
     def origins(self) -> list[object]:
-        """For each block, the answer that it belongs to; None in user messages."""
+        """The answer that each block belongs to; None in user messages."""
         return [origin for block, origin in zip(self._blocks, self._origins) if id(block) not in self._hidden]
 
     def show(self, may_see: Callable[[Json], bool]) -> None:
-        """Hide the thinking for which `may_see(block)` is false, and show what was hidden before."""
         hidden = frozenset(id(b) for b in self._blocks if b.get("type") in THINKING and not may_see(b))
         if hidden != self._hidden:
             self._hidden, self._encoded = hidden, None
 
     def take_over(self, other: HistoryMessage) -> None:
-        """Append the blocks of another message, with those that are hidden."""
         self._blocks += other._blocks
         self._origins += other._origins
         self._hidden |= other._hidden
         self._encoded = None
 
     def put(self, block: Json, origin: object = None, at: int | None = None) -> None:
-        """Insert a block at index `at`, or at the end."""
         where = len(self._blocks) if at is None else at
         self._blocks.insert(where, block)
         self._origins.insert(where, origin)
         self._encoded = None
 
     def keep(self, wanted: Callable[[Json, object], bool]) -> None:
-        """Drop the blocks for which `wanted(block, origin)` is false."""
         kept = [(b, o) for b, o in zip(self._blocks, self._origins) if wanted(b, o)]
         if len(kept) != len(self._blocks):
             self._blocks, self._origins = [b for b, _ in kept], [o for _, o in kept]
@@ -254,7 +226,6 @@ class HistoryMessage:
             self._encoded = None
 
     def clear_results(self, tool_use_ids: Collection[str]) -> None:
-        """Leave out the contents of these results."""
         if any(block.get("tool_use_id") in tool_use_ids for block in self._blocks):
             self._blocks = [
                 {**b, "content": CLEARED} if b.get("tool_use_id") in tool_use_ids else b for b in self._blocks
@@ -262,22 +233,18 @@ class HistoryMessage:
             self._encoded = None
 
     def begins_with(self, kind: str) -> bool:
-        """Return whether the first block is of this type."""
         shown = self.blocks
         return bool(shown) and shown[0].get("type") == kind
 
     def api(self) -> Json:
-        """Return the message as an object of the Messages API."""
         return {"role": self.role, "content": self.blocks}
 
     def encoded(self) -> bytes:
-        """Return the JSON bytes of the message."""
         if self._encoded is None:
             self._encoded = to_bytes(sendable(self.api()))
         return self._encoded
 
     def encoded_with_cache_mark(self) -> bytes:
-        """Return the bytes with a cache_control mark on the last block. The history itself gets no mark."""
         *first, last = self.blocks
         marked = {**last, "cache_control": {"type": "ephemeral"}}
         return to_bytes(sendable({"role": self.role, "content": [*first, marked]}))
@@ -307,8 +274,7 @@ def body(
     session_id: str,
     more: Mapping[str, object] = {},
 ) -> list[bytes]:
-    """Return the body in pieces: a large history is not copied, and unchanged messages are not encoded again. `more`
-    are further fields."""
+    """Return the body in pieces: a large history is not copied or encoded again."""
     users = [i for i, message in enumerate(messages) if message.role == "user"]
     marked = set(users[len(users) - prefix.message_marks :]) if prefix.message_marks else set()
     pieces = [prefix.encoded]
@@ -323,15 +289,13 @@ def body(
 
 
 def usage_of(pieces: Sequence[bytes], told: Mapping[str, Any]) -> Json:
-    """Return the usage of the complete answer to this request: what the provider does not tell is what it can be at
-    most, as the laptop counts it, too."""
+    """Return the usage of an answer; what the provider does not tell is counted at most."""
     if told.get(ESTIMATED) != AT_MOST and count(told, TOKENS[3]) and any(count(told, name) for name in TOKENS[:3]):
         return dict(told)
     return at_most(told, sum(map(len, pieces)) // BYTES_PER_TOKEN, int(_rest(pieces)["max_tokens"]))
 
 
 def _rest(pieces: Sequence[bytes]) -> Json:
-    """Return the fields behind the messages, or all of a request in one piece."""
     text = pieces[-1].decode()
     rest = load("{" + text[len(_END) :] if text.startswith(_END) else text)
     assert isinstance(rest, dict)
@@ -339,14 +303,11 @@ def _rest(pieces: Sequence[bytes]) -> Json:
 
 
 def without_stream(pieces: Sequence[bytes]) -> list[bytes]:
-    """Return the body of a request that `body` has made, changed to ask for the answer in one piece."""
     whole = dump({**_rest(pieces), "stream": False})
     return [*pieces[:-1], to_bytes(_END + whole[1:] if pieces[-1].startswith(to_bytes(_END)) else whole)]
 
 
 def headers(version: str, betas: Sequence[str] = ()) -> dict[str, str]:
-    """Return the headers of a request. `betas` are the features of the API to switch on. The auth proxy on the laptop
-    adds the credential."""
     return {
         **({"anthropic-beta": ",".join(betas)} if betas else {}),
         "content-type": "application/json",
@@ -357,8 +318,7 @@ def headers(version: str, betas: Sequence[str] = ()) -> dict[str, str]:
 
 
 def sendable(item: Json) -> str:
-    """Return an object as JSON text that each provider takes: a NUL becomes U+FFFD. Half surrogates are replaced where
-    the text becomes bytes."""
+    """Return JSON text that each provider takes: a NUL becomes U+FFFD."""
     text = dump(item)
     return _NUL.sub("\\1\ufffd", text) if "\\u0000" in text else text
 
@@ -368,8 +328,6 @@ def _array(items: Sequence[Json]) -> str:
 
 
 class ModelResponse(Protocol):
-    """The response of the auth proxy. Leaving its context cancels the rest of it."""
-
     status: int
     headers: Mapping[str, str]  # names in lower case
 
@@ -378,19 +336,117 @@ class ModelResponse(Protocol):
 
 
 class ModelLinkError(Exception):
-    """The model call failed below HTTP: the provider cannot be reached, or the auth proxy refused to go on. It may be
-    retried. A lost link to the laptop is not an error: the call waits for it."""
+    """The call failed below HTTP and may be retried. A lost link to the laptop is no error: the call waits."""
 
 
 class ModelTransport(Protocol):
-    """Carries a model call to the auth proxy."""
-
     def request(
         self, call_id: str, method: str, path: str, headers: Mapping[str, str], body: Sequence[bytes]
-    ) -> AbstractAsyncContextManager[ModelResponse]:
-        """Send a request, whose pieces are joined on the way, and return the response once its head has arrived."""
+    ) -> AbstractAsyncContextManager[ModelResponse]: ...
 
     def resume(self, call_id: str) -> float:
-        """Open a call anew under its id, as after a lost link, unless its request is still being sent. What the laptop
-        has of the answer comes from the byte on that has been reached; the model is not asked again. Return the
-        monotonic time at which the last piece of the request was sent."""
+        """Open a call anew under its id: the answer goes on at the byte that was reached. Return when (monotonic) the
+        last piece of the request was sent."""
+
+
+class ContextSize:
+    """`counted`: the last request and its answer, 0 if the provider counts nothing; `estimated`: all messages."""
+
+    def __init__(self) -> None:
+        self.counted = 0
+        self.estimated = 0
+        self._since = 0  # estimate of what the count does not cover
+        self._during = 0  # of that, what came since the present answer began
+        self._answer = ""
+
+    def tokens(self, prefix: int) -> int:
+        return self.counted + self._since if self.counted else prefix + self.estimated
+
+    def sent(self, block: Json) -> None:
+        self._grow(block)
+        self._during += block_tokens(block)
+
+    def answered(self, message_id: str, block: Json) -> None:
+        if message_id != self._answer:
+            self._answer, self._during = message_id, 0
+        self._grow(block)
+
+    def ended(self, usage: Mapping[str, Any]) -> None:
+        """An answer is complete. Results of its first tools may be there already: the count is without them."""
+        self.counted = context_tokens(usage)
+        self._since, self._during, self._answer = self._during, 0, ""
+
+    def cleared(self, saved: int) -> None:
+        self.counted, self.estimated = max(0, self.counted - saved), max(0, self.estimated - saved)
+
+    def restarted(self, prefix: int) -> None:
+        self.counted, self.estimated, self._since, self._during = prefix, 0, 0, 0
+
+    def _grow(self, block: Json) -> None:
+        tokens = block_tokens(block)
+        self.estimated += tokens
+        self._since += tokens
+
+
+MEDIA_TOKENS = 2_000  # an image or a document
+MAX_SUMMARY_TOKENS = 20_000
+_BUFFER = 13_000
+_WARNING = 20_000
+_BYTES_PER_TOKEN = 4
+
+
+@dataclass(frozen=True)
+class WindowSettings:
+    """`window`: tokens, 0 for the model's own; `auto`: compact unasked."""
+
+    window: int = 0
+    auto: bool = True
+
+    @staticmethod
+    def from_env(environ: Mapping[str, str]) -> WindowSettings:
+        """Read CCB_MAX_CONTEXT_TOKENS and CCB_DISABLE_AUTO_COMPACT, also under the family's names."""
+        given = environ.get("CCB_MAX_CONTEXT_TOKENS") or environ.get("CLAUDE_CODE_MAX_CONTEXT_TOKENS") or ""
+        window = int(given) if given.isascii() and given.isdigit() else 0
+        off = environ.get("CCB_DISABLE_AUTO_COMPACT") or environ.get("DISABLE_AUTO_COMPACT") or ""
+        return WindowSettings(window, off in ("", "0", "false"))
+
+
+@dataclass(frozen=True)
+class ContextLimits:
+    """Tokens. `usable` is the window without room for a summary; from `auto` on the conversation is compacted."""
+
+    window: int
+    summary: int
+    usable: int
+    auto: int
+    warning: int
+
+    @staticmethod
+    def of(known: ModelFacts, settings: WindowSettings) -> ContextLimits:
+        window = settings.window or known.context_window
+        summary = max(1, min(known.max_output, MAX_SUMMARY_TOKENS, window // 5))
+        usable = window - summary
+        auto = usable - min(_BUFFER, window // 10)
+        return ContextLimits(window, summary, usable, auto, auto - min(_WARNING, window // 10))
+
+
+def text_tokens(size: int) -> int:
+    return -(-size // _BYTES_PER_TOKEN)
+
+
+def block_tokens(block: Json) -> int:
+    kind = block.get("type")
+    if kind in ("image", "document"):
+        return MEDIA_TOKENS
+    if kind == "tool_result":
+        content = block.get("content")
+        if isinstance(content, list):
+            return 10 + sum(block_tokens(each) for each in content if isinstance(each, dict))
+        return 10 + _size(content)
+    if kind in ("text", "thinking"):
+        return _size(block.get(kind))
+    return _size(json.dumps(block, ensure_ascii=False))
+
+
+def _size(text: object) -> int:
+    return text_tokens(len(text.encode("utf-8", "replace"))) if isinstance(text, str) else 0

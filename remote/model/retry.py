@@ -25,32 +25,35 @@ _STATUS_OF_TYPE = {
 }
 
 
+_KINDS = {
+    400: "invalid_request",
+    401: "authentication_failed",
+    402: "billing_error",
+    403: "authentication_failed",
+    404: "model_not_found",
+    413: "invalid_request",
+    422: "invalid_request",
+    429: "rate_limit",
+    529: "overloaded",
+}
 _ABOUT_TOOL = re.compile("schema|parameters|propert|name", re.IGNORECASE)
 _WHICH_TOOL = re.compile(r"(?:.*\bfunction_?[dD]eclarations|.*?\btools)[.\[](\d{1,4})\b", re.DOTALL)
 
 
 class Retry(Enum):
-    """Whether an error may be retried, by its `x-should-retry` header or by our own knowledge of the error."""
-
     BY_STATUS = "by_status"
     YES = "yes"
     NO = "no"
 
 
-LAPTOP_BUDGET = "laptop_budget"
-"""The error type of a call that the laptop refuses because a budget is used up."""
-
-OF_THE_LAPTOP = "laptop_"
-"""The prefix of the auth proxy's own error types: no provider has answered, so the status of the response means
-nothing."""
+LAPTOP_BUDGET = "laptop_budget"  # a budget of the laptop is used up
+OF_THE_LAPTOP = "laptop_"  # prefix of the auth proxy's own errors: the status means nothing
 
 
 @dataclass(eq=False)
 class ModelError(Exception):
-    """A model call that failed. `status` is the HTTP status, or the one that an `error` event in the stream stands for;
-    None when nothing answered (lost link, cut stream, silence). `retry_after` is in seconds. `silent`: the model said
-    nothing for minutes. `wrong_format`: its answer breaks the rules of the API. `cut_stream`: the answer began to
-    stream and did not come to its end, as when something between the laptop and the model cannot pass on streams."""
+    """`status` is None when nothing answered; `retry_after` is in seconds. `silent`: no word for minutes.
+    `wrong_format`: the answer breaks the API's rules. `cut_stream`: it did not come to its end."""
 
     message: str
     status: int | None = None
@@ -71,31 +74,17 @@ class ModelError(Exception):
 
     @property
     def kind(self) -> str:
-        """The public protocol's name of the error: `error` in assistant messages and in `api_retry`."""
-        status = self.status
-        if status in (401, 403):
-            return "authentication_failed"
-        if status == 402:
-            return "billing_error"
-        if status == 404:
-            return "model_not_found"
-        if status == 429:
-            return "rate_limit"
-        if status == 529:
-            return "overloaded"
-        if status in (400, 413, 422):
-            return "invalid_request"
-        if status is not None and status >= 500:
-            return "server_error"
-        return "unknown"
+        """The public protocol's name of the error."""
+        if self.status is None:
+            return "unknown"
+        return _KINDS.get(self.status, "server_error" if self.status >= 500 else "unknown")
 
     @property
     def prompt_too_long(self) -> bool:
-        """Whether the conversation does not fit the model."""
         return self.status == 413 or (self.status == 400 and "prompt is too long" in self.message.lower())
 
     def refused_tool(self, names: Sequence[str]) -> str:
-        """Return which of the declared tools an API does not take, "" for none: it is named, or counted."""
+        """Return which of the declared tools an API does not take, "" for none."""
         if self.status != 400 or not _ABOUT_TOOL.search(self.message):
             return ""
         named = [name for name in names if re.search(rf"(?<![\w-]){re.escape(name)}(?![\w-])", self.message)]
@@ -104,13 +93,12 @@ class ModelError(Exception):
         return named[0] if named else names[number] if number < len(names) else ""
 
     def prose(self, model: str, *, answered: bool = True) -> str:
-        """Return the text for the person: what happened, and one thing to do. `model` is the id of the called model.
-        `answered`: the conversation holds answers, so a summary can make it shorter."""
-        if self.prompt_too_long and not answered:
-            what = f"API Error: the prompt is too long for {model} ({self.message})."
-            return f"{what} Take it back with /rewind or begin anew with /clear, and send a shorter one."
+        """Return what the person is told. `answered`: a summary can make the conversation shorter."""
         if self.prompt_too_long:
-            return f"API Error: the conversation is too long for {model} ({self.message}). Send /compact."
+            if answered:
+                return f"API Error: the conversation is too long for {model} ({self.message}). Send /compact."
+            do = "Take it back with /rewind or begin anew with /clear, and send a shorter one."
+            return f"API Error: the prompt is too long for {model} ({self.message}). {do}"
         if self.status is None:
             return f"API Error: {self.message}"
         text = f"API Error: {self.status} {self.message}"
@@ -126,7 +114,6 @@ class ModelError(Exception):
 
 
 def status_of(error_type: str) -> int:
-    """Return the HTTP status that an `error` event of this type stands for; 500 for an unknown type."""
     return _STATUS_OF_TYPE.get(error_type, 500)
 
 
@@ -138,20 +125,19 @@ _MAX_DOUBTFUL = 2  # attempts of one call that may end in silence or in a wrong 
 _RETRIED = (408, 409, 429)
 
 
-MAX_OVERLOADS = 3
-"""How often a model may be overloaded in one call before another one takes over."""
+MAX_OVERLOADS = 3  # in one call, before another model takes over
 
 
 @dataclass(frozen=True)
 class RetrySettings:
-    """Limits of one model call. Times are in seconds."""
+    """Times are in seconds."""
 
     max_retries: int = 10
     silence: float = 300.0  # longest time in which a model says nothing, before its answer begins or in it
     thinking_silence: float = 600.0  # the same for a model that thinks
 
     def over(self, environ: Mapping[str, str]) -> RetrySettings:
-        """Read CCB_MAX_RETRIES and CCB_STREAM_IDLE_TIMEOUT_MS. A value that is not a whole number is ignored."""
+        """Read CCB_MAX_RETRIES and CCB_STREAM_IDLE_TIMEOUT_MS."""
         retries = _whole(environ.get("CCB_MAX_RETRIES"))
         silence = _whole(environ.get("CCB_STREAM_IDLE_TIMEOUT_MS"))
         return RetrySettings(
@@ -162,8 +148,7 @@ class RetrySettings:
 
 
 class RetryPolicy:
-    """Decides for one model call, and counts its failures. With `max_overloads`, it gives up when the model was
-    overloaded so often, because there is another one."""
+    """Decides for one model call. After `max_overloads` it gives up: another model takes over."""
 
     def __init__(
         self, max_retries: int, chance: Callable[[], float] = random.random, *, max_overloads: int | None = None
@@ -176,7 +161,7 @@ class RetryPolicy:
         self._doubtful = 0
 
     def delay(self, failure: ModelError) -> float | None:
-        """Return the seconds to wait before the next attempt, or None when the failure is final."""
+        """Return the seconds before the next attempt, None when the failure is final."""
         if self.attempt >= self.max_retries or not self._worth_it(failure):
             return None
         backoff = min(_FIRST_DELAY * 2**self.attempt, _MAX_DELAY) * (1 + _JITTER * self._chance())
@@ -184,7 +169,6 @@ class RetryPolicy:
         return failure.retry_after or backoff
 
     def max_retries_for(self, failure: ModelError) -> int:
-        """Return the maximum number of retries if every further attempt fails like this one."""
         if failure.silent or failure.wrong_format:
             return min(self.max_retries, self.attempt - 1 + _MAX_DOUBTFUL - self._doubtful)
         if failure.overloaded and self._overloads_left is not None:
@@ -214,8 +198,7 @@ class RetryPolicy:
 
 
 def retry_after(value: str | None, wall: float) -> float | None:
-    """Return the seconds in a Retry-After header (a number or an HTTP date); None when it is absent or unreadable.
-    `wall` is the time now, in seconds since the epoch."""
+    """Return the seconds in a Retry-After header (a number or a date), None when there is none."""
     if not value:
         return None
     try:
@@ -226,19 +209,9 @@ def retry_after(value: str | None, wall: float) -> float | None:
             from email.utils import parsedate_to_datetime
 
             seconds = parsedate_to_datetime(value).timestamp() - wall
-        except (
-            ImportError,
-            TypeError,
-            ValueError,
-            OverflowError,
-        ):  # ImportError: Python was removed while the session ran
+        except (ImportError, TypeError, ValueError, OverflowError):  # ImportError: Python was removed meanwhile
             return None
     return min(max(0.0, seconds), 1e9) if seconds == seconds else None
-
-
-def should_retry(value: str | None) -> Retry:
-    """Return the meaning of an x-should-retry header."""
-    return {"true": Retry.YES, "false": Retry.NO}.get(value or "", Retry.BY_STATUS)
 
 
 def _whole(text: str | None) -> int | None:

@@ -17,7 +17,7 @@ from ccb.tunnel.wire.session_options import SessionOptions
 
 from ..agent.agent import Agent
 from ..agent.agent_config import AgentConfig
-from ..agent.limits import Budget, StructuredOutput
+from ..agent.turn_state import Budget, StructuredOutput
 from ..permissions.modes import Sandbox, SandboxError
 from ..session_store.refusal import HostRefusal
 from ..settings.worker_settings import WorkerSettings
@@ -49,9 +49,7 @@ _KINDS: dict[type, str] = {list: "a list of texts", str: "text", dict: "an objec
 
 @dataclass(frozen=True)
 class Initialize:
-    """The fields of an `initialize` request that change the session, under the names of its options. `hooks`: the
-    request has hooks. `title` is the name of a new session. `replaces`: what the client says of its MCP servers stands
-    in place of what it said before."""
+    """The fields of an `initialize` request, as options. `replaces`: earlier MCP servers go."""
 
     options: Json = field(default_factory=dict)
     hooks: bool = False
@@ -60,7 +58,6 @@ class Initialize:
 
     @staticmethod
     def read(fields: Json) -> Initialize:
-        """Read a request. Unknown fields are for other versions. Raise RequestRefused."""
         options: Json = {}
         for name, (option, kind) in _FIELDS.items():
             value = fields.get(name)
@@ -80,13 +77,11 @@ class Initialize:
 
 
 _WHOSE = {"project": "of the project", "agent": "of the agent", "user": "on the laptop"}
-_PATIENCE_S = 8.0
-"""Seconds that a turn waits for MCP servers without a word."""
+_PATIENCE_S = 8.0  # a turn waits for MCP servers without a word
 
 
 class ClientSetup:
-    """The MCP servers of a session. They are loaded when the first one is named. `say` tells the person about a server
-    of the project that cannot be used."""
+    """The MCP servers of a session, loaded when the first one is named. `say` tells the person."""
 
     def __init__(self, agent: Agent, broker: Broker, say: Callable[[str], None]) -> None:
         self._agent = agent
@@ -94,31 +89,25 @@ class ClientSetup:
         self._say = say
         self._servers: McpServers | None = None
         self._of_project: ProjectChannels | None = None
-        self._of_role: tuple[HostServers, object] | None = None
+        self._of_role: HostServers | None = None
+        self._role_before: object = None
         self._told: dict[str, str] = {}  # why servers of the project are not connected
         self._noted: dict[str, set[str]] = {}
 
     def use(self, options: SessionOptions) -> None:
-        """Connect the servers inside the client and on the laptop that `options` name, and drop the others."""
         if not (options.client_mcp or options.laptop_mcp) and self._servers is None:
             return
         from ..mcp.mcp_client import RequestChannel
         from ..mcp.mcp_servers import IN_CLIENT, ON_LAPTOP
 
-        for place, kind, names in (
-            (IN_CLIENT, MCP_MESSAGE, options.client_mcp),
-            (ON_LAPTOP, LAPTOP_MCP_MESSAGE, options.laptop_mcp),
-        ):
-            self.servers.use(
-                place,
-                {name: RequestChannel(self._broker, kind, name) for name in names},
-                call_seconds(options.client_mcp_configs) if place is IN_CLIENT else {},
-            )
+        inside = {name: RequestChannel(self._broker, MCP_MESSAGE, name) for name in options.client_mcp}
+        self.servers.use(IN_CLIENT, inside, call_seconds(options.client_mcp_configs))
+        beside = {name: RequestChannel(self._broker, LAPTOP_MCP_MESSAGE, name) for name in options.laptop_mcp}
+        self.servers.use(ON_LAPTOP, beside, {})
         self._agent.config.permissions.use_client(*tool_rules(options))
 
     def use_project(self, settings: WorkerSettings, options: SessionOptions) -> None:
-        """Start the servers of a trusted project, and end those that do not count any more. A name that a server of the
-        client or of the laptop has is theirs."""
+        """Start the servers of a trusted project. Names of the client's or the laptop's servers are theirs."""
         named = settings.mcp_servers if options.project_mcp else {}
         if not named and self._of_project is None:
             return
@@ -132,7 +121,6 @@ class ClientSetup:
         self._of_project.use(settings if named else WorkerSettings(), taken)
 
     def use_role(self, role: AgentDefinition | None, settings: WorkerSettings, options: SessionOptions) -> None:
-        """Start the servers that the agent brings as which the main agent works, and end those of another one."""
         given = role.servers if role is not None else ()
         if not given and self._of_role is None:
             return
@@ -142,13 +130,11 @@ class ClientSetup:
         from ..subagents.agent_catalogue import own_servers
 
         if self._of_role is None:
-            host = self._agent.config.context.host
             forms = ServerForms(self._broker, self._agent.hooks)
-            self._of_role = HostServers(self.servers, OF_AGENT, host, forms), None
-        servers, before = self._of_role
-        if before == (given, settings):
+            self._of_role = HostServers(self.servers, OF_AGENT, self._agent.config.context.host, forms)
+        if self._role_before == (given, settings):
             return
-        self._of_role = servers, (given, settings)
+        self._role_before = given, settings
         taken = {*options.client_mcp, *options.laptop_mcp, *(settings.mcp_servers if options.project_mcp else ())}
         wanted: dict[str, Wanted] = {}
         if role is not None:
@@ -156,16 +142,14 @@ class ClientSetup:
             wanted, told = own_servers(role, taken, settings, cwd, strict=strict)
             for text in told:
                 self._say(text)
-        servers.use(wanted)
+        self._of_role.use(wanted)
 
     @property
     def running(self) -> McpServers | None:
-        """The servers of the session, None while it has none."""
         return self._servers
 
     @property
     def servers(self) -> McpServers:
-        """The servers of the session, from whatever place."""
         if self._servers is None:
             from ..mcp.mcp_servers import McpServers
             from ..slash_commands.mcp_prompts import prompt_commands
@@ -179,12 +163,10 @@ class ClientSetup:
 
     @property
     def status(self) -> list[Json]:
-        """What clients are told about each server."""
         return self._servers.status() if self._servers is not None else []
 
     async def settle(self, options: SessionOptions, patience_s: float | None = None) -> None:
-        """Return when every server that `options` name is connected or has failed, or after `patience_s`. A server
-        inside the client that had failed is tried again."""
+        """Return when the servers are connected or have failed. The client's own are tried again."""
         self.use(options)
         if self._servers is not None:
             for each in self._servers.status():
@@ -198,8 +180,7 @@ class ClientSetup:
             self._tell_failures(self._servers)
 
     def _tell_failures(self, servers: McpServers) -> None:
-        """Tell once why a server is not connected, when it is, and what is odd about its tools. A client knows of those
-        that run inside it."""
+        """Tell once why a server is not connected, when it is, and what is odd about its tools."""
         for each in servers.status():
             name, error, whose = each["name"], each.get("error", ""), _WHOSE.get(each["scope"])
             if whose and each["status"] != "pending" and error != self._told.get(name, ""):
@@ -212,14 +193,12 @@ class ClientSetup:
                 self._say(f"The MCP server {name[:100]}: {note}.")
 
     async def close(self) -> None:
-        """Stop connecting."""
         if self._servers is not None:
             await self._servers.close()
 
 
 def merged_configs(before: Json, given: Json) -> Json:
-    """Return what a client has said of its MCP servers, with what it says in one more `initialize`: that adds rules and
-    removes none."""
+    """Return what a client says of its MCP servers; one more `initialize` adds rules and removes none."""
     found = dict(before)
     for name, config in given.items():
         old, new = found.get(name) or {}, config.get("tools")
@@ -229,8 +208,7 @@ def merged_configs(before: Json, given: Json) -> Json:
 
 
 def tool_rules(options: SessionOptions) -> tuple[list[str], list[str]]:
-    """Return the tools of servers inside the client whose calls need a question, and those whose calls are denied. An
-    unknown policy asks."""
+    """Return the tools of the client's servers that need a question, and those that are denied."""
     ask: list[str] = []
     deny: list[str] = []
     for server in options.client_mcp:
@@ -243,14 +221,12 @@ def tool_rules(options: SessionOptions) -> tuple[list[str], list[str]]:
 
 
 def call_seconds(configs: Json) -> dict[str, float]:
-    """Return how long a call of a server inside the client may take, where the client says so."""
     given = {name: each.get("timeout") for name, each in configs.items() if isinstance(each, dict)}
     return {name: ms / 1000 for name, ms in given.items() if isinstance(ms, (int, float)) and ms >= 1000}
 
 
 def demanded(config: AgentConfig, options: SessionOptions, cost: float) -> AgentConfig:
-    """Return the configuration with what a client demands of each turn. `cost` is what the session has cost so far.
-    Raise ValueError for a schema that is not one of objects."""
+    """Return the configuration with a client's schema and budget. Raise ValueError."""
     structured, schema = config.structured, options.json_schema
     if schema is None:
         if structured is not None:
@@ -271,7 +247,6 @@ def demanded(config: AgentConfig, options: SessionOptions, cost: float) -> Agent
 
 
 async def output_styles(agent: Agent) -> list[str]:
-    """Return the names of the output styles that the settings of a session may choose."""
     from ..context.system_prompt import style_names
 
     settings, home = agent.config.settings, agent.config.context.cages.home
@@ -279,22 +254,14 @@ async def output_styles(agent: Agent) -> list[str]:
 
 
 _MAX_LAUNCHES = 32
-_OF_THE_SESSION = (
-    "model",
-    "permission_mode",
-    "system_prompt",
-    "append_system_prompt",
-    "add_dirs",
-    "sandbox",
-    "allow_net",
-    "effort",
-    "max_thinking_tokens",
-)
+_IF_GIVEN = ("system_prompt", "append_system_prompt", "sandbox")  # else they stay as they are
+_IF_SET = ("model", "allow_bypass", "effort", "small_model", "compact_model", "add_dirs")
+_ADDED = ("model_facts", "thinking_models", "model_aliases")
+_OF_THE_SESSION = {"permission_mode", "allow_net", "max_thinking_tokens", "model", "effort", "add_dirs", *_IF_GIVEN}
 
 
 class ClientLaunches:
-    """`options` are the options in force. Options of a client process come from the process that drives; options of the
-    session stay until a client sets them. `models` is what the options say of models."""
+    """A client process's own `options` come from the driver; the session's stay until one sets them."""
 
     def __init__(self, options: SessionOptions) -> None:
         self.options = options
@@ -303,60 +270,41 @@ class ClientLaunches:
         self._by_client: OrderedDict[str, Json] = OrderedDict()
 
     def can_ask(self, answered_by: AnsweredBy) -> bool:
-        """Return whether requests to `answered_by` can be answered. For the person this depends on the driver's command
-        line."""
         return answered_by is not AnsweredBy.PERSON or self.options.permission_prompts == "stdio"
 
     def merge(self, given: Json, sent: SessionOptions, mode: str) -> SessionOptions:
-        """Return the options in force after a process with the options `sent` starts to drive; `given` are those that
-        it named explicitly. `mode` is the present permission mode."""
+        """Return the options in force after a process that `given` names explicitly starts to drive."""
         old = self.options
-        return replace(
-            sent,
-            model=sent.model or old.model,
-            permission_mode=sent.permission_mode if "permission_mode" in given else mode,
-            allow_bypass=sent.allow_bypass or old.allow_bypass,
-            system_prompt=sent.system_prompt if "system_prompt" in given else old.system_prompt,
-            append_system_prompt=(
-                sent.append_system_prompt if "append_system_prompt" in given else old.append_system_prompt
-            ),
-            effort=sent.effort or old.effort,
-            model_facts={**old.model_facts, **sent.model_facts},
-            thinking_models={**old.thinking_models, **sent.thinking_models},
-            model_aliases={**old.model_aliases, **sent.model_aliases},
-            small_model=sent.small_model or old.small_model,
-            compact_model=sent.compact_model or old.compact_model,
-            max_thinking_tokens=old.max_thinking_tokens
-            if sent.max_thinking_tokens is None
-            else sent.max_thinking_tokens,
-            add_dirs=sent.add_dirs or old.add_dirs,
-            sandbox=sent.sandbox if "sandbox" in given else old.sandbox,
-            allow_net=sent.allow_net if {"sandbox", "allow_net"} & given.keys() else old.allow_net,
-        )
+        kept: Json = {name: getattr(old, name) for name in _IF_GIVEN if name not in given}
+        kept.update({name: getattr(sent, name) or getattr(old, name) for name in _IF_SET})
+        kept.update({name: {**getattr(old, name), **getattr(sent, name)} for name in _ADDED})
+        if "permission_mode" not in given:
+            kept["permission_mode"] = mode
+        if sent.max_thinking_tokens is None:
+            kept["max_thinking_tokens"] = old.max_thinking_tokens
+        if not {"sandbox", "allow_net"} & given.keys():
+            kept["allow_net"] = old.allow_net
+        return replace(sent, **kept)
 
     def use(self, options: SessionOptions) -> None:
-        """Put options in force, and keep them for the client that brought them."""
         self.options = options
         self.models.learn_all(options.model_facts, options.thinking_models)
         self.keep(options)
 
     def keep(self, options: SessionOptions) -> None:
-        """Keep options for the client that brought them."""
         self._by_client.pop(options.client, None)
         self._by_client[options.client] = options.to_json()
         while len(self._by_client) > _MAX_LAUNCHES:
             self._by_client.popitem(last=False)
 
     def of_client(self, client: str) -> Json | None:
-        """What belongs to the process of `client`, if another one's command line is in force now: a client that takes
-        the session back is asked, and sees answers grow, as before."""
+        """The options of a client's process, if another one's are in force: it takes the session back as before."""
         if client == self.options.client or client not in self._by_client:
             return None
         return {name: value for name, value in self._by_client[client].items() if name not in _OF_THE_SESSION}
 
 
 def with_own_files(options: SessionOptions, directory: str) -> SessionOptions:
-    """Return options whose own files are in the session's `directory`."""
     if not options.own_files:
         return options
     from ..slash_commands.command_files import written  # few people have any
@@ -365,7 +313,6 @@ def with_own_files(options: SessionOptions, directory: str) -> SessionOptions:
 
 
 def check_sandbox(sandbox: Sandbox, directories: Sequence[str]) -> None:
-    """Raise HostRefusal if this host cannot make the cage of a sandbox mode that a client asks for."""
     try:
         sandbox.check(directories)
     except SandboxError as error:
@@ -373,5 +320,4 @@ def check_sandbox(sandbox: Sandbox, directories: Sequence[str]) -> None:
 
 
 def added_directories(cwd: str, options: SessionOptions) -> list[str]:
-    """Return the absolute paths of `options.add_dirs`."""
     return [os.path.normpath(os.path.join(cwd, os.path.expanduser(each))) for each in options.add_dirs]

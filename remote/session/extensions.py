@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Callable
 
@@ -34,31 +34,97 @@ Json = dict[str, Any]
 
 _MAX_CHARS = 300  # of one command in the list of hooks
 _FOLDERS = (".claude/commands", ".claude/skills")
+_RELOAD_S = 5.0  # how long a reload waits for MCP servers
 
 
-class SessionCommands:
-    """What a session with few files has not loaded, costs nothing."""
+class SessionExtensions:
+    """Finds agents, commands, skills and servers at the start of the agent's turns. What a session with few files has
+    not loaded costs nothing."""
 
-    def __init__(self, agent: Agent, session_id: str, home: str) -> None:
+    def __init__(
+        self,
+        agent: Agent,
+        settings: SessionSettings,
+        clients: ClientSetup,
+        session_id: str,
+        options: Callable[[], SessionOptions],
+        warn: Callable[[str], None],
+    ) -> None:
         self._agent = agent
+        self._settings = settings
+        self._clients = clients
         self._session_id = session_id
-        self._home = home
+        self._options = options  # those in force, which a client may change while agents are looked for
+        self._warn = warn
+        self._agents_of: tuple[SessionOptions, WorkerSettings] | None = None
+        self._prompts: SessionPrompt | None = None  # those of the role
         self._files: FileCommands | None = None
-        registry = agent.commands
-        registry.register(
-            SlashCommand("hooks", "Show the hooks, and where they are configured", self._hooks, local=True)
-        )
-        registry.provide(self._from_files)
-        announced = agent.config.disclosure.announced
-        announced.add("commands", lambda: [each.public() for each in registry.commands])
-        announced.add("skills", self._skills)
-        announced.add("plugins", self._plugins)
 
-    async def use(self, settings: WorkerSettings, options: SessionOptions) -> list[str]:
-        """Find the files that count under these settings and options. Return what is wrong with files, once."""
+        async def hooks(_: CommandCall) -> Printed:
+            return Printed(_listing(agent.hooks))
+
+        def plugins() -> list[Json]:
+            found = agent.config.settings.plugins
+            return [{"name": each.name, "path": each.path, "source": f"{each.name}@inline"} for each in found]
+
+        does = "Show the hooks, and where they are configured"
+        agent.commands.register(SlashCommand("hooks", does, hooks, local=True))
+        agent.commands.provide(lambda: self._files.commands() if self._files is not None else iter(()))
+        announced, sub_agents = agent.config.disclosure.announced, self._sub_agents
+        announced.add("commands", lambda: [each.public() for each in agent.commands.commands])
+        announced.add("skills", lambda: [*self._files.skills()] if self._files is not None else [])
+        announced.add("plugins", plugins)
+        if sub_agents is not None:
+            announced.add("agents", sub_agents.listed)
+
+    @property
+    def _sub_agents(self) -> SubAgents | None:
+        found = self._agent.config.context.sub_agents
+        return found if isinstance(found, SubAgents) else None
+
+    async def settle(self) -> None:
+        await self._settings.settle()
+        await self._find()
+        await self._clients.settle(self._options())
+        role = self._agent.config.offer.role
+        unmet = role.unmet(connected_names(self._clients.running)) if role is not None else ""
+        if self._settings.failure or unmet:
+            self._refuse(self._settings.failure or unmet)
+
+    async def reload(self) -> None:
+        """Read the files of the host again, if they are still trusted."""
+        before = {each.path: replace(each, lines={}) for each in self._settings.current.layers}
+        await self._settings.reload()
+        after = {each.path: replace(each, lines={}) for each in self._settings.current.layers}
+        for path in {**before, **after}:
+            if before.get(path) != after.get(path):
+                source = f"{(after.get(path) or before[path]).source}_settings"
+                self._agent.hooks.run_later(CONFIG_CHANGE, {"source": source, "file_path": path}, source)
+        self._agents_of = None
+        await self._find()
+        await self._clients.settle(self._options(), _RELOAD_S)
+
+    async def _find(self) -> None:
+        await self.define_agents()
+        options, settings, hooks = self._options(), self._settings.current, self._agent.hooks
+        await self._take_role(options)
+        problems, self._settings.plugin_problems = self._settings.plugin_problems, []
+        for problem in [*problems, *await self._find_files(settings, options)]:
+            self._warn(problem)
+        self._clients.use_project(settings, options)
+        config = self._agent.config
+        role = config.offer.role
+        if role is not None:
+            hooks.begin(MAIN_AGENT, role.name, role.hooks if config.settings.runs_hooks(role.source) else ())
+        else:
+            hooks.leave(MAIN_AGENT)
+        self._clients.use_role(role, config.settings, options)
+
+    async def _find_files(self, settings: WorkerSettings, options: SessionOptions) -> list[str]:
+        """Find the files of commands and skills. Return what is wrong with some, once."""
         context, own_files = self._agent.config.context, options.own_files
         own = [os.path.join(os.path.dirname(context.spill.directory), own_files)] if own_files else []
-        homes = [*own, self._home]
+        homes = [*own, home_directory()]
         roots = (*homes, *settings.trusted_directories)
         folders = (os.path.join(root, name) for root in roots for name in _FOLDERS)
         if self._files is None and not settings.plugins and not any(map(os.path.isdir, folders)):
@@ -82,133 +148,24 @@ class SessionCommands:
         places = PathScope.of(context.cwd, context.cages.home)
         return self._files.due(context.files.paths, places, again=occasion is Occasion.COMPACTED)
 
-    def _from_files(self) -> Iterator[SlashCommand]:
-        return self._files.commands() if self._files is not None else iter(())
-
-    def _skills(self) -> list[Json]:
-        return [*self._files.skills()] if self._files is not None else []
-
-    def _plugins(self) -> list[Json]:
-        plugins = self._agent.config.settings.plugins
-        return [{"name": each.name, "path": each.path, "source": f"{each.name}@inline"} for each in plugins]
-
-    async def _hooks(self, _: CommandCall) -> Printed:
-        return Printed(_listing(self._agent.hooks))
-
-
-def _listing(runner: HookRunner) -> str:
-    """Return the hooks by event, each with where it comes from, and what is wrong with others."""
-    lines: list[str] = []
-    for event in EVENTS:
-        of_event = [hook for hook in runner.hooks if hook.event == event]
-        if of_event:
-            lines.append(event)
-        for hook in of_event:
-            does = " ".join(hook.does.split())
-            matcher = f"{hook.matcher}: " if hook.matcher else ""
-            where = hook.source + (f", {hook.path}" if hook.path else "")
-            more = [f"if {hook.condition}" if hook.condition else "", "async" * hook.beside, "once" * hook.once]
-            facts = "; ".join(filter(None, [where, *more, f"at most {hook.timeout_s:g} s"]))
-            lines.append(f"  {matcher}{does[:_MAX_CHARS]}  ({facts})")
-    if not lines:
-        lines.append('No hooks run on this host. They are configured under "hooks" in the settings.')
-    problems = runner.problems
-    return "\n".join([*lines, *(["", "Not used:"] if problems else []), *(f"  {each}" for each in problems)])
-
-
-_RELOAD_S = 5.0  # how long a reload waits for MCP servers
-
-
-class SessionExtensions:
-    """Finds the extensions of the agent `agent`, at the start of its turns. `warn` tells the person what is wrong with
-    one."""
-
-    def __init__(
-        self,
-        agent: Agent,
-        settings: SessionSettings,
-        clients: ClientSetup,
-        session_id: str,
-        options: Callable[[], SessionOptions],
-        warn: Callable[[str], None],
-    ) -> None:
-        self._agent = agent
-        self._settings = settings
-        self._clients = clients
-        self._commands = SessionCommands(agent, session_id, home_directory())
-        self._agents_of: tuple[SessionOptions, WorkerSettings] | None = None
-        self._options = options  # those in force, which a client may change while agents are looked for
-        self._warn = warn
-        self._prompts: SessionPrompt | None = None  # those of the role
-        sub_agents = agent.config.context.sub_agents
-        if isinstance(sub_agents, SubAgents):
-            agent.config.disclosure.announced.add("agents", sub_agents.listed)
-
-    async def settle(self) -> None:
-        """Return when a turn may start."""
-        await self._settings.settle()
-        await self._find()
-        await self._clients.settle(self._options())
-        role = self._agent.config.offer.role
-        unmet = role.unmet(connected_names(self._clients.running)) if role is not None else ""
-        if self._settings.failure or unmet:
-            self._refuse(self._settings.failure or unmet)
-
-    async def reload(self) -> None:
-        """Read the files of the host again, if they are still trusted."""
-        before = {each.path: replace(each, lines={}) for each in self._settings.current.layers}
-        await self._settings.reload()
-        after = {each.path: replace(each, lines={}) for each in self._settings.current.layers}
-        hooks = self._agent.hooks
-        for path in {**before, **after}:
-            if before.get(path) != after.get(path):
-                source = f"{(after.get(path) or before[path]).source}_settings"
-                hooks.run_later(CONFIG_CHANGE, {"source": source, "file_path": path}, source)
-        self._agents_of = None
-        await self._find()
-        await self._clients.settle(self._options(), _RELOAD_S)
-
-    async def _find(self) -> None:
-        await self.define_agents()
-        options = self._options()
-        await self._take_role(options)
-        problems, self._settings.plugin_problems = self._settings.plugin_problems, []
-        for problem in [*problems, *await self._commands.use(self._settings.current, options)]:
-            self._warn(problem)
-        self._clients.use_project(self._settings.current, options)
-        self._equip(options)
-
-    def _equip(self, options: SessionOptions) -> None:
-        """Let the hooks and the MCP servers of the main agent's role run."""
-        config, hooks = self._agent.config, self._agent.hooks
-        role = config.offer.role
-        if role is not None:
-            hooks.begin(MAIN_AGENT, role.name, role.hooks if config.settings.runs_hooks(role.source) else ())
-        else:
-            hooks.leave(MAIN_AGENT)
-        self._clients.use_role(role, config.settings, options)
-
     async def define_agents(self) -> None:
         """Offer the agents that the options and the trusted project define, if either has changed."""
-        sources = self._options(), self._settings.current
-        sub_agents = self._agent.config.context.sub_agents
-        if sources == self._agents_of or not isinstance(sub_agents, SubAgents):
+        sources, sub_agents = (self._options(), self._settings.current), self._sub_agents
+        if sources == self._agents_of or sub_agents is None:
             return
-        built_in = BUILT_IN_AGENTS not in sources[0].left_out
-        if not defines_agents(*sources):
-            sub_agents.define((), built_in=built_in)
-            self._agents_of = sources
-            return
-        from ..subagents.agent_catalogue import Catalogue
+        definitions: tuple[AgentDefinition, ...] = ()
+        if defines_agents(*sources):
+            from ..subagents.agent_catalogue import Catalogue
 
-        catalogue = await asyncio.get_running_loop().run_in_executor(None, Catalogue, *sources)
-        sub_agents.define(catalogue.definitions, built_in=built_in)
+            catalogue = await asyncio.get_running_loop().run_in_executor(None, Catalogue, *sources)
+            definitions = catalogue.definitions
+            for problem in catalogue.problems:
+                self._warn(problem)
+        sub_agents.define(definitions, built_in=BUILT_IN_AGENTS not in sources[0].left_out)
         self._agents_of = sources
-        for problem in catalogue.problems:
-            self._warn(problem)
 
     def _refuse(self, why: str) -> AgentConfig:
-        """Let no turn start because of `why`, "" to let them start again. Return the configuration with that."""
+        """Let no turn start because of `why`, "" to let them start again."""
         config = self._agent.config
         if why != config.refusal:
             config = replace(config, refusal=why)
@@ -216,34 +173,48 @@ class SessionExtensions:
         return config
 
     async def _take_role(self, options: SessionOptions) -> None:
-        """Let the main agent work as the agent that the options name: with its prompt, its memory, its tools and, in a
-        session that begins and for which nobody has chosen a model, with its model."""
-        config, sub_agents = self._agent.config, self._agent.config.context.sub_agents
-        definitions = sub_agents.definitions if isinstance(sub_agents, SubAgents) else ()
+        """Let the main agent work as the agent that the options name: its prompt, memory, tools and model."""
+        config, sub_agents = self._agent.config, self._sub_agents
+        definitions = sub_agents.definitions if sub_agents is not None else ()
         role = next((each for each in definitions if each.name == options.role), None)
         config = self._refuse(_no_such_agent(options.role, definitions) if role is None else "")
         if role is config.offer.role and (role is None or config.prompts is self._prompts):
             return
-        context = config.context
-        text = role.prompt if role is not None else ""
-        memory, trusted = "", config.settings.trusted
+        context, text, memory = config.context, "", ""
         if role is not None:
-            memory = memory_directory(role, context.cwd, context.cages.home, trusted=trusted)
+            text = role.prompt
+            memory = memory_directory(role, context.cwd, context.cages.home, trusted=config.settings.trusted)
         if memory:
             notes = await asyncio.get_running_loop().run_in_executor(None, memory_text, memory)
             text = f"{text}\n\n{notes}"
         config.permissions.remember_in(memory)
         self._prompts = session_prompt(options, context.cwd, context.host, context.cages, text)
         self._agent.configure(replace(config, prompts=self._prompts, offer=replace(config.offer, role=role)))
-        chosen = SettingsOption.from_json(options.settings).left_open
         if role is None or role.model in ("", INHERIT) or self._agent.conversation.messages:
             return
-        if options.model is None or "model" in chosen:
+        if options.model is None or "model" in SettingsOption.from_json(options.settings).left_open:
             self._agent.set_model(role.model)
 
 
+def _listing(runner: HookRunner) -> str:
+    """Return the hooks by event, each with where it comes from, and what is wrong with others."""
+    lines: list[str] = []
+    for event in EVENTS:
+        of_event = [hook for hook in runner.hooks if hook.event == event]
+        lines += [event] if of_event else []
+        for hook in of_event:
+            does = " ".join(hook.does.split())
+            matcher = f"{hook.matcher}: " if hook.matcher else ""
+            where = hook.source + (f", {hook.path}" if hook.path else "")
+            more = [f"if {hook.condition}" if hook.condition else "", "async" * hook.beside, "once" * hook.once]
+            facts = "; ".join(filter(None, [where, *more, f"at most {hook.timeout_s:g} s"]))
+            lines.append(f"  {matcher}{does[:_MAX_CHARS]}  ({facts})")
+    lines = lines or ['No hooks run on this host. They are configured under "hooks" in the settings.']
+    problems = runner.problems
+    return "\n".join([*lines, *(["", "Not used:"] if problems else []), *(f"  {each}" for each in problems)])
+
+
 def _no_such_agent(name: str, definitions: Iterable[AgentDefinition]) -> str:
-    """Return why no turn may start as the agent `name`, which is not defined; "" without a name."""
     if not name:
         return ""
     from difflib import get_close_matches  # nobody waits for it in a session that works

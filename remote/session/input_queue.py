@@ -17,8 +17,6 @@ from ..agent.turn_state import Prompt
 Json = dict[str, Any]
 
 MAX_WAITING = 1000
-"""Maximum number of waiting prompts."""
-
 _MAX_SEEN = 20_000  # number of remembered ids; the clients of older inputs have received their `applied` long ago
 _NOW, _NEXT, _LATER = range(3)
 _PRIORITIES = {"now": _NOW, "next": _NEXT, LATER: _LATER}
@@ -30,8 +28,7 @@ class TooManyInputs(Exception):
 
 @dataclass(frozen=True)
 class Waiting:
-    """An item of the queue, for the agent `agent_id`. `uuid` is that of a prompt's message. `wakes`: it starts a
-    turn."""
+    """An item of the queue. `wakes`: it starts a turn."""
 
     prompt: Prompt
     uuid: str
@@ -45,16 +42,14 @@ class Waiting:
 
     @property
     def stands_alone(self) -> bool:
-        """Whether the prompt needs a turn of its own: it may be a command, or the model is not called for it."""
+        """Whether it needs a turn of its own: it may be a command, or the model is not called for it."""
         prompt = self.prompt
         text = str(prompt.blocks[0].get("text")) if prompt.blocks else ""
         return prompt.silent or (not (self.is_notice or prompt.verbatim) and text.startswith("/"))
 
 
 class InputQueue:
-    """The ids of the inputs that were applied, and the queue of prompts and notices. Prompts keep their order, but for
-    those that a client has sent with another priority. Notices come after prompts. `any_prompt` says whether the
-    session ever had a prompt."""
+    """The ids of applied inputs, and the queue of prompts and notices. Notices come after prompts."""
 
     def __init__(self) -> None:
         self.any_prompt = False
@@ -69,19 +64,15 @@ class InputQueue:
 
     @property
     def any_waiting(self) -> bool:
-        """Whether a prompt waits."""
         return any(not each.is_notice for each in self._queue)
 
     def knows(self, input_id: str) -> bool:
-        """Return whether the input with this id was applied."""
         return input_id in self._seen
 
     def knows_message(self, line: PublicMessage) -> bool:
-        """Return whether this user message was applied before, under any input id."""
         return isinstance(line, UserMessage) and f"uuid:{line.uuid}" in self._seen
 
     def remember(self, input_id: str, line: PublicMessage) -> None:
-        """Remember that this input is in the journal."""
         self._seen[input_id] = None
         if isinstance(line, UserMessage) and line.uuid:
             self._seen[f"uuid:{line.uuid}"] = None
@@ -89,13 +80,11 @@ class InputQueue:
             self._seen.popitem(last=False)
 
     def check_room(self) -> None:
-        """Raise TooManyInputs when no more prompts may wait."""
         if len(self._queue) >= MAX_WAITING:
             raise TooManyInputs(f"{MAX_WAITING} prompts are waiting already")
 
     def put(self, input_id: str, line: UserMessage, *, echo: bool) -> bool:
-        """Queue the prompt in a user message. `echo`: keep the message for `echo_of`. Return whether the running turn
-        is to make room for it."""
+        """Queue a prompt. Return whether the running turn is to make room for it."""
         self.any_prompt = True
         if echo:
             self._echoes[input_id] = line.body
@@ -104,13 +93,10 @@ class InputQueue:
         return priority == _NOW
 
     def echo_of(self, input_id: str) -> Json | None:
-        """Return the message to show again now that a turn has taken this input, once; None if nobody wants it."""
         return self._echoes.pop(input_id, None)
 
     def notify(self, notice: QueuedRecord, agent_id: str = MAIN_AGENT) -> None:
-        """Queue a notice of the worker for an agent."""
-        prompt = Prompt(notice.content, notice.id, notice.origin)
-        self._add(Waiting(prompt, "", _LATER, notice.wakes, agent_id))
+        self._add(Waiting(Prompt(notice.content, notice.id, notice.origin), "", _LATER, notice.wakes, agent_id))
 
     def _add(self, item: Waiting) -> None:
         place = next((at for at, each in enumerate(self._queue) if each.priority > item.priority), len(self._queue))
@@ -118,59 +104,47 @@ class InputQueue:
         self._arrived.set()
 
     def wake(self) -> None:
-        """Make `wait` return."""
         self._arrived.set()
 
     async def wait(self) -> None:
-        """Return when there may be something new."""
         self._arrived.clear()
         await self._arrived.wait()
 
     def next_turn(self, *, notices: bool) -> list[Prompt]:
-        """Take what the next turn of the main agent begins with out of the queue: the first prompt, after the notices
-        that came before it; or notices alone, if one of them starts a turn and `notices` allows it. Return an empty
-        list if there is nothing to do. Notices do not go with a command."""
+        """Take what the next turn begins with: the first prompt after the notices before it (none go with a command),
+        or notices alone if one wakes and `notices` allows it."""
         ours = [each for each in self._queue if each.agent_id == MAIN_AGENT]
         told = [each for each in ours if each.is_notice]
         prompt = next((each for each in ours if not each.is_notice), None)
-        if prompt is None and not (notices and any(each.wakes for each in told)):
-            return []
-        if prompt is None:
-            return self._taken(told)
-        return self._taken([prompt] if prompt.stands_alone else [*told, prompt])
+        if prompt is not None:
+            return self._taken([prompt] if prompt.stands_alone else [*told, prompt])
+        return self._taken(told if notices and any(each.wakes for each in told) else [])
 
     def take_all(
         self, agent_id: str = MAIN_AGENT, alone: Callable[[Sequence[Json]], bool] = lambda blocks: False
     ) -> list[Prompt]:
-        """Take what waits for an agent out of the queue, for its running turn. Prompts that wait for the end of the
-        turn stay, as do one whose blocks need a turn of their own (`alone`) and the prompts after it."""
+        """Take what joins an agent's running turn: neither prompts for later, nor a command and what comes after it."""
         ours = [
             each for each in self._queue if each.agent_id == agent_id and (each.is_notice or each.priority < _LATER)
         ]
-        command = next(
-            (
-                at
-                for at, each in enumerate(ours)
-                if each.stands_alone and (each.prompt.shell or alone(each.prompt.blocks))
-            ),
-            len(ours),
-        )
-        return self._taken(ours[:command] + [each for each in ours[command:] if each.is_notice])
+        taken: list[Waiting] = []
+        stops = False
+        for each in ours:
+            stops = stops or (each.stands_alone and (each.prompt.shell or alone(each.prompt.blocks)))
+            if each.is_notice or not stops:
+                taken.append(each)
+        return self._taken(taken)
 
     def waiting_id(self, uuid: str) -> str:
-        """Return the id of the input whose prompt waits, by the uuid of its message or
-        by its own id; "" if none does."""
-        return next(
-            (each.prompt.input_id for each in self._queue if uuid and uuid in (each.uuid, each.prompt.input_id)), ""
-        )
+        """Return the input id of a waiting prompt, by its message's uuid or its own id; "" for none."""
+        found = (each.prompt.input_id for each in self._queue if uuid and uuid in (each.uuid, each.prompt.input_id))
+        return next(found, "")
 
     def take_back(self, input_id: str) -> None:
-        """Take a prompt out of the queue: no turn is to have it."""
         self._queue = [each for each in self._queue if each.prompt.input_id != input_id]
 
     def move(self, input_id: str, before: str, *, steers: bool = False) -> None:
-        """Put a waiting prompt in front of the prompt of the input `before`, or last if that does not wait. `steers`:
-        it does not wait for the end of the running turn any more."""
+        """Put a waiting prompt in front of that of `before`, or last. `steers`: it joins the running turn."""
         item = next(each for each in self._queue if each.prompt.input_id == input_id)
         self._queue.remove(item)
         if steers and item.priority == _LATER:
@@ -188,5 +162,4 @@ class InputQueue:
 
     @property
     def waiting_uuids(self) -> list[str]:
-        """The uuids of the messages whose prompts wait."""
         return [each.uuid for each in self._queue if each.uuid]

@@ -44,18 +44,14 @@ from .client_setup import ClientLaunches, ClientSetup
 from .input_queue import InputQueue
 from .request_broker import OpenRequests
 from .session import Session, SessionParts
-from .task_notices import JournalledTasks
+from .turns import JournalledTasks
 
 Json = dict[str, Any]
 
 
 class UnfinishedPrompts(Projection):
-    """The prompts that have no turn or no result. `inputs` learns which inputs were applied.
-
-    `waiting` are the prompts that no turn has taken, by input id, and `notices` those of the worker, each with its
-    agent. A damaged record may have been the one that took
-    them: the prompts that waited before it become `doubtful` (with the start of their text). `unanswered` are the
-    doubtful prompts without a known result."""
+    """The prompts and notices that no turn has taken. A damaged record may have been the one that took them: prompts
+    before it become `doubtful`, those without a known result `unanswered`."""
 
     def __init__(self, inputs: InputQueue) -> None:
         self.waiting: OrderedDict[str, UserMessage] = OrderedDict()
@@ -66,8 +62,7 @@ class UnfinishedPrompts(Projection):
         self._taken = False  # the next result answers a prompt that is known to have been taken
 
     def answered(self) -> None:
-        """Assign the result of a turn to the prompt that is known to have been taken, or else to the first doubtful
-        prompt."""
+        """Assign a result to the prompt known to have been taken, or else to the first doubtful one."""
         if not self._taken and self.unanswered:
             self.unanswered.popitem(last=False)
         self._taken = False
@@ -103,10 +98,12 @@ class UnfinishedPrompts(Projection):
 
     @on(AgentResultRecord)
     def _agent_result(self, _: AgentResultRecord, record: Record) -> None:
-        """Drop the notices for an agent that has ended."""
-        for notice_id, (_notice, agent_id) in list(self.notices.items()):
-            if agent_id == record.agent_id:
-                del self.notices[notice_id]
+        kept = {key: (each, to) for key, (each, to) in self.notices.items() if to != record.agent_id}
+        self.notices = OrderedDict(kept)
+
+    def _forget(self, input_id: str) -> None:
+        for prompts in (self.waiting, self.doubtful, self.unanswered):
+            prompts.pop(input_id, None)
 
     @on(PromptRecord)
     def _prompt(self, content: PromptRecord, record: Record) -> None:
@@ -116,14 +113,12 @@ class UnfinishedPrompts(Projection):
             return
         self._taken = self._taken or bool(content.items)
         for input_id in content.input_ids:
-            for prompts in (self.waiting, self.doubtful, self.unanswered):
-                prompts.pop(input_id, None)
+            self._forget(input_id)
 
     @on(TakenRecord, main_only=True)
     def _taken_input(self, content: TakenRecord, _: Record) -> None:
         self._taken = True
-        for prompts in (self.waiting, self.doubtful, self.unanswered):
-            prompts.pop(content.input_id, None)
+        self._forget(content.input_id)
 
     @on(TurnStartRecord, main_only=True)
     def _turn_start(self, _: TurnStartRecord, __: Record) -> None:
@@ -150,13 +145,8 @@ class UnfinishedPrompts(Projection):
 
 
 class Recovered(Projection):
-    """The state in which the last worker left the session.
-
-    `options` are the options in force, with the last permission mode; `launches` the options of the newest client
-    processes; `updates` the permission updates that the person granted for the session. `turn_open` says that a turn
-    was running, `result_due` that it has no result. `mark` marks the processes of the last worker. `damage` are the
-    reports of damage that workers have made before. `requests` tells which answer to a request is the first one: it
-    must take each record after this."""
+    """The state in which the last worker left the session. It must take each record after `requests`, which tells which
+    answer is the first one."""
 
     def __init__(self, requests: OpenRequests) -> None:
         self._requests = requests
@@ -167,12 +157,12 @@ class Recovered(Projection):
         self.result_due = False
         self.updates: list[Json] = []
         self.damage: set[str] = set()
-        self.hooks_run: set[str] = set()
-        """The keys of the hooks that have run and run only once."""
+        self.hooks_run: set[str] = set()  # keys of the hooks that run only once
 
     @on(OptionsRecord)
     def _options(self, content: OptionsRecord, _: Record) -> None:
-        self.updates = [each for each in self.updates if _outlives_a_launch(each)]
+        rules = [each for each in self.updates if str(each.get("type")).endswith("Rules")]
+        self.updates = [each for each in rules if each.get("destination") != COMMAND_LINE]
         if content.options is not None:
             options = SessionOptions.from_json(content.options)
             self._mode(options.permission_mode)
@@ -225,8 +215,7 @@ class Recovered(Projection):
 
     @on(InputRecord)
     def _input(self, content: InputRecord, _: Record) -> None:
-        """Take the permission updates out of the answer to an open question about a tool call, and those that the
-        person has made without one."""
+        """Take the permission updates of answers and of the person's own changes."""
         line = content.public
         if isinstance(line, ControlRequest) and line.subtype == CHANGE_RULES.name:
             with suppress(RequestRefused):
@@ -235,11 +224,6 @@ class Recovered(Projection):
             return
         granted = CAN_USE_TOOL.read_answer(answer_in(line)).updates
         self.updates += [each for each in granted if each.get("type") != "setMode"]
-
-
-def _outlives_a_launch(update: Json) -> bool:
-    """Return whether a permission update stays in force when a client brings a new command line."""
-    return str(update.get("type")).endswith("Rules") and update.get("destination") != COMMAND_LINE
 
 
 _MAX_REPORTS = 20  # of damaged lines
@@ -251,25 +235,18 @@ _DOUBTFUL = (
 
 @dataclass(frozen=True)
 class Restored:
-    """The state of a session, read from its journal. Next, the caller makes the agent, which closes the open tool
-    calls, and calls `take_up`."""
-
     parts: SessionParts
     recovered: Recovered
     prompts: UnfinishedPrompts
     histories: AgentHistories
     tasks: JournalledTasks
-    mark: str
-    """The mark of the processes that the last worker may have left running."""
-    reported: frozenset[str]
-    """The input ids of the prompts whose loss is reported now."""
-    directory: str
-    """The directory of the session that the model knows, "" for none."""
+    mark: str  # of the processes that the last worker may have left
+    reported: frozenset[str]  # input ids of the prompts whose loss is reported now
+    directory: str  # that the model knows
 
 
 def restore(log: SessionLog, surviving: Collection[str] = ()) -> Restored:
-    """Read the journal, report its damage, and withdraw the requests that no task waits for any more. `surviving` names
-    the kinds of requests that stay open until they are asked again."""
+    """Read the journal, report its damage, and withdraw requests that no task waits for any more."""
     inputs, requests, histories = InputQueue(), OpenRequests(surviving), AgentHistories(log.journal.rewound)
     recovered, prompts = Recovered(requests), UnfinishedPrompts(inputs)
     worker, tasks, known = WorkerMark(), JournalledTasks(), KnownDirectory()
@@ -284,8 +261,7 @@ def restore(log: SessionLog, surviving: Collection[str] = ()) -> Restored:
 
 
 def take_up(restored: Restored, agent: Agent, clients: ClientSetup, rare: Callable[[Session], None]) -> Session:
-    """Return the session that continues with `agent`. Write a result for an interrupted turn and for each prompt that
-    may have been lost, and queue the prompts that no turn had taken."""
+    """Return the session. Write a result for an interrupted turn and for each prompt that may be lost."""
     session = Session(restored.parts, agent, clients, rare)
     log, recovered, prompts = session.log, restored.recovered, restored.prompts
     agent.config.permissions.apply(recovered.updates)
@@ -308,8 +284,7 @@ def take_up(restored: Restored, agent: Agent, clients: ClientSetup, rare: Callab
 
 
 def _report_damage(log: SessionLog, recovered: Recovered, prompts: UnfinishedPrompts) -> frozenset[str]:
-    """Report the damage that no worker has reported before. Return the input ids of the doubtful prompts in the
-    report."""
+    """Report new damage. Return the input ids of the doubtful prompts in it."""
     reports = [damage for damage in log.journal.damaged if damage not in recovered.damage]
     if len(reports) > _MAX_REPORTS:
         reports[_MAX_REPORTS:] = [f"{len(reports) - _MAX_REPORTS} more damaged lines were passed over"]

@@ -24,13 +24,7 @@ from ccb.tunnel.wire.control_protocol import (
     public_withdrawal,
 )
 from ccb.tunnel.wire.dataclass import dataclass
-from ccb.tunnel.wire.journal_records import (
-    ForkedRecord,
-    InputRecord,
-    LateAnswerRecord,
-    MessageRecord,
-    Record,
-)
+from ccb.tunnel.wire.journal_records import ForkedRecord, InputRecord, LateAnswerRecord, MessageRecord, Record
 from ccb.tunnel.wire.messages import ControlCancel, ControlRequest, ControlResponse
 from ccb.tunnel.wire.projection import Projection, on
 
@@ -45,8 +39,7 @@ _MAX_KEPT = 1000  # kept answers to requests that survive restarts, for askers t
 
 
 class OpenRequests(Projection):
-    """The unanswered requests of the worker, read from the journal. `surviving` names the kinds that stay open when the
-    worker starts again; `answers` are those given to requests of such kinds."""
+    """The worker's unanswered requests in the journal; kinds of `surviving` stay open over restarts."""
 
     def __init__(self, surviving: Collection[str] = ()) -> None:
         self.answers: OrderedDict[str, Answer] = OrderedDict()
@@ -55,21 +48,16 @@ class OpenRequests(Projection):
         self._copied: set[str] = set()
 
     def kind_of(self, request_id: str) -> str:
-        """The name of the kind of an open request; "" if no such request is open."""
         asked = self._open.get(request_id)
         return asked[1].subtype if asked is not None else ""
 
     def asked_until(self, seq: int) -> list[Json]:
-        """Return the open requests, in public form, that came with event `seq` or before."""
         return [line.body for asked, line in self._open.values() if asked <= seq]
 
     def after_restart(self) -> tuple[list[str], list[str]]:
-        """Return the ids of the requests that stay open when the worker restarts, and the ids of the others."""
-        kept = [
-            request_id
-            for request_id, (_, line) in self._open.items()
-            if line.subtype in self._surviving and request_id not in self._copied
-        ]
+        """Return the ids of the requests that stay open over a restart, and the others."""
+        mine = [(each, line) for each, (_, line) in self._open.items() if each not in self._copied]
+        kept = [request_id for request_id, line in mine if line.subtype in self._surviving]
         return kept, [request_id for request_id in self._open if request_id not in kept]
 
     @on(ControlRequest)
@@ -88,7 +76,9 @@ class OpenRequests(Projection):
         answer = answer_in(line)
         asked = self._open.pop(answer.request_id, None)
         if asked is not None and asked[1].subtype in self._surviving:
-            keep_newest(self.answers, answer.request_id, answer, _MAX_KEPT)
+            self.answers[answer.request_id] = answer
+            if len(self.answers) > _MAX_KEPT:
+                self.answers.popitem(last=False)
 
     @on(ForkedRecord)
     def _forked(self, _: ForkedRecord, __: Record) -> None:
@@ -96,43 +86,23 @@ class OpenRequests(Projection):
         self._copied = set(self._open)
 
 
-def keep_newest(kept: OrderedDict[str, Answer], request_id: str, answer: Answer, limit: int) -> None:
-    """Add an answer, and forget the oldest ones beyond `limit`."""
-    kept[request_id] = answer
-    while len(kept) > limit:
-        kept.popitem(last=False)
-
-
 @dataclass(frozen=True)
 class RequestOutcome:
-    """The outcome of a handled request. `then` runs after the answer was journalled, or could not be."""
+    """`then` runs after the answer was journalled, or could not be."""
 
     payload: Json | None = None
     then: Callable[[], object] = lambda: None
 
 
-@dataclass(frozen=True)
-class _Open:
-    request: Request[Any, Any]
-    answer: asyncio.Future[Answer]
-
-
 class RequestBroker:
-    """Sends the requests of the worker, and answers requests to the worker.
-
-    A request of the worker is open until it is answered, withdrawn, or past its deadline. The first answer counts;
-    later ones are recorded as `late_answer`. Requests of clients go to the handler that is registered for their kind.
-    """
+    """Sends the worker's requests, and answers requests to it. The first answer counts; later ones are recorded."""
 
     def __init__(
-        self,
-        log: SessionLog,
-        can_ask: Callable[[AnsweredBy], bool],
-        journalled: OpenRequests | None = None,
+        self, log: SessionLog, can_ask: Callable[[AnsweredBy], bool], journalled: OpenRequests | None = None
     ) -> None:
         self._log = log
         self._can_ask = can_ask
-        self._open: OrderedDict[str, _Open] = OrderedDict()
+        self._open: OrderedDict[str, tuple[Request[Any, Any], asyncio.Future[Answer]]] = OrderedDict()
         self._unclaimed: set[str] = set()  # open since an earlier worker; this worker has not asked them again yet
         self._journalled = journalled or OpenRequests()
         self._handlers: dict[str, Callable[[Json], RequestOutcome]] = {}
@@ -143,12 +113,10 @@ class RequestBroker:
     # What the worker asks.
 
     def can_ask(self, kind: RequestKind[P, A]) -> bool:
-        """See Broker."""
         return self._can_ask(kind.answered_by)
 
     async def request(self, request: Request[P, A]) -> A:
-        """See `ports.Broker`. A request whose kind survives restarts may be asked again under the same id: it is still
-        the same request. If it was answered meanwhile, return that answer at once."""
+        """Ask. A request that survives restarts may be asked again under its id, and may have its answer already."""
         kind = request.kind
         answered = self._journalled.answers.get(request.id)
         if answered is not None:
@@ -156,7 +124,7 @@ class RequestBroker:
         if request.id in self._open:
             raise ValueError("the request %s is open already" % request.id)
         answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
-        self._open[request.id] = _Open(request, answer)
+        self._open[request.id] = request, answer
         try:
             if request.id in self._unclaimed:
                 self._unclaimed.discard(request.id)
@@ -176,21 +144,22 @@ class RequestBroker:
             self._log.changed()
 
     def withdraw(self, answered_by: AnsweredBy, spare: Collection[str] = ()) -> None:
-        """Withdraw every open request to `answered_by`, except those of the agents in `spare`, and cancel the tasks
-        that wait for the answers, even if recording the withdrawal fails. Raise NotKept."""
-        asked = [each for each in self._open.values() if each.request.kind.answered_by is answered_by]
-        withdrawn = [each for each in asked if each.request.agent_id not in spare]
-        for each in withdrawn:
-            del self._open[each.request.id]
-        waiting = [each for each in withdrawn if not each.answer.done()]
-        for each in waiting:
-            each.answer.cancel()
-        for each in waiting:
-            self._take_back(each.request)
+        """Withdraw the open requests to `answered_by`, except those of agents in `spare`. Raise NotKept."""
+        withdrawn = [
+            each
+            for each in self._open.values()
+            if each[0].kind.answered_by is answered_by and each[0].agent_id not in spare
+        ]
+        for request, _ in withdrawn:
+            del self._open[request.id]
+        waiting = [(request, answer) for request, answer in withdrawn if not answer.done()]
+        for _, answer in waiting:
+            answer.cancel()
+        for request, _ in waiting:
+            self._take_back(request)
 
     def suspend(self) -> None:
-        """Prepare for the end of the worker: from now on, a request that survives restarts is not withdrawn when the
-        asking task is cancelled."""
+        """The worker ends: requests that survive restarts are not withdrawn any more."""
         self._suspended = True
 
     def _take_back(self, request: Request[Any, Any]) -> None:
@@ -201,15 +170,13 @@ class RequestBroker:
             self._log.emit(MessageRecord(public_withdrawal(request.id)), request.agent_id)
 
     def _tell_driver(self, request_id: str, body: Json) -> None:
-        """Send the driver a request that is not journalled, or the withdrawal that replaces it."""
         self._log.tell_driver("request:%s" % request_id, body)
 
     def take_answer(self, answer: Answer) -> None:
-        """A client answers."""
         request_id = answer.request_id
         found = self._open.pop(request_id, None)
-        if found is not None and not found.answer.done():
-            found.answer.set_result(answer)
+        if found is not None and not found[1].done():
+            found[1].set_result(answer)
         elif request_id in self._unclaimed:
             self._unclaimed.discard(request_id)  # the answer is in the journal, in case the request is asked again
         else:
@@ -218,26 +185,21 @@ class RequestBroker:
     # What is open.
 
     def waits_for(self, answered_by: AnsweredBy) -> bool:
-        """Return whether a request to `answered_by` is open."""
-        return any(each.request.kind.answered_by is answered_by for each in self._open.values())
+        return any(request.kind.answered_by is answered_by for request, _ in self._open.values())
 
     def subjects(self, answered_by: AnsweredBy) -> list[str]:
-        """Return the subjects of the open requests to `answered_by`, each once."""
-        about = (each.request.about for each in self._open.values() if each.request.kind.answered_by is answered_by)
-        return list(OrderedDict.fromkeys(about))
+        asked = [request for request, _ in self._open.values() if request.kind.answered_by is answered_by]
+        return list(dict.fromkeys(request.about for request in asked))
 
     def ask_driver_again(self) -> None:
-        """Send a new driver the open requests that are not in the journal."""
-        for each in self._open.values():
-            if each.request.kind.durability is Durability.MEMORY:
-                self._tell_driver(each.request.id, each.request.public())
+        for request, _ in self._open.values():
+            if request.kind.durability is Durability.MEMORY:
+                self._tell_driver(request.id, request.public())
 
     def open_until(self, seq: int) -> list[Json]:
-        """Return the open requests, in public form, that are in the journal with event `seq` or before."""
         return self._journalled.asked_until(seq)
 
     def resume(self) -> None:
-        """Withdraw the requests of earlier workers that will not be asked again. Called after the journal was read."""
         kept, abandoned = self._journalled.after_restart()
         self._unclaimed.update(kept)
         for request_id in abandoned:
@@ -246,34 +208,23 @@ class RequestBroker:
     # What clients ask.
 
     def register(self, kind: RequestKind[P, A], handler: Callable[[P], RequestOutcome]) -> None:
-        """Let `handler` answer the requests of a kind. A handler raises RequestRefused for requests that it refuses."""
         self._handlers[kind.name] = lambda fields: handler(kind.read(fields))
 
     def register_slow(self, kind: RequestKind[P, A], handler: Callable[[P], Awaitable[Json]]) -> None:
-        """Let `handler` answer the requests of a kind. It is called at once, and what it returns is awaited beside
-        everything else."""
+        """Let `handler` answer. It is called at once; what it returns is awaited beside everything else."""
         self._slow[kind.name] = lambda fields: handler(kind.read(fields))
 
     def handles(self, name: str) -> bool:
-        """Return whether a handler is registered for the requests of this kind."""
         return name in self._slow or name in self._handlers
 
     async def settle(self, wait_s: float) -> None:
-        """Return when the requests of clients are answered, or after `wait_s` seconds."""
         if self._working:
             await asyncio.wait(self._working, timeout=wait_s)
 
     async def close(self) -> None:
-        """The worker ends: answer the requests of clients that are still worked on with an error."""
         for task in self._working:
             task.cancel()
         await asyncio.gather(*self._working, return_exceptions=True)
-
-    def _begin(self, line: ControlRequest) -> Awaitable[Json]:
-        try:
-            return self._slow[line.subtype](line.request)
-        except (RequestRefused, NotKept) as error:  # raised again where the answer is made
-            return _raising(error)
 
     async def _work_on(self, line: ControlRequest, work: Awaitable[Json]) -> None:
         try:
@@ -293,9 +244,12 @@ class RequestBroker:
             _log.error("the answer to a request of a client could not be written: %s", error)
 
     def take_request(self, line: ControlRequest) -> None:
-        """Answer a request of a client, with an error if no handler is registered for its kind."""
         if line.subtype in self._slow:
-            task = asyncio.get_running_loop().create_task(self._work_on(line, self._begin(line)))
+            try:
+                work = self._slow[line.subtype](line.request)
+            except (RequestRefused, NotKept) as error:  # raised again where the answer is made
+                work = _raising(error)
+            task = asyncio.get_running_loop().create_task(self._work_on(line, work))
             self._working.add(task)
             task.add_done_callback(self._working.discard)
             return

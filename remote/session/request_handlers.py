@@ -1,12 +1,10 @@
-"""The requests of clients.
-
-Source: section 6.1 of the stream-json protocol as observed.
-"""
+"""The requests of clients: section 6.1 of the stream-json protocol as observed."""
 
 from __future__ import annotations
 
+import asyncio
 import os
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -33,20 +31,22 @@ from ccb.tunnel.wire.control_protocol import (
     RequestRefused,
     client_kind,
 )
-from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.journal_records import MessageRecord
-from ccb.tunnel.wire.mcp_messages import CLIENT_MCP_MESSAGE, MCP_RECONNECT, MCP_STATUS, McpMessage
+from ccb.tunnel.wire.mcp_messages import CLIENT_MCP_MESSAGE, MCP_RECONNECT, MCP_STATUS
 from ccb.tunnel.wire.model_facts import ALIASES, ModelTable
-from ccb.tunnel.wire.session_options import CLAUDE_CODE_VERSION
+from ccb.tunnel.wire.session_options import CLAUDE_CODE_VERSION, LAPTOP_COMMANDS, SETUP_COMMAND
 
-from ..agent.agent_messages import CAPABILITIES, status_message
+from ..agent.agent_messages import CAPABILITIES, mode_message
 from ..context.system_prompt import style_name
 from ..hooks.hook_table import POST_MODEL_SWITCH, PRE_MODEL_SWITCH
-from ..model.model_request import can_think, effort_of
+from ..model.model_request import SMALL, can_think, effort_of
 from ..session_store.journal import NotKept
+from ..slash_commands.command_registry import CommandCall, CommandRefused, Expanded, Printed, SlashCommand
+from ..subagents.sub_agents import SubAgents
 from ..system.host import is_under
 from ..system.regular_files import ABSENT, FileChanged, NotAFile, digest_of
 from ..system.text_encoding import text_of
+from ..tools.agent_definitions import AgentDefinition
 from ..tools.tasks import Task
 from .client_setup import Initialize, output_styles
 from .request_broker import RequestOutcome
@@ -64,45 +64,36 @@ INITIALIZE: RequestKind[Initialize, Json] = client_kind("initialize", Initialize
 GET_CONTEXT_USAGE: RequestKind[None, Json] = client_kind("get_context_usage", lambda fields: None)
 
 
-@dataclass(frozen=True)
-class ServerSwitch:
-    """An MCP server is to be switched on or off."""
-
-    name: str
-    enabled: bool
-
-
-MCP_TOGGLE: RequestKind[ServerSwitch, Json] = client_kind(
-    "mcp_toggle", lambda fields: ServerSwitch(str(fields.get("serverName")), fields.get("enabled") is not False)
+MCP_TOGGLE: RequestKind[tuple[str, bool], Json] = client_kind(
+    "mcp_toggle", lambda fields: (str(fields.get("serverName")), fields.get("enabled") is not False)
 )
-
-
-_SERVERS_S = 5.0
-"""Seconds that the answer to `initialize` waits for MCP servers."""
+_SERVERS_S = 5.0  # `initialize` waits for MCP servers
 
 
 def register_client_requests(session: Session) -> None:
-    """Register the handlers for the requests of clients with the session's broker."""
-    broker = session.broker
+    broker, agent = session.broker, session.agent
+    announced = agent.config.disclosure.announced
+
+    async def context_usage(_: None) -> Json:
+        return (await agent.context_report()).public()
+
     broker.register_slow(INITIALIZE, lambda setup: _initialize(session, setup))
     broker.register_slow(SET_MODEL, lambda name: _set_model(session, name))
-    broker.register_slow(GET_CONTEXT_USAGE, lambda _: _context_usage(session))
+    broker.register_slow(GET_CONTEXT_USAGE, context_usage)
     broker.register_slow(REMEMBER, lambda note: _remember(session, note))
     broker.register(INTERRUPT, lambda with_queue: _interrupt(session, with_queue or False))
     broker.register(SET_PERMISSION_MODE, lambda mode: _set_permission_mode(session, mode))
-    broker.register(
-        LIST_COMMANDS,
-        lambda _: RequestOutcome({"commands": session.agent.config.disclosure.announced.entries("commands")}),
-    )
+    broker.register(LIST_COMMANDS, lambda _: RequestOutcome({"commands": announced.entries("commands")}))
     broker.register(MCP_STATUS, lambda _: RequestOutcome({"mcpServers": session.clients.status}))
-    broker.register(MCP_RECONNECT, lambda name: _reconnect(session, name))
-    broker.register(MCP_TOGGLE, lambda switch: _toggle(session, switch))
-    broker.register(CLIENT_MCP_MESSAGE, lambda message: _server_said(session, message))
+    broker.register(MCP_RECONNECT, lambda name: _server(session, name, lambda servers: servers.reconnect(name)))
+    broker.register(MCP_TOGGLE, lambda it: _server(session, it[0], lambda servers: servers.toggle(*it)))
     broker.register(
-        BACKGROUND_TASKS, lambda _: RequestOutcome({"moved": session.agent.config.context.shells.move_all()})
+        CLIENT_MCP_MESSAGE,
+        lambda it: _server(session, it.server_name, lambda servers: servers.said(it.server_name, it.message)),
     )
+    broker.register(BACKGROUND_TASKS, lambda _: RequestOutcome({"moved": agent.config.context.shells.move_all()}))
     broker.register(STOP_TASK, lambda task_id: _stop(session, task_id))
-    broker.register(READ_TASK, lambda task_id: RequestOutcome(_output(find_task(session, task_id))))
+    broker.register(READ_TASK, lambda task_id: _output(find_task(session, task_id)))
     broker.register(CANCEL_ASYNC_MESSAGE, lambda uuid: RequestOutcome({"cancelled": session.take_back(uuid)}))
     broker.register(MOVE_ASYNC_MESSAGE, lambda move: RequestOutcome({"moved": session.move(move)}))
     # Changes by these hold from the next turn on, and over restarts.
@@ -113,8 +104,7 @@ def register_client_requests(session: Session) -> None:
 
 
 def _initialize(session: Session, setup: Initialize) -> Awaitable[Json]:
-    """Apply the client's fields at once, so that the next prompt finds them applied, even if its turn is about to
-    begin. The answer is a description of the session."""
+    """Apply the client's fields at once, so that the next prompt finds them applied."""
     try:
         session.adopt(setup)
     except ValueError as error:
@@ -141,7 +131,7 @@ async def _description(session: Session, setup: Initialize) -> Json:
         "account": {"apiKeySource": session.options.api_key_source},
         "pid": os.getpid(),
         "claude_code_version": CLAUDE_CODE_VERSION,
-        "current_permission_mode": session.mode,
+        "current_permission_mode": session.agent.config.permissions.mode,
         "sandbox": session.agent.config.permissions.cage_in_force,
         "session_state": session.state,
         "capabilities": list(CAPABILITIES),
@@ -151,48 +141,28 @@ async def _description(session: Session, setup: Initialize) -> Json:
 
 
 def _model(known: ModelTable, value: str, model: str, name: str, description: str) -> Json:
-    """Return what a client is told of a model that it may choose."""
     levels = [each for each in EFFORTS if effort_of(model, known.facts(model), each) == each]
     body: Json = {"value": value, "resolvedModel": model, "displayName": name, "description": description}
     return {**body, "supportsEffort": bool(levels), "supportedEffortLevels": levels}
 
 
-async def _context_usage(session: Session) -> Json:
-    return (await session.agent.context_report()).public()
-
-
-def _server(session: Session, name: str) -> McpServers:
-    """Return the servers of a session that has a server of this name. Raise RequestRefused."""
+def _server(session: Session, name: str, then: Callable[[McpServers], object]) -> RequestOutcome:
+    """Do something with the servers of a session that has a server of this name."""
     if name not in {each["name"] for each in session.clients.status}:
         raise RequestRefused(f"Server not found: {name[:100]}")
-    return session.clients.servers
-
-
-def _reconnect(session: Session, name: str) -> RequestOutcome:
-    servers = _server(session, name)
-    return RequestOutcome(then=lambda: servers.reconnect(name))
-
-
-def _toggle(session: Session, switch: ServerSwitch) -> RequestOutcome:
-    servers = _server(session, switch.name)
-    return RequestOutcome(then=lambda: servers.toggle(switch.name, switch.enabled))
-
-
-def _server_said(session: Session, message: McpMessage) -> RequestOutcome:
-    servers = _server(session, message.server_name)
-    return RequestOutcome(then=lambda: servers.said(message.server_name, message.message))
+    servers = session.clients.servers
+    return RequestOutcome(then=lambda: then(servers))
 
 
 def _interrupt(session: Session, with_queue: bool) -> RequestOutcome:
-    """Withdraw the questions to the person before the answer; end the turn after it. The turn also ends if the
-    withdrawal or the answer cannot be journalled. Agents in the background go on, and their questions stay open."""
+    """Withdraw the questions before the answer, end the turn after it; also if neither can be journalled."""
     try:
         session.broker.withdraw(AnsweredBy.PERSON, spare=session.background_agents)
     except NotKept:
         session.turns.interrupt()
         raise
-    cancelled = [each for each in session.queued_uuids if session.take_back(each)] if with_queue else None
-    receipt = {"still_queued": session.queued_uuids, **({} if cancelled is None else {"cancelled": cancelled})}
+    cancelled = [each for each in session.inputs.waiting_uuids if session.take_back(each)] if with_queue else None
+    receipt = {"still_queued": session.inputs.waiting_uuids, **({} if cancelled is None else {"cancelled": cancelled})}
     return RequestOutcome(receipt, session.turns.interrupt)
 
 
@@ -202,11 +172,8 @@ def _set_permission_mode(session: Session, mode: str) -> RequestOutcome:
     except ValueError as error:
         raise RequestRefused(str(error), getattr(error, "code", "")) from error
 
-    def announce() -> None:
-        permissions = session.agent.config.permissions
-        session.log.emit(MessageRecord(status_message(None, permissions.mode, permissions.cage_in_force)))
-
-    return RequestOutcome({"mode": mode}, announce)
+    said = MessageRecord(mode_message(session.agent.config.permissions))
+    return RequestOutcome({"mode": mode}, lambda: session.log.emit(said))
 
 
 async def _set_model(session: Session, name: str | None) -> Json:
@@ -233,7 +200,6 @@ _MAX_NOTE = 2_000
 
 
 async def _remember(session: Session, note: str) -> Json:
-    """Add the note to the instruction file of the session's directory, and tell the model."""
     text = " ".join(note.split())[:_MAX_NOTE]
     if not text:
         raise RequestRefused("the note is empty")
@@ -276,14 +242,12 @@ def _learn_models(session: Session, known: Json) -> RequestOutcome:
 
 
 def _set_effort(session: Session, level: str | None) -> RequestOutcome:
-    """Answer with the level that the present model is asked for, "" if it has no levels."""
     session.reason(replace(session.agent.config.models.reasoning, effort=level))
     model = session.agent.model
     return RequestOutcome({"effort": level, "applied": effort_of(model, session.models.facts(model), level)})
 
 
 def _set_tokens(session: Session, tokens: int | None) -> RequestOutcome:
-    """Answer whether the present model is known to think."""
     session.reason(replace(session.agent.config.models.reasoning, thinking_tokens=tokens))
     model = session.agent.model
     return RequestOutcome({"max_thinking_tokens": tokens, "can_think": can_think(model, session.models.facts(model))})
@@ -300,6 +264,114 @@ def _stop(session: Session, task_id: str) -> RequestOutcome:
     return RequestOutcome({}, lambda: session.tasks.stop_soon(task))
 
 
-def _output(task: Task) -> Json:
-    """Return the end of the output of a task."""
-    return {"task_id": task.id, "status": task.status.public, "output": task.read(_MAX_LINES, _MAX_BYTES)}
+def _output(task: Task) -> RequestOutcome:
+    text = task.read(_MAX_LINES, _MAX_BYTES)
+    return RequestOutcome({"task_id": task.id, "status": task.status.public, "output": text})
+
+
+_LISTED = (
+    ("cost", "Show the tokens and the cost of this session", ""),
+    ("help", "List the commands", ""),
+    ("mcp", "List the MCP servers with their state", ""),
+    ("model", "Show or change the model", "[name]"),
+    ("status", "Show session, host, model and mode", ""),
+)
+
+
+def register_session_commands(session: Session) -> None:
+    async def on_laptop(call: CommandCall) -> Printed:
+        here = ", ".join(f"/{each.name}" for each in commands.commands)
+        raise CommandRefused(f"It belongs to the screen of ccb (`ccb` without -p). Here there are {here}.")
+
+    async def by_laptop(_: CommandCall) -> Printed:
+        raise CommandRefused("ccb on the laptop carries it out, and the one there is too old: update it.")
+
+    async def setup(_: CommandCall) -> Printed:
+        return Printed("The hooks of the start have run.")
+
+    commands = session.agent.commands
+    commands.reserve(SlashCommand(SETUP_COMMAND[1:], "", setup, local=True))
+    for name, does, hint in _LISTED:
+        commands.register(SlashCommand(name, does, by_laptop, hint, local=True))
+    for name in LAPTOP_COMMANDS.split():  # those that are listed, too: a registered command goes first
+        commands.reserve(SlashCommand(name, "", on_laptop, local=True))
+
+
+_INIT = """\
+Look at this project and write a CLAUDE.md in its top directory for agents that will work here. If there is one, \
+improve it and keep what is right in it. Read the manifest, the build and test configuration, the README and the rules \
+of other agents (AGENTS.md, .cursorrules, .github/copilot-instructions.md) first.
+
+Write down, briefly: the commands to build, lint and test, also for a single test; the architecture that takes several \
+files to understand; conventions that cannot be seen in one file. Leave out what anybody can see at once, general \
+advice, and anything that you have not verified. Refer to long documents with @path instead of repeating them."""
+
+
+def register_context_commands(session: Session) -> None:
+    commands, agent = session.agent.commands, session.agent
+
+    async def compact(call: CommandCall) -> Printed:
+        return Printed(await agent.compact(call.arguments))
+
+    async def clear(_: CommandCall) -> Printed:
+        await agent.clear()
+        return Printed("")
+
+    async def context(_: CommandCall) -> Printed:
+        return Printed((await agent.context_report()).text())
+
+    async def init(call: CommandCall) -> Expanded:
+        return Expanded([{"type": "text", "text": f"{_INIT}\n\n{call.arguments}".strip()}])
+
+    async def memory(_: CommandCall) -> Printed:
+        return Printed(await _memory(session))
+
+    hint = "[what to keep]"
+    commands.register(SlashCommand("compact", "Replace the conversation by a summary", compact, hint, local=True))
+    commands.register(SlashCommand("clear", "Forget the conversation and begin anew", clear, local=True))
+    commands.register(SlashCommand("context", "Show what fills the model's window", context, local=True))
+    commands.register(SlashCommand("init", "Write a CLAUDE.md for this project", init, "[what matters]"))
+    commands.register(SlashCommand("memory", "List the instruction files in force", memory, local=True))
+
+
+async def _memory(session: Session) -> str:
+    from ..context.instructions import find_instructions
+    from ..context.system_prompt import instruction_sources
+
+    context = session.agent.config.context
+    sources = instruction_sources(session.options)
+    files = await asyncio.get_running_loop().run_in_executor(
+        None, find_instructions, context.cwd, context.cages.home, sources
+    )
+    if not files:
+        return "There are no instruction files. /init writes a CLAUDE.md for this project."
+    lines = [f"  {each.path}  ({each.scope}, {len(each.text):,} characters)" for each in files]
+    return "\n".join(["Instruction files, the last one counts most:", *lines, "A new session reads them again."])
+
+
+_SMALL = "the small model"
+_WHOSE = {"user": "yours, from the laptop", "project": "of the project", "client": "of the client"}
+_MAX_DESCRIPTION = 300  # characters
+
+
+def agents_command(sub_agents: SubAgents) -> SlashCommand:
+    async def run(_: CommandCall) -> Printed:
+        return Printed("\n".join(map(_line, sub_agents.definitions)))
+
+    return SlashCommand("agents", "List the agents that can be started with Task", run, local=True)
+
+
+def _line(agent: AgentDefinition) -> str:
+    facts = [
+        _WHOSE.get(agent.source, agent.source),
+        _SMALL if agent.model == SMALL else f"model {agent.model}" if agent.model else "",
+    ]
+    if agent.read_only:
+        facts.append("only reads")
+    if agent.isolation:
+        facts.append("in a worktree of its own")
+    if agent.tools is not None:
+        facts.append(f"tools {', '.join(agent.tools) or 'none'}")
+    if agent.permission_mode:
+        facts.append(f"mode {agent.permission_mode} at most")
+    return f"{agent.name} ({'; '.join(filter(None, facts))}): {agent.description[:_MAX_DESCRIPTION]}"

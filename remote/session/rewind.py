@@ -43,14 +43,16 @@ from .session import Session
 Json = dict[str, Any]
 
 _LOST = "its earlier content is not kept any more"
+_BUSY = "The agent is working: interrupt it first, then go back."
+_CUT = "The conversation was taken back to before this tool ended. What it had done until then stays done."
+_MAX_TEXT = 200
+_MAX_NAMED = 50  # files in the note to the model
 
 
 @dataclass(frozen=True)
 class PlannedFile:
-    """A file that is not as it was. `before` and `after` are the digests of its content now and then (ABSENT for no
-    file); `added` and `removed` count the lines that restoring it changes. `foreign`: something other than the tools of
-    this session has changed it last. `why` says why it cannot be restored, "" if it can. `diff` holds the lines of what
-    was changed since then, if they were asked for."""
+    """A file that is not as it was. `before`, `after`: digests now and then; `foreign`: last changed by something else;
+    `why` it cannot be restored; `diff`: the changed lines, if asked for."""
 
     path: str
     before: str
@@ -63,20 +65,15 @@ class PlannedFile:
     diff: Json | None = None
 
     def public(self) -> Json:
-        """Return the file as clients are shown it."""
         does = "remove" if self.after == ABSENT else "create" if self.before == ABSENT else "change"
-        shown: Json = {"path": self.path, "insertions": self.added, "deletions": self.removed, "does": does}
+        told: Json = {"path": self.path, "insertions": self.added, "deletions": self.removed, "does": does}
         if self.foreign:
-            shown["changedElsewhere"] = True
+            told["changedElsewhere"] = True
         if self.why:
-            shown["why"] = self.why
+            told["why"] = self.why
         if self.diff is not None:
-            shown.update(patch=self.diff["patch"], complete=self.diff["complete"])
-        return shown
-
-    def recorded(self) -> Json:
-        """Return the file for the journal."""
-        return {"path": self.path, "before": self.before, "after": self.after, "mode": self.mode}
+            told.update(patch=self.diff["patch"], complete=self.diff["complete"])
+        return told
 
 
 async def _planned(
@@ -107,7 +104,6 @@ async def _planned(
 
 
 async def _present(host: Host, path: str) -> tuple[FileInfo | None, bytes]:
-    """Return what is at a path now. Raise OSError or NotAFile."""
     info = await host.stat(path)
     if info is None:
         return None, b""
@@ -118,29 +114,7 @@ async def _present(host: Host, path: str) -> tuple[FileInfo | None, bytes]:
     return info, await host.read(path, 0, MAX_BYTES + 1)
 
 
-async def _restored(context: ToolContext, path: str, before: str, after: str, mode: int) -> str:
-    loop, data = asyncio.get_running_loop(), None
-    if after != ABSENT:
-        data = await loop.run_in_executor(None, context.history.load, after)
-        if data is None:
-            return _LOST
-    try:
-        await context.host.restore(unspelled(path), data, before, mode)
-    except FileChanged:
-        return "it was changed meanwhile"
-    except (OSError, NotAFile) as error:
-        return str(error)
-    return ""
-
-
-_BUSY = "The agent is working: interrupt it first, then go back."
-_CUT = "The conversation was taken back to before this tool ended. What it had done until then stays done."
-_MAX_TEXT = 200
-_MAX_NAMED = 50  # files in the note to the model
-
-
 def register_rewinds(session: Session) -> None:
-    """Register the handlers for these requests with the session's broker."""
     session.broker.register_slow(REWIND_FILES, partial(_rewind_files, session))
     session.broker.register_slow(REWIND_CONVERSATION, partial(_rewind_conversation, session))
     session.broker.register_slow(REWIND_POINTS, lambda _: _points(session))
@@ -154,18 +128,10 @@ async def finish_rewind(session: Session) -> None:
 
 
 async def _points(session: Session) -> Json:
-    """Return the prompts of the conversation, the newest first, each with the number of files changed since."""
-    points = session.log.points
-    listed = [
-        {
-            "id": point.id,
-            "text": point.text[:_MAX_TEXT],
-            "prompt": point.text,
-            "time": point.time,
-            "files": len(points.changed_since(point.seq)),
-        }
-        for point in reversed(points.points)
-    ]
+    points, listed = session.log.points, []
+    for point in reversed(points.points):
+        told = {"id": point.id, "text": point.text[:_MAX_TEXT], "prompt": point.text, "time": point.time}
+        listed.append({**told, "files": len(points.changed_since(point.seq))})
     return {"points": listed, "files_kept": bool(session.agent.config.context.history.directory)}
 
 
@@ -177,7 +143,6 @@ def _point(session: Session, message: str) -> Point:
 
 
 async def _rewind_files(session: Session, rewind: FileRewind) -> Json:
-    """Restore the files, or say what that would change."""
     point = _point(session, rewind.user_message_id)
     if rewind.dry_run:
         return _described(await _plan(session, point.seq, keep=False, only=rewind.path))
@@ -185,65 +150,72 @@ async def _rewind_files(session: Session, rewind: FileRewind) -> Json:
         if not idle:
             raise RequestRefused(_BUSY, "busy")
         files = await _plan(session, point.seq, keep=True)
-        if not _recorded(files):
+        if all(each.why for each in files):
             return _described(files)
-        return await _carry_out(session, RewindRecord(point.id, 0, _recorded(files)), files)
+        return await _carry_out(session, point.id, 0, files)
 
 
 async def _rewind_conversation(session: Session, rewind: ConversationRewind) -> Json:
-    """Go on from an earlier place of the conversation, and restore the files if that is wanted."""
     async with session.turns.idle() as idle:
         if not idle:
             raise RequestRefused(_BUSY, "busy")
         if rewind.after:
             to, message, text = await _end_of(session, rewind.after) + 1, rewind.after, ""
             if rewind.drops:
-                await _check_drops(session, to, rewind.drops)
+                rewound = list(session.log.journal.rewound)
+                await session.log.journal.examined(lambda records: _check_drops(records, to, rewind.drops, rewound))
         else:
             point = _point(session, rewind.user_message_id)
             to, message, text = point.seq, point.id, point.text
         files = await _plan(session, to - 1, keep=True) if rewind.files else []
-        record = RewindRecord(message, to, _recorded(files), text[:_MAX_TEXT])
-        return {**await _carry_out(session, record, files), "prompt": text}
+        return {**await _carry_out(session, message, to, files, text), "prompt": text}
 
 
-async def _carry_out(session: Session, record: RewindRecord, files: Sequence[PlannedFile]) -> Json:
+async def _carry_out(session: Session, message: str, to: int, files: Sequence[PlannedFile], text: str = "") -> Json:
     """Record the rewind, durably, before anything changes; then restore the files."""
-    log = session.log
-    log.emit(record)
+    log, agent = session.log, session.agent
+    wanted: list[Json] = [
+        {"path": each.path, "before": each.before, "after": each.after, "mode": each.mode}
+        for each in files
+        if not each.why
+    ]
+    log.emit(RewindRecord(message, to, wanted, text[:_MAX_TEXT]))
     await log.commit()
-    if record.to:
-        await _take_back(session)
-    failed = await _restore(session, record.files) if record.files else []
-    return {**_described(files), "failed": failed}
-
-
-async def _take_back(session: Session) -> None:
-    """Let the agent go on with what is left of its conversation."""
-    log, agent, context = session.log, session.agent, session.agent.config.context
-    rewound = list(log.journal.rewound)
-    conversation = await log.journal.examined(lambda records: Conversation.from_records(records, MAIN_AGENT, rewound))
-    for closed in close_open_tool_uses(conversation, _CUT):
-        log.emit(MessageRecord(closed.body))
-    agent.rewind(conversation)
-    context.files.forget()
-    context.todos.replace([])
-    context.todos.restore(log.snapshot.todos)
+    if to:
+        rewound, context = list(log.journal.rewound), agent.config.context
+        conversation = await log.journal.examined(
+            lambda records: Conversation.from_records(records, MAIN_AGENT, rewound)
+        )
+        for closed in close_open_tool_uses(conversation, _CUT):
+            log.emit(MessageRecord(closed.body))
+        agent.rewind(conversation)
+        context.files.forget()
+        context.todos.replace([])
+        context.todos.restore(log.snapshot.todos)
+    return {**_described(files), "failed": await _restore(session, wanted) if wanted else []}
 
 
 async def _restore(session: Session, files: Sequence[Json]) -> list[Json]:
-    """Restore the files of a `rewind` record, and tell the model. Return those that could not be restored, each with
-    the reason. It may be done again after it was cut off: a file that is as it should be is left alone."""
-    failed = []
+    """Restore files, and tell the model. Return failures. May be done again after it was cut off."""
+    context, loop, failed, restored = session.agent.config.context, asyncio.get_running_loop(), [], []
     for each in files:
-        path, before, after, mode = each["path"], each["before"], each["after"], each["mode"]
-        why = await _restored(session.agent.config.context, path, before, after, mode)
+        path, after, data, why = each["path"], each["after"], None, ""
+        if after != ABSENT:
+            data = await loop.run_in_executor(None, context.history.load, after)
+            why = _LOST if data is None else ""
+        if not why:
+            try:
+                await context.host.restore(unspelled(path), data, each["before"], each["mode"])
+            except FileChanged:
+                why = "it was changed meanwhile"
+            except (OSError, NotAFile) as error:
+                why = str(error)
         if why:
             failed.append({"path": path, "why": why})
+        else:
+            restored.append(path)
     session.log.emit(RewoundRecord(failed))
     await session.log.commit()
-    lost = {each["path"] for each in failed}
-    restored = [each["path"] for each in files if each["path"] not in lost]
     if restored:
         names = "\n".join(restored[:_MAX_NAMED])
         session.agent.reminders.add(
@@ -256,11 +228,8 @@ async def _end_of(session: Session, message: str) -> int:
     """Return the number of the record of a message of the main agent."""
 
     def end(records: Iterable[Record]) -> int | None:
-        for record in records:
-            of_main = record.kind == MessageRecord.kind and record.agent_id == MAIN_AGENT
-            if of_main and record.body.get("uuid") == message:
-                return record.seq
-        return None
+        of_main = (each for each in records if each.kind == MessageRecord.kind and each.agent_id == MAIN_AGENT)
+        return next((record.seq for record in of_main if record.body.get("uuid") == message), None)
 
     found = await session.log.journal.examined(end)
     if found is None:
@@ -268,14 +237,8 @@ async def _end_of(session: Session, message: str) -> int:
     return found
 
 
-async def _check_drops(session: Session, to: int, prompt: str) -> None:
-    """Raise RequestRefused if the conversation from record `to` on holds more than the turn of the prompt with this
-    uuid."""
-    rewound = list(session.log.journal.rewound)
-    await session.log.journal.examined(lambda records: _check(records, to, prompt, rewound))
-
-
-def _check(records: Iterable[Record], to: int, prompt: str, rewound: Sequence[tuple[int, int]]) -> None:
+def _check_drops(records: Iterable[Record], to: int, prompt: str, rewound: Sequence[tuple[int, int]]) -> None:
+    """Raise RequestRefused if the conversation from `to` on holds more than the turn of one prompt."""
     uuids: dict[str, str] = {}  # of the prompts, by the ids of their inputs
     begun = False
     for record in records:
@@ -295,20 +258,14 @@ def _check(records: Iterable[Record], to: int, prompt: str, rewound: Sequence[tu
 
 
 async def _plan(session: Session, seq: int, *, keep: bool, only: str = "") -> list[PlannedFile]:
-    """Return the files that have changed since record `seq` and are not as they were. `keep`: put their present content
-    into the file history, so that a person can go back to it. `only`: look at one file, and tell its lines."""
+    """Return the files that are not as they were at `seq`. `keep` their content; `only`: one file, with its lines."""
     context, points = session.agent.config.context, session.log.points
     if seq < points.complete_since:
-        raise RequestRefused(
-            "So many files were changed since then that not all changes are known any more.", "too_old"
-        )
+        text = "So many files were changed since then that not all changes are known any more."
+        raise RequestRefused(text, "too_old")
     changes = [each for each in points.changed_since(seq) if only in ("", each.path)]
     found = [await _planned(context, points, change, keep, lines=bool(only)) for change in changes]
     return [each for each in found if each is not None]
-
-
-def _recorded(files: Sequence[PlannedFile]) -> list[Json]:
-    return [each.recorded() for each in files if not each.why]
 
 
 def _described(files: Sequence[PlannedFile]) -> Json:

@@ -1,7 +1,5 @@
-"""The requests that only clients of SDKs make. This module is loaded with the first of them.
-
-Sources: the types of the npm SDK 0.3.329; section 6.1 of the stream-json protocol as observed.
-"""
+"""The requests that only clients of SDKs make: the types of the npm SDK 0.3.329; section 6.1 of the stream-json
+protocol as observed."""
 
 from __future__ import annotations
 
@@ -48,11 +46,9 @@ _REFUSED = {
     "mcp_clear_auth": "ccb keeps the logins of MCP servers on the laptop: use `ccb mcp logout`",
     "claude_authenticate": "the laptop has the credential: use `ccb auth`",
 }
-"""Why requests that another agent of this family answers make no sense here."""
 
 
 def register_sdk_requests(session: Session) -> None:
-    """Register the handlers with the session's broker."""
     broker = session.broker
     slow: dict[str, Callable[[Session, Json], Awaitable[Json]]] = {
         "file_suggestions": _file_suggestions,
@@ -87,7 +83,6 @@ def _refuse(why: str, _: Json) -> RequestOutcome:
 
 
 async def _file_suggestions(session: Session, given: Json) -> Json:
-    """The names of files that `query` may mean, best first."""
     query, context = given.get("query"), session.agent.config.context
     if not isinstance(query, str):
         raise RequestRefused("query is missing")
@@ -175,7 +170,6 @@ async def _resource(session: Session, given: Json) -> Json:
 
 
 def _hooks(session: Session) -> Json:
-    """The hooks in force, in the shape of a menu."""
     sources = sources_of(session.settings.current)
     callbacks = [each for each in (session.hooks.hooks if session.hooks is not None else ()) if each.callback]
     names = session.agent.config.models.names
@@ -258,7 +252,6 @@ def _rules(session: Session, _: Json) -> RequestOutcome:
 
 
 def _settings(session: Session, _: Json) -> RequestOutcome:
-    """The settings in force: all layers, the weakest first, and merged."""
     layers = session.settings.current.layers
     effective: Json = {}
     for layer in layers:
@@ -292,7 +285,6 @@ def _task_output(session: Session, given: Json) -> RequestOutcome:
 
 
 async def _set_servers(session: Session, given: Json) -> Json:
-    """Replace the servers inside the client. Others are started with a session."""
     servers = given.get("servers")
     if not isinstance(servers, dict):
         raise RequestRefused("servers is missing")
@@ -312,7 +304,6 @@ async def _set_servers(session: Session, given: Json) -> Json:
 
 
 async def _read_file(session: Session, given: Json) -> Json:
-    """A file, if Read may read it without a question."""
     agent = session.agent
     context, named = agent.config.context, _text(given, "path")
     tool = agent.config.tools.named(READ.name)

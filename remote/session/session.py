@@ -23,7 +23,7 @@ from ccb.tunnel.wire.model_facts import ALIASES, ModelTable
 from ccb.tunnel.wire.session_options import SessionOptions
 
 from ..agent.agent import Agent
-from ..agent.agent_messages import informational, session_title, status_message
+from ..agent.agent_messages import informational, mode_message, session_title
 from ..context.system_prompt import session_prompt
 from ..hooks.hook_runner import HookRunner
 from ..hooks.hook_table import client_hooks
@@ -34,7 +34,6 @@ from ..session_store.refusal import HostRefusal
 from ..session_store.session_log import SessionLog
 from ..session_store.session_paths import home_directory
 from ..settings.worker_settings import WorkerSettings
-from ..slash_commands.command_registry import CommandRegistry
 from ..subagents.sub_agents import SubAgents
 from ..tools.tasks import Task
 from .client_setup import (
@@ -51,8 +50,7 @@ from .extensions import SessionExtensions
 from .input_queue import InputQueue
 from .request_broker import OpenRequests, RequestBroker
 from .session_settings import SessionSettings
-from .task_notices import JournalledTasks, TaskNotices
-from .turns import Turns, TurnState
+from .turns import JournalledTasks, TaskNotices, Turns, TurnState
 
 Json = dict[str, Any]
 
@@ -62,8 +60,6 @@ _MAX_MODELS = 1_000  # of which the laptop has told what they can do
 
 @dataclass(frozen=True)
 class SessionParts:
-    """The parts of a session besides its agent. The agent is made after them, because it uses them."""
-
     log: SessionLog
     inputs: InputQueue
     launches: ClientLaunches
@@ -71,14 +67,12 @@ class SessionParts:
 
     @staticmethod
     def make(log: SessionLog, launches: ClientLaunches, inputs: InputQueue, requests: OpenRequests) -> SessionParts:
-        """Return the parts with a broker for them."""
         log.follow(requests)
         return SessionParts(log, inputs, launches, RequestBroker(log, launches.can_ask, requests))
 
 
 class Session:
-    """A session that has begun. `agent` is its main agent, `clients` the MCP servers of the agent. `rare` registers the
-    handlers of requests that few clients make; it is called with the session for a request that nobody handles."""
+    """`rare` registers the handlers of requests that few clients make, when the first of them comes."""
 
     def __init__(
         self, parts: SessionParts, agent: Agent, clients: ClientSetup, rare: Callable[[Session], None]
@@ -94,97 +88,64 @@ class Session:
         self.tasks = context.tasks
         self._notices = TaskNotices(parts.log, parts.inputs, self.tasks)
         self.clients = clients
-        self.extensions = SessionExtensions(
-            agent, self.settings, self.clients, self.id, lambda: self.options, self._warn
-        )
+        self.extensions = SessionExtensions(agent, self.settings, clients, self.id, lambda: self.options, self._warn)
         with suppress(ValueError):  # they were refused when they came
             self._use_callbacks(parts.launches.options)
-        self._use_background(parts.launches.options)
         self._use_demands(parts.launches.options)
-        self.turns = Turns(parts.log, parts.inputs, agent, self._settle, self.tasks, self._notices, self._holds_notices)
-        self._inputs = parts.inputs
+
+        def holds_notices() -> bool:
+            return self.broker.waits_for(AnsweredBy.PERSON) or not agent.online
+
+        self.turns = Turns(parts.log, parts.inputs, agent, self._settle, self.tasks, self._notices, holds_notices)
+        self.inputs = parts.inputs
         self._rare = rare
 
-    def _use_background(self, options: SessionOptions) -> None:
-        after = options.background_after_ms / 1000
-        self.agent.config.context.shells.background_after = after if after > 0 else None
-
-    def _holds_notices(self) -> bool:
-        return self.broker.waits_for(AnsweredBy.PERSON) or not self.agent.online
-
     def meet_driver(self) -> None:
-        """A client drives now: send it the requests that are not in the journal. Notices may no longer have to wait."""
         self.broker.ask_driver_again()
-        self._inputs.wake()
+        self.inputs.wake()
 
     def take_back(self, uuid: str) -> bool:
-        """Take a prompt that no turn has taken out of the queue. Return whether it waited. Raise JournalError."""
-        input_id = self._inputs.waiting_id(uuid)
+        """Take a waiting prompt out of the queue. Return whether it waited."""
+        input_id = self.inputs.waiting_id(uuid)
         if input_id:
             self.log.emit(UnqueuedRecord(input_id))
-            self._inputs.take_back(input_id)
+            self.inputs.take_back(input_id)
             self.log.changed()
         return bool(input_id)
 
     def move(self, move: QueueMove) -> bool:
-        """Give a prompt that no turn has taken another place. Return whether it waited. Raise JournalError."""
-        input_id = self._inputs.waiting_id(move.uuid)
+        """Give a waiting prompt another place. Return whether it waited."""
+        input_id = self.inputs.waiting_id(move.uuid)
         if input_id:
-            others = (self._inputs.waiting_id(each) for each in move.before)
+            others = (self.inputs.waiting_id(each) for each in move.before)
             place = next((each for each in others if each not in ("", input_id)), "")
             self.log.emit(MovedRecord(input_id, place, move.steers))
-            self._inputs.move(input_id, place, steers=move.steers)
+            self.inputs.move(input_id, place, steers=move.steers)
         return bool(input_id)
 
     def name(self, title: str) -> None:
-        """Give the session a name. Raise JournalError."""
         self.log.say(session_title(title))
         self.log.changed()
 
     def watch_tasks(self, journalled: JournalledTasks | None = None) -> None:
-        """Take up the tasks: report those of earlier workers, which are in the journal, and watch those of this one."""
         self._notices.begin(journalled)
 
     @property
     def hooks(self) -> HookRunner:
-        """The hooks of the session: `use_callbacks` takes those of the driving program."""
         return self.agent.hooks
 
     @property
-    def commands(self) -> CommandRegistry:
-        """The slash commands of the session."""
-        return self.agent.commands
-
-    @property
     def options(self) -> SessionOptions:
-        """The options in force."""
         return self.launches.options
 
     @property
     def models(self) -> ModelTable:
-        """What the session knows of models."""
         return self.launches.models
 
     @property
     def background_agents(self) -> frozenset[str]:
-        """The ids of the sub-agents that work in the background."""
         sub_agents = self.agent.config.context.sub_agents
         return sub_agents.in_background if isinstance(sub_agents, SubAgents) else frozenset()
-
-    @property
-    def mode(self) -> str:
-        """The present permission mode."""
-        return self.agent.config.permissions.mode
-
-    @property
-    def has_input(self) -> bool:
-        """Whether the session ever had a prompt."""
-        return self._inputs.any_prompt
-
-    @property
-    def queued_uuids(self) -> list[str]:
-        """The uuids of the messages that wait for a turn, in order."""
-        return self._inputs.waiting_uuids
 
     @property
     def state(self) -> str:
@@ -194,40 +155,38 @@ class Session:
         return "running" if self.turns.state is not TurnState.NONE or self.turns.due else "idle"
 
     def snapshot(self, seq: int) -> Json:
-        """Return the body of a `snapshot` frame that covers everything up to event `seq`."""
         asks = self.broker.open_until(seq)
-        body = self.log.snapshot.body(seq, model=self.agent.model, mode=self.mode, asks=asks)
+        body = self.log.snapshot.body(seq, model=self.agent.model, mode=self.agent.config.permissions.mode, asks=asks)
         return {**body, "sandbox": self.agent.config.permissions.cage_in_force}
 
     def take_input(self, input_id: str, body: Json) -> int:
-        """Apply a client's input once. Return the number of the event after which it is in the journal. Raises
-        JournalError, and TooManyInputs."""
+        """Apply an input once. Return the event after which it is in the journal. Raise JournalError, TooManyInputs."""
         journal = self.log.journal
-        if self._inputs.knows(input_id):
+        if self.inputs.knows(input_id):
             return journal.seq
         line = parse_message(body)
         if isinstance(line, UserMessage):
-            self._inputs.check_room()
-        repeated = self._inputs.knows_message(line)
+            self.inputs.check_room()
+        repeated = self.inputs.knows_message(line)
         self.log.emit(InputRecord(input_id, body))
-        self._inputs.remember(input_id, line)
+        self.inputs.remember(input_id, line)
         if isinstance(line, UserMessage):
             self._take_prompt(input_id, line, repeated=repeated)
         elif isinstance(line, ControlRequest):
             if not self.broker.handles(line.subtype):
                 self._rare(self)
             self.broker.take_request(line)
-            self._inputs.wake()
+            self.inputs.wake()
         elif isinstance(line, ControlResponse):
             self.broker.take_answer(answer_in(line))
-            self._inputs.wake()  # notices wait while the person is asked
+            self.inputs.wake()  # notices wait while the person is asked
         journal.flush_soon()
         return journal.seq
 
     def _take_prompt(self, input_id: str, line: UserMessage, *, repeated: bool) -> None:
         echo = self.options.replay_user_messages
         if not repeated:
-            if self._inputs.put(input_id, line, echo=echo) and self.turns.state is TurnState.RUNNING:
+            if self.inputs.put(input_id, line, echo=echo) and self.turns.state is TurnState.RUNNING:
                 self.turns.interrupt()
             before = line.body.get(BEFORE)
             if isinstance(before, list) and before:
@@ -237,8 +196,7 @@ class Session:
             self.log.say({**line.body, "isReplay": True})
 
     def refuse_input(self, body: Json, error: JournalError) -> bool:
-        """Handle an input that could not be journalled. Return True if it is settled: a prompt outside of a turn gets a
-        result that reports the failure. Return False for any other input, which must be tried again."""
+        """Settle a prompt that could not be journalled by a result. Return False for what must be tried again."""
         if self.turns.state is not TurnState.NONE or not isinstance(parse_message(body), UserMessage):
             return False
         advice = "This prompt was not taken."
@@ -249,20 +207,21 @@ class Session:
         return True
 
     async def end(self, reason: str) -> None:
-        """The worker ends: run the SessionEnd hooks, and close what waits."""
         await self.hooks.end(reason)
         await self.broker.close()
         await self.clients.close()
 
     def relaunch(self, given: Json) -> None:
-        """Apply the command line of a client process that starts to drive; `given` are the options it names. Raise
-        FrameError, ValueError, JournalError. Raise HostRefusal if a request waits for an answer and this process cannot
-        be asked: going on would deny the request, which another client may still answer."""
+        """Apply the command line of a process that starts to drive. Raise FrameError, ValueError, JournalError, and
+        HostRefusal if it cannot answer an open request."""
         sent = SessionOptions.from_json(given)
-        self._check_askable(sent)
+        if sent.permission_prompts != "stdio" and self.broker.waits_for(AnsweredBy.PERSON):
+            about = ", ".join(each[:_MAX_NAME] for each in self.broker.subjects(AnsweredBy.PERSON))
+            text = f"this session waits for an answer about {about}"
+            raise HostRefusal("waits_for_answer", text, {"session": self.id})
         config = self.agent.config
         context = config.context
-        merged = self.launches.merge(given, sent, self.mode)
+        merged = self.launches.merge(given, sent, self.agent.config.permissions.mode)
         options = with_own_files(merged, os.path.dirname(context.spill.directory))
         add_dirs = added_directories(context.cwd, options)
         launch = LaunchRules.of(options, context.cages, add_dirs)
@@ -271,24 +230,16 @@ class Session:
         config.permissions.relaunch(launch)
         context.add_dirs[:] = add_dirs
         context.web.use(options.web, options.web_allow_private)
-        new_prompt = "system_prompt" in given or "append_system_prompt" in given
         self.log.emit(OptionsRecord(options.to_json()))
         self.launches.use(options)
-        self._use_background(options)
-        self.agent.configure(
-            replace(
-                config.with_options(options),
-                disclosure=replace(
-                    config.disclosure,
-                    partial_messages=options.partial_messages,
-                    api_key_source=options.api_key_source,
-                ),
-                offer=replace(config.offer, names=options.tools, aliases=options.tool_aliases),
-                prompts=(
-                    session_prompt(options, context.cwd, context.host, context.cages) if new_prompt else config.prompts
-                ),
-            )
+        told = replace(
+            config.disclosure, partial_messages=options.partial_messages, api_key_source=options.api_key_source
         )
+        offer = replace(config.offer, names=options.tools, aliases=options.tool_aliases)
+        config = replace(config.with_options(options), disclosure=told, offer=offer)
+        if "system_prompt" in given or "append_system_prompt" in given:
+            config = replace(config, prompts=session_prompt(options, context.cwd, context.host, context.cages))
+        self.agent.configure(config)
         self.settings.use(options)
         self.clients.use(options)
         self._use_callbacks(options)
@@ -298,15 +249,17 @@ class Session:
         self.log.journal.flush_soon()
 
     def learn_models(self, models: Json, thinking: Json) -> None:
-        """Know more models, also after a restart. Raise JournalError."""
         old = self.launches.options
-        facts, levels = _newest({**old.model_facts, **models}), _newest({**old.thinking_models, **thinking})
-        options = replace(old, model_facts=facts, thinking_models=levels)
+        facts, levels = {**old.model_facts, **models}, {**old.thinking_models, **thinking}
+        options = replace(
+            old,
+            model_facts=dict(list(facts.items())[-_MAX_MODELS:]),
+            thinking_models=dict(list(levels.items())[-_MAX_MODELS:]),
+        )
         self.log.emit(OptionsRecord(options.to_json()))
         self.launches.use(options)
 
     def reason(self, reasoning: Reasoning) -> None:
-        """Use another effort and budget for thinking from the next turn on. Raise JournalError."""
         tokens = reasoning.thinking_tokens
         self.log.emit(ReasoningRecord(reasoning.effort or "", -1 if tokens is None else tokens))
         options = replace(self.options, effort=reasoning.effort, max_thinking_tokens=tokens)
@@ -315,9 +268,8 @@ class Session:
         self.agent.configure(replace(config, models=replace(config.models, reasoning=reasoning)))
 
     def adopt(self, setup: Initialize) -> None:
-        """Apply what the client that drives says in its `initialize` request. Raise JournalError, and ValueError for
-        hooks that are malformed."""
-        if setup.title and not self.has_input:
+        """Apply the `initialize` request of the driver. Raise JournalError, and ValueError for malformed hooks."""
+        if setup.title and not self.inputs.any_prompt:
             self.name(setup.title)
         if not setup.options:
             return
@@ -333,12 +285,13 @@ class Session:
         config = replace(config, offer=replace(config.offer, aliases=options.tool_aliases))
         if {"system_prompt", "append_system_prompt", "append_agent_prompt", "static_prompt"} & setup.options.keys():
             context = config.context
-            prompts = session_prompt(options, context.cwd, context.host, context.cages)
-            config = replace(config, prompts=prompts)
+            config = replace(config, prompts=session_prompt(options, context.cwd, context.host, context.cages))
         self.agent.configure(config)
         self.clients.use(options)
 
     def _use_demands(self, options: SessionOptions) -> None:
+        after = options.background_after_ms / 1000
+        self.agent.config.context.shells.background_after = after if after > 0 else None
         config = demanded(self.agent.config, options, float(self.log.usage.spent["total_cost_usd"]))
         if config is not self.agent.config:
             self.agent.configure(config)
@@ -349,7 +302,6 @@ class Session:
             self._warn(f"ccb has no hooks of the events {', '.join(unknown)[:500]}: they are not called.")
 
     async def _settle(self) -> None:
-        """Return when a turn may start."""
         context = self.agent.config.context
         moved = await context.directory.news()
         if moved:
@@ -376,7 +328,6 @@ class Session:
         self.agent.configure(replace(self.agent.config, settings=settings))
 
     def _begin_as(self, settings: WorkerSettings) -> None:
-        """Use what a trusted project has chosen, where the person has not."""
         model, mode = settings.of_project("model"), settings.of_project("defaultMode")
         if model and "model" in settings.left_open:
             if self.agent.config.models.names.may_be(model):
@@ -386,29 +337,15 @@ class Session:
         if mode and "permission_mode" in settings.left_open:
             permissions = self.agent.config.permissions
             permissions.set_mode(mode)
-            self.log.say(status_message(None, permissions.mode, permissions.cage_in_force))
-
-    def _check_askable(self, sent: SessionOptions) -> None:
-        if sent.permission_prompts != "stdio" and self.broker.waits_for(AnsweredBy.PERSON):
-            about = ", ".join(each[:_MAX_NAME] for each in self.broker.subjects(AnsweredBy.PERSON))
-            raise HostRefusal(
-                "waits_for_answer", f"this session waits for an answer about {about}", {"session": self.id}
-            )
-
-
-def _newest(models: Json) -> Json:
-    """Return what is known of the models that were told last."""
-    return dict(list(models.items())[-_MAX_MODELS:])
+            self.log.say(mode_message(permissions))
 
 
 def check_model(session: Session, name: str | None) -> None:
-    """Raise RequestRefused for a name that no model can have."""
     if name and not session.agent.config.models.names.may_be(name):
         raise RequestRefused(f"{name[:100]!r} is no model: it is {', '.join(ALIASES)}, or the full id of a model")
 
 
 def find_task(session: Session, task_id: str) -> Task:
-    """Return a task. Raise RequestRefused."""
     task = session.tasks.get(task_id)
     if task is None:
         raise RequestRefused(f"No task found with ID: {task_id}")

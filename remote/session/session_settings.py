@@ -1,5 +1,4 @@
-"""The settings of a session: the layers from the laptop and from the host, and the question whether the project may
-count."""
+"""The settings of a session, and the question whether the project may count."""
 
 from __future__ import annotations
 
@@ -31,16 +30,13 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-MANAGED_FILE = "/etc/ccb/managed-settings.json"
-"""The policy of the host's administrator."""
-
+MANAGED_FILE = "/etc/ccb/managed-settings.json"  # of the host's administrator
 ANY_PROJECT = "*"
 _MAX_QUESTION = 128 * 1024  # bytes
 
 
 class SessionSettings:
-    """`current` are the settings in force. `use` takes the settings of a client's command line; nothing of the project
-    counts until `settle` has asked the laptop. `changed` is called with every new value of `current`."""
+    """`current` are those in force. Nothing of the project counts until `settle` has asked the laptop."""
 
     def __init__(self, cwd: str, home: str, broker: Broker, changed: Callable[[WorkerSettings], None]) -> None:
         self.current = WorkerSettings()
@@ -54,37 +50,26 @@ class SessionSettings:
         self._trusted = ""  # the fingerprint of the project that counts
         self._plugin_dirs: list[str] = []
         self.plugin_problems: list[str] = []
-        """What is wrong with plugins, in words."""
-        self.failure = ""
-        """Why no turn may begin: ccb has failed to find out what the project sets."""
+        self.failure = ""  # why no turn may begin
 
     def use(self, options: SessionOptions) -> None:
-        """Put the settings of a command line in force. Raise FrameError, or
-        ValueError if a rule or the policy of the host cannot be read."""
+        """Put a command line's settings in force. Raise FrameError, or ValueError for rules that cannot be read."""
         self._option = SettingsOption.from_json(options.settings)
         self._plugin_dirs = options.plugin_dirs
         self._settled = False
         self._put(None)
 
     async def settle(self) -> None:
-        """Read the files of the project, and return when it is known whether they count. The project is read once for
-        each command line, so what a session's own tools write there does not count in the same session. Does not
-        raise."""
+        """Read the project once for each command line: what a session writes there does not count in it."""
         if self._settled:
             return
-        self._settled = True
-        await self._read()
+        await self.reload()
 
     async def reload(self) -> None:
-        """Read the files of the project again because a client asks for it. What counted goes on to count if what is
-        there now is not trusted. Does not raise."""
-        self._settled = True
-        await self._read()
-
-    async def _read(self) -> None:
+        """Read the project again; what counted goes on to count if what is there now is not trusted."""
         from ..settings.project_switches import read_project  # no hello waits for it
 
-        self.failure = ""
+        self._settled, self.failure = True, ""
         try:
             loop = asyncio.get_running_loop()
             project = await loop.run_in_executor(None, read_project, self._cwd, self._home, self.current.sources)
@@ -111,10 +96,7 @@ class SessionSettings:
         from ..settings.project_switches import EVERY_CALL
 
         question = ProjectTrust(
-            project.directories[0],
-            project.fingerprint,
-            [asdict(each) for each in project.switches],
-            project.problems,
+            project.directories[0], project.fingerprint, [asdict(each) for each in project.switches], project.problems
         )
         if not self._option.trusted and all(each.name == EVERY_CALL for each in project.switches):
             question, known = ProjectTrust(question.directory, "", (), project.problems), False  # nobody wants that
@@ -126,7 +108,6 @@ class SessionSettings:
         return known or (answer and bool(question.fingerprint))
 
     def _policy(self) -> list[Layer]:
-        """Return the layer of the host's policy, if it has one. Raise ValueError if it cannot be used."""
         file = read_settings_file(MANAGED_FILE)
         if file is None:
             return []

@@ -6,29 +6,35 @@ import asyncio
 import contextlib
 import logging
 import time
+from collections import OrderedDict, deque
 from collections.abc import AsyncIterator, Awaitable, Sequence
 from enum import Enum
 from typing import Any, Callable
 
 from ccb.tunnel.wire.journal_records import (
+    MAIN_AGENT,
+    TASK_PREFIX,
+    Content,
+    ForkedRecord,
+    MessageRecord,
     PromptRecord,
+    QueuedRecord,
     Record,
     TakenRecord,
     TurnEndRecord,
     TurnStartRecord,
 )
-from ccb.tunnel.wire.messages import ResultMessage
+from ccb.tunnel.wire.messages import ResultMessage, TaskMessage, parse_message
 from ccb.tunnel.wire.projection import Projection, on
 
 from ..agent.agent import Agent
-from ..agent.token_usage import zero_usage
+from ..agent.agent_histories import zero_usage
 from ..agent.turn_state import Prompt
-from ..session_store.journal import JournalError
+from ..session_store.journal import JournalError, NotKept
 from ..session_store.session_log import SessionLog
 from ..system.deadline import within
-from ..tools.tasks import TaskRegistry
+from ..tools.tasks import Task, TaskEnd, TaskKind, TaskRegistry, TaskStatus
 from .input_queue import InputQueue
-from .task_notices import TaskNotices
 
 Json = dict[str, Any]
 
@@ -36,17 +42,14 @@ log = logging.getLogger(__name__)
 
 
 class TurnState(Enum):
-    """The state of the running turn."""
-
     NONE = "none"  # no turn runs
     RUNNING = "running"  # it has no result yet
     ANSWERED = "answered"  # its result is in the journal
 
 
 class Turns(Projection):
-    """Runs the main agent on the prompts and notices that wait in `inputs`. No turn starts before `ready` has returned.
-    `notices` are about the background `tasks`; they start no turn while `holds_notices` returns True: a question to the
-    person is open, or nobody is there through whom the model can be called."""
+    """Runs the main agent on waiting prompts and notices. Notices start no turn while `holds_notices`: a question is
+    open, or nobody is there."""
 
     def __init__(
         self,
@@ -72,7 +75,7 @@ class Turns(Projection):
 
     @contextlib.asynccontextmanager
     async def idle(self) -> AsyncIterator[bool]:
-        """Let no turn begin in this context. Its value is False, and no turn is held back, if a turn runs or waits."""
+        """Let no turn begin in this context. Its value is False if a turn runs or waits."""
         if self._alone.locked() or self._inputs:
             yield False
             return
@@ -80,7 +83,6 @@ class Turns(Projection):
             yield True
 
     async def run(self) -> None:
-        """Run turns. Returns after `finish`, once no prompt waits and no task runs."""
         while True:
             await self._ready()
             self._notices.flush()
@@ -100,25 +102,21 @@ class Turns(Projection):
 
     @property
     def due(self) -> bool:
-        """Whether a turn is about to start."""
         return self._inputs.any_waiting or (bool(self._inputs) and not self._holds_notices())
 
     def finish(self, wait_s: float = 600.0) -> None:
-        """Let `run` return once no prompt waits and no task runs, or no prompt waits after `wait_s` seconds."""
+        """Let `run` return once no prompt waits and no task runs, or after `wait_s`."""
         self._finish_by = time.monotonic() + wait_s
         self._inputs.wake()
 
     def go_on(self) -> None:
-        """Undo `finish`: another client still needs the session."""
         self._finish_by = None
 
     def interrupt(self) -> None:
-        """End the running turn, or do nothing between turns."""
         self._agent.interrupt()
 
     def fail(self, reasons: Sequence[str], *, full: bool = False, unkept: Json | None = None) -> None:
-        """Write a result in place of a turn that could not write its own. It is shown even if it cannot be journalled.
-        `full`: the host has no room; `unkept` is the result that the turn wanted to write."""
+        """Write a result for a turn that could not write its own (`unkept`). It is shown even if not journalled."""
         result: Json = {
             "type": "result",
             "subtype": "error_during_execution",
@@ -146,10 +144,12 @@ class Turns(Projection):
             await self._agent.run_turn(prompts)
         except JournalError as error:
             log.error("the turn ended: %s", error)
-            self._fail_running([str(error)], full=error.full, unkept=error.result)
+            if self.state is TurnState.RUNNING:
+                self.fail([str(error)], full=error.full, unkept=error.result)
         except Exception as error:
             log.exception("the turn ended in a bug")
-            self._fail_running([f"internal error in the worker: {type(error).__name__}: {error}"])
+            if self.state is TurnState.RUNNING:
+                self.fail([f"internal error in the worker: {type(error).__name__}: {error}"])
         finally:
             self.state = TurnState.NONE
             self._log.changed()
@@ -157,31 +157,152 @@ class Turns(Projection):
             self._log.emit(TurnEndRecord())
             self._log.journal.flush_soon()
 
-    def _fail_running(self, reasons: Sequence[str], *, full: bool = False, unkept: Json | None = None) -> None:
-        """Give the running turn a result, unless it has one."""
-        if self.state is TurnState.RUNNING:
-            self.state = TurnState.ANSWERED
-            self.fail(reasons, full=full, unkept=unkept)
-        else:
-            log.error("after the result: %s", " ".join(reasons))
-
     @on(ResultMessage, main_only=True)
     def _result(self, _: ResultMessage, __: Record) -> None:
         if self.state is TurnState.RUNNING:
             self.state = TurnState.ANSWERED
 
-    @on(PromptRecord, main_only=True)
-    def _prompt(self, content: PromptRecord, _: Record) -> None:
+    @on(PromptRecord, TakenRecord, main_only=True)
+    def _taken(self, content: PromptRecord | TakenRecord, _: Record) -> None:
         """Show the prompts that a turn has taken again, to clients that asked for echoes."""
-        self._show_again(content.input_ids)
-
-    @on(TakenRecord, main_only=True)
-    def _taken(self, content: TakenRecord, _: Record) -> None:
-        self._show_again([content.input_id])
-
-    def _show_again(self, input_ids: Sequence[str]) -> None:
-        for input_id in input_ids:
+        for input_id in content.input_ids if isinstance(content, PromptRecord) else [content.input_id]:
             body = self._inputs.echo_of(input_id)
             if body is not None:
                 # Without a uuid of its client a prompt is known by its input: rewind_files takes what is shown here.
                 self._log.say({**body, "uuid": body.get("uuid") or input_id, "isReplay": True})
+
+
+_log = logging.getLogger(__name__)
+
+_WORKER_GONE = "was stopped with the worker that ran it"
+_IN_ORIGINAL = "stays with the session that this one was copied from"
+_MAX_RESULT = 100_000  # characters
+_MAX_DESCRIPTION = 200  # characters in a summary
+_MAX_DIGITS = 10
+_CLOSING, _HARMLESS = "</task-notification", "<\\/task-notification"
+
+
+class JournalledTasks(Projection):
+    """`open` for the clients; `told`: their end is queued; `copied` from a fork's original."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.open: OrderedDict[str, tuple[TaskMessage, str]] = OrderedDict()
+        self.told: dict[str, QueuedRecord] = {}
+        self.copied: set[str] = set()
+
+    @on(TaskMessage)
+    def _news(self, line: TaskMessage, record: Record) -> None:
+        if line.subtype == "task_notification":
+            self.open.pop(line.task_id, None)
+            self.told.pop(line.task_id, None)
+        elif line.in_background and line.task_id not in self.open:
+            number = line.task_id.rpartition("_")[2]
+            if number.isdecimal() and len(number) < _MAX_DIGITS:
+                self.count = max(self.count, int(number))
+            self.open[line.task_id] = line, record.agent_id
+
+    @on(QueuedRecord)
+    def _queued(self, content: QueuedRecord, _: Record) -> None:
+        task_id = content.id[len(TASK_PREFIX) :]
+        if content.id.startswith(TASK_PREFIX) and task_id in self.open:
+            self.told[task_id] = content
+
+    @on(ForkedRecord)
+    def _forked(self, _: ForkedRecord, __: Record) -> None:
+        self.copied = set(self.open)
+
+
+class TaskNotices:
+    """Watches the registry of tasks. What the journal cannot take is tried again."""
+
+    def __init__(self, log: SessionLog, inputs: InputQueue, tasks: TaskRegistry) -> None:
+        self._tasks = tasks
+        self._session = log
+        self._inputs = inputs
+        self._due: deque[tuple[Content, str]] = deque()  # records, each with its agent
+
+    def begin(self, journalled: JournalledTasks | None = None) -> None:
+        """Watch from now on. Tell of the tasks that ended with an earlier worker."""
+        known = journalled or JournalledTasks()
+        self._tasks.watched_by(self, known.count)
+        for task_id, (line, agent_id) in list(known.open.items()):
+            copied = task_id in known.copied
+            kind = "command" if line.task_type == TaskKind.SHELL.value else "agent"
+            does = " ".join(line.description.split())
+            does = does if len(does) <= _MAX_DESCRIPTION else does[:_MAX_DESCRIPTION] + "…"
+            summary = f'Background {kind} "{does}" {_IN_ORIGINAL if copied else _WORKER_GONE}'
+            told = task_id in known.told or agent_id != MAIN_AGENT  # a sub-agent ended with its worker
+            end = TaskEnd(TaskStatus.KILLED, summary, told=told)
+            self._end(line, end, agent_id, wakes=not copied)
+        self.flush()
+
+    def started(self, task: Task) -> None:
+        self._due.append((MessageRecord(_started(task)), task.agent_id))
+        self.flush()
+
+    def ended(self, task: Task, end: TaskEnd, *, closing: bool) -> None:
+        line = parse_message(_started(task))
+        assert isinstance(line, TaskMessage)
+        self._end(line, end, task.agent_id, wakes=not closing)
+        self.flush()
+        self._inputs.wake()
+
+    def flush(self) -> None:
+        while self._due:
+            content, agent_id = self._due[0]
+            try:
+                self._session.emit(content, agent_id)
+            except NotKept as error:
+                _log.error("news of a task is not in the journal yet: %s", error)
+                return
+            self._due.popleft()
+            if isinstance(content, QueuedRecord):
+                self._inputs.notify(content, agent_id)
+        self._session.journal.flush_soon()
+
+    def _end(self, line: TaskMessage, end: TaskEnd, agent_id: str, *, wakes: bool) -> None:
+        """Queue first: a worker that is killed in between then owes only the clients their message."""
+        if not end.told:
+            content = [{"type": "text", "text": notification_text(line, end)}]
+            origin = {"kind": "task-notification", "task_id": line.task_id}
+            self._due.append((QueuedRecord(TASK_PREFIX + line.task_id, content, origin, wakes), agent_id))
+        body: Json = {
+            "type": "system",
+            "subtype": "task_notification",
+            "task_id": line.task_id,
+            "status": end.status.public,
+            "output_file": line.output_file,
+            "summary": end.summary,
+        }
+        more = {"tool_use_id": line.tool_use_id or None, "usage": end.usage}
+        body.update({name: value for name, value in more.items() if value is not None})
+        self._due.append((MessageRecord(body), agent_id))
+
+
+def notification_text(line: TaskMessage, end: TaskEnd) -> str:
+    fields = [
+        ("task-id", line.task_id),
+        ("tool-use-id", line.tool_use_id),
+        ("output-file", line.output_file),
+        ("status", end.status.value),
+        ("summary", end.summary),
+        ("result", end.result[:_MAX_RESULT]),
+        ("usage", "".join(f"<{name}>{value}</{name}>" for name, value in (end.usage or {}).items())),
+    ]
+    inner = "\n".join(f"<{name}>{value}</{name}>" for name, value in fields if value)
+    return f"<task-notification>\n{inner.replace(_CLOSING, _HARMLESS)}\n</task-notification>"
+
+
+def _started(task: Task) -> Json:
+    body: Json = {
+        "type": "system",
+        "subtype": "task_started",
+        "task_id": task.id,
+        "task_type": task.kind.value,
+        "description": task.description,
+        "is_backgrounded": True,
+        **task.public,
+    }
+    more = {"tool_use_id": task.tool_use_id, "output_file": task.output_file}
+    return {**body, **{name: value for name, value in more.items() if value}}

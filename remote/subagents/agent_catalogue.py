@@ -23,9 +23,7 @@ CLIENT = "client"
 
 
 class Catalogue:
-    """What can be started besides the built-in agents. Of several definitions of one name the last one counts: the
-    person's, the project's (the nearest directory last), the client's. `problems` are sentences about what cannot be
-    used."""
+    """Agents besides the built-in ones. Of one name the last counts: the person's, the project's, the client's."""
 
     def __init__(self, options: SessionOptions, settings: WorkerSettings) -> None:
         self.problems: list[str] = []
@@ -66,7 +64,6 @@ class Catalogue:
             yield definition.name, definition
 
     def _texts(self, top: str, within: str = "") -> Iterator[tuple[str, str]]:
-        """Yield the path and the text of each Markdown file below `top`."""
         for path in markdown_below(top):
             try:
                 text = read_text(path, within)
@@ -84,20 +81,19 @@ _STRICT = "this session uses only those of --mcp-config"
 def own_servers(
     definition: AgentDefinition, taken: Collection[str], settings: WorkerSettings, cwd: str, *, strict: bool
 ) -> tuple[dict[str, Wanted], list[str]]:
-    """Return the servers to start, and what the person is told of others. The session has those that are `taken`.
-    `strict`: no file adds servers (--strict-mcp-config)."""
+    """Return the servers that an agent starts, and what the person is told of others."""
     environ = {**without_ccb(os.environ), **settings.env}
     wanted: dict[str, Wanted] = {}
     told: list[str] = []
     for name, described in definition.servers:
+        about = f"The MCP server {name[:100]}"
         if described is None and name not in taken:
-            told.append(
-                f"The agent {definition.name} names the MCP server {name[:100]}, which the session does not have."
-            )
+            whose = f"The agent {definition.name} names"
+            told.append(f"{whose} the MCP server {name[:100]}, which the session does not have.")
         elif described is not None and name in taken:
-            told.append(f"The MCP server {name} of the session is used, and not the one that the agent calls so.")
+            told.append(f"{about} of the session is used, and not the one that the agent calls so.")
         elif described is not None and strict and definition.source != CLIENT:
-            told.append(f"The MCP server {name[:100]} of the agent {definition.name} does not start: {_STRICT}.")
+            told.append(f"{about} of the agent {definition.name} does not start: {_STRICT}.")
         elif described is not None:
             wanted[name] = wanted_server(name, described, environ, cwd, settings.env)
     return wanted, told
@@ -113,8 +109,7 @@ async def running_servers(
     *,
     strict: bool,
 ) -> AsyncIterator[McpServers | None]:
-    """Run the servers of an agent with this configuration, which gets their tools; None if it brings none. The servers
-    `above` are those of the session. `strict`: see `own_servers`."""
+    """Run the servers that an agent brings; None if it brings none."""
     taken = [str(each["name"]) for each in above.summary()] if above is not None else []
     wanted, told = own_servers(definition, taken, config.settings, config.context.cwd, strict=strict)
     for text in told:
@@ -127,15 +122,14 @@ async def running_servers(
     try:
         await servers.ready()
         for each in servers.status():
+            about = f"The MCP server {each['name'][:100]} of the agent {definition.name}"
             if each.get("error"):
-                why = str(each["error"])[:_MAX_ERROR]
-                say(f"The MCP server {each['name'][:100]} of the agent {definition.name} is not connected: {why}.")
+                say(f"{about} is not connected: {str(each['error'])[:_MAX_ERROR]}.")
             elif each.get("note"):
-                say(f"The MCP server {each['name'][:100]} of the agent {definition.name}: {each['note']}.")
+                say(f"{about}: {each['note']}.")
         yield servers
     finally:
         await servers.close()
 
 
 PROJECT_AGENTS = ".claude/agents"
-"""Where a directory of a project defines agents."""

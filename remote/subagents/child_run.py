@@ -14,7 +14,7 @@ from ccb.tunnel.wire.model_facts import TOKENS, count
 from ccb.tunnel.wire.projection import Projection, on
 
 from ..agent.agent import Agent
-from ..agent.token_usage import Ledger
+from ..agent.agent_histories import Ledger
 from ..agent.turn_state import EndReason, Prompt
 from ..model.model_call import Clock
 from ..session_store.journal import NotKept
@@ -28,15 +28,13 @@ _MAX_SUBJECT = 100  # characters
 
 
 class ChildActivity(Projection):
-    """What one sub-agent does: a projection of its records, which calls `changed` after each change. `tokens` is the
-    size of the newest request plus everything that the model has written."""
+    """What one sub-agent does. `tokens` is the size of the newest request plus all output."""
 
     def __init__(self, changed: Callable[[], None]) -> None:
         self.tool_uses = 0
         self.last_tool = ""
         self.doing = ""
-        self.answer = ""
-        """The text of the newest answer that has one."""
+        self.answer = ""  # the newest that has a text
         self._changed = changed
         self._context = self._output = 0
 
@@ -58,17 +56,13 @@ class ChildActivity(Projection):
             if block.get("type") == "tool_use":
                 self.tool_uses += 1
                 self.last_tool = str(block.get("name"))
-                self.doing = f"{self.last_tool} {_subject(block.get('input'))}".strip()
+                given = block.get("input")
+                texts = [each for each in given.values() if isinstance(each, str)] if isinstance(given, dict) else []
+                subject = " ".join(next(filter(str.strip, texts), "").split())[:_MAX_SUBJECT]
+                self.doing = f"{self.last_tool} {subject}".strip()
                 self._changed()
             elif block.get("type") == "text" and str(block.get("text")).strip():
                 self.answer = str(block["text"])
-
-
-def _subject(tool_input: object) -> str:
-    """Return the first text in the input of a call, in one short line."""
-    values = tool_input.values() if isinstance(tool_input, dict) else ()
-    first = next((value for value in values if isinstance(value, str) and value.strip()), "")
-    return " ".join(first.split())[:_MAX_SUBJECT]
 
 
 _GRACE_S = 4.0  # less than the executor of the main agent waits for a cancelled tool
@@ -83,21 +77,16 @@ _WORDS = {
 
 
 class Child:
-    """A sub-agent at work for a call of the main agent, whose `context` it reports to. In the `background` the registry
-    of tasks tells its start and its end, and its call shows nothing more."""
+    """A sub-agent at work for a call of the main agent, whose `context` it reports to."""
 
     def __init__(self, facts: TaskFacts, log: SessionLog, context: ToolContext, *, background: bool = False) -> None:
         self.status = TaskStatus.RUNNING
-        self.text = ""
-        """Its answer, or why there is none, once it has ended."""
-        self.stopping = False
-        """Whether the agent is being stopped by itself, without the turn that started it."""
+        self.text = ""  # its answer, or why there is none
+        self.stopping = False  # by itself, without the turn that started it
         self._background = background
         self.activity = ChildActivity(self._changed)
-        self.refused = False
-        """Whether the person ended the turn by refusing a call."""
-        self.tree: WorktreeRecord | None = None
-        """Its work tree, None if it works in the session's directory."""
+        self.refused = False  # the person ended the turn by refusing a call
+        self.tree: WorktreeRecord | None = None  # None in the session's directory
         self.facts = facts
         self._log = log
         self.context = context
@@ -105,16 +94,21 @@ class Child:
         self._started = self._clock.now()
 
     @property
-    def usage(self) -> TaskUsage:
-        return TaskUsage(self.activity.tokens, self.activity.tool_uses, self._clock.now() - self._started)
+    def seconds(self) -> float:
+        return self._clock.now() - self._started
+
+    @property
+    def usage(self) -> Json:
+        doing, duration = self.activity, round(self.seconds * 1000)
+        return {"total_tokens": doing.tokens, "tool_uses": doing.tool_uses, "duration_ms": duration}
 
     async def run(self, agent: Agent, ledger: Ledger, parent: Agent) -> ToolResult:
-        """Run the agent's turn. When this is cancelled, the turn ends first: with a note if the person interrupted the
-        parent's turn or the agent is stopped, else without a result, as the parent's own turn does when the worker
-        ends."""
+        """Run the agent's turn. When cancelled by the person, the turn ends with a note first."""
         self._started = self._clock.now()
         if not self._background:
-            self._log.say(task_started(self.facts))
+            facts = self.facts
+            more = {"task_type": "local_agent", "is_backgrounded": False, "prompt": facts.prompt}
+            self._log.say(facts.message("task_started", description=facts.description, **more))
         prompt = Prompt([{"type": "text", "text": self.facts.prompt}])
         turn = asyncio.ensure_future(agent.run_turn([prompt]))
         clock = asyncio.ensure_future(self._show_time())
@@ -153,29 +147,26 @@ class Child:
             "agentType": self.facts.agent,
             "content": [{"type": "text", "text": text}],
             "resolvedModel": agent.model,
-            "totalTokens": usage.tokens,
-            "totalToolUseCount": usage.tool_uses,
-            "totalDurationMs": round(usage.seconds * 1000),
+            "totalTokens": usage["total_tokens"],
+            "totalToolUseCount": usage["tool_uses"],
+            "totalDurationMs": usage["duration_ms"],
             "totalCostUsd": ledger.total_cost_usd,
             "usage": result["usage"],
         }
-        told = f"{usage.tool_uses} tool uses, {usage.tokens} tokens, {usage.seconds:.0f} s"
+        told = f"{self._counted}, {self.seconds:.0f} s"
         answer = text or "(The agent gave no answer.)"
         return ToolResult(f"{answer}\n\n<usage>agentId {self.facts.id}, {told}</usage>", failed, structured)
 
     def kept(self, result: ToolResult, tree: WorktreeRecord) -> ToolResult:
-        """Return the result of a run that has left something in a work tree."""
         told = _left_in(tree)
         self.text += told
         structured = {**result.structured, "worktreePath": tree.path, "worktreeBranch": tree.branch}
         return replace(result, content=f"{result.content}{told}", structured=structured)
 
     def stopped_in(self, tree: WorktreeRecord) -> None:
-        """Tell the main agent where a run that was stopped has left something."""
         self.context.call.stopped(f"{self.activity.answer}{_left_in(tree)}")
 
     def _partial(self, terminal: EndReason, result: Json) -> str:
-        """Return why the agent did not come to its end, and its last words."""
         said = str(result.get("result") or "") or " ".join(result.get("errors") or ())
         why = _WORDS.get(terminal) or f"It failed: {said}"
         words = f" The last that it said:\n{self.activity.answer}" if self.activity.answer else ""
@@ -185,21 +176,25 @@ class Child:
         self.status = status
         if not self._background:
             summary = text.partition("\n")[0][:_MAX_SUMMARY]
-            self._log.say(task_notification(self.facts, status.public, summary, self.usage))
+            more = {"output_file": "", "summary": summary, "usage": self.usage}
+            self._log.say(self.facts.message("task_notification", status=status.public, **more))
 
     def _changed(self) -> None:
-        message = task_progress(self.facts, self.usage, self.activity.doing, self.activity.last_tool)
+        does = self.activity.doing or self.facts.description
+        more = {"usage": self.usage, "last_tool_name": self.activity.last_tool}
+        message = self.facts.message("task_progress", description=does, **more)
         self._log.progress(f"{self.facts.id}:task", message)
         self._show()
 
     def _show(self) -> None:
-        """Show what the agent does now as the output of the call."""
         if self._background:
             return
-        usage, doing = self.usage, self.activity.doing
-        counted = f"{usage.tool_uses} tool uses, {usage.tokens} tokens"
-        line = f"{doing}\n{counted}" if doing else counted
-        self.context.call.progress({"output": line, "total_bytes": len(line), "elapsed_seconds": usage.seconds})
+        line = "\n".join(filter(None, [self.activity.doing, self._counted]))
+        self.context.call.progress({"output": line, "total_bytes": len(line), "elapsed_seconds": self.seconds})
+
+    @property
+    def _counted(self) -> str:
+        return f"{self.activity.tool_uses} tool uses, {self.activity.tokens} tokens"
 
     async def _show_time(self) -> None:
         while True:
@@ -217,8 +212,7 @@ _MAX_LABEL = 120  # characters
 
 @dataclass(frozen=True)
 class TaskFacts:
-    """The facts about a sub-agent that its messages name. `id` is the id of the call that started it, `call_id` that of
-    the call it works for now; they differ when it goes on with its history."""
+    """`id` is the id of the call that started the agent, `call_id` that of the call it works for now."""
 
     id: str
     agent: str
@@ -228,58 +222,9 @@ class TaskFacts:
 
     @property
     def label(self) -> str:
-        """The agent and its task in one short line."""
         return " ".join(f"{self.agent}: {self.description}".split())[:_MAX_LABEL]
 
-
-@dataclass(frozen=True)
-class TaskUsage:
-    """What a sub-agent has used so far."""
-
-    tokens: int
-    tool_uses: int
-    seconds: float
-
-    def public(self) -> Json:
-        return {
-            "total_tokens": self.tokens,
-            "tool_uses": self.tool_uses,
-            "duration_ms": round(self.seconds * 1000),
-        }
-
-
-def task_started(facts: TaskFacts) -> Json:
-    """Return the message that a sub-agent starts."""
-    return {
-        **_about("task_started", facts),
-        "description": facts.description,
-        "task_type": "local_agent",
-        "is_backgrounded": False,
-        "prompt": facts.prompt,
-    }
-
-
-def task_progress(facts: TaskFacts, usage: TaskUsage, doing: str, last_tool: str) -> Json:
-    """Return the message about what a sub-agent is doing now."""
-    return {
-        **_about("task_progress", facts),
-        "description": doing or facts.description,
-        "usage": usage.public(),
-        "last_tool_name": last_tool,
-    }
-
-
-def task_notification(facts: TaskFacts, status: str, summary: str, usage: TaskUsage | None = None) -> Json:
-    """Return the message that a sub-agent has ended: `completed`, `failed` or `stopped`."""
-    body = {**_about("task_notification", facts), "status": status, "output_file": "", "summary": summary}
-    return body if usage is None else {**body, "usage": usage.public()}
-
-
-def _about(subtype: str, facts: TaskFacts) -> Json:
-    return {
-        "type": "system",
-        "subtype": subtype,
-        "task_id": facts.id,
-        "tool_use_id": facts.call_id or facts.id,
-        "subagent_type": facts.agent,
-    }
+    def message(self, subtype: str, **more: object) -> Json:
+        call_id = self.call_id or self.id
+        about = {"task_id": self.id, "tool_use_id": call_id, "subagent_type": self.agent}
+        return {"type": "system", "subtype": subtype, **about, **more}

@@ -19,9 +19,8 @@ from ccb.tunnel.wire.tool_traits import DEFAULT_AGENT, SKILL
 
 from ..agent.agent import Agent
 from ..agent.agent_config import AgentConfig, OfferedTools, ToldToClients
-from ..agent.agent_histories import AgentHistories, AgentHistory
-from ..agent.agent_messages import informational, status_message
-from ..agent.token_usage import zero_usage
+from ..agent.agent_histories import AgentHistories, AgentHistory, zero_usage
+from ..agent.agent_messages import informational, mode_message
 from ..context.instructions import InstructionFile
 from ..context.system_prompt import SessionPrompt
 from ..hooks.hook_table import WORKTREE_CREATE, WORKTREE_REMOVE
@@ -40,8 +39,8 @@ from ..tools.tool_contract import ToolContext, ToolResult
 from ..tools.tool_state import FileState
 from ..tools.toolset import Toolset
 from .agent_catalogue import PROJECT_AGENTS
-from .child_run import Child, TaskFacts, task_notification
-from .worktrees import WorktreeRefused, Worktrees, directory_in, gone
+from .child_run import Child, TaskFacts
+from .worktrees import WorktreeRefused, Worktrees, directory_in
 
 _MAX_LINES = 200
 _MAX_CHARS = 25_000
@@ -57,9 +56,8 @@ there, and correct what is no longer true.
 
 
 def memory_directory(definition: AgentDefinition, cwd: str, home: str, *, trusted: bool) -> str:
-    """Return where an agent keeps its notes, "" without a memory. A memory in a project does not count before the
-    project is `trusted`: whoever wrote the project may have written the notes. Nothing below the project or the home
-    directory may be a link on the way there."""
+    """Return where an agent keeps its notes, "" without a memory. That of a project counts only when it is `trusted`,
+    and no part of the way there may be a link."""
     if not definition.memory or not (trusted or definition.memory == USER):
         return ""
     base = os.path.realpath(home if definition.memory == USER else cwd)
@@ -68,7 +66,6 @@ def memory_directory(definition: AgentDefinition, cwd: str, home: str, *, truste
 
 
 def memory_text(directory: str) -> str:
-    """Return what an agent is told of its memory. Blocks on files."""
     path = os.path.join(directory, MEMORY_FILE)
     try:
         if os.path.realpath(path) != path:
@@ -105,9 +102,7 @@ not committed. Whatever paths the task names, change files only below your worki
 
 
 class ChildPrompt(SessionPrompt):
-    """The prompt of a sub-agent with the system prompt `text`, which works in `cwd` ("": in the session's directory),
-    on the branch `branch` of its own if it has one. `main` are the texts of the main agent; the instruction files are
-    the same for both, and hooks hear of them once."""
+    """The prompt of a sub-agent in `cwd` ("": the session's directory), on its own `branch` if it has one."""
 
     def __init__(self, text: str, main: SessionPrompt, cwd: str = "", branch: str = "") -> None:
         self._text = text
@@ -132,8 +127,6 @@ _MAX_WORDS = 4_000  # characters
 
 
 def after_a_cut(history: AgentHistory, tree: WorktreeRecord | None) -> str:
-    """Return what the main agent is told about a sub-agent that was cut, beside the fact that its call was. `tree` is
-    the newest record about a work tree of the sub-agent."""
     words = history.conversation.last_words[:_MAX_WORDS]
     said = f" The last that it said:\n{words}" if words else ""
     agent_id = history.conversation.agent_id
@@ -146,14 +139,11 @@ def after_a_cut(history: AgentHistory, tree: WorktreeRecord | None) -> str:
 
 
 def left_behind(tree: WorktreeRecord) -> str:
-    """Return what the main agent is told about the work tree of a sub-agent that was not cut in a turn: it had not
-    begun, or it had ended and its answer was not passed on."""
     return f"The git worktree that was made for the agent is {tree.path}, on the branch {tree.branch}."
 
 
 def end_cut_agents(histories: AgentHistories, log: SessionLog, tasks: Collection[str]) -> None:
-    """Write the end of each sub-agent that was cut: a result of its turn, and the message to clients. Those in `tasks`
-    worked in the background, so their end is told as that of a task."""
+    """Write the end of each sub-agent that was cut. Those in `tasks` worked in the background."""
     for history in histories.cut:
         agent_id = history.conversation.agent_id
         result: Json = {
@@ -168,11 +158,12 @@ def end_cut_agents(histories: AgentHistories, log: SessionLog, tasks: Collection
         }
         log.emit(AgentResultRecord(result), agent_id)
         if agent_id not in tasks:
-            log.say(task_notification(TaskFacts(agent_id, "", "", ""), "failed", _STOPPED))
+            facts = TaskFacts(agent_id, "", "", "")
+            log.say(facts.message("task_notification", status="failed", output_file="", summary=_STOPPED))
 
 
 def earlier_run(records: Iterable[Record], agent_id: str) -> tuple[str, AgentHistory]:
-    """Return the name ("" if there was no such agent) and the history of a sub-agent that has ended."""
+    """Return the name ("" if unknown) and the history of a sub-agent that has ended."""
     name, history = "", AgentHistory(agent_id)
     for record in records:
         if record.agent_id == agent_id:
@@ -186,18 +177,11 @@ def earlier_run(records: Iterable[Record], agent_id: str) -> tuple[str, AgentHis
     return name, history
 
 
-MAX_AT_ONCE = 8
-"""Sub-agents of a session that work at the same time. More wait for their turn."""
-
-REQUIRED_S = 30.0
-"""Seconds for which the start of an agent waits for an MCP server that it requires and that is being connected."""
+MAX_AT_ONCE = 8  # more wait for their turn
+REQUIRED_S = 30.0  # seconds for MCP servers that an agent requires
 
 
-_ENDED = {
-    TaskStatus.COMPLETED: "completed",
-    TaskStatus.FAILED: "did not finish",
-    TaskStatus.KILLED: "was stopped",
-}
+_ENDED = {TaskStatus.COMPLETED: "completed", TaskStatus.FAILED: "did not finish", TaskStatus.KILLED: "was stopped"}
 
 _log = logging.getLogger(__name__)
 
@@ -205,10 +189,7 @@ MakeAgent = Callable[[AgentConfig, AgentHistory, Projection], Agent]
 
 
 class SubAgents:
-    """Starts sub-agents of `main`. `make` makes an agent of the session, whose records a projection follows. The
-    journal of `log` has the histories of those that have ended. `broker` asks the person what the MCP servers of agents
-    want to know. `servers` returns the MCP servers of the session, None while there are none; `strict`: no file adds
-    servers (--strict-mcp-config)."""
+    """Starts sub-agents of `main`. `strict`: no file adds MCP servers (--strict-mcp-config)."""
 
     def __init__(
         self,
@@ -233,23 +214,22 @@ class SubAgents:
 
     @property
     def definitions(self) -> tuple[AgentDefinition, ...]:
-        """The agents that can be started, the built-in ones first."""
         return tuple(self._definitions.values())
 
     def define(self, definitions: Iterable[AgentDefinition], *, built_in: bool = True) -> None:
-        """Offer these agents, besides the built-in ones unless those are left out, from the next turn on, in place of
-        those of the last call. A definition with the name of a built-in agent replaces it."""
+        """Offer these agents from the next turn on; one with the name of a built-in agent replaces it."""
         known = {each.name: each for each in (*(BUILT_IN_AGENTS if built_in else ()), *definitions)}
         if known != self._definitions:
             self._definitions = known
             self._main.config.tools.redeclare(TaskTool(known.values()))
 
     def listed(self) -> list[Json]:
-        """Return what clients are told about each agent."""
-        return [
-            {"name": each.name, "description": each.description, "model": _told(each.model), "source": each.source}
-            for each in self._definitions.values()
-        ]
+        listed = []
+        for each in self._definitions.values():
+            model = "haiku" if each.model == SMALL else each.model or INHERIT
+            about = {"name": each.name, "description": each.description, "model": model}
+            listed.append({**about, "source": each.source})
+        return listed
 
     def refusal(self, tool_input: Json) -> str | None:
         """See `SubAgentRunner`."""
@@ -302,8 +282,13 @@ class SubAgents:
             self._main.interrupt()
         return result
 
+    async def _whose(self, tool_input: Json, call_id: str) -> tuple[str, str, AgentHistory]:
+        resumed = tool_input.get("resume")
+        if not resumed:
+            return call_id, tool_input.get("subagent_type") or DEFAULT_AGENT, AgentHistory(call_id)
+        return resumed, *await self._log.journal.examined(lambda records: earlier_run(records, resumed))
+
     def _go_on(self, child: Child, work: Coroutine[Any, Any, ToolResult]) -> ToolResult:
-        """Let an agent work in the background, and return the result of its call."""
         facts = child.facts
         going = asyncio.ensure_future(work)
 
@@ -341,7 +326,7 @@ class SubAgents:
             status, text = (TaskStatus.KILLED, text) if error is None else (TaskStatus.FAILED, f"It failed: {error}")
         summary = f'Background agent "{child.facts.description}" {_ENDED[status]}'
         tasks = self._main.config.context.tasks
-        tasks.finished(task, TaskEnd(status, summary, text, child.usage.public()))
+        tasks.finished(task, TaskEnd(status, summary, text, child.usage))
 
     @property
     def in_background(self) -> frozenset[str]:
@@ -356,9 +341,9 @@ class SubAgents:
         if tree is None or tree.removed:
             if self._main.config.permissions.mode == PLAN:
                 raise WorktreeRefused("plan mode is on, and it would change the repository")
-            tree = await self._tree_of_hook(facts) or await trees.plan(
-                context.cwd, facts.description, f"{log.journal.path} {facts.id}"
-            )
+            tree = await self._tree_of_hook(facts)
+            if tree is None:
+                tree = await trees.plan(context.cwd, facts.description, f"{log.journal.path} {facts.id}")
             log.emit(tree, facts.id)
             await log.commit()
         try:
@@ -369,13 +354,12 @@ class SubAgents:
                 with contextlib.suppress(WorktreeRefused):
                     await trees.discard(tree)
             if not os.path.lexists(tree.path):
-                log.emit(gone(tree), facts.id)
+                log.emit(replace(tree, removed=True), facts.id)
             raise
         return tree
 
     async def _tree_of_hook(self, facts: TaskFacts) -> WorktreeRecord | None:
-        """Return the directory that a hook makes in the place of git, None without such a hook. Raise
-        WorktreeRefused."""
+        """Return the directory that a hook makes in the place of git, None without such a hook."""
         hooks, cwd = self._main.hooks, self._main.config.context.cwd
         if not hooks.matching(WORKTREE_CREATE):
             return None
@@ -405,9 +389,8 @@ class SubAgents:
         own = replace(child.context, cwd=cwd, files=FileState(), shells=shells, todos=TodoList(), sub_agents=None)
         history.ledger.parent = self._main.ledger
         try:
-            memory = memory_directory(
-                definition, child.context.cwd, own.cages.home, trusted=self._main.config.settings.trusted
-            )
+            trusted = self._main.config.settings.trusted
+            memory = memory_directory(definition, child.context.cwd, own.cages.home, trusted=trusted)
             knowing = await self._with_texts(definition, memory)
             config = replace(self._config(knowing, model, own, tree), label=child.facts.label)
             assert isinstance(config.permissions, ChildPermissions)
@@ -434,9 +417,11 @@ class SubAgents:
             from ..mcp.mcp_client import ServerForms
             from .agent_catalogue import running_servers
 
-            forms = ServerForms(self._broker, hooks)
-            above, strict = self._servers(), self._strict()
-            async with running_servers(definition, config, above, forms, self._warn, strict=strict) as servers:
+            def warn(text: str) -> None:
+                self._log.say(informational(text, "warning"))
+
+            forms, strict = ServerForms(self._broker, hooks), self._strict()
+            async with running_servers(definition, config, self._servers(), forms, warn, strict=strict) as servers:
                 agent = self._make(config, history, child.activity)
                 if servers is not None:
                     agent.reminders.follow(servers.due)
@@ -449,22 +434,14 @@ class SubAgents:
         if not tree.branch:
             await self._main.hooks.run(WORKTREE_REMOVE, {"worktree_path": tree.path})
         if await Worktrees(child.context.host, child.context.cages).remove(tree):
-            self._log.emit(gone(tree), child.facts.id)
+            self._log.emit(replace(tree, removed=True), child.facts.id)
             return None
         if child.status is TaskStatus.KILLED:
             child.stopped_in(tree)
         return tree
 
-    async def _whose(self, tool_input: Json, tool_use_id: str) -> tuple[str, str, AgentHistory]:
-        """Return the id, the name and the history of the agent that a call is about."""
-        resumed = tool_input.get("resume")
-        if not resumed:
-            return tool_use_id, tool_input.get("subagent_type") or DEFAULT_AGENT, AgentHistory(tool_use_id)
-        name, history = await self._log.journal.examined(lambda records: earlier_run(records, resumed))
-        return resumed, name, history
-
     async def _with_texts(self, definition: AgentDefinition, memory: str) -> AgentDefinition:
-        """Return a definition whose prompt holds the texts of its skills and what it has noted."""
+        """Return a definition whose prompt holds its skills and its memory."""
         loop, texts = asyncio.get_running_loop(), [definition.prompt]
         tool = self._main.config.visible_tools().get(SKILL.name)
         if definition.skills and isinstance(tool, SkillTool):
@@ -482,18 +459,16 @@ class SubAgents:
             definition.permission_mode,
             cwd=context.cwd if tree is not None else "",
             read_only=definition.read_only,
-            mode_changed=self._tell_mode,
+            mode_changed=lambda: self._log.say(mode_message(self._main.config.permissions)),
         )
-        offered = (
-            tool for tool in main.visible_tools().values() if not tool.traits.main_only and definition.offers(tool.name)
-        )
+        visible = [tool for tool in main.visible_tools().values() if not tool.traits.main_only]
+        offered = [tool for tool in visible if definition.offers(tool.name)]
+        own_place = (context.cwd, tree.branch) if tree is not None else ()
         chosen, own = model or definition.model, self._main.model
         if chosen == SMALL:
             chosen = small_model(own, main.models.small, main.models.names)
         return AgentConfig(
-            prompts=ChildPrompt(
-                definition.prompt, main.prompts, *((context.cwd, tree.branch) if tree is not None else ())
-            ),
+            prompts=ChildPrompt(definition.prompt, main.prompts, *own_place),
             tools=Toolset(offered, main.deferred_tools()),
             permissions=permissions,
             context=context,
@@ -510,26 +485,12 @@ class SubAgents:
             offer=OfferedTools(judge=main.offer.judge, role=definition),
         )
 
-    def _warn(self, text: str) -> None:
-        self._log.say(informational(text, "warning"))
-
-    def _tell_mode(self) -> None:
-        permissions = self._main.config.permissions
-        self._log.say(status_message(None, permissions.mode, permissions.cage_in_force))
-
 
 def defines_agents(options: SessionOptions, settings: WorkerSettings) -> bool:
-    """Return whether there may be definitions besides the built-in ones, so that the catalogue must be read."""
     directories = (os.path.join(each, PROJECT_AGENTS) for each in settings.trusted_directories)
     return bool(options.agents or options.own_agents or settings.plugins) or any(map(os.path.isdir, directories))
 
 
 def connected_names(servers: McpServers | None, *also: str) -> list[str]:
-    """Return the names of the servers that are connected, or whose status is one of `also`."""
     summary = servers.summary() if servers is not None else []
     return [str(each["name"]) for each in summary if each["status"] in ("connected", *also)]
-
-
-def _told(model: str) -> str:
-    """Return the model of an agent in the words of the public protocol, which has none for "the small one"."""
-    return "haiku" if model == SMALL else model or INHERIT

@@ -1,9 +1,5 @@
-"""Git worktrees of agents and sessions.
-
-A work tree is below `.claude/worktrees` of the repository, on a branch of its own, and starts from the last commit. It
-is removed when its agent has changed and committed nothing; git itself looks at that moment. Where anything is
-doubtful, it is kept.
-"""
+"""Git worktrees of agents and sessions, below `.claude/worktrees` on a branch of their own. One is removed when nothing
+was changed or committed in it; in doubt it is kept."""
 
 from __future__ import annotations
 
@@ -11,8 +7,8 @@ import asyncio
 import hashlib
 import os
 import re
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 
 from ccb.tunnel.wire.journal_records import WorktreeRecord
 
@@ -23,12 +19,12 @@ from ..session_store.refusal import HostRefusal
 from ..session_store.session_registry import sessions
 from ..system.host import Host
 from ..system.regular_files import NotAFile, open_regular
+from ..tools.tool_contract import ToolContext
 from ..tools.toolset import close_context, make_context
 
 
 def own_worktree(cwd: str, name: str) -> tuple[str, WorktreeRecord | None]:
-    """Make a worktree for a session that would work in `cwd`, or take one of that name that is there. Return where the
-    session works, and the worktree if it was made now. Raise HostRefusal."""
+    """Make or find the worktree of a session. Return where it works, and a new worktree. Raise HostRefusal."""
     return asyncio.run(_made(cwd, name))
 
 
@@ -39,43 +35,51 @@ def make_again(journal: str) -> None:
         asyncio.run(_made(tree.top, os.path.basename(tree.path), tree))
 
 
-async def _made(cwd: str, name: str, tree: WorktreeRecord | None = None) -> tuple[str, WorktreeRecord | None]:
+@asynccontextmanager
+async def _tools(cwd: str) -> AsyncIterator[ToolContext]:
     context = make_context(cwd, "")
-    trees = Worktrees(context.host, context.cages)
     try:
-        if os.path.basename(name) != name or name.startswith("."):
-            raise WorktreeRefused(f"{name[:100]!r} is no name")
-        tree = tree or await trees.plan(cwd, name)
-        there = os.path.lexists(os.path.join(tree.path, ".git"))
-        await trees.make(tree)
-        return directory_in(tree, cwd), None if there else tree
-    except WorktreeRefused as error:
-        raise HostRefusal("no_worktree", f"there is no worktree for the session: {error}", {}) from None
+        yield context
     finally:
         await close_context(context)
+
+
+async def _made(cwd: str, name: str, tree: WorktreeRecord | None = None) -> tuple[str, WorktreeRecord | None]:
+    async with _tools(cwd) as context:
+        trees = Worktrees(context.host, context.cages)
+        try:
+            if os.path.basename(name) != name or name.startswith("."):
+                raise WorktreeRefused(f"{name[:100]!r} is no name")
+            tree = tree or await trees.plan(cwd, name)
+            there = os.path.lexists(os.path.join(tree.path, ".git"))
+            await trees.make(tree)
+            return directory_in(tree, cwd), None if there else tree
+        except WorktreeRefused as error:
+            raise HostRefusal("no_worktree", f"there is no worktree for the session: {error}", {}) from None
+
+
+async def remove_untouched(tree: WorktreeRecord) -> bool:
+    """Remove a work tree if nothing is changed or committed in it. Return whether it is gone."""
+    async with _tools(tree.top) as context:
+        return await Worktrees(context.host, context.cages).remove(tree)
 
 
 async def give_back(journal: str) -> None:
-    """The worker of a session ends: remove its worktree if nothing is changed, committed or ignored in it, and no other
-    session works there."""
+    """Remove a session's worktree if nothing is changed, committed or ignored in it and no other session is there."""
     tree = main_worktree(journal)
     if tree is None or sum(each.alive and f"{each.cwd}/".startswith(f"{tree.path}/") for each in sessions()) > 1:
         return
-    context = make_context(tree.top, "")
-    try:
+    async with _tools(tree.top) as context:
         left = await Git(context.host, context.cages, tree.path).run("status", "--porcelain", "--ignored")
         if left is not None and not left.strip():
             await Worktrees(context.host, context.cages).remove(tree)
-    finally:
-        await close_context(context)
 
 
 PLACE = ".claude/worktrees"
 _MAKE_S, _REMOVE_S = 300.0, 60.0
 _MAX_NAME = 40  # characters
 _MAX_REASON = 500
-_BEING_MADE = "initializing"
-"""The reason that git writes into the lock of a work tree that it makes."""
+_BEING_MADE = "initializing"  # what git writes into the lock of a work tree that it makes
 
 
 class WorktreeRefused(Exception):
@@ -83,15 +87,12 @@ class WorktreeRefused(Exception):
 
 
 class Worktrees:
-    """Makes and removes work trees with git, which runs in a cage and without hooks."""
-
     def __init__(self, host: Host, cages: Cages) -> None:
         self._host = host
         self._cages = cages
 
     async def plan(self, cwd: str, name: str, key: str = "") -> WorktreeRecord:
-        """Return the work tree that `make` would make for an agent that would work in `cwd`. `name` describes it, `key`
-        makes it unique; without a key, `name` is its name. Raise WorktreeRefused."""
+        """Return the work tree that `make` would make; `key` makes its name unique. Raise WorktreeRefused."""
         git = Git(self._host, self._cages, cwd)
         if not git.available:
             raise WorktreeRefused(f"{cwd} is not in a repository of git, or this host has no git")
@@ -104,7 +105,6 @@ class Worktrees:
         return WorktreeRecord(os.path.join(top, PLACE, slug), f"worktree/{slug}", base.strip(), top)
 
     async def make(self, tree: WorktreeRecord) -> None:
-        """Make a work tree, unless it is there. Raise WorktreeRefused."""
         if not tree.branch:
             if not os.path.isdir(tree.path):
                 raise WorktreeRefused(f"{tree.path}, which a hook has made, is gone")
@@ -132,14 +132,12 @@ class Worktrees:
             raise WorktreeRefused(said.strip()[-_MAX_REASON:] or "git did not end in time")
 
     async def discard(self, tree: WorktreeRecord) -> None:
-        """Remove what there is of a work tree in which no agent has worked. Raise WorktreeRefused."""
         git = await self._git(tree)
         await git.end(("worktree", "remove", "--force", "--force", tree.path), _REMOVE_S)
         await git.run("update-ref", "-d", f"refs/heads/{tree.branch}", tree.base)
 
     async def remove(self, tree: WorktreeRecord) -> bool:
-        """Remove a work tree and its branch if nothing is changed and nothing was committed there. Return whether it
-        is gone."""
+        """Remove a work tree and its branch if it is untouched. Return whether it is gone."""
         try:
             if not tree.branch:
                 return not os.path.lexists(tree.path)  # the hook that made it decides
@@ -156,14 +154,12 @@ class Worktrees:
         return code == 0
 
     async def _shared(self, tree: WorktreeRecord) -> str:
-        """Return the directory of a repository that its work trees share. Raise WorktreeRefused."""
         common = await Git(self._host, self._cages, tree.top).run("rev-parse", "--git-common-dir")
         if not common:
             raise WorktreeRefused(f"git finds no repository in {tree.top}")
         return os.path.realpath(os.path.join(tree.top, common.rstrip("\n")))
 
     async def _git(self, tree: WorktreeRecord) -> Git:
-        """Return a git that may change the repository of a work tree. Raise WorktreeRefused."""
         git = Git(self._host, self._cages, tree.top, (await self._shared(tree), os.path.dirname(tree.path)))
         why = await git.why_unsafe()
         if why:
@@ -172,8 +168,7 @@ class Worktrees:
 
 
 def _half_made(shared: str, tree: WorktreeRecord) -> bool:
-    """Return whether git was killed while it made a work tree: its own lock is left. One that a person has locked is
-    whole."""
+    """Return whether git was killed while it made a work tree: its own lock is left."""
     lock = os.path.join(shared, "worktrees", os.path.basename(tree.path), "locked")
     try:
         with open_regular(lock) as file:
@@ -183,11 +178,6 @@ def _half_made(shared: str, tree: WorktreeRecord) -> bool:
 
 
 def directory_in(tree: WorktreeRecord, cwd: str) -> str:
-    """Return the directory in a work tree that stands for `cwd`, the work tree itself if it has no such directory."""
+    """Return the directory in a work tree that stands for `cwd`, the work tree itself if there is none."""
     path = os.path.normpath(os.path.join(tree.path, os.path.relpath(os.path.realpath(cwd), tree.top)))
     return path if os.path.isdir(path) and os.path.realpath(path) == path else tree.path
-
-
-def gone(tree: WorktreeRecord) -> WorktreeRecord:
-    """Return the record that a work tree was removed."""
-    return replace(tree, removed=True)

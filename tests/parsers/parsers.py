@@ -17,7 +17,7 @@ from ccb.local.tui.rendering import tool_output, untrusted_text
 from ccb.local.tui.rendering.diffs import EditView
 from ccb.local.tui.rendering.markdown import render_markdown
 from ccb.local.tui.rendering.themes import DARK, palette_of
-from ccb.remote.agent import mentions
+from ccb.remote.agent import prompt_opening
 from ccb.remote.context.instructions import find_instructions
 from ccb.remote.hooks.hook_outcome import read_output
 from ccb.remote.model.answer_stream import SseParser
@@ -109,7 +109,7 @@ def stream(text: str) -> None:
 
 
 def mention(text: str) -> None:
-    mentions._MENTION.findall(text)
+    prompt_opening._MENTION.findall(text)
 
 
 def imports(text: str) -> None:

@@ -111,7 +111,7 @@ FORBIDDEN = [
     ("tunnel/wire/ndjson.py", "from ..errors import CcbError"),
     ("tunnel/wire/journal_records.py", "from ccb.tunnel.secret import Secret"),
     ("remote/system/deadline.py", "from ccb.tunnel import errors"),
-    ("remote/agent/token_usage.py", "from ccb.tunnel.proxy.policy import Policy"),
+    ("remote/agent/agent_histories.py", "from ccb.tunnel.proxy.policy import Policy"),
     ("tunnel/errors.py", "from ccb.local import results"),
     ("local/headless/output_formats.py", "from ccb.remote import threads"),
 ]

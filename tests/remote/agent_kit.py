@@ -15,15 +15,15 @@ from tests.support.worker.cages import sandbox
 
 from ccb.remote.agent.agent import Agent
 from ccb.remote.agent.agent_config import AgentConfig, AgentDeps, ModelChoice, ToldToClients
+from ccb.remote.agent.agent_histories import Ledger
 from ccb.remote.agent.conversation import Conversation
-from ccb.remote.agent.token_usage import Ledger
 from ccb.remote.agent.turn_state import Prompt
 from ccb.remote.context.instructions import InstructionFile, NestedInstructions
 from ccb.remote.context.system_prompt import SessionPrompt
 from ccb.remote.hooks.hook_runner import HookContext, HookRunner
 from ccb.remote.model.model_call import Clock
+from ccb.remote.model.model_request import WindowSettings
 from ccb.remote.model.retry import RetrySettings
-from ccb.remote.model.token_counts import WindowSettings
 from ccb.remote.permissions.engine import LaunchRules, PermissionEngine
 from ccb.remote.permissions.matchers import Askable
 from ccb.remote.permissions.rules import Behavior, Decision

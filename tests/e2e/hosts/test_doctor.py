@@ -34,7 +34,7 @@ ON_LAPTOP = {
 }  # fmt: skip
 ON_HOST = {
     "shell", "Pythons", "shell noise", "system", "user", "worker python", "login shell", "home", "state", "bundles",
-    "temporary", "sockets", "bundle cache", "sessions", "nofile", "processes", "logout", "sshd settings", "sandbox",
+    "temporary", "sockets", "bundle cache", "sessions", "nofile", "processes", "logout", "sandbox",
     "bash", "git", "rg", "locale", "secrets", "round trip", "throughput", "clock", "MaxSessions",
 }  # fmt: skip
 ON_CONNECTION = {

@@ -25,15 +25,14 @@ from tests.remote.agent_kit import (
 )
 
 from ccb.remote.agent.agent_config import ModelChoice
+from ccb.remote.agent.agent_histories import Ledger
 from ccb.remote.agent.compaction import newest, old_results
 from ccb.remote.agent.conversation import Conversation, KeptPrompts, tool_result_message
-from ccb.remote.agent.token_usage import Ledger
 from ccb.remote.context.reminders import Occasion
 from ccb.remote.hooks.hook_outcome import HookOutcome
 from ccb.remote.hooks.hook_runner import HookContext, HookRunner
 from ccb.remote.hooks.hook_table import PRE_COMPACT, SESSION_START
-from ccb.remote.model.model_request import CLEARED, ModelLinkError
-from ccb.remote.model.token_counts import ContextLimits, WindowSettings
+from ccb.remote.model.model_request import CLEARED, ContextLimits, ModelLinkError, WindowSettings
 from ccb.tunnel.wire.journal_records import (
     CompactStartRecord,
     ForkedRecord,
@@ -124,6 +123,7 @@ async def test_another_model_may_write_the_summary_and_the_own_one_does_where_th
 
 async def test_the_person_compacts_with_a_hint_and_goes_on() -> None:
     world = make_world(says("hello"), summary(), says("later", "msg_2"))
+    assert (await world.turn("/compact"))["result"] == "There is nothing to compact yet." and not world.history()
     await world.turn("first")
     result = await world.turn("/compact keep the colours")
     assert result["result"].startswith("Compacted: about ")
@@ -133,12 +133,6 @@ async def test_the_person_compacts_with_a_hint_and_goes_on() -> None:
     assert [message["role"] for message in world.transport.request_json(2)["messages"]] == ["user"]
     assert texts(world.history()[0]).endswith("second")
     assert [m.api() for m in again(world).messages] == world.history()
-
-
-async def test_there_is_nothing_to_compact_in_a_new_session() -> None:
-    world = make_world()
-    assert (await world.turn("/compact"))["result"] == "There is nothing to compact yet."
-    assert world.history() == []
 
 
 async def test_a_compaction_by_hand_that_fails_changes_nothing() -> None:
@@ -326,16 +320,16 @@ def test_no_cut_splits_a_pair(rounds: list[list[int]], share: float) -> None:
 def test_only_old_results_are_cleared_and_pairs_stay(rounds: list[list[int]], keep: int) -> None:
     conversation = history_of(rounds)
     before = conversation.size.estimated
-    old = old_results(conversation.messages, keep)
-    meta = {"tokens_saved": old.tokens, "cleared": list(old.tool_use_ids)}
+    old, saved = old_results(conversation.messages, keep)
+    meta = {"tokens_saved": saved, "cleared": old}
     body = {"type": "system", "subtype": "microcompact_boundary", "microcompact_metadata": meta}
     conversation.apply(record_of(MessageRecord(body)))
     blocks = [block for message in conversation.messages for block in message.blocks]
     cleared = {block["tool_use_id"] for block in blocks if block.get("content") == CLEARED}
-    assert cleared == set(old.tool_use_ids)
+    assert cleared == set(old)
     assert not cleared & {f"t{len(rounds) - 1}_{place}" for place in range(3)}, "the model has not seen these"
-    assert conversation.size.estimated == before - old.tokens
-    assert not old_results(conversation.messages, keep).tool_use_ids
+    assert conversation.size.estimated == before - saved
+    assert not old_results(conversation.messages, keep)[0]
     assert_valid([*[m.api() for m in conversation.messages], {"role": "assistant", "content": [{"type": "text"}]}])
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.remote.agent_kit import assert_valid
@@ -80,45 +81,80 @@ def _shape(conversation: Conversation) -> list[tuple[str, list[str]]]:
     ]
 
 
-def test_fragments_and_results_are_merged() -> None:
-    conversation = Conversation.from_records(
-        [
-            _prompt("go"),
-            _thinking("m1"),
-            _call("m1", "a"),
-            _result("a"),  # an early tool: its result comes before the rest of the message
-            _text("m1", "and"),
-            _call("m1", "b"),
-            _result("b"),
-            _prompt("also"),
-            _text("m2", "done"),
-        ]
-    )
-    assert _shape(conversation) == [
-        ("user", ["go"]),
-        ("assistant", ["thinking", "a", "and", "b"]),
-        ("user", ["a", "b", "also"]),
-        ("assistant", ["done"]),
-    ]
+_ERROR: Json = {"type": "assistant", "is_api_error_message": True}
+_ERROR["message"] = {"id": "x", "content": [{"type": "text", "text": "API Error"}]}
+_NO_PART = [
+    _message({"type": "system", "subtype": "init"}),
+    _record(InputRecord("1", {"type": "user", "message": {"role": "user", "content": "never used"}})),
+    _prompt("go"),
+    _message({"type": "user", "isReplay": True, "message": {"content": "echo"}}),
+    _message(_ERROR),
+    _message({"type": "result", "result": "x"}),
+    _record(TurnStartRecord()),
+    _assistant("m1", {"type": "text", "text": " \n"}),
+    _assistant("m1", {"type": "thinking", "thinking": "unsigned", "signature": ""}),
+]
+_END = _record(ModelEndRecord("", None, {}))
+_OTHER = _record(ModelRecord("other"))
 
 
-def test_what_is_no_part_of_the_conversation_is_left_out() -> None:
-    error: Json = {"type": "assistant", "is_api_error_message": True}
-    error["message"] = {"id": "x", "content": [{"type": "text", "text": "API Error"}]}
-    replay: Json = {"type": "user", "isReplay": True, "message": {"content": "echo"}}
-    conversation = Conversation.from_records(
-        [
-            _message({"type": "system", "subtype": "init"}),
-            _prompt("go"),
-            _message(replay),
-            _message(error),
-            _message({"type": "result", "result": "x"}),
-            _record(TurnStartRecord()),
-            _assistant("m1", {"type": "text", "text": " \n"}),
-            _assistant("m1", {"type": "thinking", "thinking": "unsigned", "signature": ""}),
-        ]
-    )
-    assert _shape(conversation) == [("user", ["go"])]
+@pytest.mark.parametrize(
+    ("records", "shape"),
+    [
+        (_NO_PART, [["go"]]),
+        ([_prompt("  ")], [["(empty message)"]]),
+        (
+            [
+                *(_prompt("go"), _thinking("m1"), _call("m1", "a"), _result("a"), _text("m1", "and"), _call("m1", "b")),
+                *(_result("b"), _prompt("also"), _text("m2", "done")),
+            ],
+            [["go"], ["thinking", "a", "and", "b"], ["a", "b", "also"], ["done"]],
+        ),
+        ([_prompt("go"), _thinking("m1"), _note("cut"), _prompt("again")], [["go", "cut", "again"]]),
+        (
+            [
+                *(_prompt("go"), _call("m", "a"), _END, _result("a"), _call("m", "b"), _result("b"), _text("m", "x")),
+                *(_END, _prompt("more"), _text("m", "done"), _END),
+            ],
+            [["go"], ["a"], ["a"], ["b", "x"], ["b", "more"], ["done"]],
+        ),
+        (
+            [_prompt("go"), _text("m", "one"), _prompt("more"), _text("m", "two")],
+            [["go"], ["one"], ["more"], ["two"]],
+        ),
+        (
+            [
+                *(_prompt("go"), _call("m", "a"), _END, _result("a"), _text("m", "x")),
+                *(_withdrawn("m"), _withdrawn("m")),
+            ],
+            [["go"], ["a"], ["a"]],
+        ),
+        (
+            [
+                *(_prompt("go"), _thinking("m"), _OTHER, _text("m", "x"), _call("m", "a")),
+                *(_result("a"), _text("m", "y")),
+            ],
+            [["go"], ["x", "a", "y"], ["a"]],
+        ),
+        ([_prompt("go"), _record(ModelRecord("b")), _thinking("m", "a", "a")], [["go"]]),
+    ],
+    ids=[
+        "what is no part of it is left out",
+        "an empty prompt is a message",
+        "an early result comes before the rest of its message",
+        "a message that ends in thinking is made sendable",
+        "some providers give every answer the same id",
+        "a prompt ends an answer without an end",
+        "a withdrawn answer takes no earlier one of its id with it",
+        "an answer goes on after its thinking was dropped for another model",
+        "an answer that only has thinking of another model is no empty message",
+    ],
+)
+def test_the_history_of_records(records: list[Record], shape: list[list[str]]) -> None:
+    conversation = Conversation.from_records(records)
+    conversation.seal()
+    assert [texts for _, texts in _shape(conversation)] == shape
+    assert [role for role, _ in _shape(conversation)] == [("user", "assistant")[at % 2] for at in range(len(shape))]
 
 
 def test_open_tool_uses_are_closed_where_they_belong() -> None:
@@ -132,22 +168,6 @@ def test_open_tool_uses_are_closed_where_they_belong() -> None:
     ]
     assert _shape(conversation)[-1] == ("user", ["b", "a", "hm"])
     assert close_open_tool_uses(conversation, "again") == []
-
-
-def test_an_input_that_was_never_used_is_not_said() -> None:
-    body = {"type": "user", "message": {"role": "user", "content": "cancelled"}}
-    conversation = Conversation.from_records([_record(InputRecord("1", body)), _prompt("go")])
-    assert _shape(conversation) == [("user", ["go"])]
-
-
-def test_an_empty_prompt_is_still_a_message() -> None:
-    assert _shape(Conversation.from_records([_prompt("  ")])) == [("user", ["(empty message)"])]
-
-
-def test_a_message_that_ends_in_thinking_is_made_sendable() -> None:
-    conversation = Conversation.from_records([_prompt("go"), _thinking("m1"), _note("interrupted"), _prompt("again")])
-    conversation.seal()
-    assert _shape(conversation) == [("user", ["go", "interrupted", "again"])]
 
 
 _MESSAGE_IDS = st.sampled_from(["m1", "m2", "m3"])
@@ -197,63 +217,11 @@ def test_the_kept_bytes_are_the_bytes(records: list[Record]) -> None:
     assert [m.encoded() for m in conversation.messages] == [m.encoded() for m in fresh.messages]
 
 
-def _end() -> Record:
-    return _record(ModelEndRecord("", None, {}))
-
-
-def test_an_answer_is_another_one_although_its_id_was_used_before() -> None:
-    """Some providers give every answer the same message.id."""
-    conversation = Conversation.from_records(
-        [
-            *(_prompt("go"), _call("m", "a"), _end(), _result("a"), _call("m", "b"), _result("b"), _text("m", "x")),
-            *(_end(), _prompt("more"), _text("m", "done"), _end()),
-        ]
-    )
-    assert _shape(conversation) == [
-        ("user", ["go"]),
-        ("assistant", ["a"]),
-        ("user", ["a"]),
-        ("assistant", ["b", "x"]),
-        ("user", ["b", "more"]),
-        ("assistant", ["done"]),
-    ]
-
-
-def test_what_the_person_says_ends_an_answer_without_an_end() -> None:
-    conversation = Conversation.from_records([_prompt("go"), _text("m", "one"), _prompt("more"), _text("m", "two")])
-    assert _shape(conversation) == [
-        ("user", ["go"]),
-        ("assistant", ["one"]),
-        ("user", ["more"]),
-        ("assistant", ["two"]),
-    ]
-
-
-def test_a_withdrawn_answer_takes_no_earlier_one_of_its_id_with_it() -> None:
-    conversation = Conversation.from_records(
-        [
-            *(_prompt("go"), _call("m", "a"), _end(), _result("a"), _text("m", "x")),
-            *(_withdrawn("m"), _withdrawn("m")),
-        ]
-    )
-    assert _shape(conversation) == [("user", ["go"]), ("assistant", ["a"]), ("user", ["a"])]
-
-
-def test_an_answer_goes_on_after_its_thinking_was_dropped_for_another_model() -> None:
-    conversation = Conversation.from_records(
-        [
-            *(_prompt("go"), _thinking("m"), _record(ModelRecord("other")), _text("m", "x")),
-            *(_call("m", "a"), _result("a"), _text("m", "y")),
-        ]
-    )
-    assert _shape(conversation) == [("user", ["go"]), ("assistant", ["x", "a", "y"]), ("user", ["a"])]
-
-
 def test_thinking_belongs_to_the_model_that_was_asked_for_it() -> None:
     """Also when another one was chosen while it thought, and in the history that a restarted worker reads."""
     records = [
-        *(_prompt("go"), _record(ModelRecord("b")), _thinking("m", "a-20250101", "a"), _text("m", "x"), _end()),
-        *(_prompt("on"), _thinking("n", "b", "b", "t"), _text("n", "y"), _end()),
+        *(_prompt("go"), _record(ModelRecord("b")), _thinking("m", "a-20250101", "a"), _text("m", "x"), _END),
+        *(_prompt("on"), _thinking("n", "b", "b", "t"), _text("n", "y"), _END),
     ]
     for end, shown in (([], ["y"]), ([_record(ModelRecord("a"))], ["x"]), ([_record(ModelRecord("c"))], [])):
         conversation = Conversation.from_records([*records, *end])
@@ -268,7 +236,7 @@ def test_thinking_in_older_journals_belongs_to_the_model_that_answered() -> None
         ("claude-sonnet-4-5-20250929", "claude-opus-4-5", False),
         ("claude-sonnet-4-5-20250929", "gateway/claude-sonnet-4-5", False),
     ):
-        conversation = Conversation.from_records([_prompt("go"), _thinking("m", answered), _text("m", "x"), _end()])
+        conversation = Conversation.from_records([_prompt("go"), _thinking("m", answered), _text("m", "x"), _END])
         conversation.use(model)
         assert ("thinking" in str(_shape(conversation))) is shown
 
@@ -287,17 +255,11 @@ def test_thinking_that_is_hidden_stays_so_when_its_message_joins_another() -> No
 
 def test_thinking_of_any_shape_is_kept() -> None:
     odd = {"type": "redacted_thinking", "data": {"not": ["a text"]}}
-    conversation = Conversation.from_records([_prompt("go"), _assistant("m", odd, "a", "a"), _text("m", "x"), _end()])
+    conversation = Conversation.from_records([_prompt("go"), _assistant("m", odd, "a", "a"), _text("m", "x"), _END])
     conversation.use("b")
     assert _shape(conversation)[-1] == ("assistant", ["x"])
     conversation.use("a")
     assert _shape(conversation)[-1] == ("assistant", ["redacted_thinking", "x"])
-
-
-def test_an_answer_that_only_has_thinking_of_another_model_is_no_empty_message() -> None:
-    conversation = Conversation.from_records([_prompt("go"), _record(ModelRecord("b")), _thinking("m", "a", "a")])
-    conversation.seal()
-    assert _shape(conversation) == [("user", ["go"])]
 
 
 @given(st.lists(st.tuples(st.sampled_from([MAIN_AGENT, "toolu_a", "toolu_b"]), _RECORDS), max_size=40))

@@ -60,15 +60,31 @@ async def _goes_on(world: World) -> Json:
     return world.transport.request_json(len(world.transport.bodies) - 1)
 
 
-async def test_before_any_byte_of_the_model() -> None:
-    world = make_world(Reply(head_wait=asyncio.Event()))
+_UNHEARD = Reply([opening(), tool_start(0, "t1", "Look"), json_delta(0, '{"ke'), asyncio.Event()])
+
+
+@pytest.mark.parametrize(
+    ("reply", "lines"),
+    [
+        (Reply(head_wait=asyncio.Event()), []),
+        (Reply([opening(), text_block(0, "All said."), asyncio.Event()]), ["assistant text All said."]),
+        (Reply([opening(), thinking_block(0, "hm"), asyncio.Event()]), ["assistant thinking hm"]),
+        (_UNHEARD, []),
+    ],
+    ids=["before any byte", "a finished text", "thinking", "a tool's input"],
+)
+async def test_while_the_model_answers(reply: Reply, lines: list[str]) -> None:
+    world = make_world(reply)
+    assert world.agent.interrupt() is False, "no turn runs"
     turn = world.start()
     await settle()
+    assert not world.journal.messages("assistant"), "a block is held until the next one"
     result = await _interrupt(world, turn)
-    assert world.journal.outline() == ["init", NOTE, "result error_during_execution"]
-    assert (result["terminal_reason"], result["num_turns"]) == ("aborted_streaming", 2)
-    sent = await _goes_on(world)
-    assert "[Request interrupted by user]" in str(sent["messages"])
+    assert world.journal.outline() == ["init", *lines, NOTE, "result error_during_execution"]
+    assert (result["terminal_reason"], result["num_turns"]) == ("aborted_streaming", 2) and not world.log
+    assert "[Request interrupted by user]" in str((await _goes_on(world))["messages"])
+    await settle()
+    assert not [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
 
 
 async def test_in_the_middle_of_a_text() -> None:
@@ -90,38 +106,16 @@ async def test_in_the_middle_of_a_text() -> None:
     assert line["aborted"] is True
     assert line["message"]["id"] == "msg_1"
     assert result["num_turns"] == 2
+    assert result["usage"]["input_tokens"] == 100 and result["total_cost_usd"] > 0, "the provider charges for it"
     assert [event["type"] for event in world.journal.stream_events()[-2:]] == ["content_block_stop", "message_stop"]
     sent = await _goes_on(world)
     assert sent["messages"][1]["content"][-1]["text"] == "Half a"
 
 
-async def test_with_a_finished_text_that_was_still_withheld() -> None:
-    world = make_world(Reply([opening(), text_block(0, "All said."), asyncio.Event()]))
-    turn = world.start()
-    await settle()
-    assert not world.journal.messages("assistant")
-    await _interrupt(world, turn)
-    assert world.journal.outline() == ["init", "assistant text All said.", NOTE, "result error_during_execution"]
-    await _goes_on(world)
-
-
-async def test_in_the_middle_of_thinking_or_of_a_tool_input() -> None:
-    for chunks in (
-        [opening(), thinking_block(0, "hm"), asyncio.Event()],
-        [opening(), tool_start(0, "t1", "Look"), json_delta(0, '{"ke'), asyncio.Event()],
-    ):
-        world = make_world(Reply(chunks))  # type: ignore[arg-type]
-        turn = world.start()
-        await settle()
-        await _interrupt(world, turn)
-        assert world.journal.outline()[-2:] == [NOTE, "result error_during_execution"]
-        assert not world.log
-        await _goes_on(world)
-
-
 async def test_while_a_tool_runs() -> None:
     world = make_world(calls(("t1", "Look", {"key": "a"}), ("t2", "Change", {"key": "b"})))
     world.read.gates = {"a": asyncio.Event()}
+    world.read.printed = {"a": "line 1\nline 2\n"}
     turn = world.start()
     await world.read.until("start a")
     await settle()
@@ -135,23 +129,9 @@ async def test_while_a_tool_runs() -> None:
     ]
     texts = [line["message"]["content"][0].get("content", "") for line in world.journal.messages("user")]
     assert all(text.startswith("The user doesn't want to proceed") for text in texts[:2])
-    assert "while it ran" in texts[0]
+    assert "while it ran" in texts[0] and texts[0].endswith("\nIt had printed:\nline 1\nline 2")
     assert "not run" in texts[1]
     assert (result["terminal_reason"], result["num_turns"]) == ("aborted_tools", 4)
-    await _goes_on(world)
-
-
-async def test_what_a_stopped_tool_had_printed_is_in_its_result() -> None:
-    world = make_world(calls(("t1", "Look", {"key": "a"}), ("t2", "Look", {"key": "b"})))
-    world.read.gates = {"a": asyncio.Event(), "b": asyncio.Event()}
-    world.read.printed = {"a": "line 1\nline 2\n", "b": ""}
-    turn = world.start()
-    await world.read.until("start a", "start b")
-    await settle()
-    await _interrupt(world, turn)
-    texts = [line["message"]["content"][0].get("content", "") for line in world.journal.messages("user")]
-    assert texts[0] == f"{texts[1]}\nIt had printed:\nline 1\nline 2"
-    assert texts[1].startswith("The user doesn't want to proceed") and "while it ran" in texts[1]
     await _goes_on(world)
 
 
@@ -284,13 +264,6 @@ async def test_it_takes_less_than_200_ms() -> None:
     pytest.fail("no interrupt of thirty took less than 200 ms")
 
 
-async def test_without_a_turn_it_does_nothing() -> None:
-    world = make_world(says("hi"))
-    assert world.agent.interrupt() is False
-    assert (await world.turn())["subtype"] == "success"
-    assert world.agent.interrupt() is False
-
-
 async def test_shutting_down_stops_the_tools_and_writes_no_result() -> None:
     world = make_world(calls(("t1", "Look", {"key": "a"})))
     world.read.gates = {"a": asyncio.Event()}
@@ -313,19 +286,3 @@ async def test_shutting_down_in_the_middle_of_a_stream_releases_it() -> None:
         await turn
     assert world.transport.closed == 1
     assert not [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
-
-
-async def test_no_task_is_left_after_a_turn() -> None:
-    world = make_world(calls(("t1", "Look", {"key": "a"})), error_reply(500), says("ok", "m2"))
-    await world.turn()
-    await settle()
-    assert not [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
-
-
-async def test_what_an_interrupted_answer_was_sent_is_counted() -> None:
-    world = make_world(Reply([opening(), text_start(0), text_delta(0, "Half"), asyncio.Event()]))
-    turn = world.start()
-    await settle()
-    result = await _interrupt(world, turn)
-    assert result["usage"]["input_tokens"] == 100
-    assert result["total_cost_usd"] > 0

@@ -7,7 +7,6 @@ from typing import Any
 
 from tests.remote.agent_kit import assert_valid, calls, make_world, says
 
-from ccb.remote.agent.conversation import Conversation
 from ccb.remote.context.reminders import Occasion, Reminders
 
 Json = dict[str, Any]
@@ -45,15 +44,6 @@ async def test_a_reminder_follows_the_tool_results_and_leaves_the_prefix_alone()
     assert_valid(world.history())
     first, second = (world.transport.request_json(i) for i in (0, 1))
     assert (first["system"], first["tools"]) == (second["system"], second["tools"])
-
-
-async def test_a_restart_reads_the_reminders_that_were_said() -> None:
-    world = make_world(says("a"))
-    world.agent.reminders.add("k", "a fact")
-    await world.turn()
-    again = Conversation.from_records(world.journal.records)
-    assert [message.api() for message in again.messages] == world.history()
-    assert not any("a fact" in str(body) for body in world.journal.messages())  # clients need not show it
 
 
 def test_a_reminder_cannot_end_its_block_early() -> None:

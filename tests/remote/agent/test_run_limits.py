@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from tests.remote.agent_kit import Reply, World, assert_valid, calls, closing, make_world, opening, says, text_block
 
-from ccb.remote.agent.limits import MAX_TRIES, target_in
+from ccb.remote.agent.turn_state import MAX_TRIES, target_in
 from ccb.remote.session.client_setup import demanded
 from ccb.tunnel.wire.session_options import SessionOptions
 

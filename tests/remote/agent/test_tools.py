@@ -188,20 +188,11 @@ async def test_a_tool_that_is_silent_says_that_it_still_runs() -> None:
     await asyncio.wait_for(turn, 60)
 
 
-async def test_an_unknown_tool_is_a_result() -> None:
-    world = make_world(calls(("t1", "Fly", {})), says("sorry", "msg_2"))
-    result = await world.turn()
-    assert _result_text(world.journal) == "<tool_use_error>Error: No such tool available: Fly</tool_use_error>"
-    assert result["subtype"] == "success"
-
-
 async def test_a_hidden_tool_is_unknown() -> None:
-    world = make_world(says("x"))
-    world.permissions.hidden.add("Change")
     hidden = make_world(calls(("t1", "Change", {"key": "a"})), says("ok", "msg_2"))
     hidden.permissions.hidden.add("Change")
     from ccb.remote.agent.agent import Agent
-    from ccb.remote.agent.token_usage import Ledger
+    from ccb.remote.agent.agent_histories import Ledger
 
     hidden.agent = Agent(hidden.agent.config, hidden.agent._deps, hidden.conversation, Ledger())
     await hidden.turn()
@@ -235,21 +226,28 @@ async def test_a_wrong_input_is_a_result_and_nobody_is_asked(tool_input: Json | 
     assert_valid(world.history())
 
 
-async def test_validation_comes_before_the_question() -> None:
-    world = make_world(calls(("t1", "Change", {"key": "a"})), says("ok", "msg_2"), decisions={"Change": ASK})
-    world.write.invalid = {"a": "File has not been read yet."}
-    await world.turn()
-    assert _result_text(world.journal) == "<tool_use_error>File has not been read yet.</tool_use_error>"
-    assert not world.broker.requests
-
-
-async def test_an_exception_of_a_tool_is_a_result() -> None:
-    world = make_world(calls(("t1", "Look", {"key": "a"})), says("ok", "msg_2"))
+async def test_bugs_and_refusals_of_tools_and_checks_are_results() -> None:
+    world = make_world(
+        calls(("t1", "Look", {"key": "a"}), ("t2", "Change", {"key": "a"}), ("t3", "Change", {"key": "b"})),
+        says("ok", "msg_2"),
+        decisions={"Change": ASK},
+    )
     world.read.results = {"a": ValueError("a bug")}
-    result = await world.turn()
+    world.write.invalid = {"a": "File has not been read yet."}
+    decide = world.permissions.decide
+
+    def broken(tool: Any, tool_input: Json, **where: Any) -> Decision:
+        if tool.name == "Change":
+            raise RuntimeError("parser bug")
+        return decide(tool, tool_input, **where)
+
+    world.permissions.decide = broken  # type: ignore[method-assign]
+    assert (await world.turn())["subtype"] == "success"
     assert _result_text(world.journal) == "Look failed: ValueError: a bug"
     assert world.journal.messages("user")[0]["message"]["content"][0]["is_error"] is True
-    assert result["subtype"] == "success"
+    assert _result_text(world.journal, 1) == "<tool_use_error>File has not been read yet.</tool_use_error>"
+    assert "was not run, because a check of it failed: RuntimeError: parser bug" in _result_text(world.journal, 2)
+    assert not world.broker.requests and world.log == ["start a", "end a"]
 
 
 async def test_a_result_longer_than_the_tool_declares_is_cut(tmp_path: Path) -> None:
@@ -262,14 +260,6 @@ async def test_a_result_longer_than_the_tool_declares_is_cut(tmp_path: Path) -> 
     assert shown.startswith("line 0\n") and shown.endswith("\nline 9999")
     (kept,) = tmp_path.iterdir()
     assert str(kept) in shown and kept.read_text() == whole
-
-
-async def test_an_error_result_is_handed_on() -> None:
-    world = make_world(calls(("t1", "Look", {"key": "a"})), says("ok", "msg_2"))
-    world.read.results = {"a": ToolResult("Exit code 3", is_error=True)}
-    await world.turn()
-    line = world.journal.messages("user")[0]
-    assert line["tool_use_result"] == "Error: Exit code 3"
 
 
 async def test_the_person_is_asked_and_allows() -> None:
@@ -302,31 +292,25 @@ async def test_the_person_is_asked_and_allows() -> None:
     assert result["permission_denials"] == []
 
 
-async def test_a_changed_input_is_checked_like_any_other() -> None:
-    world = make_world(
-        calls(("t1", "Change", {"key": "a"})),
-        says("ok", "msg_2"),
-        decisions={"Change": ASK},
-        answers=[ToolPermission(True, updated_input={"key": 5})],
-    )
-    await world.turn()
-    assert "InputValidationError" in _result_text(world.journal)
-    assert not world.log
-
-
-async def test_a_denial_reaches_the_model_word_for_word() -> None:
-    world = make_world(
-        calls(("t1", "Change", {"key": "a"})),
-        says("ok", "msg_2"),
-        decisions={"Change": ASK},
-        answers=[ToolPermission(False, "not on a Friday")],
-    )
+@pytest.mark.parametrize(
+    ("answer", "said", "denials"),
+    [
+        (ToolPermission(False, "not on a Friday"), "not on a Friday", 1),
+        (ToolPermission(True, updated_input={"key": 5}), "InputValidationError", 0),
+        (RequestFailed("no such request"), "Tool permission request failed: Error: no such request", 0),
+    ],
+    ids=["denied", "a wrong change", "a question that fails"],
+)
+async def test_what_is_no_permission_is_told_to_the_model(
+    answer: ToolPermission | RequestFailed, said: str, denials: int
+) -> None:
+    script = calls(("t1", "Change", {"key": "a"})), says("ok", "msg_2")
+    world = make_world(*script, decisions={"Change": ASK}, answers=[answer])
     result = await world.turn()
-    assert _result_text(world.journal) == "not on a Friday"
-    assert not world.log
-    assert result["subtype"] == "success"
-    assert result["permission_denials"] == [{"tool_name": "Change", "tool_use_id": "t1", "tool_input": {"key": "a"}}]
-    assert not world.journal.facts("tool_start")
+    assert said in _result_text(world.journal) and result["subtype"] == "success"
+    assert not world.log and not world.journal.facts("tool_start")
+    denial = {"tool_name": "Change", "tool_use_id": "t1", "tool_input": {"key": "a"}}
+    assert result["permission_denials"] == [denial] * denials
 
 
 async def test_a_denial_can_end_the_turn() -> None:
@@ -365,49 +349,17 @@ async def test_without_anybody_to_ask_it_is_denied_at_once(behavior: Behavior) -
     assert not world.log
 
 
-async def test_a_question_that_fails_is_no_permission() -> None:
-    world = make_world(
-        calls(("t1", "Change", {"key": "a"})),
-        says("ok", "msg_2"),
-        decisions={"Change": ASK},
-        answers=[RequestFailed("client said no such request")],
-    )
-    result = await world.turn()
-    assert _result_text(world.journal) == "Tool permission request failed: Error: client said no such request"
-    assert not world.log
-    assert result["subtype"] == "success"
-
-
-async def test_a_permission_check_that_fails_is_no_permission() -> None:
-    world = make_world(calls(("t1", "Change", {"key": "a"})), says("ok", "msg_2"))
-
-    def broken(tool: Any, tool_input: Json, **where: Any) -> Decision:
-        raise RuntimeError("parser bug")
-
-    world.permissions.decide = broken  # type: ignore[method-assign]
-    await world.turn()
-    assert "was not run, because a check of it failed: RuntimeError: parser bug" in _result_text(world.journal)
-    assert not world.log
-
-
-async def test_repeated_denials_are_pointed_out_once() -> None:
+@pytest.mark.parametrize(
+    ("tools", "notes"), [(["Change"] * 4, 1), (["Change", "Change", "Look", "Change"], 0)], ids=["in a row", "not"]
+)
+async def test_repeated_denials_are_pointed_out_once(tools: list[str], notes: int) -> None:
     denied = Decision(Behavior.DENY, "rule", "rule")
-    script = [calls((f"t{i}", "Change", {"key": f"v{i}"}), message_id=f"m{i}") for i in range(4)]
+    script = [calls((f"t{i}", name, {"key": f"v{i}"}), message_id=f"m{i}") for i, name in enumerate(tools)]
     world = make_world(*script, says("ok", "msg_9"), decisions={"Change": denied})
     await world.turn()
-    notes = [line for line in world.journal.messages("user") if line.get("isSynthetic")]
-    assert len(notes) == 1
-    assert "refused" in notes[0]["message"]["content"][0]["text"]
+    told = [line["message"]["content"] for line in world.journal.messages("user") if line.get("isSynthetic")]
+    assert len(told) == notes and all("refused" in content[0]["text"] for content in told)
     assert_valid([*world.history()[:-1], {"role": "assistant", "content": [{"type": "text", "text": "x"}]}])
-
-
-async def test_a_success_in_between_resets_the_count_of_denials() -> None:
-    denied = Decision(Behavior.DENY, "rule", "rule")
-    tools = ["Change", "Change", "Look", "Change"]
-    script = [calls((f"t{i}", name, {"key": "v"}), message_id=f"m{i}") for i, name in enumerate(tools)]
-    world = make_world(*script, says("ok", "msg_9"), decisions={"Change": denied})
-    await world.turn()
-    assert not [line for line in world.journal.messages("user") if line.get("isSynthetic")]
 
 
 async def test_a_tool_use_id_that_was_used_before_is_replaced() -> None:

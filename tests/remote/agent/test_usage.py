@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ccb.remote.agent.token_usage import Ledger
+from ccb.remote.agent.agent_histories import Ledger
 from ccb.tunnel.wire.model_facts import claude_facts
 
 

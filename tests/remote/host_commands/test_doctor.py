@@ -14,16 +14,14 @@ from pathlib import Path
 import pytest
 from tests.remote.worker_process import WorkerHost
 
-from ccb.remote.host_commands import doctor_checks as doctor_sandbox
-from ccb.remote.host_commands import storage_checks
-from ccb.remote.host_commands import storage_checks as doctor_storage
-from ccb.remote.host_commands import system_checks as doctor_system
-from ccb.remote.host_commands.system_checks import said_by
+from ccb.remote.host_commands import doctor_checks
+from ccb.remote.host_commands.doctor_checks import said_by
 from ccb.remote.sandbox.cage_server import Availability, CageMechanism, CageServer
 from ccb.tunnel.wire.frames import Bye, CallData, Credit, Ping, Report, Stop
 
 
-async def test_checks_then_measurements_then_goodbye(host: WorkerHost) -> None:
+@pytest.mark.parametrize("gone", [False, True], ids=["stop", "gone"])
+async def test_checks_then_measurements_then_goodbye(host: WorkerHost, gone: bool) -> None:
     laptop = await host.connect("", command="doctor")
     checks = []
     while (report := await laptop.next(Report)).kind == "check":
@@ -42,16 +40,11 @@ async def test_checks_then_measurements_then_goodbye(host: WorkerHost) -> None:
     while (bulk := await laptop.next(Report)).kind == "bulk":
         size += len(bulk.body["x"])
     assert (size, bulk.body["n"]) == (100_000, 8)
-    await laptop.send(Stop(0))
-    await laptop.next(Bye)
-
-
-async def test_a_laptop_that_has_gone_ends_it(host: WorkerHost) -> None:
-    laptop = await host.connect("", command="doctor")
-    while (await laptop.next(Report)).kind == "check":
-        pass
-    assert laptop.process.stdin is not None
-    laptop.process.stdin.close()
+    if gone:
+        assert laptop.process.stdin is not None
+        laptop.process.stdin.close()
+    else:
+        await laptop.send(Stop(0))
     await laptop.next(Bye)
 
 
@@ -67,25 +60,20 @@ def test_the_limits_of_every_control_group_above_are_read(tmp_path: Path) -> Non
     group("user.slice", "max", "90")
     group("user.slice/user-7.slice", "100", "80")
     group("user.slice/user-7.slice/session-1.scope", "60", "5")
-    assert doctor_system.tasks(str(tmp_path)) == [("session-1.scope", 60, 5), ("user-7.slice", 100, 80)]
+    assert doctor_checks.tasks(str(tmp_path)) == [("session-1.scope", 60, 5), ("user-7.slice", 100, 80)]
 
 
-def test_a_file_where_a_directory_should_be_is_a_warning(tmp_path: Path) -> None:
+def test_a_file_or_a_link_where_a_directory_should_be_is_a_warning(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x", encoding="ascii")
-    found = doctor_storage._directory("state", str(tmp_path / "file" / "below"))
-    assert found.state == "warn" and "is not a directory" in found.found and found.fix
-
-
-def test_a_link_in_our_place_is_a_warning(tmp_path: Path) -> None:
-    (tmp_path / "real").mkdir()
-    (tmp_path / "link").symlink_to(tmp_path / "real")
-    found = doctor_storage._directory("bundles", str(tmp_path / "link"))
-    assert found.state == "warn" and "it is a link" in found.found
+    (tmp_path / "link").symlink_to(tmp_path)
+    for place, said in (("file/below", "is not a directory"), ("link", "it is a link")):
+        found = doctor_checks._directory("state", str(tmp_path / place))
+        assert found.state == "warn" and said in found.found and found.fix
 
 
 def test_a_model_key_on_the_host_is_a_warning_that_does_not_show_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-ant-should-not-be-here")
-    (found,) = doctor_system.secrets()
+    (found,) = doctor_checks.secrets()
     assert found.state == "warn" and "ANTHROPIC_API_KEY" in found.found
     assert "should-not" not in found.found + found.fix
 
@@ -97,7 +85,7 @@ def test_a_program_that_does_not_run_is_told_from_one_that_is_not_there(
     broken.write_text("#!/bin/sh\nexit 3\n", encoding="ascii")
     broken.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
-    found = {each.name: each for each in doctor_system.tools()}
+    found = {each.name: each for each in doctor_checks.tools()}
     assert found["git"].state == "warn" and "does not run" in found["git"].found
     assert found["rg"].state == "info" and "not there" in found["rg"].found
 
@@ -154,38 +142,25 @@ def test_the_cages_of_the_host_are_told(monkeypatch: pytest.MonkeyPatch) -> None
         (Availability(CageMechanism.NONE, 0, False, "no Landlock"), "warn", "no cage: no Landlock"),
     ):
         monkeypatch.setattr(CageServer, "availability", lambda self, told=available: told)
-        (found,) = doctor_sandbox.sandbox()
+        (found,) = doctor_checks.sandbox()
         assert found.state == state and said in found.found and bool(found.fix) is (state == "warn")
 
 
-def test_a_quota_is_read_as_the_kernel_gives_it() -> None:
+def test_a_quota_is_read_as_the_kernel_gives_it(tmp_path: Path) -> None:
     raw = struct.pack("=8QI", 2048, 1024, 900 * 1024, 100, 0, 99, 0, 0, 0) + bytes(56)
-    limits = storage_checks.parse_quota(raw)
+    limits = doctor_checks.parse_quota(raw)
     assert limits is not None
     assert (limits.left, limits.nodes_left) == (124 * 1024, 1), "the lower limit counts, and limits are in kilobytes"
-    assert doctor_storage.quota_text(limits) == "quota 900K of 1M, 99 of 100 files"
-    assert storage_checks.parse_quota(bytes(128)) is None
-
-
-def test_where_there_are_no_quotas_there_is_nothing_to_say(tmp_path: Path) -> None:
-    assert storage_checks.of_path(str(tmp_path), "") is None
-
-
-def test_a_quota_on_a_server_is_asked_of_the_program_that_knows(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    program = tmp_path / "quota"
-    program.write_text('#!/bin/sh\necho\necho "Block limit reached on server:/home"\nexit 1\n', encoding="ascii")
-    program.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
-    assert storage_checks.over_on_network() == "Block limit reached on server:/home"
+    assert str(limits) == "quota 900K of 1M, 99 of 100 files"
+    assert doctor_checks.parse_quota(bytes(128)) is None
+    assert doctor_checks.of_path(str(tmp_path), "") is None
 
 
 def test_each_reason_for_not_writing_has_its_own_way_out(tmp_path: Path) -> None:
-    assert doctor_storage._write_problem(str(tmp_path)) == ("", "")
-    problem, fix = doctor_storage._write_problem(str(tmp_path / "missing"))
+    assert doctor_checks._write_problem(str(tmp_path)) == ("", "")
+    problem, fix = doctor_checks._write_problem(str(tmp_path / "missing"))
     assert os.strerror(errno.ENOENT) in problem and fix
-    full, fix = doctor_storage._write_problem("/proc/self")
+    full, fix = doctor_checks._write_problem("/proc/self")
     assert full and fix
     assert not list(tmp_path.iterdir())
 
@@ -195,6 +170,6 @@ def test_one_cause_is_one_warning(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     for name in ("XDG_STATE_HOME", "XDG_CACHE_HOME", "XDG_RUNTIME_DIR"):
         monkeypatch.delenv(name, raising=False)
     (tmp_path / "file").write_text("x", encoding="ascii")
-    found = {each.name: each for each in doctor_storage.directories()}
+    found = {each.name: each for each in doctor_checks.directories()}
     assert [name for name, each in found.items() if each.state == "warn"] == ["home"]
     assert "as home; sessions are kept in" in found["state"].found

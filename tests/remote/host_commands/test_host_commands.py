@@ -143,12 +143,6 @@ async def test_logs_without_a_readable_worker_log_are_those_of_the_session(host:
     assert "prompt: what is this?" in texts
 
 
-async def test_ps_on_a_host_without_sessions_makes_nothing(host: WorkerHost) -> None:
-    await command(host, "ps")
-    assert not (host.home / ".local").exists()
-    assert host.runtime_files() == []
-
-
 async def test_logs_are_the_last_lines_of_the_session_and_its_worker(host: WorkerHost, session: str) -> None:
     laptop, _ = await begin(host, session)
     await laptop.say("count\x1b[31m files")
@@ -189,9 +183,6 @@ async def test_a_session_that_is_not_there_is_refused(host: WorkerHost, name: st
     ambiguous = await refusal(host, name, "dead")
     assert (ambiguous.code, sorted(ambiguous.data["near"])) == ("no_session", ids)
     assert (await refusal(host, name, "../dead")).code == "no_session"
-
-
-async def test_a_command_that_no_worker_knows_is_refused(host: WorkerHost) -> None:
     assert (await refusal(host, "explode", "")).code == "internal"
 
 
@@ -319,34 +310,30 @@ async def test_gc_takes_what_was_never_begun_but_not_what_is_about_to(host: Work
         (runtime / name).touch()
     os.utime(runtime / "held.lock", (1, 1))
     os.utime(runtime / "gone.lock", (1, 1))
-    with (runtime / "held.lock").open() as held:
-        fcntl.flock(held, fcntl.LOCK_EX)
-        reports = await command(host, "gc")
-    assert sorted(Path(body["path"]).name for _, body in reports) == ["gone.lock", "old"]
-    assert host.runtime_files() == ["held.lock", "starting.lock"]
-
-
-async def test_gc_takes_old_probes_of_a_place_but_none_that_is_just_tried(host: WorkerHost, session: str) -> None:
-    await ended(host, session)
-    tops = [host.runtime / "ccb", host.state(session)]
-    for top in tops:
+    for top in (runtime, host.state(session)):  # probes of a place: old ones, and one that is just tried
         for name in ("0123456789abcdef", "0123456789012345", "f" * 16):
             (top / f".probe-{name}").touch()
             if name[0] != "f":
                 os.utime(top / f".probe-{name}", (1, 1))
-    removed = [Path(body["path"]) for kind, body in await command(host, "gc") if kind == "removed"]
-    gone = [".probe-0123456789012345", ".probe-0123456789abcdef"]
-    assert sorted(removed) == sorted(top / name for top in tops for name in gone)
-    assert [path.name for top in tops for path in top.glob(".probe-*")] == [".probe-" + "f" * 16] * 2
-
-
-async def test_clean_takes_probes_of_a_place(host: WorkerHost, session: str) -> None:
-    (host.temporary / "ccb-cage-1-left").mkdir(parents=True)
-    await ended(host, session)
-    for name in ("0123456789abcdef", "4711"):
-        (host.runtime / f"ccb/.probe-{name}").touch()
-    would = [Path(body["path"]).name for kind, body in await command(host, "clean", dry_run=True) if kind == "removed"]
-    assert {".probe-0123456789abcdef", ".probe-4711"} <= set(would)
+    (runtime / ".probe-4711").touch()
+    with (
+        (runtime / "held.lock").open() as held,
+        socket.socket(socket.AF_UNIX) as dead,
+        socket.socket(socket.AF_UNIX) as live,
+    ):
+        fcntl.flock(held, fcntl.LOCK_EX)
+        for each, name in ((dead, "dead.sock"), (live, "live.sock")):
+            each.bind(str(runtime / name))
+            os.utime(runtime / name, (1, 1))
+        live.listen()
+        dead.close()
+        would = await command(host, "clean", dry_run=True)
+        reports = await command(host, "gc")
+        assert host.runtime_files() == [".probe-" + "f" * 16, "held.lock", "live.sock", "starting.lock"]
+    probes = [".probe-0123456789012345", ".probe-0123456789abcdef"]
+    removed = sorted(Path(body["path"]).name for _, body in reports)
+    assert removed == sorted([".probe-4711", *probes, *probes, "dead.sock", "gone.lock", "old"])
+    assert {".probe-4711", *probes} <= {Path(body["path"]).name for kind, body in would if kind == "removed"}
 
 
 async def test_a_session_whose_owner_names_no_host_can_be_stopped_and_goes(host: WorkerHost, session: str) -> None:
@@ -358,20 +345,6 @@ async def test_a_session_whose_owner_names_no_host_can_be_stopped_and_goes(host:
     make_old(host, session)
     assert [body["what"] for kind, body in await command(host, "gc") if kind == "removed"] == ["session"]
     assert not host.state(session).exists()
-
-
-async def test_gc_takes_a_socket_that_nobody_listens_on(host: WorkerHost, session: str) -> None:
-    await ended(host, session)
-    runtime = host.runtime / "ccb"
-    with socket.socket(socket.AF_UNIX) as dead, socket.socket(socket.AF_UNIX) as live:
-        dead.bind(str(runtime / "dead.sock"))
-        live.bind(str(runtime / "live.sock"))
-        live.listen()
-        dead.close()
-        for name in ("dead.sock", "live.sock"):
-            os.utime(runtime / name, (1, 1))
-        await command(host, "gc")
-        assert host.runtime_files() == ["live.sock"]
 
 
 async def test_gc_keeps_the_bundles_that_somebody_uses(host: WorkerHost, session: str) -> None:

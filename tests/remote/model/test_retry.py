@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ccb.remote.model.retry import ModelError, Retry, RetryPolicy, RetrySettings, retry_after, should_retry
+from ccb.remote.model.retry import ModelError, Retry, RetryPolicy, RetrySettings, retry_after
 
 
 def _delays(policy: RetryPolicy, failure: ModelError) -> list[float]:
@@ -18,44 +18,7 @@ def _delays(policy: RetryPolicy, failure: ModelError) -> list[float]:
 
 def test_the_pauses_double_up_to_32_seconds() -> None:
     assert _delays(RetryPolicy(10, lambda: 0.0), ModelError("x")) == [0.5, 1, 2, 4, 8, 16, 32, 32, 32, 32]
-
-
-def test_jitter_never_passes_36_seconds() -> None:
-    delays = _delays(RetryPolicy(10, lambda: 1.0), ModelError("x"))
-    assert max(delays) == 36
-    assert delays[0] == pytest.approx(0.5625)
-
-
-@pytest.mark.parametrize("status", [None, 408, 409, 429, 500, 502, 503, 529])
-def test_passing_failures_are_retried(status: int | None) -> None:
-    assert RetryPolicy(10).delay(ModelError("x", status=status)) is not None
-
-
-@pytest.mark.parametrize("status", [400, 402, 403, 404, 407, 413, 422, 424, 425, 451])
-def test_failures_of_the_request_are_not(status: int) -> None:
-    assert RetryPolicy(10).delay(ModelError("x", status=status)) is None
-
-
-def test_a_refused_credential_is_tried_once_more() -> None:
-    assert len(_delays(RetryPolicy(10), ModelError("x", status=401))) == 1
-
-
-@pytest.mark.parametrize(
-    ("failure", "retries"),
-    [
-        (ModelError("x"), 10),
-        (ModelError("x", status=401), 1),
-        (ModelError("x", status=401, retry=Retry.YES), 10),
-        (ModelError("x", silent=True), 1),
-        (ModelError("x", wrong_format=True), 1),
-    ],
-)
-def test_as_many_retries_are_announced_as_there_will_be(failure: ModelError, retries: int) -> None:
-    assert _announced(RetryPolicy(10), failure) == [(attempt, retries) for attempt in range(1, retries + 1)]
-
-
-def test_where_another_model_takes_over_fewer_retries_are_announced() -> None:
-    assert _announced(RetryPolicy(10, max_overloads=3), ModelError("x", status=529)) == [(1, 2), (2, 2)]
+    assert _delays(RetryPolicy(10, lambda: 1.0), ModelError("x"))[::9] == [0.5625, 36]
 
 
 def _announced(policy: RetryPolicy, failure: ModelError) -> list[tuple[int, int]]:
@@ -65,12 +28,40 @@ def _announced(policy: RetryPolicy, failure: ModelError) -> list[tuple[int, int]
     return announced
 
 
-def test_the_answer_decides_about_itself() -> None:
-    assert RetryPolicy(10).delay(ModelError("x", status=400, retry=Retry.YES)) is not None
-    assert RetryPolicy(10).delay(ModelError("x", status=529, retry=Retry.NO)) is None
-    assert should_retry("true") is Retry.YES
-    assert should_retry("false") is Retry.NO
-    assert should_retry(None) is Retry.BY_STATUS
+_NAMES = {
+    "unknown": (None, 408, 409, 407, 418, 424, 425, 451),
+    "invalid_request": (400, 413, 422),
+    "authentication_failed": (401, 403),
+    "billing_error": (402,),
+    "model_not_found": (404,),
+    "rate_limit": (429,),
+    "server_error": (500, 502, 503),
+    "overloaded": (529,),
+}
+_RETRIED = {None: 10, 401: 1, 408: 10, 409: 10, 429: 10, 500: 10, 502: 10, 503: 10, 529: 10}
+_FAILURES = [(ModelError("x", status=each), kind) for kind, statuses in _NAMES.items() for each in statuses]
+
+
+@pytest.mark.parametrize(("failure", "kind"), _FAILURES)
+def test_each_status_has_a_public_name_and_as_many_retries_as_are_announced(failure: ModelError, kind: str) -> None:
+    assert failure.kind == kind
+    retries = _RETRIED.get(failure.status, 0)
+    assert _announced(RetryPolicy(10), failure) == [(attempt, retries) for attempt in range(1, retries + 1)]
+
+
+@pytest.mark.parametrize(
+    ("failure", "retries"),
+    [
+        (ModelError("x", status=401, retry=Retry.YES), 10),
+        (ModelError("x", status=400, retry=Retry.YES), 10),
+        (ModelError("x", status=529, retry=Retry.NO), 0),
+        (ModelError("x", silent=True), 1),
+        (ModelError("x", wrong_format=True), 1),
+    ],
+)
+def test_an_answer_may_decide_about_itself(failure: ModelError, retries: int) -> None:
+    assert _announced(RetryPolicy(10), failure) == [(attempt, retries) for attempt in range(1, retries + 1)]
+    assert _announced(RetryPolicy(10, max_overloads=3), ModelError("x", status=529)) == [(1, 2), (2, 2)]
 
 
 def test_retry_after_replaces_the_pause_unless_it_is_too_long() -> None:

@@ -17,7 +17,7 @@ from tests.remote.agent_kit import (
     tool_start,
 )
 
-from ccb.remote.model.answer_stream import BlockDone, MessageAssembler, SseParser, StopKnown, decode_event
+from ccb.remote.model.answer_stream import BlockDone, MessageAssembler, SseParser, decode_event
 from ccb.remote.model.retry import ModelError
 
 Json = dict[str, Any]
@@ -51,21 +51,34 @@ def test_a_whole_answer() -> None:
     assert assembler.usage["input_tokens"] == 100
 
 
-def test_text_repeated_in_the_start_event_counts_once() -> None:
-    start = sse({"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": "Hel"}})
-    delta = sse({"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "Hello"}})
-    _, blocks = _assemble(opening() + start + delta + block_stop(0))
-    assert blocks[0].block["text"] == "Hello"
+def _start(block: Json) -> bytes:
+    return opening() + sse({"type": "content_block_start", "index": 0, "content_block": block})
 
 
-def test_a_signature_is_set_not_appended() -> None:
-    deltas = [
-        sse({"type": "content_block_delta", "index": 0, "delta": {"type": "signature_delta", "signature": text}})
-        for text in ("one", "two")
-    ]
-    start = sse({"type": "content_block_start", "index": 0, "content_block": {"type": "thinking", "thinking": ""}})
-    _, blocks = _assemble(opening() + start + b"".join(deltas) + block_stop(0))
-    assert blocks[0].block["signature"] == "two"
+def _delta(kind: str, field: str, text: str) -> bytes:
+    return sse({"type": "content_block_delta", "index": 0, "delta": {"type": kind, field: text}})
+
+
+_CALL: Json = {"type": "tool_use", "id": "t", "name": "Look", "input": {"key": "v"}}
+_OPAQUE: Json = {"type": "redacted_thinking", "data": "opaque"}
+_SIGNED = _delta("signature_delta", "signature", "one") + _delta("signature_delta", "signature", "two")
+
+
+@pytest.mark.parametrize(
+    ("events", "block"),
+    [
+        (_start({"type": "text", "text": "Hel"}) + _delta("text_delta", "text", "Hi"), {"type": "text", "text": "Hi"}),
+        (
+            _start({"type": "thinking", "thinking": ""}) + _SIGNED,
+            {"type": "thinking", "thinking": "", "signature": "two"},
+        ),
+        (_start(_CALL), _CALL),
+        (_start(_OPAQUE), _OPAQUE),
+    ],
+    ids=["text in the start counts once", "a signature is set", "a call without deltas", "an unknown type"],
+)
+def test_what_the_start_of_a_block_says(events: bytes, block: Json) -> None:
+    assert [done.block for done in _assemble(events + block_stop(0))[1]] == [block]
 
 
 @pytest.mark.parametrize("cut", range(1, 24))
@@ -91,20 +104,6 @@ def test_a_broken_tool_input_is_told_not_raised(text: str) -> None:
     assert "JSON" in blocks[0].broken
 
 
-def test_a_tool_without_input_deltas_has_the_input_of_its_start() -> None:
-    block = {"type": "tool_use", "id": "t", "name": "Look", "input": {"key": "v"}}
-    start = sse({"type": "content_block_start", "index": 0, "content_block": block})
-    _, blocks = _assemble(opening() + start + block_stop(0))
-    assert blocks[0].block["input"] == {"key": "v"}
-
-
-def test_blocks_of_an_unknown_type_are_kept_as_they_are() -> None:
-    block = {"type": "redacted_thinking", "data": "opaque"}
-    start = sse({"type": "content_block_start", "index": 0, "content_block": block})
-    _, blocks = _assemble(opening() + start + block_stop(0))
-    assert blocks[0].block == block
-
-
 @pytest.mark.parametrize(
     "events",
     [
@@ -128,14 +127,8 @@ def test_events_that_fit_no_answer_are_a_model_error(events: bytes) -> None:
     assert caught.value.status is None
 
 
-@pytest.mark.parametrize(("kind", "status"), [("overloaded_error", 529), ("rate_limit_error", 429), ("new_error", 500)])
-def test_an_error_event_stands_for_a_status(kind: str, status: int) -> None:
-    with pytest.raises(ModelError, match="busy") as caught:
-        _assemble(opening() + sse({"type": "error", "error": {"type": kind, "message": "busy"}}))
-    assert caught.value.status == status
-
-
-def test_the_stop_reason_is_told_before_message_stop() -> None:
-    assembler = MessageAssembler()
-    steps = [assembler.feed(decode_event(event.data)) for event in SseParser().feed(opening() + closing("refusal"))]
-    assert StopKnown("refusal") in steps
+def test_an_error_event_stands_for_a_status() -> None:
+    for kind, status in (("overloaded_error", 529), ("rate_limit_error", 429), ("new_error", 500)):
+        with pytest.raises(ModelError, match="busy") as caught:
+            _assemble(opening() + sse({"type": "error", "error": {"type": kind, "message": "busy"}}))
+        assert caught.value.status == status

@@ -15,7 +15,7 @@ from tests.support.worker.permission_desk import Desk, Named, bash
 
 from ccb.remote.agent.agent_config import AgentConfig
 from ccb.remote.agent.tool_call import ParsedCall
-from ccb.remote.agent.tool_permission import decide
+from ccb.remote.agent.tool_pipeline import decide
 from ccb.remote.context.system_prompt import SessionPrompt
 from ccb.remote.permissions.engine import LaunchRules, PermissionEngine
 from ccb.remote.permissions.rules import Behavior

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
+from ccb.remote.agent.agent_histories import Ledger
 from ccb.remote.agent.conversation import Conversation, close_open_tool_uses
-from ccb.remote.agent.token_usage import Ledger
 from ccb.remote.host_commands.logs import last_lines
 from ccb.remote.session.input_queue import InputQueue
 from ccb.remote.session.recovery import Recovered, UnfinishedPrompts
@@ -71,6 +71,7 @@ def test_the_journal_is_read_with_the_same_numbers_and_damage(older: Older) -> N
 
 
 def test_the_conversation_is_the_same_before_and_after_open_tools_are_closed(older: Older) -> None:
+    assert Conversation.from_records(older.records, "toolu_1").messages == [], "another agent has another one"
     conversation = Conversation.from_records(older.records)
     assert [message.api() for message in conversation.messages] == older.expected["conversation"]
     assert conversation.open_tool_uses == older.expected["open_tool_uses"]
@@ -79,10 +80,6 @@ def test_the_conversation_is_the_same_before_and_after_open_tools_are_closed(old
     assert [message.body for message in closed] == older.expected["closed_bodies"]
     conversation.seal()
     assert [message.api() for message in conversation.messages][-2:] == older.expected["closed"]
-
-
-def test_another_agent_has_another_conversation(older: Older) -> None:
-    assert Conversation.from_records(older.records, "toolu_1").messages == []
 
 
 def test_what_was_used_is_the_same(older: Older) -> None:

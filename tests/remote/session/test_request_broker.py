@@ -7,6 +7,7 @@ from collections.abc import Awaitable
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any, cast
+from unittest.mock import MagicMock
 
 import pytest
 
@@ -104,6 +105,13 @@ def answered(request_id: str, payload: Json) -> InputRecord:
     return InputRecord(f"answer:{request_id}", public_answer(Success(request_id, payload)))
 
 
+def ask(door: RequestBroker, request_id: str, subtype: str, **fields: object) -> None:
+    request = {"subtype": subtype, **fields}
+    line = parse_message({"type": "control_request", "request_id": request_id, "request": request})
+    assert isinstance(line, ControlRequest)
+    door.take_request(line)
+
+
 def success(request_id: str, payload: Json | None = None) -> Answer:
     return Success(request_id, payload)
 
@@ -136,7 +144,8 @@ async def test_a_request_is_the_public_object_and_its_first_answer_counts() -> N
 
 async def test_a_cancelled_request_is_withdrawn_and_its_answer_is_late() -> None:
     out = Out()
-    door = broker(out)
+    door = broker(out, person=False)
+    assert not door.can_ask(CAN_USE_TOOL) and door.can_ask(BEEP)
     asking = asyncio.create_task(door.request(Request(CAN_USE_TOOL, APPROVAL, id="q1")))
     await out.next()
     asking.cancel()
@@ -166,7 +175,7 @@ async def test_an_interrupt_ends_the_turn_although_the_disk_has_no_room_for_the_
     out, interrupts = Out(), []
     door = broker(out)
     turns = SimpleNamespace(interrupt=lambda: interrupts.append("interrupt"))
-    session = SimpleNamespace(broker=door, turns=turns, queued_uuids=[], background_agents=frozenset())
+    session = MagicMock(broker=door, turns=turns, background_agents=frozenset())
     register_client_requests(cast(Any, session))
     asking = [asyncio.create_task(door.request(Request(CAN_USE_TOOL, APPROVAL, id=each))) for each in ("q1", "q2")]
     await out.next()
@@ -212,11 +221,6 @@ async def test_silence_fails_a_request_with_a_deadline_and_takes_it_back() -> No
         ("request:b1", "control_request"),
         ("request:b1", "control_cancel_request"),
     ]
-
-
-def test_a_kind_in_memory_has_a_deadline() -> None:
-    with pytest.raises(ValueError, match="needs a deadline"):
-        RequestKind("x", AnsweredBy.LAPTOP, payload_of, durability=Durability.MEMORY)
 
 
 async def test_a_request_that_survives_restarts_is_asked_again_under_its_id() -> None:
@@ -290,14 +294,9 @@ async def test_requests_of_clients_go_to_the_handler_of_their_kind() -> None:
 
     door.register(client_kind("double", lambda fields: int(fields["number"])), double)
 
-    def ask(request_id: str, **request: object) -> None:
-        line = parse_message({"type": "control_request", "request_id": request_id, "request": request})
-        assert isinstance(line, ControlRequest)
-        door.take_request(line)
-
-    ask("r1", subtype="double", number=4)
-    ask("r2", subtype="double", number=40)
-    ask("r3", subtype="halve")
+    ask(door, "r1", "double", number=4)
+    ask(door, "r2", "double", number=40)
+    ask(door, "r3", "halve")
     answers = [parse_message(each) for each in out.messages]
     assert [answer_in(line) for line in answers if isinstance(line, ControlResponse)] == [
         Success("r1", {"is": 8}),
@@ -305,11 +304,6 @@ async def test_requests_of_clients_go_to_the_handler_of_their_kind() -> None:
         Failure("r3", "Unsupported control request subtype: halve", "unsupported_request"),
     ]
     assert done == ["after the answer"]
-
-
-def test_a_headless_run_without_a_prompt_tool_has_no_person_to_ask() -> None:
-    door = broker(Out(), person=False)
-    assert not door.can_ask(CAN_USE_TOOL) and door.can_ask(BEEP)
 
 
 @pytest.mark.parametrize(
@@ -336,16 +330,12 @@ async def test_a_worker_that_ends_answers_what_clients_have_asked() -> None:
 
     door.register_slow(client_kind("think", dict), think)
 
-    def ask(request_id: str) -> None:
-        body = {"type": "control_request", "request_id": request_id, "request": {"subtype": "think"}}
-        door.take_request(cast("ControlRequest", parse_message(body)))
-
-    ask("soon")
+    ask(door, "soon", "think")
     asyncio.get_running_loop().call_soon(go.set)
     await door.settle(30)
     assert (await out.next())["response"]["response"] == {"thought": True}
     go.clear()
-    ask("late")
+    ask(door, "late", "think")
     await door.settle(0.01)
     await door.close()
     response = (await out.next())["response"]
@@ -368,9 +358,7 @@ async def test_what_a_slow_handler_does_before_it_waits_is_done_at_once() -> Non
 
     door.register_slow(client_kind("prepare", dict), prepare)
     for what in ("a turn", "nonsense"):
-        request = {"subtype": "prepare", "what": what}
-        body = {"type": "control_request", "request_id": what, "request": request}
-        door.take_request(cast("ControlRequest", parse_message(body)))
+        ask(door, what, "prepare", what=what)
     assert done == ["a turn"]
     await door.settle(30)
     assert (await out.next())["response"]["response"] == {"ready": True}

@@ -54,34 +54,6 @@ async def test_a_message_sent_again_under_another_id_is_echoed_and_not_run(host:
     await laptop.message("result")
 
 
-async def test_prompts_of_one_burst_all_get_their_answer(host: WorkerHost, session: str) -> None:
-    laptop = await host.drive(session)
-    for number in range(3):
-        await laptop.send(Input(laptop.epoch, f"i{number}", user(f"prompt {number}", f"u-{number}")))
-    for number in range(3):
-        request = await answer_next(laptop, f"answer {number}", f"msg_{number}")
-        assert f"prompt {number}" in json.dumps(request["messages"][-1])
-        assert (await laptop.message("result"))["result"] == f"answer {number}"
-
-
-async def test_a_prompt_during_a_tool_joins_the_running_turn(host: WorkerHost, session: str) -> None:
-    laptop = await host.drive(session, SessionOptions(allowed_tools=["Bash"]))
-    await laptop.say("go")
-    opened, _ = await laptop.call()
-    command = "touch started; while [ ! -e go ]; do sleep 0.05; done"
-    await laptop.answer(opened, content(calls(("toolu_1", "Bash", {"command": command}))))
-    await laptop.next(Event, lambda event: event.kind == "tool_start")
-    late = await laptop.say("and this too")
-    await laptop.next(Applied, lambda frame: frame.id == late)
-    (host.project / "go").touch()
-    request = await answer_next(laptop, "both", "msg_2")
-    last = request["messages"][-1]["content"]
-    assert [block["type"] for block in last] == ["tool_result", "text"]
-    assert last[1]["text"] == "and this too"
-    await laptop.message("result")
-    await laptop.next(Event, lambda event: event.kind == "turn_end")
-
-
 async def test_an_interrupt_withdraws_the_question_before_it_is_answered(host: WorkerHost, session: str) -> None:
     laptop = await host.drive(session, SessionOptions(permission_prompts="stdio"))
     await laptop.say("go")

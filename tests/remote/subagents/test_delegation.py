@@ -142,9 +142,7 @@ async def test_rules_that_deny_hold_for_agents_and_may_deny_an_agent(tmp_path: P
 
 
 async def test_an_unknown_agent_or_model_is_an_error_and_starts_nothing(tmp_path: Path) -> None:
-    scripts = {
-        MAIN: delegates(task(ONE, "a", subagent_type="nobody"), task(TWO, "b", model="gpt")),
-    }
+    scripts = {MAIN: delegates(task(ONE, "a", subagent_type="nobody"), task(TWO, "b", model="gpt"))}
     async with delegation(tmp_path, scripts) as d:
         await d.turn(MAIN + "go")
         assert "There is no agent 'nobody'. The agents are: general-purpose, Explore, Plan" in d.result_text(ONE)

@@ -15,8 +15,8 @@ from tests.remote.subagents.delegation import MAIN, Delegation, delegates, deleg
 from tests.remote.worker_process import until
 
 from ccb.remote.daemon.assembly import INTERRUPTED
-from ccb.remote.host_commands.removing import Remover, remove_worktrees
 from ccb.remote.host_commands.reports import Reports
+from ccb.remote.host_commands.stopping import Remover
 from ccb.remote.subagents.worktrees import Worktrees
 
 ONE = "toolu_one"
@@ -264,7 +264,7 @@ async def test_worktrees_that_were_left_go_with_their_session_unless_something_i
     kept, left = sorted(trees(project), key=lambda each: not (each / "new.txt").exists())
     reader, writer = os.pipe()
     for dry_run in (True, False):
-        await asyncio.to_thread(remove_worktrees, Remover(Reports(writer), dry_run), str(tmp_path))
+        await asyncio.to_thread(Remover(Reports(writer), dry_run).worktrees, str(tmp_path))
         assert left.exists() is dry_run and kept.exists()
     told = os.read(reader, 65536).decode()
     assert told.count('"kept"') == 3 and f"worktree/{kept.name}" in told

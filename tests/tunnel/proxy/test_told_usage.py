@@ -19,7 +19,7 @@ from ccb.local.config.settings import Settings
 from ccb.local.providers.session_provider import session_provider
 from ccb.remote.model import model_request
 from ccb.remote.model.answer_stream import MessageAssembler, SseParser, decode_event
-from ccb.remote.model.token_counts import ContextSize
+from ccb.remote.model.model_request import ContextSize
 from ccb.tunnel.proxy.auth_proxy import AuthProxy
 from ccb.tunnel.proxy.metering import CallReport
 from ccb.tunnel.wire.model_facts import AT_MOST, ESTIMATED, TOKENS, count
