@@ -66,7 +66,6 @@ def login(environ: Mapping[str, str], provider: str = ANTHROPIC, given: AccountO
 
 
 def _store(environ: Mapping[str, str], settings: Settings, given: AccountOptions) -> SecretStore:
-    """Return where the credential is stored. Without a keyring, the person may choose the encrypted file."""
     prompts = TerminalPrompts()
     file = EncryptedFile(credentials_path(environ), environ, prompts, helper=settings.credentials.passphraseHelper)
     if given.in_file:
@@ -104,7 +103,6 @@ def _read(where: AuthTarget, name: str, given: AccountOptions) -> Account:
 
 
 def _login_in(text: str, where: AuthTarget, name: str) -> Account:
-    """Read the answer of a token endpoint. Raise UsageError, CredentialError."""
     if where.name != ANTHROPIC:
         raise UsageError("only Anthropic's logins can be renewed", do="Store a key, or use keyHelper in the settings.")
     try:
@@ -131,7 +129,6 @@ def _login_in(text: str, where: AuthTarget, name: str) -> Account:
 
 
 def _as_answered(given: Json) -> Json:
-    """Return a login in the words of a token endpoint. Claude Code's file of credentials has its own."""
     kept = given.get("claudeAiOauth")
     if not isinstance(kept, dict):
         return given
@@ -181,7 +178,6 @@ def _not_checked(host: str, cause: str) -> Unreachable:
 def _say_what_counts(
     environ: Mapping[str, str], settings: Settings, where: AuthTarget, account: Account, *, alone: bool
 ) -> None:
-    """Say it if sessions would not use what was just stored."""
     shadow = shadowed_by(environ, where)
     if shadow:
         print_line(f"{shadow} is set, and ccb uses it instead of the stored key.")

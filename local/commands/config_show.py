@@ -43,7 +43,6 @@ def run_config(arguments: Arguments, environ: Mapping[str, str] = os.environ) ->
 
 
 def _values(settings: Settings, *, origin: bool) -> Iterator[str]:
-    """Yield a line for each value that counts."""
     for name, value, where in setting_lines(settings):
         yield f"{name} = {value}" + (f"  ({where})" if origin else "")
 
@@ -75,7 +74,6 @@ def _origin(layer: SettingsLayer, keys: Sequence[str], value: object) -> str:
 
 
 def _of_host(arguments: Arguments, environ: Mapping[str, str], *, origin: bool) -> list[str]:
-    """Return a line for each thing that a project on a host sets, and the host's own policy. Raises CcbError."""
     from .trust import read_host_project
 
     found = asyncio.run(read_host_project(arguments, environ))

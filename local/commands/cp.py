@@ -32,12 +32,10 @@ class _Line:
     hidden = False
 
     def hide(self, hidden: bool) -> None:
-        """Hide the line, or let it be written again."""
         self.hidden = hidden
         self.write("")
 
     def write(self, text: str) -> None:
-        """Write the line anew."""
         if sys.stderr.isatty():
             write_over(text)
 

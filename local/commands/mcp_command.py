@@ -79,7 +79,6 @@ def _pairs(key: str, texts: Sequence[str], sign: str, option: str) -> Json:
 
 
 async def _test(name: str, config: ServerConfig, secrets: SecretStore) -> int:
-    """Start the server, with its stderr on ours, and list its tools."""
     from ..mcp.laptop_server import ClientSide, LaptopServer
     from ..mcp.mcp_login import StoredLogins
 
@@ -102,7 +101,6 @@ async def _test(name: str, config: ServerConfig, secrets: SecretStore) -> int:
 
 
 def _account(command: str, name: str, config: ServerConfig, secrets: SecretStore) -> int:
-    """Log in at a server, or out."""
     from ..mcp.mcp_login import log_in, log_out
 
     if not isinstance(config, HttpServer):

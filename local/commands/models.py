@@ -60,8 +60,6 @@ def _providers(name: str | None, environ: Mapping[str, str], settings: Settings)
 async def _all_offers(
     providers: Sequence[NamedProvider], environ: Mapping[str, str], settings: Settings
 ) -> tuple[list[ModelOffer], list[str]]:
-    """Return the models of all providers, and a line for each that gives no list."""
-
     async def of(named: NamedProvider) -> tuple[list[ModelOffer], str]:
         try:
             listed, why = await current_list(named, environ, settings), ""

@@ -123,7 +123,6 @@ def session_table(rows: Sequence[SessionRow], width: int) -> list[str]:
 
 
 def _columns(rows: Sequence[SessionRow], width: int) -> dict[str, list[str]]:
-    """Return the cells of each column but the last, from left to right."""
     ids = short_ids(rows)
     return {
         "ID": [ids[row.session] for row in rows],
@@ -137,7 +136,6 @@ def _columns(rows: Sequence[SessionRow], width: int) -> dict[str, list[str]]:
 
 
 def _fitted(columns: Mapping[str, Sequence[str]], width: int) -> tuple[dict[str, int], int]:
-    """Return the widths of the columns that fit into `width`, and the width that remains for the last prompt."""
     widths = {name: max(map(cell_len, [name, *cells])) for name, cells in columns.items()}
     left = width - sum(widths.values()) - len(_GAP) * len(widths)
     for name, least in (("DRIVER", _MIN_DRIVER), ("PATH", _MIN_PATH)):
@@ -151,7 +149,6 @@ def _fitted(columns: Mapping[str, Sequence[str]], width: int) -> tuple[dict[str,
 
 
 def _line(cells: Mapping[str, str | None], widths: Mapping[str, int], prompt: str, left: int) -> str:
-    """Return one line of the table. A cell that is None shows the name of its column."""
     shown = []
     for name, size in widths.items():
         cell = cells[name]

@@ -150,7 +150,6 @@ def load_sharing(environ: Mapping[str, str] = os.environ) -> Sharing:
 
 
 def _flagged(flag: str | None) -> tuple[str, str | None]:
-    """Return where the value of --settings has its settings, and their text."""
     if flag is None or flag.lstrip().startswith("{"):
         return "--settings", flag
     try:
@@ -162,7 +161,6 @@ def _flagged(flag: str | None) -> tuple[str, str | None]:
 
 
 def _layer(source: str, path: str, text: str | None) -> SettingsLayer:
-    """Return the settings in a text. Raise ConfigError if they are not valid."""
     assert text is not None
     data = parse_settings(path, text)
     refuse_secrets(path, text, data)
@@ -232,7 +230,6 @@ def _validated(known: Mapping[str, Any], texts: Mapping[str, str]) -> Settings:
 
 
 def _merged(layers: Sequence[SettingsLayer]) -> dict[str, Any]:
-    """Return the values of all layers: the strongest counts, and lists of rules are joined."""
     merged: dict[str, Any] = {}
     for layer in layers:
         for name, value in layer.values.items():
@@ -247,7 +244,6 @@ def _merged(layers: Sequence[SettingsLayer]) -> dict[str, Any]:
 
 
 def _split(data: Mapping[str, Any], names: Sequence[str], place: str = "") -> tuple[dict[str, Any], list[str]]:
-    """Return the part of `data` with these names, and the other names behind `place`."""
     known = {name: value for name, value in data.items() if name in names}
     return known, [f"{place}{name}" for name in data if name not in names]
 

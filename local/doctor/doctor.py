@@ -86,7 +86,6 @@ async def attached_findings(sessions: HostSessions | None, environ: Mapping[str,
 
 
 def _is_known_key(finding: Finding) -> bool:
-    """Whether the finding says that the host's key is in a known_hosts file."""
     return finding.where == CONNECTION and finding.name == "known_hosts" and finding.state is FindingState.OK
 
 

@@ -76,7 +76,6 @@ async def host_findings(transport: Transport, bundle: Bundle) -> AsyncIterator[F
 
 
 def _shell_findings(heard: ProbeAnswers, used: str) -> list[Finding]:
-    """Yield what the login shell reported before any Python ran. `used` is the Python that runs the worker."""
     facts = heard.facts
     found = []
     if facts:

@@ -223,7 +223,6 @@ async def _provider(
 
 
 def _proxy(endpoint: Endpoint, environ: Mapping[str, str]) -> Finding:
-    """Return a finding about the proxy that model calls use, without its password."""
     name = proxy_variable(endpoint.base, environ)
     if endpoint.proxy is not None:
         login = ", with a login" if endpoint.proxy.user else ""

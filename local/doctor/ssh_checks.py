@@ -184,7 +184,6 @@ def _sessions(more: int) -> Finding:
 
 
 async def _more_commands(transport: Transport) -> int:
-    """Return how many more commands can run at the same time. A command counts if it prints its mark."""
     mark = secrets.token_hex(8).encode()
     pipes: list[Pipe] = []
     more = 0
@@ -255,7 +254,6 @@ def keys_finding(where: str, paths: Sequence[Path]) -> Finding:
 
 
 def _kind(path: Path) -> str:
-    """Return the kind of a key file, as far as the file reveals it without being unlocked."""
     try:
         with path.open("rb") as file:
             text = file.read(_MAX_KEY).decode("ascii", "replace").strip()

@@ -59,7 +59,6 @@ class _Server(BaseModel):
 
     @property
     def call_s(self) -> float:
-        """The limit of its calls, in seconds."""
         return limit_of(self.timeout, os.environ.get(LIMIT_VARIABLE))
 
 

@@ -278,7 +278,6 @@ def interactive_login(
 
 
 def _read(model: type[M], value: object) -> M | None:
-    """Return a stored value as a model of the package. None: nothing is stored, or it is damaged."""
     try:
         return model.model_validate(value) if value else None
     except ValidationError:

@@ -220,7 +220,6 @@ class LaptopPermissions:
         return call
 
     def _update(self, updates: Sequence[Json]) -> None:
-        """Note the rules and the mode that an answer of this laptop has set."""
         for update in updates:
             kind, rules, behavior = update.get("type"), update.get("rules"), str(update.get("behavior"))
             if kind == "setMode":
@@ -329,7 +328,6 @@ def _shown(kind: str, request: Json, about: Json, key: str) -> _Shown:
 
 
 def _callbacks(hooks: Json) -> dict[str, list[str]]:
-    """Return the matchers of each callback that may allow calls, from the `hooks` of an `initialize` request."""
     found: dict[str, list[str]] = {}
     for event in _DECIDING:
         entries = hooks.get(event)

@@ -211,11 +211,9 @@ class LaptopServers:
             log.info("the worker does not take a message of the MCP server %s: %s", name, error)
 
     async def _ask(self, form: Elicitation) -> Json:
-        """Let hooks of the person answer the form of a server, else the person."""
         return await self._forms.answer(form, self._ask_person)
 
     async def _ask_person(self, form: Elicitation) -> Json:
-        """Put a form to the person. Where nobody can be asked, decline it."""
         try:
             return await self._session.ask_reader(Request(ELICITATION, form))
         except RequestFailed:

@@ -68,7 +68,6 @@ async def program_streams(
 
 
 async def _keeper(config: StdioServer, stderr: TextIO) -> tuple[asyncio.subprocess.Process, socket.socket]:
-    """Start the keeper of a server. Return it, and our end of its socket."""
     ours, theirs = socket.socketpair()
     ours.setblocking(False)
     try:
@@ -100,7 +99,6 @@ async def _is_up(process: asyncio.subprocess.Process, control: socket.socket, co
 
 
 async def _ended(control: socket.socket) -> None:
-    """Let the keeper end a server, and return when it has."""
     with suppress(OSError):
         control.shutdown(socket.SHUT_WR)
     try:
@@ -129,7 +127,6 @@ class _Program:
         self._lines = LineReader(self._cannot_be_read, asking)
 
     async def read(self) -> None:
-        """Pass on what the program says, until its stdout ends."""
         assert self._process.stdout is not None
         line, too_long = bytearray(), False
         with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
@@ -146,7 +143,6 @@ class _Program:
                         line.clear()
 
     async def write(self) -> None:
-        """Send messages to the program, until it takes no more."""
         stdin = self._process.stdin
         assert stdin is not None
         try:

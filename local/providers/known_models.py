@@ -120,7 +120,6 @@ def model_options(
 
 
 def _as_sent(facts: ModelFacts) -> list[object]:
-    """Return what is known of a model as the options of a session have it."""
     known = [facts.context_window, facts.max_output, facts.input_price, facts.output_price]
     shares = [facts.read_share, facts.write_share]
     return [*known, *shares, *([facts.long_from, facts.long_input, facts.long_output] if facts.long_from else ())]
@@ -229,7 +228,6 @@ async def current_list(
 async def _newest_list(
     named: NamedProvider, environ: Mapping[str, str], settings: Settings, stored: StoredCredentials | None
 ) -> ModelList | None:
-    """Return a list that the provider gives now, and the one that is kept if it does not answer in time."""
     try:
         return await current_list(named, environ, settings, stored, seconds=_ASK_S, fresh_s=NEW_S)
     except (ProviderError, CcbError):

@@ -115,7 +115,6 @@ class ModelLists:
 
 
 def _model(data: Mapping[str, Any]) -> ListedModel:
-    """Return a model of a file. Raise KeyError, TypeError for what we have not written."""
     facts = data["facts"]
     if not isinstance(facts, dict) or not isinstance(data["id"], str):
         raise TypeError("not a model")

@@ -45,7 +45,7 @@ def cloud_base(kind: str, own: ProviderSettings, environ: Mapping[str, str]) -> 
             raise ConfigError("the region of Bedrock is not known", do="Set AWS_REGION, or providers.bedrock.region.")
         return f"https://bedrock-runtime.{region}.amazonaws.com"
     if kind == "vertex":
-        from ccb.tunnel.providers.vertex import vertex_base
+        from ccb.tunnel.providers.cloud_provider import vertex_base
 
         return vertex_base(region_of(kind, own, environ) or "global")
     if kind == "foundry" and (resource := _first(("ANTHROPIC_FOUNDRY_RESOURCE",), environ)):

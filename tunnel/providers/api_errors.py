@@ -186,7 +186,6 @@ def _should_retry(headers: Mapping[str, str]) -> bool | None:
 
 
 def _wait(headers: Mapping[str, str], fields: Json, message: str) -> float | None:
-    """Return the seconds to wait, from wherever the provider says it; None if it does not."""
     milliseconds, seconds = headers.get("retry-after-ms", ""), headers.get("retry-after", "")
     if re.fullmatch(r"\d+(\.\d+)?", milliseconds):
         return float(milliseconds) / 1000
@@ -208,7 +207,6 @@ def _wait(headers: Mapping[str, str], fields: Json, message: str) -> float | Non
 
 
 def _seconds(text: str) -> float | None:
-    """Return the seconds of a duration such as 6m0s or 250ms, or of a plain number."""
     if re.fullmatch(r"\d+(\.\d+)?", text):
         return float(text)
     factor = {"ms": 0.001, "s": 1, "m": 60, "h": 3600}

@@ -138,7 +138,6 @@ def most_cost(models: ModelTable, request: BilledRequest) -> MostCost:
 
 
 def _own_tools(request: Mapping[str, Any]) -> bool:
-    """Return whether all tools of a request are the agent's own."""
     tools = request.get("tools")
     if isinstance(tools, list):
         return all(isinstance(each, dict) and "type" not in each for each in tools)
@@ -146,7 +145,6 @@ def _own_tools(request: Mapping[str, Any]) -> bool:
 
 
 def _longer(request: Mapping[str, Any]) -> bool:
-    """Return whether the prompt may be longer than the bytes of a request tell."""
     messages = (each for each in _items(request.get("messages")) if isinstance(each, dict))
     blocks = [*_items(request.get("system")), *(block for each in messages for block in _items(each.get("content")))]
     blocks = [each for each in blocks if isinstance(each, dict)]

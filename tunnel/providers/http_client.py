@@ -69,7 +69,6 @@ class HttpProvider:
             raise CredentialError("The model credential cannot be renewed.", evidence=str(error)) from None
 
     async def _may_have_another(self, refused: Credential | None) -> bool:
-        """Return whether the next call may send another credential than the one that the provider has refused."""
         return self._credential is not None and refused is not None and await self._credential.refused(refused)
 
 
@@ -255,7 +254,6 @@ _MAX_HEADER = 64 * 1024
 
 
 def _load(*, trusts_system: bool) -> ssl.SSLContext | None:
-    """Load aiohttp. Return the context for the system's CAs if that is wanted."""
     load_aiohttp()
     return system_context() if trusts_system else None
 

@@ -78,7 +78,6 @@ def _vertex(item: Json, name: str) -> CloudItem:
 
 
 def _deployment(item: Json) -> CloudItem:
-    """The person has named the deployment; what it can do is that of its model."""
     can = item.get("capabilities")
     chats = not isinstance(can, dict) or str(can.get("chat_completion", "true")).lower() == "true"
     model = text_in(item, "modelName")
@@ -160,7 +159,6 @@ class ModelSource:
             return detailed + found[_MAX_DETAILED:]
 
     async def _listed(self, api: SdkClient, path: str) -> list[ListedModel]:
-        """Return the models of one list, of all its parts."""
         models: list[ListedModel] = []
         asked = path
         for _ in range(_MAX_PARTS):

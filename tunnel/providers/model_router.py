@@ -135,7 +135,6 @@ class ModelRouter:
         return known
 
     async def _enter(self, provider: Provider) -> None:
-        """Open the connections of a provider when it is first used."""
         if provider in self._entered:
             return
         async with self._entering:

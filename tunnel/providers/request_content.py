@@ -12,9 +12,6 @@ from .json_fields import dump, list_in, object_in, objects_in
 Json = dict[str, Any]
 
 
-MAX_TOOLS = 128
-
-
 class Untranslatable(Exception):
     """The request asks for something that this provider or model cannot do."""
 
@@ -107,27 +104,6 @@ def plain_text(block: Json) -> str:
     return dump(block)
 
 
-def client_tools(asked: Json, provider: str) -> list[Json]:
-    """Return the tools of a request. Raise Untranslatable for one that Anthropic's servers would have to run, and for
-    more than OpenAI's APIs take."""
-    found = objects_in(asked, "tools")
-    for each in found:
-        if each.get("type") not in (None, "custom"):
-            raise Untranslatable(f"{provider} does not have the tool {each.get('type')} of Anthropic's servers")
-    if len(found) > MAX_TOOLS:
-        raise Untranslatable(f"{provider} takes {MAX_TOOLS} tools at most, and this session has {len(found)}")
-    return found
-
-
-def chosen_tool(choice: Json, named: Json) -> Json:
-    """Return the choice of a tool in the words of OpenAI's APIs, {} for none. `named` stands for a tool by its name."""
-    kind = choice.get("type")
-    if kind == "tool":
-        return {"tool_choice": {"type": "function", **named}}
-    word = {"any": "required", "none": "none", "auto": "auto"}.get(str(kind))
-    return {"tool_choice": word} if word else {}
-
-
 def sampling(asked: Json) -> Json:
     """Return what a request says of sampling."""
     return {name: asked[name] for name in ("temperature", "top_p") if asked.get(name) is not None}
@@ -136,12 +112,6 @@ def sampling(asked: Json) -> Json:
 def stop_sequences(asked: Json) -> tuple[str, ...]:
     """Return the sequences at which an answer is to stop."""
     return tuple(each for each in list_in(asked, "stop_sequences") if isinstance(each, str) and each)
-
-
-def service_tier(asked: Json) -> Json:
-    """Return the tier that a request asks for, as OpenAI's APIs call it."""
-    tier = {"auto": "auto", "standard_only": "default"}.get(str(asked.get("service_tier")))
-    return {"service_tier": tier} if tier else {}
 
 
 def output_schema(asked: Json) -> Json | None:

@@ -68,7 +68,6 @@ class TellingEvents:
             self._skipping = True
 
     def _with_line_feeds(self, chunk: bytes) -> bytes:
-        """Return the chunk with one kind of line end, of the three that there are."""
         if self._after_cr and chunk.startswith(b"\n"):
             chunk = chunk[1:]
             self._after_cr = False
@@ -77,7 +76,6 @@ class TellingEvents:
         return chunk.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
 
     def _telling(self, text: bytes) -> Iterator[bytes]:
-        """Look at the whole events in a text."""
         for event in text.split(b"\n\n"):
             if not any(map(event.__contains__, self.words)):
                 continue

@@ -193,7 +193,6 @@ class AuthProxy:
         return call, reader
 
     def _check(self, head: RequestHead, nonce: NonceGuard) -> None:
-        """Raise Refusal unless the request is allowed. The person is told of a wrong nonce."""
         try:
             self._policy.check(head, nonce)
         except WrongNonce:
@@ -208,7 +207,6 @@ class AuthProxy:
             raise refusal
 
     def _check_pace(self) -> None:
-        """Raise Refusal if the worker starts calls too quickly. The person is told, once in a while."""
         now = time.monotonic()
         wait = self._pace.wait(now)
         if not wait:
@@ -251,7 +249,6 @@ class AuthProxy:
             self._accounts.ended(meter.report(complete=call.complete, given_up=given_up), reserved)
 
     async def _run(self, call: ProxiedCall, head: RequestHead, body: AsyncIterator[bytes], meter: CallMeter) -> None:
-        """Send the call to the provider and fill `call` with the response."""
         upload = RequestUpload(call, body, head, self._policy, self._auditor.max_body)
         try:
             await self._exchange(call, head, upload, meter)

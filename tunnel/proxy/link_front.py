@@ -101,14 +101,12 @@ class _Stream:
                 await self._grant(self.opened.stream, len(chunk))
 
     def take(self, count: int) -> None:
-        """Note that the worker has taken `count` more bytes of the response."""
         self.credit += count
         self._taken += count
         self.acknowledge()
         self._credit_news.set()
 
     def acknowledge(self) -> None:
-        """Release the bytes of the response that the worker has taken."""
         if self.response is not None:
             self.response.ack(self._taken)
 
@@ -120,7 +118,6 @@ class _Stream:
         return self.credit
 
     def acknowledged(self) -> bool:
-        """Return whether the response is over and the worker has taken all of it."""
         return self.finished and (self.response is None or self._taken >= self.response.offset)
 
 
@@ -210,7 +207,6 @@ class LinkFront:
         stream.task = asyncio.create_task(self._serve(stream), name=f"model stream {opened.stream}")
 
     def _refused(self, opened: CallOpen) -> str:
-        """Return why there will be no such stream, "" if there will."""
         if opened.stream in self._streams:
             return "the stream number is in use"
         if len(self._streams) >= MAX_STREAMS:
@@ -313,7 +309,6 @@ class LinkFront:
                 await self._send(self._piece(opened.stream, offset, chunk))
 
     def _piece(self, stream: int, offset: int, chunk: bytes) -> CallData:
-        """Return the frame for a piece of an answer: compressed, if it gets shorter."""
         if self._packs and len(packed := pack(chunk)) < len(chunk):
             return Packed(self._epoch, stream, offset, base64.b64encode(packed).decode("ascii"))
         return CallData(self._epoch, stream, offset, base64.b64encode(chunk).decode("ascii"))

@@ -162,7 +162,6 @@ class CallMeter:
 
     @property
     def _dearer(self) -> Json:
-        """What makes the answer dearer, as the usage says it."""
         request, dearer = self._request, Json()
         if request is not None and request.fast:
             dearer["speed"] = "fast"

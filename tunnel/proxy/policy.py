@@ -202,7 +202,6 @@ def _request_name(name: str) -> str:
 
 
 def _response_name(name: str) -> str:
-    """Return the name in lower case, "" if the header stays behind."""
     name = name.lower()
     return name if name in _RESPONSE_NAMES or name.startswith(_RESPONSE_PREFIXES) else ""
 

@@ -60,7 +60,6 @@ class RequestUpload:
         return self._checked() if self._policy.requests else self._received()
 
     async def _checked(self) -> AsyncIterator[bytes]:
-        """Yield the body once all of it has come and is allowed."""
         body = b"".join([piece async for piece in self._received(held=True)])
         try:
             if len(body) > _IN_THREAD:
@@ -103,7 +102,6 @@ class RequestUpload:
         self.digest = digest.hexdigest()
 
     def _note(self, piece: bytes) -> None:
-        """Count a piece, and keep it to be looked at. Raise Refusal if no more is wanted."""
         if self._call.over:  # a provider would bill a whole request, although nobody reads the answer
             raise Refusal(400, "the call was given up while its request was sent")
         self.sent += len(piece)
