@@ -21,10 +21,8 @@ _UNENCODED = {"accept-encoding": "identity"}
 
 
 def anthropic_endpoint(environ: Mapping[str, str], *, allow_plain: bool = False) -> Endpoint:
-    """Return the endpoint that ANTHROPIC_BASE_URL and the proxy variables describe. Raise ConfigError.
-
-    Plain http to another machine needs `allow_plain` or CCB_ALLOW_HTTP_UPSTREAM=1.
-    """
+    """Return the endpoint that ANTHROPIC_BASE_URL and the proxy variables describe. Raise ConfigError. Plain http to
+    another machine needs `allow_plain` or CCB_ALLOW_HTTP_UPSTREAM=1."""
     text = environ.get(BASE_URL_VARIABLE, "").strip() or DEFAULT_BASE_URL
     allow_plain = allow_plain or environ.get("CCB_ALLOW_HTTP_UPSTREAM") == "1"
     return endpoint_at(text, BASE_URL_VARIABLE, environ, allow_plain=allow_plain)

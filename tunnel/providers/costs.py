@@ -1,9 +1,7 @@
 """What a call costs: price lists and sums.
 
-Prices are those of Anthropic's API (2026-11). Where a model has a price that is not known here, the higher one counts.
-
-The prices of other providers are an extract of 2026-11-26 from the public lists that litellm 1.106.2 (MIT) collects.
-"""
+Prices are those of Anthropic's API (2026-11), the higher one where a model has one that is not known here. Those of
+other providers are an extract of 2026-11-26 from the public lists that litellm 1.106.2 (MIT) collects."""
 
 from __future__ import annotations
 
@@ -88,10 +86,9 @@ class MostCost:
 
 @dataclass(frozen=True)
 class BilledRequest:
-    """What a request says of its price, without its conversation: a call may wait for a minute before it goes out, and
-    many may wait. `size` are the bytes of its body, `longest` the tokens that its answer may have. `own_tools`: the
-    agent runs all of its tools. `longer`: the prompt may be longer than these bytes tell.
-    `others_answer`: other models than this one may answer."""
+    """What a request says of its price, without its conversation: many calls may wait before they go out. `size` are
+    the bytes of its body, `longest` the tokens that its answer may have. `own_tools`: the agent runs all of its tools.
+    `longer`: the prompt may be longer than these bytes tell. `others_answer`: other models than this one may answer."""
 
     model: str
     size: int
@@ -119,8 +116,8 @@ def billed(request: Mapping[str, Any], size: int) -> BilledRequest:
 
 
 def most_cost(models: ModelTable, request: BilledRequest) -> MostCost:
-    """Return what a request may cost at most. One that asks for more than an answer of its model, or for a model
-    without a known price, counts as the dearest model."""
+    """Return what a request may cost at most. One that may be answered by a model without a known price counts as the
+    dearest model."""
     known = models.facts(request.model)
     window = known.context_window
     if request.others_answer or not (request.own_tools and known.priced):
@@ -248,7 +245,7 @@ _PREVIEWS = ("-preview", "-latest")
 
 def known_prices(model: str) -> dict[str, object]:
     """Return the prices of a model as traits, {} if they are not known. A vendor in front of the name, and a date or a
-    word for previews behind it, do not count; any other ending is another model, whose price is not known."""
+    word for previews behind it, do not count; any other ending is another model."""
     name = model.rsplit("/", 1)[-1].lower()
     for ending in _PREVIEWS:
         name = name.removesuffix(ending)

@@ -1,9 +1,5 @@
-"""Sends each model call to the provider that its model names: `openai/gpt-5` goes to `openai`, a name without a known
-provider in front to the default one.
-
-The model that the body names decides, so all models of a session (its own, those of sub-agents, the one that takes
-over) may have different providers.
-"""
+"""Sends each model call to the provider that the model in its body names: `openai/gpt-5` goes to `openai`, a name
+without a known provider in front to the default one. So all models of a session may have different providers."""
 
 from __future__ import annotations
 
@@ -25,9 +21,8 @@ _MAX_IN_MEMORY = 4 * MAX_BODY
 
 class ModelRouter:
     """See `Provider`. `default` answers for every model that names no other provider. `make` returns the provider with
-    a name, None for a name that it does not know; each is made once, when it is first used. `model` is the model of
-    the session, as far as it is known: its provider gets ready before the first call. `learn` is told of each model
-    before it is asked."""
+    a name, None for an unknown one; each is made once. `model` is the model of the session: its provider gets ready
+    before the first call. `learn` is told of each model before it is asked."""
 
     def __init__(
         self,
@@ -37,8 +32,6 @@ class ModelRouter:
         learn: Callable[[str], None] = lambda model: None,
     ) -> None:
         self.default = default
-        """Answers for every model that names no other provider."""
-
         self._make = make
         self._learn = learn
         self._made: dict[str, Provider] = {}
@@ -125,14 +118,11 @@ class ModelRouter:
     def provider_of(self, model: str) -> Provider:
         """Return the provider that a model's name names."""
         name, slash, _ = model.partition("/")
-        if not slash:
-            return self.default
-        known = self._made.get(name)
-        if known is None:
-            known = self._make(name) or self.default
-            if known is not self.default:
-                self._made[name] = known
-        return known
+        if slash and name not in self._made:
+            if (made := self._make(name)) is None:
+                return self.default
+            self._made[name] = made
+        return self._made[name] if slash else self.default
 
     async def _enter(self, provider: Provider) -> None:
         if provider in self._entered:

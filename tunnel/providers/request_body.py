@@ -1,9 +1,8 @@
 """Request bodies as values, read once.
 
-It takes less than a JSON parser does. What two parsers could read in two ways has no reading at all: a member that
-stands twice, or a second time in other letters (parsers in Go take `Model` for `model`), another encoding than UTF-8,
-numbers that are not JSON's.
-"""
+It takes less than a JSON parser does: what two parsers could read in two ways has no reading. That is a member that
+stands twice, or again in other letters (parsers in Go take `Model` for `model`), another encoding than UTF-8, and
+numbers that are not JSON's."""
 
 from __future__ import annotations
 
@@ -27,8 +26,8 @@ class _Ambiguous(ValueError):
 
 
 def read_request(body: bytes) -> Json:
-    """Return the object in a whole request body. Raise Refusal if the body holds no object, if two parsers could read
-    it in two ways, or if it has more values than a conversation has: 32 MB of `[],` would take 800 MB of memory."""
+    """Return the object in a whole request body. Raise Refusal: also for more values than a conversation has, because
+    32 MB of `[],` would take 800 MB of memory."""
     try:
         text = body.decode("utf-8")
         if sum(map(text.count, "[{,")) > MAX_VALUES:  # in its texts, too: counting without them takes longer
@@ -84,8 +83,7 @@ async def read_json(body: bytes) -> Json:
 
 
 class WholeBody:
-    """A body that is all there. Reading it takes each piece out of the list `left`: a reader that has all of it may
-    never ask for more."""
+    """A body that is all there. Reading takes each piece out of the list `left`, so no piece is held twice."""
 
     def __init__(self, pieces: list[bytes]) -> None:
         self.left = pieces
