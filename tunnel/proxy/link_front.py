@@ -22,11 +22,10 @@ from ..providers.provider import ProviderError
 from ..secret import Secret
 from ..wire.body_deltas import MAX_PARTS, pack
 from ..wire.frames import CHUNK, INITIAL_CREDIT, CallData, CallEnd, CallHead, CallOpen, Cancel, Credit, Frame, Packed
-from .auth_proxy import AuthProxy
+from .auth_proxy import AuthProxy, BodyLost
 from .body_store import CannotRebuild
 from .policy import NonceGuard, RequestHead
 from .proxied_call import CallReader, Superseded
-from .request_upload import BodyLost
 
 log = logging.getLogger(__name__)
 
@@ -103,10 +102,11 @@ class _Stream:
     def take(self, count: int) -> None:
         self.credit += count
         self._taken += count
-        self.acknowledge()
+        self.release()
         self._credit_news.set()
 
-    def acknowledge(self) -> None:
+    def release(self) -> None:
+        """Release the bytes of the response that the worker has taken."""
         if self.response is not None:
             self.response.ack(self._taken)
 
@@ -123,11 +123,8 @@ class _Stream:
 
 class LinkFront:
     """Serves the model calls of one connection whose `attach` carried `nonce`. `send` must wait while the link is full.
-
-    `packs` says that the worker takes compressed pieces of answers.
-
-    Use as a context. On leaving, the streams end without a frame and their calls go on in the auth proxy.
-    """
+    `packs`: the worker takes compressed pieces of answers. A context: on leaving, the streams end without a frame and
+    their calls go on in the auth proxy."""
 
     def __init__(self, proxy: AuthProxy, send: Send, nonce: Secret, *, epoch: int = 0, packs: bool = False) -> None:
         self._proxy = proxy
@@ -294,8 +291,8 @@ class LinkFront:
                 body = await stack.enter_async_context(self._proxy.bodies.receive(opened, body))
             call = self._proxy.call(head, body, nonce=self._nonce, offset=opened.offset)
             response = await stack.enter_async_context(call)
-            if response.refusal is not None and opened.offset:
-                raise response.refusal
+            if response.call.refusal is not None and opened.offset:
+                raise response.call.refusal
             stream.response = response
             await self._send(CallHead(self._epoch, opened.stream, response.status, dict(response.headers)))
             while True:
@@ -305,7 +302,7 @@ class LinkFront:
                 if not chunk:
                     return
                 stream.credit -= len(chunk)
-                stream.acknowledge()
+                stream.release()
                 await self._send(self._piece(opened.stream, offset, chunk))
 
     def _piece(self, stream: int, offset: int, chunk: bytes) -> CallData:

@@ -38,8 +38,8 @@ class CallReport:
     """One model call that has ended. `model` is the name under which it is paid for, "" if none was asked; `priced`:
     its price is known. Token counts are those of the provider. `began` is the Unix time in seconds, the others are
     seconds. `status` is that of the provider, 0 if it was not reached. `digest` is the SHA-256 of the request body in
-    hex, "" if it was not sent whole. `estimated`: the provider has not told all of the tokens. `untold`: the
-    answer is complete but reports no usage, so the counts are the upper limit."""
+    hex, "" if it was not sent whole. `estimated`: the provider has not told all of the tokens. `untold`: the answer is
+    complete but reports no usage, so the counts are the upper limit."""
 
     call_id: str
     path: str
@@ -88,7 +88,9 @@ class CallMeter:
         self._path = path
         self._started = time.monotonic()
         self._first_byte: float | None = None
-        self._status = 0
+        self.status = 0
+        """That of the answer."""
+
         self._sent, self._digest = 0, ""
         self._answered = ""  # the model
         self._request: BilledRequest | None = None
@@ -97,10 +99,6 @@ class CallMeter:
         self._output_told = False  # the number at the start of a stream is none
         self._cut = False  # a stream that has begun, and not ended
         self._failed = False
-
-    def answer(self, status: int) -> None:
-        """Note the status of the answer."""
-        self._status = status
 
     def arrived(self, size: int) -> None:
         """Note that bytes of the answer have arrived."""
@@ -151,7 +149,7 @@ class CallMeter:
             began=time.time() - (ended - self._started),
             first_byte_s=(self._first_byte or ended) - self._started,
             duration_s=ended - self._started,
-            status=self._status,
+            status=self.status,
             complete=complete,
             request_bytes=self._sent,
             digest=self._digest,
@@ -171,7 +169,7 @@ class CallMeter:
 
     def _counts(self) -> bool:
         """Return whether a model was asked, and has answered as far as its server tells."""
-        return self._status == 200 and bool(self._digest) and self._path == ANSWERED
+        return self.status == 200 and bool(self._digest) and self._path == ANSWERED
 
     def _take_most(self) -> bool:
         """Take the most that a complete answer can have used, if its provider does not tell: what was paid counts, not
@@ -187,10 +185,10 @@ class CallMeter:
         return True
 
     def _estimate(self, seconds: float) -> None:
-        """Take what an answer without its end has cost at least: it is paid for, but only its end says how much.
-        `seconds` is how long the model has worked that was not waited for. Without this, a worker could spend any
-        budget by never reading an answer to its end."""
-        unanswered = seconds > 0 and not self._status and self._digest and self._path == ANSWERED
+        """Take what an answer without its end has cost at least: only its end says how much. `seconds` is how long the
+        model has worked that was not waited for. Without this, a worker could spend any budget by never reading an
+        answer to its end."""
+        unanswered = seconds > 0 and not self.status and self._digest and self._path == ANSWERED
         if not (self._counts() or unanswered):
             return
         if not any(count(self._usage, name) for name in TOKENS[:3]):

@@ -25,8 +25,8 @@ from tests.support.proxy.proxy_client import (
 from ccb.tunnel.errors import CredentialError
 from ccb.tunnel.providers.credential import Credential, CredentialKind, FixedCredential
 from ccb.tunnel.providers.provider import ProviderError
+from ccb.tunnel.proxy.auth_proxy import BodyLost
 from ccb.tunnel.proxy.policy import CallPace, Policy
-from ccb.tunnel.proxy.request_upload import BodyLost
 from ccb.tunnel.secret import Secret
 
 

@@ -22,8 +22,7 @@ from ccb.tunnel.providers.api_errors import Refusal
 from ccb.tunnel.providers.costs import BilledRequest, answer_cost, billed, most_cost
 from ccb.tunnel.providers.credential import Credential, FixedCredential
 from ccb.tunnel.providers.model_router import ModelRouter
-from ccb.tunnel.proxy.answer_intake import AnswerReader
-from ccb.tunnel.proxy.auditing import Auditor
+from ccb.tunnel.proxy.answer_reader import AnswerReader, Auditor
 from ccb.tunnel.proxy.auth_proxy import AuthProxy
 from ccb.tunnel.proxy.metering import Accounts, CallMeter, CallReport, Reservation
 from ccb.tunnel.secret import Secret
@@ -45,7 +44,7 @@ ANSWER = "".join(f"event: {each['type']}\ndata: {json.dumps(each)}\n\n" for each
 
 def metered(*chunks: bytes, status: int = 200, headers: dict[str, str] | None = None) -> CallReport:
     meter = CallMeter("c1", "/v1/messages", MODELS)
-    meter.answer(status)
+    meter.status = status
     with closing(AnswerReader("c1", meter, Auditor(), STREAM if headers is None else headers)) as reader:
         for chunk in chunks:
             reader.feed(chunk)
@@ -262,7 +261,7 @@ def test_an_answer_under_another_name_costs_what_the_model_costs_that_was_asked(
     models.learn("lab/coder", ModelFacts(input_price=3, output_price=15))
     meter = CallMeter("c1", "/v1/messages", models)
     meter.asked(BilledRequest("lab/coder", 100, others_answer=others))
-    meter.answer(200)
+    meter.status = 200
     with closing(AnswerReader("c1", meter, Auditor(), STREAM)) as reader:
         reader.feed(ANSWER.replace(b"claude-sonnet-4-5-20250929", b"coder"))
     report = meter.report(complete=True)
@@ -389,7 +388,7 @@ def test_what_makes_an_answer_dearer_counts_also_without_its_end() -> None:
         meter = CallMeter("c", "/v1/messages", ModelTable())
         meter.asked(billed(asked, 40_000))
         meter.uploaded(40_000, "digest")
-        meter.answer(200)
+        meter.status = 200
         meter.arrived(4_000)
         reports.append(meter.report(complete=False))
     usual, fast = reports
