@@ -36,11 +36,8 @@ _MARKS = {FindingState.OK: "ok", FindingState.WARN: "warn", FindingState.BLOCK: 
 
 @dataclass(frozen=True)
 class Finding:
-    """The outcome of one check.
-
-    `where` is LAPTOP, CONNECTION, HOST or a jump host. `found` is the evidence (lines). `fix` is the one thing to do,
-    or "" if there is nothing to do.
-    """
+    """The outcome of one check. `where` is LAPTOP, CONNECTION, HOST or a jump host. `found` is the evidence (lines),
+    `fix` the one thing to do, "" for none."""
 
     where: str
     name: str
@@ -55,8 +52,7 @@ def error_finding(where: str, name: str, error: CcbError) -> Finding:
 
 
 def finding_lines(finding: Finding, width: int) -> list[str]:
-    """Return the finding as lines of at most `width` cells (40 or more). Control characters from the host are
-    neutralised."""
+    """Return the finding as lines of at most `width` cells (40 or more), without control characters."""
     narrow = width < _NARROW
     indent = " " * (_MARK if narrow else _MARK + _NAME + 1)
     room = max(30, width - len(indent) - 1)
@@ -77,10 +73,7 @@ def finding_json(finding: Finding) -> str:
 
 
 def skew_text(seconds: float, exact: float, other: str) -> str:
-    """Return how far a clock is ahead of or behind the clock of `other`, as text.
-
-    `exact` is the error of the measurement in seconds.
-    """
+    """Return how far a clock is off that of `other`, as text. `exact` is the error of the measurement in seconds."""
     far = abs(seconds)
     if far <= exact:
         return f"as {other} says, within {exact:g} s"

@@ -71,17 +71,12 @@ async def laptop_findings(
     others = [finding async for finding in provider_findings(environ, settings, stored)]
     needed = not any(finding.name == "model" for finding in others)
     async for finding in _provider(settings.network.over(environ), settings, stored):
-        yield finding if needed else _not_needed(finding)
+        if not needed and finding.name in ("provider", "credential") and finding.state is not FindingState.OK:
+            text = f"{finding.found}\nNot needed: new sessions use a model of another provider."
+            finding = replace(finding, state=FindingState.INFO, found=text, fix="")
+        yield finding
     for finding in others:
         yield finding
-
-
-def _not_needed(finding: Finding) -> Finding:
-    """Return a finding about Anthropic where new sessions use a model of another provider."""
-    if finding.name not in ("provider", "credential") or finding.state in (FindingState.OK, FindingState.INFO):
-        return finding
-    text = f"{finding.found}\nNot needed: new sessions use a model of another provider."
-    return replace(finding, state=FindingState.INFO, found=text, fix="")
 
 
 def _finding(name: str, state: FindingState, found: str, fix: str = "") -> Finding:
@@ -116,20 +111,14 @@ async def _agent(environ: Mapping[str, str]) -> Finding:
         async with asyncio.timeout(_PROGRAM_S), asyncssh.connect_agent(where) as agent:
             keys = await agent.get_keys()
     except (OSError, ValueError, asyncssh.Error, TimeoutError) as error:
-        why = (
-            error.strerror
-            if isinstance(error, OSError) and error.strerror
-            else str(error) or f"no answer within {_PROGRAM_S:g} s"
-        )
+        why = getattr(error, "strerror", "") or str(error) or f"no answer within {_PROGRAM_S:g} s"
         text = f"{where} does not answer: {why}"
         return _finding("ssh agent", FindingState.WARN, text, "Start an agent, or unset SSH_AUTH_SOCK.")
-    fix = (
-        ""
-        if len(keys) <= 5
-        else "Name the right key with IdentityFile and IdentitiesOnly: servers end a login after about six keys."
-    )
     text = f"{len(keys)} {'key' if len(keys) == 1 else 'keys'} at {where}"
-    return _finding("ssh agent", FindingState.WARN if fix else FindingState.OK, text, fix)
+    if len(keys) > 5:
+        fix = "Name the right key with IdentityFile and IdentitiesOnly: servers end a login after about six keys."
+        return _finding("ssh agent", FindingState.WARN, text, fix)
+    return _finding("ssh agent", FindingState.OK, text)
 
 
 def _settings(environ: Mapping[str, str]) -> tuple[Settings, Finding]:
@@ -219,7 +208,9 @@ async def _provider(
     else:
         yield error_finding(LAPTOP, "credential", missing) if missing else _credential(credential, status)
     if date is not None:
-        yield _clock(date)
+        text = skew_text(skew := time.time() - date, 2, "the provider")
+        fix = "Set the clock of this machine: certificates are checked against it." if abs(skew) > _SKEW_S else ""
+        yield _finding("clock", FindingState.WARN if fix else FindingState.OK, text, fix)
 
 
 def _proxy(endpoint: Endpoint, environ: Mapping[str, str]) -> Finding:
@@ -264,24 +255,14 @@ def _credential(credential: Credential | None, status: int) -> Finding:
     return _finding("credential", FindingState.INFO, f"{text}: could not be checked")
 
 
-def _clock(provider: float) -> Finding:
-    skew = time.time() - provider
-    text = skew_text(skew, 2, "the provider")
-    if abs(skew) > _SKEW_S:
-        return _finding(
-            "clock", FindingState.WARN, text, "Set the clock of this machine: certificates are checked against it."
-        )
-    return _finding("clock", FindingState.OK, text)
-
-
 _MOST = 10
 
 
 async def provider_findings(
     environ: Mapping[str, str], settings: Settings, stored: StoredCredentials
 ) -> AsyncIterator[Finding]:
-    """Yield findings about the provider of the model of new sessions, and about those of the settings. What is wrong
-    with the first one blocks; the others may not be needed."""
+    """Yield findings about the provider of the model of new sessions, which may block, and about those of the
+    settings."""
     model = settings.modelAliases.get(settings.model or "", settings.model or "")
     try:
         found = provider_and_model(model, environ, settings) if "/" in model else None

@@ -64,18 +64,18 @@ class ProxiedCall:
     def limit(self, size: int) -> None:
         """Set how many bytes are kept ahead of the reader before the provider has to wait."""
         self._limit = size
-        self._full = _resolved(self._full)
+        _resolve(self._full)
 
     def start(self, head: ResponseHead) -> None:
         """Note the response head."""
         self.head = head
-        self._waiting = _resolved(self._waiting)
+        _resolve(self._waiting)
 
     def put(self, chunk: bytes) -> bool:
         """Append bytes of the body, and return whether there is room for more. A call that is over takes none."""
         if chunk and not self.over:
             self._bytes += chunk
-            self._waiting = _resolved(self._waiting)
+            _resolve(self._waiting)
         return self.held < self._limit
 
     async def news(self) -> None:
@@ -92,19 +92,19 @@ class ProxiedCall:
     def finish(self) -> None:
         """Note that the body is complete."""
         self.over = self.complete = True
-        self._waiting = _resolved(self._waiting)
+        _resolve(self._waiting)
 
     def fail(self, error: Refusal | ProviderError) -> None:
         """End the call without a complete response. Bytes that have arrived can still be read."""
         if not self.over:
             self.failure, self.over = error, True
-        self._waiting = _resolved(self._waiting)
+        _resolve(self._waiting)
 
     def revoke(self, refusal: Refusal) -> None:
         """End the call at once: not even bytes that have arrived can be read any more."""
         self.failure, self.over, self.complete = refusal, True, False
         self.acknowledge(self.end)
-        self._waiting = _resolved(self._waiting)
+        _resolve(self._waiting)
 
     def attach(self, offset: int) -> CallReader:
         """Return a reader that starts at byte `offset` and acknowledges everything before it.
@@ -114,7 +114,7 @@ class ProxiedCall:
         if not self._base <= offset <= self.end:
             raise Refusal(410, f"byte {offset} of this response is not held any more")
         self.reader = CallReader(self, offset)
-        self._waiting = _resolved(self._waiting)
+        _resolve(self._waiting)
         self.acknowledge(offset)
         return self.reader
 
@@ -128,10 +128,10 @@ class ProxiedCall:
         if offset > self._base:
             del self._bytes[: offset - self._base]
             self._base = offset
-            self._full = _resolved(self._full)
+            _resolve(self._full)
 
 
-def _resolved(future: asyncio.Future[None] | None) -> None:
+def _resolve(future: asyncio.Future[None] | None) -> None:
     if future is not None and not future.done():
         future.set_result(None)
 
