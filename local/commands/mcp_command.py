@@ -52,9 +52,16 @@ def run_mcp(arguments: Arguments, environ: Mapping[str, str] = os.environ) -> in
     if package_missing():
         raise UsageError(MISSING)
     secrets = open_store(environ, settings, TerminalPrompts())
-    if action in ("login", "logout"):
-        return _account(action, name, config, secrets)
-    return asyncio.run(_test(name, config, secrets))
+    if action == "test":
+        return asyncio.run(_test(name, config, secrets))
+    from ..mcp.mcp_login import log_in, log_out
+
+    if not isinstance(config, HttpServer):
+        raise UsageError(f"{name} is a program on this machine: it has no login", do="Give it what it needs with -e.")
+    if action == "login":
+        return write_stdout(asyncio.run(log_in(name, config, secrets)))
+    there = asyncio.run(log_out(config, secrets))
+    return write_stdout(f"Logged out of {name}." if there else f"You were not logged in at {name}.")
 
 
 def _described(arguments: Arguments) -> Json:
@@ -98,14 +105,3 @@ async def _test(name: str, config: ServerConfig, secrets: SecretStore) -> int:
     tools = [str(each.get("name")) for each in (found if isinstance(found, list) else ()) if isinstance(each, dict)]
     info = hello["serverInfo"]
     return write_stdout(f"{name} works: {info['name']} {info['version']}, {len(tools)} tools: {', '.join(tools)}")
-
-
-def _account(command: str, name: str, config: ServerConfig, secrets: SecretStore) -> int:
-    from ..mcp.mcp_login import log_in, log_out
-
-    if not isinstance(config, HttpServer):
-        raise UsageError(f"{name} is a program on this machine: it has no login", do="Give it what it needs with -e.")
-    if command == "logout":
-        there = asyncio.run(log_out(config, secrets))
-        return write_stdout(f"Logged out of {name}." if there else f"You were not logged in at {name}.")
-    return write_stdout(asyncio.run(log_in(name, config, secrets)))

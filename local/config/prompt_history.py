@@ -122,8 +122,7 @@ class PromptRecall:
             self._keeper.keep_draft(text)
 
     def step(self, by: int, text: str) -> str | None:
-        """Return the previous (`by` is -1) or the next prompt (1), or None. `text` is what is shown now;
-        it is the draft if it is none of the prompts."""
+        """Return the previous (`by` is -1) or the next prompt (1), or None. `text` is what is shown now."""
         index = self._index + by
         if not 0 <= index <= len(self.sent):
             return None

@@ -1,9 +1,7 @@
 """Read and check settings files.
 
 The rules are those of sshd for authorized_keys: the file, and every directory in which one of its names or links is
-looked up, belongs to this user or to root, and neither group nor others may write to it. Directories above the home
-directory do not count.
-"""
+looked up, belongs to this user or to root, and nobody else may write to it. Directories above the home do not count."""
 
 from __future__ import annotations
 
@@ -25,10 +23,7 @@ _SECRET_VALUE = re.compile(r"\bsk-[A-Za-z0-9_-]{8,}")
 
 
 def refuse_secrets(path: str, text: str, data: Mapping[str, Any]) -> None:
-    """Raise ConfigError if a value looks like a key.
-
-    Files are backed up and copied, and `env` goes to the host; the keyring is the place for keys.
-    """
+    """Raise ConfigError if a value looks like a key: files are backed up and copied, and `env` goes to the host."""
     variables = data.get("env")
     for name in variables if isinstance(variables, dict) else ():
         if _SECRET_NAME.search(name) or _SECRET_VARIABLE.search(name):
@@ -77,8 +72,7 @@ def rules_without_tool(path: str, text: str, values: Mapping[str, Any]) -> list[
 
 
 def _rules(permissions: Mapping[str, Any]) -> Iterator[tuple[tuple[str, str, int], str, list[str], int]]:
-    """Yield each entry of rules: its keys, its text, the rules in it, and how many parentheses it leaves open. Of
-    `ask`, each entry is one rule."""
+    """Yield each entry of rules: its keys, its text, the rules in it, and how many parentheses it leaves open."""
     from ccb.tunnel.wire.tool_traits import split_rules
 
     for kind in ("allow", "deny", "ask"):
@@ -102,8 +96,8 @@ def refuse_wrong_models(path: str, text: str, known: Mapping[str, Any]) -> None:
 
 
 def refuse_broken_keys(sources: Sequence[tuple[str, str, Mapping[str, object]]], keys: Mapping[str, object]) -> None:
-    """Raise ConfigError if the keys of the REPL cannot be used. `sources` are the paths and texts that say so, with
-    what each says, the weakest first; `keys` is what comes of them together."""
+    """Raise ConfigError if the keys of the REPL cannot be used. `sources` are paths and texts with what each says, the
+    weakest first; `keys` is what comes of them together."""
     if not keys:
         return
     from ..terminal.keymap import KeyRefused, keymap_of
@@ -205,7 +199,7 @@ def _require_file(path: Path, found: os.stat_result) -> None:
 
 def _require_ours(path: Path, found_at: Path, found: os.stat_result) -> None:
     """Raise ConfigError if other users can change the file or directory `found_at`. In a sticky directory such as /tmp
-    they can make names, but neither remove nor replace ours."""
+    they can neither remove nor replace ours."""
     inside = "" if found_at == path else f" through {found_at}"
     mode = stat.S_IMODE(found.st_mode)
     if found.st_uid not in (os.getuid(), 0):

@@ -11,13 +11,14 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
 from ccb.tunnel.errors import CcbError
 from ccb.tunnel.providers.model_lists import MAX_LISTED, ListedModel, ModelSource, known_as
 from ccb.tunnel.providers.provider import ProviderError
 from ccb.tunnel.wire.dataclass import dataclass
+
+from ..config.settings import xdg_dir
 
 log = logging.getLogger(__name__)
 
@@ -52,10 +53,7 @@ class ModelLists:
     """One file for each provider, by its name; a list counts only for the address that it came from."""
 
     def __init__(self, environ: Mapping[str, str] = os.environ, now: Callable[[], float] = time.time) -> None:
-        base = environ.get("XDG_CACHE_HOME", "")
-        if not Path(base).is_absolute():
-            base = str(Path(environ["HOME"] if environ.get("HOME") else Path.home()) / ".cache")
-        self._directory = Path(base) / "ccb" / "models"
+        self._directory = xdg_dir(environ, "XDG_CACHE_HOME", ".cache") / "models"
         self._now = now
 
     def kept(self, provider: str, address: str) -> ModelList | None:

@@ -19,7 +19,7 @@ from tests.support.model.fake_model import API_KEY, FakeModel
 from tests.support.network.http_server import serving
 
 from ccb.local.command_line.exit_codes import ExitCode
-from ccb.local.commands.auth_login import target
+from ccb.local.commands.auth import target
 from ccb.local.config.settings import ProviderSettings, Settings
 from ccb.tunnel.providers.credential import Credential
 from ccb.tunnel.secret import Secret
