@@ -7,9 +7,7 @@ import json
 import os
 from collections.abc import Mapping, Sequence
 
-from ccb.tunnel.errors import CcbError
 from ccb.tunnel.plain_text import one_line
-from ccb.tunnel.providers.provider import ProviderError
 from ccb.tunnel.providers.provider_kinds import ANTHROPIC
 
 from ..command_line.arguments import Arguments
@@ -18,8 +16,8 @@ from ..config.settings import Settings
 from ..config.settings_loading import load_settings
 from ..providers.known_models import (
     ModelOffer,
-    current_list,
     default_provider,
+    list_or_why,
     offers_of,
     price_text,
     short_names,
@@ -59,11 +57,7 @@ async def _all_offers(
     providers: Sequence[NamedProvider], environ: Mapping[str, str], settings: Settings
 ) -> tuple[list[ModelOffer], list[str]]:
     async def of(named: NamedProvider) -> tuple[list[ModelOffer], str]:
-        try:
-            listed, why = await current_list(named, environ, settings), ""
-        except (ProviderError, CcbError) as error:
-            said = error.what if isinstance(error, CcbError) else str(error)
-            listed, why = None, f"{named.name}: no list of models: {said}"
+        listed, why = await list_or_why(named, environ, settings)
         offers = offers_of(named, listed, environ)
         if not offers and not why:
             why = f"{named.name}: {named.why_no_list}"

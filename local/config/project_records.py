@@ -5,19 +5,19 @@ that shows another key is another one. Nothing of this is ever in a clone."""
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
 
 from ccb.tunnel.errors import ConfigError
 from ccb.tunnel.plain_text import HostText
 from ccb.tunnel.wire.dataclass import dataclass
 
 from .settings import config_dir
-from .settings_file import read_settings_file
+from .settings_file import locked, read_settings_file, replace_file
 
 _MAX_PROJECTS = 1000
 RULE_KINDS = ("allow", "ask", "deny")
@@ -112,31 +112,23 @@ class Projects:
     @contextmanager
     def _changing(self) -> Iterator[list[ProjectRecord]]:
         """Yield all records, and write them back. Other processes wait meanwhile."""
-        try:
-            self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            with self.path.with_suffix(".lock").open("a", encoding="utf-8") as lock:
-                fcntl.flock(lock, fcntl.LOCK_EX)
-                records = self.all()
-                yield records
-                self._write(records[-_MAX_PROJECTS:])
-        except OSError as error:
-            raise ConfigError(f"{self.path} cannot be written", evidence=str(error.strerror)) from None
-
-    def _write(self, records: Sequence[ProjectRecord]) -> None:
-        projects = [
-            {
-                "host": each.host.name,
-                "keys": list(each.host.keys),
-                "directory": each.directory,
-                "trusted": each.trusted,
-                "permissions": each.permissions,
-            }
-            for each in records
-        ]
-        fresh = self.path.with_suffix(".new")
-        with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
-            json.dump({"projects": projects}, file, indent=1)
-        fresh.replace(self.path)
+        with locked(self.path.with_suffix(".lock")):
+            records = self.all()
+            yield records
+            projects = [
+                {
+                    "host": each.host.name,
+                    "keys": list(each.host.keys),
+                    "directory": each.directory,
+                    "trusted": each.trusted,
+                    "permissions": each.permissions,
+                }
+                for each in records[-_MAX_PROJECTS:]
+            ]
+            try:
+                replace_file(self.path, json.dumps({"projects": projects}, indent=1))
+            except OSError as error:
+                raise ConfigError(f"{self.path} cannot be written", evidence=str(error.strerror)) from None
 
     def all(self) -> list[ProjectRecord]:
         """Return every record."""

@@ -9,6 +9,8 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
+from .settings_file import replace_file
+
 log = logging.getLogger(__name__)
 
 MAX_PROMPTS = 1_000
@@ -67,12 +69,7 @@ class PromptStore:
 
     def _replace(self, path: Path, text: str) -> None:
         try:
-            self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-            fresh = path.with_suffix(f".new{os.getpid()}")
-            file = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-            with os.fdopen(file, "w", encoding="utf-8") as writer:
-                writer.write(text)
-            fresh.replace(path)
+            replace_file(path, text)
         except OSError as error:
             log.warning("%s cannot be written: %s", path, error)
 

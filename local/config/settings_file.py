@@ -5,11 +5,13 @@ looked up, belongs to this user or to root, and nobody else may write to it. Dir
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import re
 import stat
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -164,18 +166,40 @@ def parse_settings(path: str, text: str) -> dict[str, Any]:
 
 
 def write_settings(path: Path, environ: Mapping[str, str], changes: Mapping[str, object]) -> None:
-    """Set keys of the settings file and keep all others. The file is replaced as a whole. Raises ConfigError."""
+    """Set keys of the settings file and keep all others. Raises ConfigError."""
     data = {**(read_settings_file(path, environ) or {}), **changes}
-    real = Path(os.path.realpath(path))
-    fresh = real.with_name(f".{real.name}.{os.getpid()}")
     try:
-        real.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        fresh.touch(mode=0o600)
-        fresh.write_text(json.dumps(data, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
-        fresh.replace(real)
+        replace_file(Path(os.path.realpath(path)), json.dumps(data, indent=2, ensure_ascii=False) + "\n")
     except OSError as error:
-        fresh.unlink(missing_ok=True)
         raise ConfigError(f"{path} cannot be written", evidence=str(error.strerror), do=f"Check {path}.") from None
+
+
+def replace_file(path: Path, content: str | bytes) -> None:
+    """Write a file that only this user can read, as a whole or not at all. Raise OSError."""
+    fresh = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600), "wb") as file:
+            file.write(content if isinstance(content, bytes) else content.encode("utf-8", "replace"))
+        fresh.replace(path)
+    except OSError:
+        with suppress(OSError):
+            fresh.unlink()
+        raise
+
+
+@contextmanager
+def locked(path: Path, *, wait: bool = True) -> Iterator[None]:
+    """Hold the lock `path` against other processes. Raise ConfigError, and BlockingIOError if another one has it and
+    `wait` is false."""
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        lock = path.open("a", encoding="utf-8")
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be written", evidence=str(error.strerror)) from None
+    with lock:
+        fcntl.flock(lock, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+        yield
 
 
 def _content(path: Path, environ: Mapping[str, str]) -> bytes:

@@ -186,7 +186,8 @@ def _validated(values: dict[str, Any], path: str, text: str) -> tuple[Settings, 
     """Return the settings with these values, and the names of unknown keys, which are removed. Raise ConfigError."""
     from pydantic import TypeAdapter, ValidationError
 
-    kind, unknown = TypeAdapter(Settings), []
+    kind = TypeAdapter(Settings)
+    unknown: list[str] = []
     while True:
         try:  # strict mode takes no dict for a dataclass
             return kind.validate_json(json.dumps(values)), sorted(unknown, key=lambda name: name.count("."))

@@ -1,5 +1,5 @@
-"""The lists of models that providers have given, kept in files of this machine: so a session starts without asking,
-and works without a network."""
+"""The lists of models that providers have given, in files of this machine: a session starts without asking, and without
+a network."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import logging
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import asdict
 from typing import Any
 
@@ -19,6 +18,7 @@ from ccb.tunnel.providers.provider import ProviderError
 from ccb.tunnel.wire.dataclass import dataclass
 
 from ..config.settings import xdg_dir
+from ..config.settings_file import replace_file
 
 log = logging.getLogger(__name__)
 
@@ -79,14 +79,9 @@ class ModelLists:
         made = ModelList(self._now(), models)
         data = {"format": _FORMAT, "address": address, "at": made.at, "models": [asdict(each) for each in models]}
         path = self._directory / f"{provider}.json"
-        fresh = path.with_name(f".{path.name}.{os.getpid()}")
         try:
-            self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-            fresh.write_text(json.dumps(data), encoding="utf-8")
-            fresh.replace(path)
+            replace_file(path, json.dumps(data))
         except OSError as error:
-            with suppress(OSError):
-                fresh.unlink()
             log.warning("%s cannot be written: %s", path, error)
         return made
 
