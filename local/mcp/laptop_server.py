@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
 import json
 import logging
 import math
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
-from typing import TYPE_CHECKING, Any, Self, TextIO
+from typing import Any, TextIO
 
-import anyio
 import httpx2
 import mcp_types as types
 from mcp.client.session import ClientRequestContext, ClientSession, ElicitationFnT, IncomingMessage
@@ -21,28 +19,22 @@ from mcp.shared.dispatcher import CallOptions, ProgressFnT
 from mcp.shared.exceptions import MCPError
 from mcp.shared.inbound import MCP_PROTOCOL_VERSION_HEADER
 from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
-from mcp.shared.message import SessionMessage
-from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, LATEST_HANDSHAKE_VERSION
 
 import ccb
 from ccb.tunnel.plain_text import one_line
 from ccb.tunnel.wire.control_protocol import RequestRefused
 from ccb.tunnel.wire.dataclass import dataclass
-from ccb.tunnel.wire.mcp_messages import SAY_LIMIT_S, TOOL_USE_ID, WANTS_LOGIN, Elicitation, answered_number, too_long
+from ccb.tunnel.wire.mcp_messages import SAY_LIMIT_S, TOOL_USE_ID, WANTS_LOGIN, Elicitation, too_long
 
 from .mcp_config import HttpServer, ServerConfig
 from .server_stdio import program_streams
-
-if TYPE_CHECKING:
-    from mcp.shared._stream_protocols import ReadStream
-
 
 Json = dict[str, Any]
 
 log = logging.getLogger(__name__)
 
 CONNECT_S = 30.0
-_FIRST_NUMBER = 1_000_000  # the package counts its own requests from 1
+
 _DECLINED: Json = {"action": "decline"}
 _FORWARDED = ("notifications/tools/list_changed", "notifications/prompts/list_changed",
               "notifications/resources/list_changed")  # fmt: skip
@@ -60,7 +52,7 @@ async def _declined(_: Elicitation) -> Json:
 class ClientSide:
     """What a server may want of ccb. `stderr` gets what its program prints, `said` its name and the messages that it
     sends of its own accord. `ask` puts a form to the person and returns the public answer, {"action", "content"}.
-    `auth` returns what proves to an HTTP server who asks."""
+    `auth` returns the login at an HTTP server."""
 
     stderr: TextIO
     said: Callable[[str, Json], Awaitable[None]] = _nothing
@@ -69,8 +61,8 @@ class ClientSide:
 
 
 class Refusals:
-    """What an HTTP server has refused: a request because nobody is logged in, or one of a session that it does not know
-    (any more). It has not carried that one out."""
+    """What an HTTP server has refused, and so not carried out: a request because nobody is logged in, or one of a
+    session that it does not know (any more)."""
 
     def __init__(self) -> None:
         self.wants_login = False
@@ -78,7 +70,6 @@ class Refusals:
         self._refused: set[str] = set()
 
     async def see(self, response: httpx2.Response) -> None:
-        """Note why a server has refused a request, if this response is a refusal."""
         request = response.request
         if response.status_code == 401:
             self.wants_login = True
@@ -88,8 +79,8 @@ class Refusals:
                 self._refused.add(_key(json.loads(request.content)))
 
     def refused(self, asked: Json) -> bool:
-        """Return whether exactly this request came to a server that does not know the session. Where only others were
-        refused, this one may have been carried out."""
+        """Return whether exactly this request came to a server that does not know the session. Others may have been
+        carried out."""
         return _key(asked) in self._refused
 
 
@@ -107,7 +98,6 @@ class ServerConnection:
     def __init__(
         self,
         dispatcher: JSONRPCDispatcher,
-        pending: set[object],
         hello: types.InitializeResult,
         refusals: Refusals,
         asking: Callable[[], bool],
@@ -116,74 +106,14 @@ class ServerConnection:
         self.hello: Json = hello.model_dump(by_alias=True, mode="json", exclude_none=True)
         self.refusals = refusals
         self._dispatcher = dispatcher
-        self._pending = pending
-        self._numbers = itertools.count(_FIRST_NUMBER)
         self._headers = {MCP_PROTOCOL_VERSION_HEADER: str(hello.protocol_version)}
 
     async def ask(self, method: str, params: Json | None, report: ProgressFnT | None = None) -> Json:
         """Send a request, and return its result unchecked, as the server has sent it. Raise MCPError."""
-        number = next(self._numbers)
-        options: CallOptions = {"request_id": number, "headers": dict(self._headers)}
+        options: CallOptions = {"headers": dict(self._headers)}
         if report is not None:
             options["on_progress"] = report
-        self._pending.add(number)
-        try:
-            return await self._dispatcher.send_raw_request(method, params, options)
-        finally:
-            self._pending.discard(number)
-
-
-class _Answers:
-    """What a server sends, where an answer has the id of its request even if the server spells it in another way."""
-
-    def __init__(self, stream: ReadStream[SessionMessage | Exception], pending: set[object]) -> None:
-        self._stream = stream
-        self._pending = pending
-        self._greeted = False
-
-    async def receive(self) -> SessionMessage | Exception:
-        item = await self._stream.receive()
-        message = item.message if isinstance(item, SessionMessage) else None
-        if isinstance(message, types.JSONRPCResponse | types.JSONRPCError):
-            number = answered_number({"id": message.id, "result": {}}, self._pending)
-            if isinstance(number, int):
-                message.id = number
-            if not self._greeted and isinstance(message, types.JSONRPCResponse):
-                self._greeted, message.result = True, _greeting(message.result)
-        return item
-
-    async def aclose(self) -> None:
-        await self._stream.aclose()
-
-    def __aiter__(self) -> Self:
-        return self
-
-    async def __anext__(self) -> SessionMessage | Exception:
-        try:
-            return await self.receive()
-        except anyio.EndOfStream:
-            raise StopAsyncIteration from None
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self.aclose()
-
-
-def _greeting(given: Json) -> Json:
-    """Return the answer of a server to `initialize` in a form that the package takes. Only names in it count."""
-    version, info, offers = given.get("protocolVersion"), given.get("serverInfo"), given.get("capabilities")
-    info, offers = info if isinstance(info, dict) else {}, offers if isinstance(offers, dict) else {}
-    named = {name: each for name, each in info.items() if isinstance(each, str)}
-    named |= {name: str(info.get(name) or "unknown") for name in ("name", "version")}
-    instructions = given.get("instructions")
-    return {
-        "protocolVersion": version if version in HANDSHAKE_PROTOCOL_VERSIONS else LATEST_HANDSHAKE_VERSION,
-        "capabilities": {name: {} for name, each in offers.items() if each not in (None, False)},
-        "serverInfo": named,
-        **({"instructions": instructions} if isinstance(instructions, str) else {}),
-    }
+        return await self._dispatcher.send_raw_request(method, params, options)
 
 
 @asynccontextmanager
@@ -215,9 +145,6 @@ async def connected(
             return types.ElicitResult(action="accept", content=content if params.mode == "form" else None)
         return types.ElicitResult(action="decline" if action == "decline" else "cancel")
 
-    def asking_person() -> bool:
-        return forms > 0
-
     async with AsyncExitStack() as stack:
         if isinstance(config, HttpServer):
             auth = await client.auth(name, config) if client.auth is not None else None
@@ -229,17 +156,16 @@ async def connected(
             )
             streams = streamable_http_client(config.url, http_client=await stack.enter_async_context(made))
         else:
-            streams = program_streams(config, client.stderr, asking_person)
+            streams = program_streams(config, client.stderr, lambda: forms > 0)
         read, write = await stack.enter_async_context(streams)
-        pending: set[object] = set()
-        dispatcher = JSONRPCDispatcher(_Answers(read, pending), write)
+        dispatcher = JSONRPCDispatcher(read, write)
         info = types.Implementation(name="ccb", version=ccb.__version__)
         asking: ElicitationFnT | None = asked if client.ask is not _declined else None
         session = ClientSession(
             message_handler=heard, client_info=info, elicitation_callback=asking, dispatcher=dispatcher
         )
         await stack.enter_async_context(session)
-        yield ServerConnection(dispatcher, pending, await session.initialize(), refusals, asking_person)
+        yield ServerConnection(dispatcher, await session.initialize(), refusals, lambda: forms > 0)
 
 
 Progress = Callable[[Json], None]
@@ -276,9 +202,8 @@ class LaptopServer:
     """A server that starts with the first message, and again with the next message after it has ended.
 
     After a start that failed, messages are refused for a while that grows from 1 to 30 seconds. `why` is the reason of
-    the last failure, for the person and not for the host. After `close` it starts only with `restart`. `patient` says
-    of a tool that it may ask somebody, so that its calls have no limit. Call `close`.
-    """
+    the last failure, for the person only. After `close` it starts only with `restart`. `patient` says of a tool that it
+    may ask somebody, so that its calls have no limit. Call `close`."""
 
     def __init__(
         self, name: str, config: ServerConfig, client: ClientSide, patient: Callable[[str], bool] = lambda tool: False
@@ -424,16 +349,16 @@ class LaptopServer:
                 raise
 
     async def _is_healthy(self, connection: ServerConnection) -> bool:
-        """Return whether a server still answers. Asked before a message is sent: a server that has ended unnoticed, or
-        that hangs, can then be started again, and the message goes to it once. One that works on a call may have no
-        time for a ping."""
+        """Return whether a server still answers. Asked before a message is sent: one that has ended unnoticed, or that
+        hangs, can be started again, and the message goes to it once. One that works on a call may have no time for a
+        ping."""
         if time.monotonic() - self._heard_at < HEALTHY_S:
             return True
         try:
             async with asyncio.timeout(_PING_S):
                 await connection.ask("ping", None)
         except MCPError as error:
-            if _is_gone(connection, error):
+            if error.error.code == types.CONNECTION_CLOSED or connection.refusals.forgot_session:
                 await self._end()
                 return False
         except TimeoutError:
@@ -496,11 +421,6 @@ class LaptopServer:
         while not task.done():  # closing may wait for the server in its turn
             await asyncio.wait({task}, timeout=CLOSE_S)
             task.cancel()
-
-
-def _is_gone(connection: ServerConnection, error: MCPError) -> bool:
-    """Return whether the connection, or the session on an HTTP server, has ended."""
-    return error.error.code == types.CONNECTION_CLOSED or connection.refusals.forgot_session
 
 
 def reason_of(error: BaseException) -> str:

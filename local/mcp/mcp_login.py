@@ -11,7 +11,7 @@ import time
 import webbrowser
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from typing import Any, TypeVar
+from typing import Any, NoReturn, TypeVar
 from urllib.parse import parse_qs, urlsplit
 
 import httpx2
@@ -57,7 +57,7 @@ async def log_in(name: str, server: HttpServer, secrets: SecretStore) -> str:
     async with Callback(server.oauth.callbackPort if server.oauth is not None else 0) as callback:
 
         async def auth(_: str, server: HttpServer) -> httpx2.Auth:
-            return interactive_login(server, store, callback, open_page)
+            return _Provider(server, store, callback.uri, open_page, callback.result)
 
         try:
             async with connected(name, server, ClientSide(sys.stderr, auth=auth), Refusals()):
@@ -91,8 +91,8 @@ _FAILED = "The login has failed. The terminal says more."
 
 
 class LoginStore:
-    """What is kept of the login at one server: the tokens, the registration of ccb there, when the token ends, and
-    where it is renewed. It is one secret in the store, which is unlocked for it."""
+    """What is kept of the login at one server, as one secret in the store, which is unlocked for it: the tokens, when
+    they end and where they are renewed, and the registration of ccb there."""
 
     def __init__(self, server: HttpServer, secrets: SecretStore) -> None:
         self._server = server
@@ -134,7 +134,8 @@ class LoginStore:
         self._kept["ends_at"] = time.time() + tokens.expires_in if tokens.expires_in is not None else None
         if self.metadata is not None:
             self._kept["metadata"] = self.metadata.model_dump(mode="json", exclude_none=True)
-        await self._save()
+        secret = Secret(json.dumps(self._kept))
+        await in_thread(lambda: self._secrets.put(self._key, secret))
 
     async def get_client_info(self) -> OAuthClientInformationFull | None:
         given = self._server.oauth
@@ -144,10 +145,6 @@ class LoginStore:
 
     async def set_client_info(self, client_info: OAuthClientInformationFull) -> None:
         self._kept["client"] = client_info.model_dump(mode="json", exclude_none=True)
-
-    async def _save(self) -> None:
-        secret = Secret(json.dumps(self._kept))
-        await in_thread(lambda: self._secrets.put(self._key, secret))
 
 
 class _Provider(OAuthClientProvider):
@@ -186,13 +183,10 @@ class StoredLogins:
         self._secrets = secrets
 
     async def at(self, name: str, server: HttpServer) -> OAuthClientProvider | None:
-        """Return what proves to a server that the person has logged in, None if they have not. It renews the token, and
-        never opens a page: that is for `ccb mcp login`."""
+        """Return the login of the person at a server, None without one. It renews the token, and never opens a page:
+        that is for `ccb mcp login`."""
 
-        async def log_in(_: str) -> None:
-            raise OAuthFlowError(f"the login has ended: ccb mcp login {name}")
-
-        async def nobody() -> AuthorizationCodeResult:
+        async def nobody(*_: str) -> NoReturn:
             raise OAuthFlowError(f"the login has ended: ccb mcp login {name}")
 
         store = LoginStore(server, self._secrets)
@@ -202,7 +196,7 @@ class StoredLogins:
         except (ConfigError, CredentialError) as error:  # without a store there cannot be a login
             log.info("no login for the MCP server %s: %s", name, error)
             return None
-        return _Provider(server, store, f"http://127.0.0.1:1{_PATH}", log_in, nobody)
+        return _Provider(server, store, f"http://127.0.0.1:1{_PATH}", nobody, nobody)
 
 
 class Callback:
@@ -268,13 +262,6 @@ class Callback:
             pass  # not a browser
         finally:
             writer.close()
-
-
-def interactive_login(
-    server: HttpServer, store: LoginStore, callback: Callback, open_page: Callable[[str], Awaitable[None]]
-) -> OAuthClientProvider:
-    """Return what logs the person in when the server asks for it: `open_page` gets the address of its page."""
-    return _Provider(server, store, callback.uri, open_page, callback.result)
 
 
 def _read(model: type[M], value: object) -> M | None:
