@@ -73,6 +73,22 @@ ROWS: dict[str, tuple[list[list[Json]], list[tuple[str, Json]]]] = {
         [[frag(0, "x", "Read")], [frag(0, "y", "Bash")], [frag(0, "x", None, '{"a":1}')], [frag(0, "y", None, "{}")]],
         [*READ, ("Bash", {})],
     ),
+    "calls in one event without ids and indexes": (
+        [[frag(None, None, "Read", '{"a":1}'), frag(None, None, "Read", '{"b":2}')]],
+        [("Read", {"a": 1}), ("Read", {"b": 2})],
+    ),
+    "fragments of two calls mixed": (
+        [
+            [frag(0, "x", "Read"), frag(1, "y", "Bash")],
+            [frag(1, arguments='{"b"'), frag(0, arguments='{"a"')],
+            [frag(0, arguments=":1}"), frag(1, arguments=":2}")],
+        ],
+        BOTH,
+    ),
+    "five calls in one event": (
+        [[frag(place, f"i{place}", "Bash", f'{{"n":{place}}}') for place in range(5)]],
+        [("Bash", {"n": place}) for place in range(5)],
+    ),
     "an empty call before another": (
         [[frag(0, "x", "Bash")], [frag(1, "y", "Read", '{"a":1}')]],
         [("Bash", {}), *READ],
