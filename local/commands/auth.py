@@ -50,7 +50,6 @@ _CHECKED_AT = {"openrouter": "/key"}
 
 
 def run_auth(arguments: Arguments, environ: Mapping[str, str] = os.environ) -> int:
-    """Run `ccb auth` and return the exit code."""
     action, provider = arguments.rest[0], next(iter(arguments.rest[1:]), "")
     options, account = arguments.host_command, arguments.account
     try:
@@ -88,7 +87,6 @@ class AuthTarget:
         return self.named.kind.needs_key
 
     def variable(self, environ: Mapping[str, str]) -> str:
-        """Return the name of the variable that holds its key, "" if none does."""
         own = self.named.own.keyVariable
         names = (own,) if own else self.named.kind.key_variables
         return next((name for name in names if environ.get(name, "").strip()), "")
@@ -117,7 +115,6 @@ class AuthTarget:
 
 
 def target(name: str, environ: Mapping[str, str], settings: Settings) -> AuthTarget:
-    """Return the provider with a name. Raise UsageError, ConfigError."""
     if name == ANTHROPIC:
         endpoint = anthropic_endpoint(environ, allow_plain=True)
         return AuthTarget(default_provider(), endpoint, HELPER if settings.apiKeyHelper else "")
@@ -304,7 +301,6 @@ class _Found:
 
 
 async def _status(environ: Mapping[str, str], settings: Settings, provider: str, *, as_json: bool) -> int:
-    """Print the credentials of a provider, or of all that have one, and return the exit code."""
     store = open_store(environ, settings, TerminalPrompts())
     chosen = [target(provider, environ, settings)] if provider else list(_targets(environ, settings))
     all_found = [await _found(each, environ, settings, store) for each in chosen]

@@ -23,7 +23,6 @@ _JOINED = ("permissions", "env", "mcpServers", "hooks")
 
 
 def run_config(arguments: Arguments, environ: Mapping[str, str] = os.environ) -> int:
-    """Run `ccb config show` and return the exit code."""
     origin = arguments.host_command.origin
     settings = load_settings(environ, SettingsChoice(flag=arguments.sdk.settings))
     kept = Projects(environ)

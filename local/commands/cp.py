@@ -80,5 +80,4 @@ async def _shown(connected: asyncio.Event, order: CopyOrder, progress: CopyProgr
 
 
 def run_cp(arguments: Arguments) -> ExitCode:
-    """Run the command in an event loop of its own."""
     return run_command(copy_files(arguments))

@@ -50,8 +50,6 @@ _SLOW_S = 2.0
 
 
 class LogRow(ReportRow):
-    """One line of a session's log. `source` is session or worker; `when` is the host's time as text."""
-
     source: HostWords = HostText("")
     when: HostWords = HostText("")
     text: HostWords = HostText("")
@@ -70,7 +68,6 @@ class ChangeRow(ReportRow):
 
 
 async def run_host_command(arguments: Arguments, environ: Mapping[str, str] = os.environ) -> ExitCode:
-    """Run the command and return its exit code. Raises CcbError."""
     if arguments.command == "clean" and not arguments.host_command.dry_run and not arguments.host_command.yes:
         await _confirm(arguments)
     if sys.stderr.isatty():
@@ -202,5 +199,4 @@ def change_line(kind: str, row: ChangeRow, *, dry_run: bool) -> str:
 
 
 def run(arguments: Arguments) -> ExitCode:
-    """Run the command in an event loop of its own."""
     return run_command(run_host_command(arguments))

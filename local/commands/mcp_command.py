@@ -27,7 +27,6 @@ Json = dict[str, Any]
 
 
 def run_mcp(arguments: Arguments, environ: Mapping[str, str] = os.environ) -> int:
-    """Run `ccb mcp` and return the exit code."""
     action, name = arguments.rest[0], next(iter(arguments.rest[1:]), "")
     settings = load_settings(environ)
     servers = settings.mcpServers

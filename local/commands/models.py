@@ -32,7 +32,6 @@ _MAX_NAME = 60
 
 
 def run_models(arguments: Arguments, environ: Mapping[str, str] = os.environ) -> int:
-    """Run `ccb models` and return the exit code."""
     given = arguments.host_command
     settings = load_settings(environ)
     if given.provider is None:

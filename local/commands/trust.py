@@ -56,7 +56,6 @@ class SwitchRow(ReportRow):
 
     @property
     def file(self) -> str:
-        """Its file on the host and whose that is, as safe text."""
         return self.path.path + (f", of {self.owner.cell}" if self.owner.raw else "")
 
     @property
@@ -159,5 +158,4 @@ def _revoke(arguments: Arguments, projects: Projects) -> ExitCode:
 
 
 def run(arguments: Arguments) -> ExitCode:
-    """Run the command in an event loop of its own."""
     return run_command(run_trust(arguments))

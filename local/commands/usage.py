@@ -92,7 +92,6 @@ def _shown(each: AuditEntry, asked: set[str], width: int) -> Iterator[str]:
 
 
 def run_proxy(arguments: Arguments, environ: Mapping[str, str] = os.environ) -> int:
-    """Run `ccb proxy` and return the exit code."""
     action, session = arguments.rest[0], next(iter(arguments.rest[1:]), "")
     everything = arguments.host_command.all
     found = list(running(environ))
@@ -133,7 +132,6 @@ _HEADINGS = ("CALLS", "FAILED", "INPUT", "CACHED", "OUTPUT", "COST", "LAST")
 
 
 def run_usage(arguments: Arguments, environ: Mapping[str, str] = os.environ) -> int:
-    """Run `ccb usage` and return the exit code."""
     by, days = arguments.host_command.by, arguments.host_command.days
     since = time.time() - days * _DAY_S if days else 0.0
     sums: list[UsageSum] = read_ledger(state_dir(environ), lambda ledger: ledger.sums(by, since=since), [])

@@ -28,7 +28,6 @@ _QUIET = ("asyncio", "asyncssh", "textual", "markdown_it", "aiohttp.access")
 
 
 def state_dir(environ: Mapping[str, str] = os.environ) -> Path:
-    """Return the directory where ccb keeps files on this machine between runs. It may not exist."""
     return xdg_dir(environ, "XDG_STATE_HOME", ".local/state")
 
 
@@ -145,7 +144,6 @@ class Redactor:
         self._values = sorted((value for value in values if len(value) >= _MIN_SECRET), key=len, reverse=True)
 
     def public(self, text: str) -> str:
-        """Return `text` with each secret replaced by a mark."""
         for command, shown in self._commands.items():
             text = text.replace(command, shown)
         for value in self._values:

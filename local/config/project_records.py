@@ -49,24 +49,20 @@ class ProjectRecord:
 
     @property
     def permissions(self) -> dict[str, list[str]]:
-        """The rules and directories as in a settings file."""
         return {kind: list(getattr(self, kind)) for kind in _KINDS if getattr(self, kind)}
 
     @property
     def lines(self) -> list[str]:
-        """The decisions as lines of safe text."""
         where = f"{self.host.name}:{HostText(self.directory).path}"
         trusted = [f"{where} is trusted"] if self.trusted else []
         rules = [(kind, rule) for kind, rules in self.permissions.items() for rule in rules]
         return trusted + [f"{where} permissions.{kind} = {json.dumps(rule)}" for kind, rule in rules]
 
     def fits(self, host: HostIdentity, directory: str) -> bool:
-        """Return whether this is the record of that project."""
         return self.directory == directory and not set(self.host.keys).isdisjoint(host.keys)
 
 
 def projects_path(environ: Mapping[str, str] = os.environ) -> Path:
-    """Return the path of the file. It may not exist."""
     return config_dir(environ) / "projects.json"
 
 
@@ -78,7 +74,6 @@ class Projects:
         self._environ = environ
 
     def knows(self, *directories: str) -> bool:
-        """Return whether there is a record of one of these directories, on whatever host."""
         return any(each.directory in directories for each in self.all())
 
     def find(self, host: HostIdentity, directory: str) -> ProjectRecord:
@@ -87,12 +82,10 @@ class Projects:
         return next(found, ProjectRecord(host, directory))
 
     def trust(self, host: HostIdentity, directory: str, fingerprint: str) -> None:
-        """Remember that the person trusts what the project switches on."""
         with self._changing() as records:
             records.append(replace(_taken(records, host, directory), trusted=fingerprint))
 
     def forget(self, chosen: Callable[[ProjectRecord], bool]) -> list[ProjectRecord]:
-        """Forget the chosen records, and return them."""
         with self._changing() as records:
             gone = [each for each in records if chosen(each)]
             records[:] = [each for each in records if each not in gone]
@@ -131,7 +124,6 @@ class Projects:
                 raise ConfigError(f"{self.path} cannot be written", evidence=str(error.strerror)) from None
 
     def all(self) -> list[ProjectRecord]:
-        """Return every record."""
         data = read_settings_file(self.path, self._environ) or {}
         try:
             return [

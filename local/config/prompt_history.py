@@ -40,7 +40,6 @@ class PromptStore:
         return prompts, self._read(self._draft)
 
     def add(self, prompt: str) -> None:
-        """Keep a prompt."""
         if len(prompt) > _MAX_PROMPT:
             return
         try:

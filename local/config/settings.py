@@ -92,8 +92,6 @@ class RuleSettings:
 
 @dataclass(frozen=True)
 class HostBudget:
-    """What the sessions of one host may cost."""
-
     dayUsd: float | None = key("Dollars for the host since midnight.", gt=0)
     dayTokens: int | None = key("Tokens for the host since midnight.", gt=0)
 
@@ -120,8 +118,6 @@ class BudgetSettings:
 
 @dataclass(frozen=True)
 class HostCalls:
-    """Which model calls a host may make."""
-
     models: list[str] | None = key("Patterns of the models that may be asked, such as `claude-*`; all without it.")
     maxOutputTokens: int | None = key("Largest length of an answer that a call may ask for, in tokens.", ge=1_000)
     maxRequestBytes: int | None = key("Largest request, in bytes.", ge=100_000, le=32 * 1024 * 1024)
@@ -348,13 +344,11 @@ def _near(name: str) -> str:
 
 
 def settings_choice(arguments: Arguments) -> SettingsChoice:
-    """Return which settings of this machine count for a run."""
     sources = arguments.sdk.setting_sources
     return SettingsChoice(sources is None or "user" in sources.split(","), arguments.sdk.settings)
 
 
 def config_dir(environ: Mapping[str, str] = os.environ) -> Path:
-    """Return the directory of ccb's configuration. It may not exist."""
     return xdg_dir(environ, "XDG_CONFIG_HOME", ".config")
 
 
@@ -367,5 +361,4 @@ def xdg_dir(environ: Mapping[str, str], variable: str, usual: str) -> Path:
 
 
 def settings_path(environ: Mapping[str, str] = os.environ) -> Path:
-    """Return the path of the settings file. It may not exist."""
     return config_dir(environ) / "settings.json"

@@ -60,7 +60,6 @@ DEFAULT_SCREEN = ScreenSettings()
 def load_screen_settings(
     environ: Mapping[str, str] = os.environ, choice: SettingsChoice = EVERYTHING
 ) -> ScreenSettings:
-    """Read these settings of all sources on this machine."""
     found: dict[str, Any] = {}
     keys: dict[str, object] = {}
     for values in raw_settings(environ, choice):

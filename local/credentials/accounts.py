@@ -64,7 +64,6 @@ class ProviderAccounts:
         self.missing = missing
 
     def all(self) -> dict[str, Account]:
-        """Return the accounts by their names, in the order in which they were added."""
         found = self.store.get(self.host)
         return {} if found is None else _read(found, self.host)
 
@@ -86,7 +85,6 @@ class ProviderAccounts:
         return account
 
     def put(self, account: Account) -> None:
-        """Keep an account, and replace an earlier one of its name."""
         with self.alone():
             self._write({**self.all(), account.name: account})
 
@@ -127,7 +125,6 @@ class ProviderAccounts:
 
 
 def checked_name(name: str) -> str:
-    """Return the name of an account. Raise ConfigError."""
     if not _NAME.fullmatch(name):
         raise ConfigError(f"{name!r} cannot be the name of an account", do="Use letters, digits, '-', '_', '.', '@'.")
     return name

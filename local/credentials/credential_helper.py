@@ -138,7 +138,6 @@ def is_login_token(secret: Secret | None) -> bool:
 
 
 def checked_workspace(text: str, origin: str) -> str:
-    """Return the name of a workspace. Raise ConfigError."""
     if text and not _WORKSPACE.fullmatch(text):
         raise ConfigError(f"{origin} is no workspace: it must be letters, digits, '-' and '_'", do=f"Correct {origin}.")
     return text

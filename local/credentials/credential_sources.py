@@ -161,7 +161,6 @@ class StoredCredentials:
         return StoredCredential(accounts, self.chosen(provider), TokenRenewal(self._environ))
 
     def chosen(self, provider: str) -> str | None:
-        """Return the account of a provider that the settings name, None if they name none."""
         return self._settings.credentials.account_for(provider, self._host)
 
 

@@ -38,8 +38,6 @@ class WrongPassphrase(ConfigError):
 
 @dataclass(frozen=True)
 class SealKey:
-    """The key of one file, and the salt and the cost that it was made with."""
-
     salt: bytes
     cost: int
     key: Secret
@@ -69,13 +67,11 @@ def key_for(sealed: bytes, passphrase: str) -> SealKey:
 
 
 def fits(key: SealKey, sealed: bytes) -> bool:
-    """Return whether `sealed` was made with the same salt and cost."""
     parts = _parts(sealed)
     return (parts.salt, parts.cost) == (key.salt, key.cost)
 
 
 def seal(text: str, key: SealKey) -> bytes:
-    """Return `text` encrypted, each time under a new nonce."""
     from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
 
     parts = _Sealed(key.salt, key.cost, os.urandom(_NONCE), b"")
@@ -86,7 +82,6 @@ def seal(text: str, key: SealKey) -> bytes:
 
 
 def unseal(sealed: bytes, key: SealKey) -> str:
-    """Return the text in `sealed`. Raise WrongPassphrase, ConfigError."""
     from cryptography.exceptions import InvalidTag
     from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
 
@@ -129,7 +124,6 @@ class StoreLocked(CredentialError):
 
 
 def credentials_path(environ: Mapping[str, str]) -> Path:
-    """Return the path of the encrypted file. It may not exist."""
     return config_dir(environ) / "credentials.sealed"
 
 

@@ -61,7 +61,6 @@ class KeyStore:
         return f"the keyring ({self.require()})"
 
     def require(self) -> str:
-        """Return the name of the backend. Raises NoKeyring."""
         with _errors():
             return str(self._backend().name)
 

@@ -132,11 +132,9 @@ async def print_report(arguments: Arguments, environ: Mapping[str, str] = os.env
 
 
 def headings(arguments: Arguments, environ: Mapping[str, str]) -> dict[str, str]:
-    """Return the headings of the report. The host may be reached by a command, of which only public parts are shown."""
     host = Redactor(environ, private_texts(arguments.connection)).public(host_label(arguments.connection))
     return {LAPTOP: "This machine", CONNECTION: f"Connection to {host}", HOST: f"On {host}"}
 
 
 def run(arguments: Arguments) -> ExitCode:
-    """Run `ccb doctor` in an event loop of its own."""
     return run_command(print_report(arguments))

@@ -23,8 +23,6 @@ _NARROW = 60  # in a narrower terminal the evidence stands below the name
 
 
 class FindingState(Enum):
-    """What a finding means for a session."""
-
     OK = "ok"
     WARN = "warn"  # works, but not as well as it could
     BLOCK = "block"  # no session will run
@@ -47,7 +45,6 @@ class Finding:
 
 
 def error_finding(where: str, name: str, error: CcbError) -> Finding:
-    """Return an error as a finding that blocks."""
     return Finding(where, name, FindingState.BLOCK, "\n".join([error.what, *evidence_lines(error)]), error.do)
 
 
@@ -68,7 +65,6 @@ def finding_lines(finding: Finding, width: int) -> list[str]:
 
 
 def finding_json(finding: Finding) -> str:
-    """Return the finding as a JSON object on one line."""
     return json.dumps({**asdict(finding), "state": finding.state.value})
 
 
@@ -83,7 +79,6 @@ def skew_text(seconds: float, exact: float, other: str) -> str:
 
 
 def summary(blocks: int, warnings: int) -> str:
-    """Return the last line of the report."""
     if not blocks and not warnings:
         return "Nothing is in the way."
     warned = f"{warnings} {'warning' if warnings == 1 else 'warnings'}"

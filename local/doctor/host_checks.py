@@ -29,8 +29,6 @@ _SSHD_MESSAGE = "Could not chdir to home directory"
 
 
 class CheckRow(ReportRow):
-    """One check that the worker made on the host."""
-
     name: Text
     state: Literal["ok", "warn", "block", "info"]
     found: Text = ""
@@ -121,7 +119,6 @@ class ClockRow(ReportRow):
 
 
 async def _measured(channel: WorkerChannel) -> list[Finding]:
-    """Measure round trip, throughput and the host's clock. Raises CcbError."""
     trips: list[float] = []
     skew = 0.0
     for number in range(_PINGS):
@@ -204,7 +201,6 @@ class WorkerChannel:
         self._last = "its start"
 
     async def send(self, *frames: Frame) -> None:
-        """Send frames in order. Raises CcbError."""
         await self._pipe.write(b"".join(line for frame in frames for line in encode_frame(frame)))
 
     async def report(self, *kinds: str) -> Report:
@@ -246,7 +242,6 @@ class WorkerChannel:
         return self._frames.pop(0)
 
     async def close(self) -> None:
-        """End the worker and the channel."""
         with contextlib.suppress(CcbError):
             await self.send(Stop(0))
         await self._pipe.close()

@@ -92,7 +92,6 @@ def _known(config: HostConfig) -> Finding:
 
 
 def login_failed(error: CcbError) -> Finding:
-    """Return the error of the login as a finding."""
     kinds = {HostKeyError: "host key", AuthFailed: "login"}
     name = next((name for kind, name in kinds.items() if isinstance(error, kind)), "reachability")
     return error_finding(CONNECTION, name, error)

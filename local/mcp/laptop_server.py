@@ -109,7 +109,6 @@ class ServerConnection:
         self._headers = {MCP_PROTOCOL_VERSION_HEADER: str(hello.protocol_version)}
 
     async def ask(self, method: str, params: Json | None, report: ProgressFnT | None = None) -> Json:
-        """Send a request, and return its result unchecked, as the server has sent it. Raise MCPError."""
         options: CallOptions = {"headers": dict(self._headers)}
         if report is not None:
             options["on_progress"] = report
@@ -226,7 +225,6 @@ class LaptopServer:
 
     @property
     def running(self) -> bool:
-        """Whether the server has been started and has not been seen to end."""
         return self._connection is not None
 
     @property
@@ -317,14 +315,12 @@ class LaptopServer:
                 await asyncio.wait({asking})
 
     async def restart(self) -> None:
-        """End the server if it runs, and start it at once. Raise RequestRefused."""
         await self.close()
         self._stopped = False
         self._failures, self._refused_until = 0, 0.0
         await self._running()
 
     async def close(self) -> None:
-        """End the server, also one that is still starting."""
         self._stopped = True
         if self._ready is not None and not self._ready.done():
             self._ready.set_exception(RequestRefused(f"the MCP server {self.name} is being stopped"))

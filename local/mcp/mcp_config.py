@@ -69,7 +69,6 @@ class StdioServer(_Server):
 
     @property
     def shown(self) -> str:
-        """The command line, for the person. It leaves out the values of variables, because they may be secrets."""
         names = "".join(f"{name}=… " for name in self.env)
         return f"{names}{' '.join([self.command, *self.args])}"
 

@@ -376,12 +376,10 @@ def offers_of(named: NamedProvider, listed: ModelList | None, environ: Mapping[s
 
 
 def price_text(price: float | None) -> str:
-    """Return a price for a million tokens, "-" if it is not known."""
     return "-" if price is None else f"{price:.2f}" if price >= 0.1 or price == 0 else f"{price:.3g}"
 
 
 def window_text(tokens: int) -> str:
-    """Return the size of a window in a few characters: 200k, 1.05M; "-" if it is not known."""
     if not tokens:
         return "-"
     return f"{tokens / 1_000_000:.3g}M" if tokens >= 1_000_000 else f"{tokens / 1_000:.0f}k"

@@ -41,11 +41,9 @@ class ModelList:
 
     @property
     def date(self) -> str:
-        """The day of the list, for people."""
         return time.strftime("%Y-%m-%d", time.localtime(self.at))
 
     def find(self, model: str) -> ListedModel | None:
-        """Return what the list says of a model."""
         return known_as(model, self.models)
 
 
@@ -71,7 +69,6 @@ class ModelLists:
             return None
 
     def is_fresh(self, kept: ModelList | None, fresh_s: float = FRESH_S) -> bool:
-        """Return whether a list is new enough not to be asked for again."""
         return kept is not None and 0 <= self._now() - kept.at < fresh_s
 
     def keep(self, provider: str, address: str, models: Sequence[ListedModel]) -> ModelList:

@@ -79,7 +79,6 @@ class AnswerBuilder:
         self._cutter = StopCutter(stops)
 
     def take(self) -> bytes:
-        """Return the bytes of the events since the last call."""
         text, self._out = "".join(self._out), []
         return text.encode("utf-8", "replace")  # some servers send half of a surrogate pair
 
@@ -94,12 +93,10 @@ class AnswerBuilder:
         self._out.append(message_start(self._id, self.model, TokenUsage().to_json()))
 
     def text(self, piece: str) -> None:
-        """Add a piece of text."""
         self._count(piece)
         self._add("text", self._cutter.feed(piece))
 
     def thinking(self, piece: str) -> None:
-        """Add a piece of thinking."""
         self._count(piece)
         self._add("thinking", piece)
 
@@ -142,7 +139,6 @@ class AnswerBuilder:
         return call is not None and (call.closed or _is_object(call.pieces))
 
     def arguments(self, key: object, piece: str) -> None:
-        """Add a piece of the input of a call."""
         call = self._calls.get(key)
         if self.stop_reason or call is None or call.closed or not piece:
             return
@@ -341,7 +337,6 @@ class StopCutter:
         self.found: str | None = None
 
     def feed(self, piece: str) -> str:
-        """Return the text that can be passed on."""
         if self.found is not None or not piece:
             return ""
         text = self._held + piece
@@ -357,7 +352,6 @@ class StopCutter:
         return text[: len(text) - keep]
 
     def rest(self) -> str:
-        """Return what was held back: the text is over."""
         held, self._held = self._held, ""
         return held
 

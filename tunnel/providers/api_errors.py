@@ -23,7 +23,6 @@ class Refusal(Exception):
         self.headers = dict(headers or {})
 
     def body(self) -> bytes:
-        """Return the JSON text of the answer."""
         return _error_body(self.kind, self.message)
 
 
@@ -88,11 +87,9 @@ class UpstreamError:
     retry_after: float | None = None
 
     def body(self) -> bytes:
-        """Return the JSON of an error answer."""
         return _error_body(self.kind, self.message)
 
     def headers(self) -> list[tuple[str, str]]:
-        """Return the headers of an error answer."""
         made = [("content-type", "application/json")]
         if self.retry_after is not None:
             made.append(("retry-after", f"{self.retry_after:g}"))
@@ -117,7 +114,6 @@ def read_error(status: int, headers: Sequence[tuple[str, str]], body: bytes, pro
 
 
 def error_in_stream(data: object, provider: str) -> UpstreamError:
-    """Return the error in an event of a stream that had begun well."""
     return _error(data, 500, {}, provider)
 
 

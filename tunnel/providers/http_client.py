@@ -100,7 +100,6 @@ class Endpoint:
 
     @property
     def host(self) -> str:
-        """The provider's host, with the port unless it is the usual one. A stored key belongs to this name."""
         host = f"[{self.base.host}]" if ":" in (self.base.host or "") else self.base.host or ""
         return host if self.base.is_default_port() else f"{host}:{self.base.port}"
 
@@ -260,7 +259,6 @@ class ProviderClient:
             await opening.result().close()
 
     def prepare(self) -> None:
-        """Load what sends requests, in a thread. Later calls do nothing."""
         if self._opening is None:
             self._opening = asyncio.create_task(self._open(), name="load the HTTP client")
 

@@ -169,7 +169,6 @@ class ModelSource:
 
 
 def load_sdk(sdk: str) -> None:
-    """Load an SDK and its client, which takes about a second."""
     from . import sdk_clients  # noqa: F401 - loads httpx2
 
     import_module(sdk)

@@ -116,7 +116,6 @@ class ModelRouter:
         self.in_memory -= size
 
     def provider_of(self, model: str) -> Provider:
-        """Return the provider that a model's name names."""
         name, slash, _ = model.partition("/")
         if slash and name not in self._made:
             if (made := self._make(name)) is None:

@@ -106,7 +106,6 @@ class TraitsTable:
         self._listed = listed
 
     def of(self, model: str) -> ModelTraits:
-        """Return what a model can do."""
         name = model.rsplit("/", 1)[-1].lower()  # a vendor's name in front does not count
         known = next((traits for prefix, traits in _FAMILIES if name.startswith(prefix)), self._default)
         said = {**known_prices(model), **_checked(self._listed(model)), **self._own.get(model, {})}

@@ -52,8 +52,6 @@ _UNSIGNED = "skip_thought_signature_validator"  # Gemini's own word for calls th
 
 
 class ChatMessages:
-    """Writes the messages of one request."""
-
     def __init__(self, rules: ChatRules, target: ModelTarget, names: ToolNames) -> None:
         self._rules = rules
         self._target = target
@@ -160,8 +158,6 @@ _MAX_STOPS = 4
 
 
 class ChatDialect:
-    """See `Dialect`."""
-
     def __init__(self, rules: ChatRules) -> None:
         self._rules = rules
 

@@ -43,8 +43,6 @@ MAX_ID = 64
 
 
 class InputItems:
-    """Writes the input of one request."""
-
     def __init__(self, target: ModelTarget, names: ToolNames) -> None:
         self._target = target
         self._names = names
@@ -162,8 +160,6 @@ _INCOMPLETE = {"max_output_tokens": "max_tokens", "content_filter": "refusal"}
 
 
 class ResponsesReader:
-    """Reads one answer."""
-
     def __init__(self, target: ModelTarget, names: ToolNames, stops: tuple[str, ...] = ()) -> None:
         self.answer = answer_of(target, stops)
         self._target = target

@@ -46,7 +46,6 @@ def read_request(body: bytes) -> Json:
 
 
 def model_of(request: Mapping[str, Any]) -> str:
-    """Return the model that a request names, "" if it names none."""
     model = request.get("model")
     return model if isinstance(model, str) else ""
 
@@ -73,7 +72,6 @@ _IN_THREAD = 64 * 1024  # bytes from which on a body is read in a thread: it tak
 
 
 async def whole_body(body: AsyncIterator[bytes]) -> bytes:
-    """Return a body that arrives in pieces."""
     return b"".join([piece async for piece in body])
 
 
@@ -99,16 +97,13 @@ class WholeBody:
 
     @property
     def size(self) -> int:
-        """The bytes that are left."""
         return sum(map(len, self.left))
 
     def take(self) -> bytes:
-        """Return all that is left, at once."""
         whole = b"".join(reversed(self.left))
         self.left.clear()
         return whole
 
 
 def as_body(data: bytes) -> WholeBody:
-    """Return a body in one piece."""
     return WholeBody([data])

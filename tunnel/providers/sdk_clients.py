@@ -73,7 +73,6 @@ class SdkClient:
         await self._stack.aclose()
 
     async def list_models(self) -> httpx2.Response:
-        """Return the provider's answer with its list of models."""
         return await self._answer(self._api.models.with_raw_response.list(**self._pages))
 
     async def get(self, path: str) -> httpx2.Response:

@@ -36,7 +36,6 @@ def wanted_effort(asked: Json) -> str:
 
 
 def wants_thinking(asked: Json) -> bool:
-    """Return whether a request asks to see what the model thinks."""
     thinking = asked.get("thinking")
     return isinstance(thinking, dict) and thinking.get("type") in ("enabled", "adaptive")
 
@@ -50,7 +49,6 @@ def clamped(level: str, known: Sequence[str]) -> str:
 
 
 def sealed(provider: str, model: str, state: Json) -> str:
-    """Return the signature that carries `state`."""
     data = dump({"p": provider, "m": model, "s": state}).encode("utf-8", "replace")
     return SEALED + base64.urlsafe_b64encode(data).decode()
 

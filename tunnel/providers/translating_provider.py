@@ -42,7 +42,6 @@ class DataLines:
         self._whole = bytearray()  # the lines so far of what is no stream
 
     def feed(self, chunk: bytes) -> list[bytes]:
-        """Return the data of the events that are complete now."""
         lines: list[bytes] = []
         if b"\n" in chunk:
             lines = (bytes(self._rest) + chunk).split(b"\n")
@@ -92,7 +91,6 @@ class StreamTranslator:
         return self._answer.over
 
     def feed(self, chunk: bytes) -> bytes:
-        """Take the next bytes and return the events that they complete."""
         try:
             for data in self._lines.feed(chunk):
                 self._reader.feed(data)
@@ -230,7 +228,6 @@ class TranslatedProvider(HttpProvider):
         return ProviderRequest("POST", path, headers, as_body(data), len(data))
 
     async def _count(self, asked: Json, target: ModelTarget, credential: Credential | None) -> int:
-        """Return the tokens that the provider counts, 0 if it fails."""
         dialect = ResponsesDialect()
         sent = self._request(dialect.count_path, dialect.count_body(asked, target), credential)
         try:
@@ -275,7 +272,6 @@ async def _with_pauses(chunks: AsyncIterator[bytes]) -> AsyncGenerator[bytes | N
 
 
 async def start_of(response: ProviderResponse) -> bytes:
-    """Return the beginning of a body: an error needs no more."""
     body = b""
     async for chunk in response.chunks:
         body += chunk
@@ -302,13 +298,11 @@ async def _whole(stream: AsyncIterator[bytes]) -> ProviderResponse:
 
 
 def json_answer(data: Json) -> ProviderResponse:
-    """Return an answer in one piece."""
     headers = [("content-type", "application/json")]
     return ProviderResponse(200, headers, as_body(dump(data).encode("utf-8", "replace")))
 
 
 def error_answer(error: UpstreamError) -> ProviderResponse:
-    """Return an error as the answer of a provider."""
     return ProviderResponse(error.status, error.headers(), as_body(error.body()))
 
 

@@ -57,8 +57,6 @@ class Auditor:
 
 
 class AuditedCalls:
-    """The tool calls in the events of one answer."""
-
     def __init__(self, call_id: str, auditor: Auditor) -> None:
         self._call_id = call_id
         self._auditor = auditor
@@ -66,11 +64,9 @@ class AuditedCalls:
 
     @property
     def any_open(self) -> bool:
-        """Whether the input of a tool call is under way."""
         return bool(self._open)
 
     def message(self, message: dict[str, Any]) -> None:
-        """Read an answer in one piece."""
         for block in objects_in(message, "content"):
             if block.get("type") in _CALLS:
                 call = replace(_call(block), input_json=json.dumps(block.get("input"))[:_MAX_INPUT])
@@ -83,7 +79,6 @@ class AuditedCalls:
             self._close(index)
 
     def event(self, event: dict[str, Any]) -> None:
-        """Read one event."""
         index = event.get("index")
         if not isinstance(index, int):
             return
@@ -177,7 +172,6 @@ class AnswerReader:
         self._whole: bytearray | None = bytearray()  # None for a stream, and for what is too long
 
     def feed(self, chunk: bytes) -> None:
-        """Read the next bytes."""
         self._meter.arrived(len(chunk))
         if self._record is not None:
             self._record(chunk)

@@ -230,7 +230,6 @@ class AuthProxy:
         self._epoch = epoch
 
     def prepare(self) -> None:
-        """Load what sends the calls, in a thread: there is time for it now. Later calls do nothing."""
         self._provider.prepare()
 
     def link_up(self) -> None:
@@ -248,7 +247,6 @@ class AuthProxy:
         return call is not None and call.uploaded
 
     def discard(self, call_id: str) -> None:
-        """Abort and forget a call that the worker no longer wants."""
         call = self._calls.calls.get(call_id)
         if call is not None:
             self._calls.drop(call)

@@ -133,7 +133,6 @@ def new_bytes(parts: Sequence[int], base_size: int, size: int) -> int:
 
 
 def rebuild(base: bytes, parts: Sequence[int], new: bytes) -> bytes:
-    """Return the body of which `new_bytes` has checked the parts."""
     old, fresh, at = memoryview(base), memoryview(new), 0
     pieces = []
     for index in range(0, len(parts), 3):

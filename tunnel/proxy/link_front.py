@@ -106,7 +106,6 @@ class _Stream:
         self._credit_news.set()
 
     def release(self) -> None:
-        """Release the bytes of the response that the worker has taken."""
         if self.response is not None:
             self.response.ack(self._taken)
 
@@ -159,7 +158,6 @@ class LinkFront:
 
     @property
     def open_streams(self) -> int:
-        """The number of streams whose response the worker has not completely taken."""
         return len(self._streams)
 
     async def read_out(self) -> None:

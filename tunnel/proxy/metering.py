@@ -101,7 +101,6 @@ class CallMeter:
         self._failed = False
 
     def arrived(self, size: int) -> None:
-        """Note that bytes of the answer have arrived."""
         self._received += size
         if self._first_byte is None:
             self._first_byte = time.monotonic()
@@ -111,7 +110,6 @@ class CallMeter:
         self._request = request
 
     def event(self, event: Json) -> None:
-        """Read one event of the answer, or an answer in one piece."""
         kind = event.get("type")
         begins = kind == "message_start"
         self._failed |= kind == "error" or bool(event.get("error") and _ANSWER.isdisjoint(event))
@@ -126,7 +124,6 @@ class CallMeter:
         add_usage(self._usage, told)
 
     def uploaded(self, size: int, digest: str) -> None:
-        """Note how many bytes of the request were sent, and the SHA-256 of a whole one."""
         self._sent, self._digest = size, digest
 
     def report(self, *, complete: bool, given_up: bool = False) -> CallReport:

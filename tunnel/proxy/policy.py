@@ -33,7 +33,6 @@ class CallGrant:
         """Whether the person has taken it back."""
 
     def left_s(self) -> float | None:
-        """Return the seconds until it expires, None if it does not."""
         return None if self._ends_at is None else max(0.0, self._ends_at - self._now())
 
     def refusal(self) -> Refusal | None:
@@ -101,7 +100,6 @@ class RequestLimits:
         return bool(self.models) or self.max_output_tokens is not None
 
     def allows(self, model: object) -> bool:
-        """Return whether a model may be asked."""
         named = isinstance(model, str) and bool(model)
         return not self.models or (named and any(fnmatchcase(str(model), each) for each in self.models))
 
@@ -238,6 +236,5 @@ class Policy:
         self.check_size(head.size or 0)
 
     def check_size(self, size: int) -> None:
-        """Raise Refusal if a body of `size` bytes is over the limit."""
         if size > self.max_body:
             raise Refusal(413, f"the request body is over the limit of {self.max_body} bytes")

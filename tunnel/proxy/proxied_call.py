@@ -53,7 +53,6 @@ class ProxiedCall:
 
     @property
     def held(self) -> int:
-        """Bytes kept in memory."""
         return len(self._bytes)
 
     @property
@@ -67,7 +66,6 @@ class ProxiedCall:
         _resolve(self._full)
 
     def start(self, head: ResponseHead) -> None:
-        """Note the response head."""
         self.head = head
         _resolve(self._waiting)
 
@@ -79,18 +77,15 @@ class ProxiedCall:
         return self.held < self._limit
 
     async def news(self) -> None:
-        """Wait for the head, more bytes, the end, or another reader."""
         self._waiting = asyncio.get_running_loop().create_future()
         await self._waiting
 
     async def room(self) -> None:
-        """Wait while the buffer is full."""
         while self.held >= self._limit:
             self._full = asyncio.get_running_loop().create_future()
             await self._full
 
     def finish(self) -> None:
-        """Note that the body is complete."""
         self.over = self.complete = True
         _resolve(self._waiting)
 
@@ -119,12 +114,10 @@ class ProxiedCall:
         return self.reader
 
     def bytes_at(self, offset: int, limit: int) -> bytes:
-        """Return the bytes from `offset` on that have arrived, at most `limit`."""
         start = offset - self._base
         return bytes(self._bytes[start : start + limit])
 
     def acknowledge(self, offset: int) -> None:
-        """Release the bytes before `offset`."""
         if offset > self._base:
             del self._bytes[: offset - self._base]
             self._base = offset
@@ -150,13 +143,11 @@ class CallReader:
 
     @property
     def status(self) -> int:
-        """The HTTP status, once the head is there."""
         assert self.call.head is not None
         return self.call.head.status
 
     @property
     def headers(self) -> Mapping[str, str]:
-        """The headers that the worker may see, once the head is there."""
         assert self.call.head is not None
         return self.call.head.headers
 
@@ -255,14 +246,12 @@ class CallRegistry:
             self._start_clock(call)
 
     def drop(self, call: ProxiedCall) -> None:
-        """Forget `call`, and abort it if it is under way."""
         if self.calls.get(call.id) is call:
             self._read(call.id)
             del self.calls[call.id]
             self._abort(call)
 
     def close(self) -> None:
-        """Forget and abort every call."""
         for call in list(self.calls.values()):
             self.drop(call)
 
@@ -282,7 +271,6 @@ class CallRegistry:
 
 
 def own_answer(refusal: Refusal) -> CallReader:
-    """Return the answer of the proxy itself to a call that it refuses."""
     body = refusal.body()
     headers = {"content-type": "application/json", "content-length": str(len(body)), **refusal.headers}
     call = ProxiedCall("", refusal)
