@@ -6,6 +6,7 @@ import asyncio
 import os
 import sys
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from ccb.tunnel.errors import UsageError
@@ -86,9 +87,9 @@ def _pairs(key: str, texts: Sequence[str], sign: str, option: str) -> Json:
 
 async def _test(name: str, config: ServerConfig, secrets: SecretStore) -> int:
     from ..mcp.laptop_server import ClientSide, LaptopServer
-    from ..mcp.mcp_login import StoredLogins
+    from ..mcp.mcp_login import stored_login
 
-    server = LaptopServer(name, config, ClientSide(sys.stderr, auth=StoredLogins(secrets).at))
+    server = LaptopServer(name, config, ClientSide(sys.stderr, auth=partial(stored_login, secrets)))
     try:
         hello = (await server.reply({"id": 0, "method": "initialize"}))["result"]
         listed = await server.reply({"id": 1, "method": "tools/list"}) if "tools" in hello["capabilities"] else {}

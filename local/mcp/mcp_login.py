@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import html
 import json
 import logging
 import sys
@@ -12,9 +11,9 @@ import webbrowser
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Any, NoReturn, TypeVar
-from urllib.parse import parse_qs, urlsplit
 
 import httpx2
+from aiohttp import web
 from mcp.client.auth import OAuthClientProvider, OAuthFlowError
 from mcp.shared.auth import (
     AuthorizationCodeResult,
@@ -31,7 +30,7 @@ from ccb.tunnel.secret import Secret
 from ..credentials.secret_store import NoKeyring, SecretStore
 from ..terminal.console import say
 from ..terminal.stdio import in_thread
-from .laptop_server import ClientSide, Refusals, connected, reason_of
+from .laptop_server import ClientSide, ServerConnection, reason_of
 from .mcp_config import HttpServer
 
 
@@ -60,7 +59,7 @@ async def log_in(name: str, server: HttpServer, secrets: SecretStore) -> str:
             return _Provider(server, store, callback.uri, open_page, callback.result)
 
         try:
-            async with connected(name, server, ClientSide(sys.stderr, auth=auth), Refusals()):
+            async with ServerConnection(name, server, ClientSide(sys.stderr, auth=auth)).opened():
                 pass
         except Exception as error:  # noqa: BLE001 - whatever the server says, there is no login
             why = reason_of(error)
@@ -85,7 +84,6 @@ WAIT_S = 300.0
 """Seconds for the person to log in, in the browser."""
 
 _PATH = "/callback"
-_MAX_HEAD = 16 * 1024
 _DONE = "You are logged in. Close this window and go back to the terminal."
 _FAILED = "The login has failed. The terminal says more."
 
@@ -176,27 +174,21 @@ class _Provider(OAuthClientProvider):
         await super()._handle_token_response(response)
 
 
-class StoredLogins:
-    """The person's logins at MCP servers, from one store."""
+async def stored_login(secrets: SecretStore, name: str, server: HttpServer) -> OAuthClientProvider | None:
+    """Return the login of the person at a server, None without one. It renews the token, and never opens a page: that
+    is for `ccb mcp login`."""
 
-    def __init__(self, secrets: SecretStore) -> None:
-        self._secrets = secrets
+    async def nobody(*_: str) -> NoReturn:
+        raise OAuthFlowError(f"the login has ended: ccb mcp login {name}")
 
-    async def at(self, name: str, server: HttpServer) -> OAuthClientProvider | None:
-        """Return the login of the person at a server, None without one. It renews the token, and never opens a page:
-        that is for `ccb mcp login`."""
-
-        async def nobody(*_: str) -> NoReturn:
-            raise OAuthFlowError(f"the login has ended: ccb mcp login {name}")
-
-        store = LoginStore(server, self._secrets)
-        try:
-            if not await store.load():
-                return None
-        except (ConfigError, CredentialError) as error:  # without a store there cannot be a login
-            log.info("no login for the MCP server %s: %s", name, error)
+    store = LoginStore(server, secrets)
+    try:
+        if not await store.load():
             return None
-        return _Provider(server, store, f"http://127.0.0.1:1{_PATH}", nobody, nobody)
+    except (ConfigError, CredentialError) as error:  # without a store there cannot be a login
+        log.info("no login for the MCP server %s: %s", name, error)
+        return None
+    return _Provider(server, store, f"http://127.0.0.1:1{_PATH}", nobody, nobody)
 
 
 class Callback:
@@ -205,22 +197,24 @@ class Callback:
     def __init__(self, port: int = 0) -> None:
         self._port = port
         self._taken = False
-        self._server: asyncio.Server | None = None
         self._result: asyncio.Future[AuthorizationCodeResult] = asyncio.get_running_loop().create_future()
+        app = web.Application()
+        app.router.add_get(_PATH, self._serve)
+        self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=1)
 
     async def __aenter__(self) -> Callback:
+        await self._runner.setup()
         try:
-            self._server = await asyncio.start_server(self._serve, "127.0.0.1", self._port, limit=_MAX_HEAD)
+            await web.TCPSite(self._runner, "127.0.0.1", self._port).start()
         except OSError as error:
+            await self._runner.cleanup()
             taken = f"port {self._port} of this machine is taken"
             raise CredentialError(taken, evidence=str(error.strerror), do="End what uses it, then log in.") from None
-        self._port = self._server.sockets[0].getsockname()[1]
+        self._port = self._runner.addresses[0][1]
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        assert self._server is not None
-        self._server.close()
-        await self._server.wait_closed()
+        await self._runner.cleanup()
 
     @property
     def uri(self) -> str:
@@ -237,31 +231,18 @@ class Callback:
         except TimeoutError:
             raise OAuthFlowError(f"nobody has logged in within {WAIT_S:.0f} s") from None
 
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        try:
-            async with asyncio.timeout(10):
-                head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
-            target = urlsplit(head.split(" ")[1] if head.startswith("GET ") else "/")
-            query = {name: values[0] for name, values in parse_qs(target.query).items()}
-            known = target.path == _PATH and ("code" in query or "error" in query)
-            text = (_DONE if "code" in query else _FAILED) if known else "Not found"
-            page = f"<!doctype html><title>ccb</title><p>{html.escape(text)}</p>".encode()
-            status = "200 OK" if known else "404 Not Found"
-            headers = f"Content-Type: text/html; charset=utf-8\r\nContent-Length: {len(page)}\r\nConnection: close"
-            writer.write(f"HTTP/1.1 {status}\r\n{headers}\r\n\r\n".encode() + page)
-            await writer.drain()
-            if known and not self._result.done():
-                if "code" in query:
-                    self._result.set_result(
-                        AuthorizationCodeResult(code=query["code"], state=query.get("state"), iss=query.get("iss"))
-                    )
-                else:
-                    said = query.get("error_description") or query["error"]
-                    self._result.set_exception(OAuthFlowError(f"the login was refused: {said}"))
-        except (OSError, ValueError, IndexError, EOFError, TimeoutError, asyncio.LimitOverrunError):
-            pass  # not a browser
-        finally:
-            writer.close()
+    async def _serve(self, request: web.Request) -> web.Response:
+        query = request.query
+        code, refused = query.get("code"), query.get("error_description") or query.get("error")
+        if code is None and refused is None:
+            raise web.HTTPNotFound
+        if code is not None and not self._result.done():
+            result = AuthorizationCodeResult(code=code, state=query.get("state"), iss=query.get("iss"))
+            self._result.set_result(result)
+        elif not self._result.done():
+            self._result.set_exception(OAuthFlowError(f"the login was refused: {refused}"))
+        page = f"<!doctype html><title>ccb</title><p>{_DONE if code is not None else _FAILED}</p>"
+        return web.Response(text=page, content_type="text/html")
 
 
 def _read(model: type[M], value: object) -> M | None:

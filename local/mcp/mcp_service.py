@@ -11,6 +11,7 @@ import logging
 import os
 import time
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -186,10 +187,10 @@ class LaptopServers:
         if self._closing:
             raise RequestRefused("The session ends.")
         from .laptop_server import ClientSide, LaptopServer
-        from .mcp_login import StoredLogins
+        from .mcp_login import stored_login
 
         if name not in self._servers:
-            client = ClientSide(self._stderr, self._said, self._ask, StoredLogins(self._secrets).at)
+            client = ClientSide(self._stderr, self._said, self._ask, partial(stored_login, self._secrets))
             self._servers[name] = LaptopServer(
                 name, config, client, lambda tool: self._permissions.stands_for_person(tool_name(name, tool))
             )
