@@ -10,7 +10,7 @@ from dataclasses import replace
 from .http_client import Endpoint, HttpProvider, ProviderClient, endpoint_at
 from .json_fields import dump
 from .provider import ProviderRequest, ProviderResponse
-from .request_body import as_body, model_of, read_json, whole_body
+from .request_body import as_body
 from .thinking import without_ours
 
 BASE_URL_VARIABLE = "ANTHROPIC_BASE_URL"
@@ -53,14 +53,8 @@ class RenamedProvider(AnthropicProvider):
 
     @asynccontextmanager
     async def exchange(self, request: ProviderRequest) -> AsyncIterator[ProviderResponse]:
-        async with super().exchange(await self._renamed(request)) as response:
+        asked, model = await self._read(request)
+        body = dump(without_ours(asked) | ({"model": model} if model else {})).encode("utf-8", "replace")
+        del asked
+        async with super().exchange(replace(request, body=as_body(body), size=len(body))) as response:
             yield response
-
-    async def _renamed(self, request: ProviderRequest) -> ProviderRequest:
-        data = await read_json(await whole_body(request.body))
-        if model := model_of(data):
-            data["model"] = model.removeprefix(f"{self._given_name}/")
-        if isinstance(data.get("messages"), list):
-            data["messages"] = without_ours(data["messages"])
-        body = dump(data).encode("utf-8", "replace")
-        return replace(request, body=as_body(body), size=len(body))

@@ -23,7 +23,7 @@ from .api_errors import read_error
 from .http_client import HttpProvider, ProviderClient
 from .json_fields import dump
 from .provider import ProviderError, ProviderRequest, ProviderResponse
-from .request_body import as_body, model_of, read_json, whole_body
+from .request_body import as_body
 from .request_content import Untranslatable, estimated_count
 from .thinking import without_ours
 from .translating_provider import COUNT_PATH, ROUTES, error_answer, json_answer, refused_answer, start_of
@@ -122,10 +122,8 @@ class CloudProvider(HttpProvider):
     async def _asked(self, request: ProviderRequest) -> tuple[ProviderRequest, bool] | ProviderResponse:
         """Return what the cloud is sent and whether it streams the answer, or the answer to a question that it is not
         asked. Nothing of the request is held beside it. Raise Untranslatable."""
-        asked = await read_json(await whole_body(request.body))
-        model = model_of(asked).removeprefix(f"{self._given_name}/")
-        if isinstance(asked.get("messages"), list):
-            asked["messages"] = without_ours(asked["messages"])
+        asked, model = await self._read(request)
+        asked = without_ours(asked)
         counting = request.path.partition("?")[0] == COUNT_PATH
         if counting and not self._cloud.counts:
             return json_answer(estimated_count(asked))

@@ -15,7 +15,7 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import field
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from yarl import URL
 
@@ -24,6 +24,7 @@ from ..heavy_imports import load_aiohttp
 from ..wire.dataclass import dataclass
 from .credential import Credential, CredentialSource
 from .provider import ROUTES, ProviderError, ProviderRequest, ProviderResponse
+from .request_body import model_of, read_json, whole_body
 
 if TYPE_CHECKING:
     import aiohttp
@@ -66,6 +67,11 @@ class HttpProvider:
             return (await self._credential.get()).source if self._credential is not None else "none"
         except ProviderError as error:  # what renews the token cannot be reached
             raise CredentialError("The model credential cannot be renewed.", evidence=str(error)) from None
+
+    async def _read(self, request: ProviderRequest) -> tuple[dict[str, Any], str]:
+        """Return the request, and the model that it asks for by the provider's own name. Raise Refusal."""
+        asked = await read_json(await whole_body(request.body))
+        return asked, model_of(asked).removeprefix(f"{self._given_name}/")
 
     async def _may_have_another(self, refused: Credential | None) -> bool:
         return self._credential is not None and refused is not None and await self._credential.refused(refused)

@@ -6,14 +6,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, ExitStack, asynccontextmanager, nullcontext
-from typing import Any, Self
+from typing import Self
 
 from .costs import billed
 from .json_fields import dump
 from .provider import MAX_BODY, ROUTES, Provider, ProviderRequest, ProviderResponse
 from .request_body import WholeBody, as_body, read_json
-
-Json = dict[str, Any]
+from .thinking import without_ours
 
 _OURS = b'"ccb1.'
 _MAX_IN_MEMORY = 4 * MAX_BODY
@@ -103,7 +102,7 @@ class ModelRouter:
         provider = self.provider_of(asked.model)
         body = WholeBody(pieces)
         if provider is self.default and has_ours:
-            kept = _without_foreign_thinking(await read_json(body.take()))
+            kept = dump(without_ours(await read_json(body.take()))).encode("utf-8", "replace")
             body, size = as_body(kept), len(kept)
         await self._enter(provider)
         return provider.exchange(ProviderRequest(request.method, request.path, request.headers, body, size))
@@ -130,12 +129,3 @@ class ModelRouter:
             if provider not in self._entered:
                 await self._stack.enter_async_context(provider)
                 self._entered.add(provider)
-
-
-def _without_foreign_thinking(asked: Json) -> bytes:
-    """Return the request without the thinking of other providers: Anthropic refuses signatures that it has not made."""
-    from .thinking import without_ours
-
-    messages = asked.get("messages")
-    kept = {**asked, "messages": without_ours(messages)} if isinstance(messages, list) else asked
-    return dump(kept).encode("utf-8", "replace")

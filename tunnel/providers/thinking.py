@@ -79,8 +79,12 @@ def _sealed_in(block: Json) -> Json:
     return data if isinstance(data, dict) else {}
 
 
-def without_ours(messages: Sequence[Json]) -> list[Json]:
-    """Return the messages without the thinking that other providers made, for Anthropic's own API."""
+def without_ours(asked: Json) -> Json:
+    """Return a request without the thinking that other providers made: Anthropic refuses signatures that it has not
+    made."""
+    messages = asked.get("messages")
+    if not isinstance(messages, list):
+        return asked
     kept = []
     for message in messages:
         content = message.get("content") if isinstance(message, dict) else None
@@ -90,4 +94,4 @@ def without_ours(messages: Sequence[Json]) -> list[Json]:
                 continue
             message = {**message, "content": left}
         kept.append(message)
-    return kept
+    return {**asked, "messages": kept}

@@ -18,7 +18,7 @@ from .json_fields import dump
 from .model_traits import TraitsTable
 from .openai_responses import ResponsesDialect
 from .provider import ProviderError, ProviderRequest, ProviderResponse
-from .request_body import as_body, model_of, read_json, whole_body
+from .request_body import as_body, model_of
 from .request_content import Untranslatable, estimated_count, estimated_tokens
 
 MAX_EVENT = 16 * 1024 * 1024
@@ -199,12 +199,10 @@ class TranslatedProvider(HttpProvider):
         """Return the request in the provider's language, what makes it without `stream_options` if it has some, the
         reader of its answer, and whether that streams; or the answer to a question that the provider is not asked.
         Nothing of the request is held beside it while the answer streams. Raise Untranslatable."""
-        asked = await read_json(await whole_body(request.body))
-        shown = model_of(asked)
-        if not shown:
+        asked, model = await self._read(request)
+        if not model:
             raise Untranslatable("model: Field required")
-        model = shown.removeprefix(f"{self._given_name}/")
-        target = ModelTarget(self._given_name, model, shown, self._traits.of(model))
+        target = ModelTarget(self._given_name, model, model_of(asked), self._traits.of(model))
         if request.path.partition("?")[0] == COUNT_PATH:
             tokens = await self._count(asked, target, credential) if self._counts else 0
             return json_answer({"input_tokens": tokens} if tokens else estimated_count(asked))
