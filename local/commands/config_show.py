@@ -18,8 +18,7 @@ from ..config.settings import Settings, SettingsChoice, settings_path
 from ..config.settings_loading import load_settings
 from ..terminal.console import print_line, say
 
-_JOINED = ("permissions", "env", "mcpServers", "hooks")
-"""The keys whose values in different sources add up."""
+_JOINED = ("permissions", "env", "mcpServers", "hooks")  # the keys whose values in different sources add up
 
 
 def run_config(arguments: Arguments, environ: Mapping[str, str] = os.environ) -> int:

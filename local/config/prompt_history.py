@@ -89,8 +89,7 @@ class PromptRecall:
 
     def __init__(self) -> None:
         self.sent: list[str] = []
-        self.before: tuple[str, ...] = ()
-        """The waiting prompts that the one goes before which is edited now."""
+        self.before: tuple[str, ...] = ()  # the waiting prompts that the one goes before which is edited now
         self._keeper: PromptStore | None = None
         self._index = 0
         self._draft = ""

@@ -308,10 +308,8 @@ class Settings:
     )
     language: str | None = key("Language of the answers.")
     mcpServers: dict[str, dict[str, Any]] = key("MCP servers of yours. They run on this machine.", dict)
-    given: frozenset[str] = frozenset()
-    """The keys that a source sets."""
-    layers: tuple[SettingsLayer, ...] = ()
-    """The sources, the weakest first."""
+    given: frozenset[str] = frozenset()  # the keys that a source sets
+    layers: tuple[SettingsLayer, ...] = ()  # the sources, the weakest first
 
     @property
     def warnings(self) -> list[str]:

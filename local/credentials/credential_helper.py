@@ -110,9 +110,7 @@ class HelperCredential:
 
 
 _LOGIN = "Run `ccb auth login`, or export ANTHROPIC_API_KEY."
-OAUTH_BETA = "oauth-2025-04-20"
-"""Anthropic's API takes the tokens of a login only with this beta."""
-
+OAUTH_BETA = "oauth-2025-04-20"  # Anthropic's API takes the tokens of a login only with this beta
 _LOGIN_TOKEN = "sk-ant-oat"  # noqa: S105  # how one begins
 _WORKSPACE = re.compile(r"[A-Za-z0-9_-]{1,100}")
 

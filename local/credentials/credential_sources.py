@@ -127,12 +127,8 @@ def api_key_source(source: str) -> str:
     return source if source in (API_KEY_VARIABLE, HELPER) else "none"
 
 
-EARLY_S = 60.0
-"""Seconds before its end at which a token is renewed."""
-
-REFUSED_NEW_S = 60.0
-"""A token that is younger than this and refused is not renewed: another one would be refused, too."""
-
+EARLY_S = 60.0  # seconds before its end at which a token is renewed
+REFUSED_NEW_S = 60.0  # a token that is younger than this and refused is not renewed: another one would be refused, too
 _LOCK_S = 60.0
 _LOOK_S = 0.05
 

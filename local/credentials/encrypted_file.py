@@ -25,9 +25,7 @@ if TYPE_CHECKING:
 
 
 FORMAT = "ccb-sealed-1"
-COST = 1 << 17
-"""The N of scrypt: 128 MB of memory and about half a second for each try."""
-
+COST = 1 << 17  # the N of scrypt: 128 MB of memory and about half a second for each try
 _BLOCK, _PARALLEL, _KEY, _SALT, _NONCE = 8, 1, 32, 16, 12
 _COSTS = range(1 << 14, (1 << 20) + 1)
 

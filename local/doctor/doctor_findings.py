@@ -48,6 +48,11 @@ def error_finding(where: str, name: str, error: CcbError) -> Finding:
     return Finding(where, name, FindingState.BLOCK, "\n".join([error.what, *evidence_lines(error)]), error.do)
 
 
+def judged(where: str, name: str, found: str, fix: str = "") -> Finding:
+    """Return a warning if there is something to fix, else a good finding."""
+    return Finding(where, name, FindingState.WARN if fix else FindingState.OK, found, fix)
+
+
 def finding_lines(finding: Finding, width: int) -> list[str]:
     """Return the finding as lines of at most `width` cells (40 or more), without control characters."""
     narrow = width < _NARROW

@@ -20,7 +20,7 @@ from ccb.tunnel.wire.frames import Bye, CallData, Credit, Frame, FrameError, Pin
 from ccb.tunnel.wire.ndjson import FrameDecoder, encode_frame
 
 from ..connect.session_rows import ReportRow, Text, row_of
-from .doctor_findings import HOST, Finding, FindingState, error_finding, skew_text
+from .doctor_findings import HOST, Finding, FindingState, error_finding, judged, skew_text
 from .ssh_checks import sessions_finding
 
 _MAX_CHECKS = 1000
@@ -94,11 +94,11 @@ def _noise_finding(heard: ProbeAnswers, pipe: Pipe) -> Finding:
     errors = "".join(line for line in lines if not line.startswith(_SSHD_MESSAGE))
     text = f"{heard.noise} bytes on stdout, {len(errors.encode())} on stderr before the worker"
     if not heard.noise and not errors:
-        return Finding(HOST, "shell noise", FindingState.OK, text)
+        return judged(HOST, "shell noise", text)
     texts = (heard.noise_text.decode("utf-8", "replace"), errors)
     start = "\n".join(neutralise(each.strip()[:_SHOWN_NOISE]) for each in texts if each.strip())
     fix = "Let start-up files print only in interactive shells: ccb copes with it, other programs over ssh do not."
-    return Finding(HOST, "shell noise", FindingState.WARN, f"{text}\n{start}", fix)
+    return judged(HOST, "shell noise", f"{text}\n{start}", fix)
 
 
 _PINGS = 7
@@ -136,25 +136,15 @@ async def _measured(channel: WorkerChannel) -> list[Finding]:
     middle = trips[len(trips) // 2]
     took = f"{middle * 1000:.1f} ms (best {trips[0] * 1000:.1f}, worst {trips[-1] * 1000:.1f}, of {len(trips)})"
     slow = "Everything works, but slowly: "
+    nearer = f"{slow}look for a nearer jump host or a better network." if middle > _SLOW_ROUND_TRIP_S else ""
+    speed = f"{_rate(down)} from the host, {_rate(up)} to it"
+    help_ = f"{slow}`Compression yes` in ssh_config may help, or a better network."
+    clock = "Set the host's clock (chrony, ntp): ccb works without it, but certificates and make need it."
     return [
-        _rated("round trip", took, middle > _SLOW_ROUND_TRIP_S, f"{slow}look for a nearer jump host or network."),
-        _rated(
-            "throughput",
-            f"{_rate(down)} from the host, {_rate(up)} to it",
-            min(down, up) < _SLOW_BYTES_S,
-            f"{slow}`Compression yes` in ssh_config may help, or a better network.",
-        ),
-        _rated(
-            "clock",
-            skew_text(skew, 0.1, "this machine"),
-            abs(skew) > _SKEW_S,
-            "Set the host's clock (chrony, ntp): ccb works without it, but certificates and make need it.",
-        ),
+        judged(HOST, "round trip", took, nearer),
+        judged(HOST, "throughput", speed, help_ if min(down, up) < _SLOW_BYTES_S else ""),
+        judged(HOST, "clock", skew_text(skew, 0.1, "this machine"), clock if abs(skew) > _SKEW_S else ""),
     ]
-
-
-def _rated(name: str, text: str, bad: bool, fix: str) -> Finding:
-    return Finding(HOST, name, FindingState.WARN if bad else FindingState.OK, text, fix if bad else "")
 
 
 async def _throughput(channel: WorkerChannel, round_trip: float, *, down: bool) -> float:

@@ -149,9 +149,7 @@ def _key(message: Json) -> str:
     return json.dumps([message.get("method"), own, (params.get("_meta") or {}).get(TOOL_USE_ID)], sort_keys=True)
 
 
-Progress = Callable[[Json], None]
-"""Gets {"progress", "total", "message"} of a call that runs."""
-
+Progress = Callable[[Json], None]  # gets {"progress", "total", "message"} of a call that runs
 START_S = 30.0  # for a server to start and to agree on the protocol
 HEALTHY_S = 30.0  # after its last answer, in which a server is taken to be alive; later it is asked first
 CLOSE_S = 1.0  # for an HTTP server to hear of the end; a program gets its own time from its keeper

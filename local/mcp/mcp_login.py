@@ -80,9 +80,7 @@ log = logging.getLogger(__name__)
 Json = dict[str, Any]
 M = TypeVar("M", bound=BaseModel)
 
-WAIT_S = 300.0
-"""Seconds for the person to log in, in the browser."""
-
+WAIT_S = 300.0  # seconds for the person to log in, in the browser
 _PATH = "/callback"
 _DONE = "You are logged in. Close this window and go back to the terminal."
 _FAILED = "The login has failed. The terminal says more."

@@ -30,8 +30,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-_ASK_S = 4.0
-"""How long a session waits for a list before its first turn, if there is none that has the model."""
+_ASK_S = 4.0  # how long a session waits for a list before its first turn, if there is none that has the model
 _REFRESH_S = 60.0
 _MAX_NEAR = 4
 _FAMILIES = ("opus", "sonnet", "haiku")

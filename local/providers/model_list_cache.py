@@ -22,12 +22,8 @@ from ..config.settings_file import replace_file
 
 log = logging.getLogger(__name__)
 
-FRESH_S = 24 * 3600
-"""A list that is older is asked for again, in the background of a session."""
-
-NEW_S = 60
-"""A model may have come since: it is refused only by a list that is newer than this."""
-
+FRESH_S = 24 * 3600  # a list that is older is asked for again, in the background of a session
+NEW_S = 60  # a model may have come since: it is refused only by a list that is newer than this
 _FORMAT = 1
 _MAX_BYTES = 16 * 1024 * 1024
 

@@ -16,8 +16,7 @@ from .thinking import without_ours
 BASE_URL_VARIABLE = "ANTHROPIC_BASE_URL"
 DEFAULT_BASE_URL = "https://api.anthropic.com"
 
-_UNENCODED = {"accept-encoding": "identity"}
-"""Ask for a plain body, so that its bytes can be passed on as they arrive."""
+_UNENCODED = {"accept-encoding": "identity"}  # ask for a plain body, so that its bytes can be passed on as they arrive
 
 
 def anthropic_endpoint(environ: Mapping[str, str], *, allow_plain: bool = False) -> Endpoint:

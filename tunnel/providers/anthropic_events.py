@@ -60,9 +60,7 @@ class AnswerBuilder:
     def __init__(self, model: str, fallback_id: str, stops: tuple[str, ...] = (), unsigned: str = "") -> None:
         self.model = model
         self.usage = TokenUsage()
-        self.prompt = 0
-        """The tokens of the request, estimated: for a server that does not tell them."""
-
+        self.prompt = 0  # the tokens of the request, estimated: for a server that does not tell them
         self.over = self.begun = False
         self.stop_reason = ""
         self._id = fallback_id
@@ -324,8 +322,7 @@ def message_start(message_id: str, model: str, usage: Json) -> str:
     return event("message_start", {"message": message})
 
 
-PING = b'event: ping\ndata: {"type":"ping"}\n\n'
-"""A sign of life while a model thinks in silence."""
+PING = b'event: ping\ndata: {"type":"ping"}\n\n'  # a sign of life while a model thinks in silence
 
 
 class StopCutter:

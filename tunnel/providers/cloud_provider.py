@@ -47,8 +47,7 @@ class CloudCall:
 class Cloud(Protocol):
     """One cloud, at one place and with one identity."""
 
-    counts: bool
-    """Whether it counts tokens."""
+    counts: bool  # whether it counts tokens
 
     def call(self, asked: Json, model: str, betas: str) -> CloudCall:
         """Return a call of `model`, a name without a provider. `betas` is the header of that name. Raise

@@ -16,18 +16,14 @@ from .request_body import model_of
 
 Json = dict[str, Any]
 
-ANSWERED = "/v1/messages"
-"""The path of the requests that a model answers, and that cost money."""
-
+ANSWERED = "/v1/messages"  # the path of the requests that a model answers, and that cost money
 DETAILS = ("cache_creation", "server_tool_use", "iterations", "speed", "inference_geo")
 """The fields of a usage beside the tokens that say what they cost."""
 
 _DETAILS = frozenset(DETAILS)
 _SEARCH_USD = 0.01
 _MAX_OUTPUT = 128_000
-_MAX_SHARE = 2.0
-"""What a token of the input costs at most, in input tokens: one that the cache keeps for an hour."""
-
+_MAX_SHARE = 2.0  # what a token of the input costs at most, in input tokens: one that the cache keeps for an hour
 _MEASURED = frozenset(
     (
         *("model", "max_tokens", "messages", "system", "tools", "tool_choice", "stream", "stop_sequences", "metadata"),

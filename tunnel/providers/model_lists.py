@@ -29,8 +29,7 @@ _DATE = re.compile(r"\d{8}")
 _CLAUDE = "foundation-model/anthropic."
 
 
-Facts = Mapping[str, object]
-"""What is known of a model: fields of `ModelTraits`, by name."""
+Facts = Mapping[str, object]  # what is known of a model: fields of `ModelTraits`, by name
 
 
 @dataclass(frozen=True)

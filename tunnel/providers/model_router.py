@@ -37,9 +37,7 @@ class ModelRouter:
         self._stack = AsyncExitStack()
         self._entering = asyncio.Lock()
         self._entered: set[Provider] = set()
-        self.in_memory = 0
-        """The bytes of bodies whose answers have not begun."""
-
+        self.in_memory = 0  # the bytes of bodies whose answers have not begun
         self._main = self.provider_of(model)
 
     @property

@@ -12,8 +12,7 @@ from .openai_chat import ChatRules
 
 DialectName = Literal["anthropic", "chat", "responses", "bedrock", "vertex"]
 
-ANTHROPIC = "anthropic"
-"""The provider of models without a provider in front of their names."""
+ANTHROPIC = "anthropic"  # the provider of models without a provider in front of their names
 
 
 @dataclass(frozen=True)

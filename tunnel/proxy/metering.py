@@ -88,9 +88,7 @@ class CallMeter:
         self._path = path
         self._started = time.monotonic()
         self._first_byte: float | None = None
-        self.status = 0
-        """That of the answer."""
-
+        self.status = 0  # that of the answer
         self._sent, self._digest = 0, ""
         self._answered = ""  # the model
         self._request: BilledRequest | None = None

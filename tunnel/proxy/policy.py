@@ -29,8 +29,7 @@ class CallGrant:
     def __init__(self, lasts_s: float | None = None, now: Callable[[], float] = time.monotonic) -> None:
         self._now = now
         self._ends_at = None if lasts_s is None else now() + lasts_s
-        self.revoked = False
-        """Whether the person has taken it back."""
+        self.revoked = False  # whether the person has taken it back
 
     def left_s(self) -> float | None:
         return None if self._ends_at is None else max(0.0, self._ends_at - self._now())
@@ -46,8 +45,7 @@ class CallGrant:
         return None
 
 
-MAX_WRONG = 10
-"""Wrong nonces after which a front answers nothing any more, not even a request with the right one."""
+MAX_WRONG = 10  # wrong nonces after which a front answers nothing any more, not even a request with the right one
 
 
 class NonceGuard:
@@ -168,9 +166,7 @@ def response_headers(from_provider: Iterable[tuple[str, str]]) -> dict[str, str]
     return {name: value for name, value in named if name in _RESPONSE_NAMES or name.startswith(_RESPONSE_PREFIXES)}
 
 
-MAX_CALLS = 64
-"""How many model calls of one auth proxy may be under way."""
-
+MAX_CALLS = 64  # how many model calls of one auth proxy may be under way
 MAX_BURST, MAX_PER_MINUTE = 300, 300
 """How many model calls one auth proxy starts at once, and in a minute. Eight sub-agents with quick answers stay
 below."""

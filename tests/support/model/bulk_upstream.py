@@ -10,8 +10,7 @@ import sys
 import time
 from urllib.parse import parse_qs, urlsplit
 
-_PIECE = (b"data: " + b"x" * 120 + b"\n\n") * 512
-"""Events, of which 512 are 64 KB."""
+_PIECE = (b"data: " + b"x" * 120 + b"\n\n") * 512  # events, of which 512 are 64 KB
 
 
 async def _serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -12,9 +12,7 @@ import stat
 from collections.abc import Iterator
 from pathlib import Path
 
-KEY = b"sk-ant-test-key-0000"
-"""The key that the whole test kit uses (`fake_model.API_KEY`)."""
-
+KEY = b"sk-ant-test-key-0000"  # the key that the whole test kit uses (`fake_model.API_KEY`)
 ON_PURPOSE = re.compile(
     r"(^|/)(?:"
     r"keyring\.json"  # the keyring of the test kit, which is a file
