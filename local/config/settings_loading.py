@@ -1,8 +1,7 @@
 """Merge the sources of settings.
 
 Some are needed before anything is shown, so nothing slow is loaded for them. What cannot be used has no effect there:
-`load_settings` reports it while the connection is made.
-"""
+`load_settings` reports it while the connection is made."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """The accounts of a person at one provider: each has a name, and an API key, a token, or a login that is refreshed.
 
-All accounts at a provider's host are one secret in the store, so nothing about them is kept in the clear.
-"""
+All accounts at a provider's host are one secret in the store, so nothing about them is kept in the clear."""
 
 from __future__ import annotations
 

@@ -161,10 +161,8 @@ class StoredCredentials:
 
 
 class StoredCredential:
-    """One account, read once, and again after the provider refused it.
-
-    Several ccb at once renew a token once: the second one finds the new token in the store.
-    """
+    """One account, read once, and again after the provider refused it. Several ccb at once renew a token once: the
+    second one finds the new token in the store."""
 
     def __init__(self, accounts: ProviderAccounts, name: str | None, renewal: TokenRenewal) -> None:
         self._accounts = accounts

@@ -170,11 +170,10 @@ _WAITS_S = (0.0, 1.0, 2.0, 4.0, 8.0, 16.0, 30.0)
 
 
 class LaptopServer:
-    """A server that starts with the first message, and again with the next message after it has ended.
-
-    After a start that failed, messages are refused for a while that grows from 1 to 30 seconds. `why` is the reason of
-    the last failure, for the person only. After `close` it starts only with `restart`. `patient` says of a tool that it
-    may ask somebody, so that its calls have no limit. Call `close`."""
+    """A server that starts with the first message, and again with the next message after it has ended. After a start
+    that failed, messages are refused for a while that grows from 1 to 30 seconds. `why` is the reason of the last
+    failure, for the person only. After `close` it starts only with `restart`. `patient` says of a tool that it may ask
+    somebody, so that its calls have no limit. Call `close`."""
 
     def __init__(
         self, name: str, config: ServerConfig, client: ClientSide, patient: Callable[[str], bool] = lambda tool: False

@@ -1,8 +1,7 @@
 """Decides on this laptop which calls of its MCP servers may run. What the host says does not count.
 
 A call may run if the person at this laptop, or the program that stands in for them, has allowed exactly it; if a rule
-or the mode that was set on this laptop allows it; else this laptop asks its person, or refuses if there is nobody.
-"""
+or the mode that was set on this laptop allows it; else this laptop asks its person, or refuses if there is nobody."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """All MCP servers of a session, and the check of each call to them.
 
-The servers are those of the person's settings (`service`), or those inside the program that drives the session.
-"""
+The servers are those of the person's settings (`service`), or those inside the program that drives the session."""
 
 from __future__ import annotations
 

@@ -2,8 +2,7 @@
 
 A block opens with its first piece, and the block before it closes then. Pieces of several tool calls may come mixed:
 only one call is open at a time, and the pieces of the others wait. Thinking and text that come while a call is open
-wait as well, unless the input of the call is whole.
-"""
+wait as well, unless the input of the call is whole."""
 
 from __future__ import annotations
 
@@ -52,10 +51,8 @@ class _Call:
 
 class AnswerBuilder:
     """Collects the bytes of one answer; `take` returns what is new. `model` is the name that the worker asked for.
-
     `stops` are stop sequences that the provider does not know: what follows one is left out. `unsigned` is the
-    signature of thinking for which nothing has to go back.
-    """
+    signature of thinking for which nothing has to go back."""
 
     def __init__(self, model: str, fallback_id: str, stops: tuple[str, ...] = (), unsigned: str = "") -> None:
         self.model = model

@@ -1,8 +1,7 @@
 """Claude models in the envelope of a cloud: Amazon Bedrock and Google Vertex AI.
 
 botocore and google-auth sign, and are loaded with the first call. The clients of the `anthropic` SDK say what a request
-is: the tests compare. Loading those takes 2 s and 55 MB.
-"""
+is: the tests compare. Loading those takes 2 s and 55 MB."""
 
 from __future__ import annotations
 

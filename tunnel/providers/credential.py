@@ -20,10 +20,9 @@ class CredentialKind(Enum):
 
 @dataclass(frozen=True)
 class Credential:
-    """A model credential. `api_key` goes into x-api-key, `bearer` into Authorization; at least one is set.
-
-    `source` is the public name of where it came from (`apiKeySource` in system/init). `workspace` (which one pays) and
-    `betas` (what the API must switch on to take the credential) are Anthropic's."""
+    """A model credential. `api_key` goes into x-api-key, `bearer` into Authorization; at least one is set. `source` is
+    the public name of where it came from (`apiKeySource` in system/init). `workspace` (which one pays) and `betas`
+    (what the API must switch on to take the credential) are Anthropic's."""
 
     source: str
     api_key: Secret | None = None

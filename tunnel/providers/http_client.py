@@ -111,10 +111,9 @@ class Endpoint:
 
 
 def endpoint_at(text: str, variable: str, environ: Mapping[str, str], *, allow_plain: bool = False) -> Endpoint:
-    """Return the endpoint at the URL `text`, which `variable` sets. Raise ConfigError.
-
-    HTTPS_PROXY, HTTP_PROXY, ALL_PROXY and NO_PROXY choose the proxy; a loopback endpoint never uses one. Plain http is
-    accepted for loopback, and with `allow_plain` for other hosts."""
+    """Return the endpoint at the URL `text`, which `variable` sets. Raise ConfigError. HTTPS_PROXY, HTTP_PROXY,
+    ALL_PROXY and NO_PROXY choose the proxy; a loopback endpoint never uses one. Plain http is accepted for loopback,
+    and with `allow_plain` for other hosts."""
     do = f"Set {variable} to a URL such as https://api.example.com"
     try:
         base = URL(text)
@@ -241,10 +240,8 @@ def _load(*, trusts_system: bool) -> ssl.SSLContext | None:
 
 
 class ProviderClient:
-    """Sends requests to one endpoint. A context: leaving it closes the connections.
-
-    It follows no redirects, since the credential would follow them, and keeps no cookies. Raise ConfigError for CAs in
-    `environ` that cannot be read."""
+    """Sends requests to one endpoint. A context: leaving it closes the connections. It follows no redirects, since the
+    credential would follow them, and keeps no cookies. Raise ConfigError for CAs in `environ` that cannot be read."""
 
     def __init__(self, endpoint: Endpoint, environ: Mapping[str, str] = os.environ) -> None:
         self.endpoint = endpoint

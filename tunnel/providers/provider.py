@@ -16,10 +16,8 @@ from .costs import ANSWERED, BilledRequest
 
 
 class ProviderError(Exception):
-    """The provider could not be reached, or broke off. `permanent`: the same call will fail again.
-
-    The text reaches the worker, so it contains neither a credential nor any part of the request.
-    """
+    """The provider could not be reached, or broke off. `permanent`: the same call will fail again. The text reaches the
+    worker, so it contains neither a credential nor any part of the request."""
 
     def __init__(self, message: str, *, permanent: bool = False) -> None:
         super().__init__(message)
@@ -32,13 +30,11 @@ async def _allow(request: BilledRequest) -> None:
 
 @dataclass(frozen=True)
 class ProviderRequest:
-    """A request of the worker that the policy has allowed.
-
-    `path` is the raw request target with its query. `headers` have passed the closed list, with names in lower case,
-    and hold no credential. `body` can be read once; it raises when the worker breaks off or sends too much, and the
-    provider must let that error through or end its own request. `size` is its length in bytes, None if unknown. The
-    reader of the body waits for `asks`, with what it says of its price, before anything goes out; that may raise
-    Refusal."""
+    """A request of the worker that the policy has allowed. `path` is the raw request target with its query. `headers`
+    have passed the closed list, with names in lower case, and hold no credential. `body` can be read once; it raises
+    when the worker breaks off or sends too much, and the provider must let that error through or end its own request.
+    `size` is its length in bytes, None if unknown. The reader of the body waits for `asks`, with what it says of its
+    price, before anything goes out; that may raise Refusal."""
 
     method: str
     path: str

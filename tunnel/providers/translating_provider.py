@@ -30,12 +30,9 @@ class EventTooLong(Exception):
 
 
 class DataLines:
-    """Takes bytes as they arrive, split anywhere, and returns the data of each event.
-
-    Comments and names of events are left out: the data says what it is. Each line of data stands alone, because some
-    servers leave out the empty line behind it. What is no stream at all may be printed over several lines: an error, or
-    an answer in one piece.
-    """
+    """Takes bytes as they arrive, split anywhere, and returns the data of each event. Comments and names of events are
+    left out: the data says what it is. Each line of data stands alone, because some servers leave out the empty line
+    behind it. What is no stream at all may be printed over several lines: an error, or an answer in one piece."""
 
     def __init__(self) -> None:
         self._rest = bytearray()

@@ -1,8 +1,7 @@
 """Reads the answers of models on their way through the auth proxy, for the meter and the auditor.
 
 The watching costs no time before a byte. An answer of many thousand events has a handful that say what is wanted: the
-others are not parsed.
-"""
+others are not parsed."""
 
 from __future__ import annotations
 

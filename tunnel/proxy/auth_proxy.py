@@ -70,10 +70,8 @@ class RequestUpload:
         return None if kept is None else b"".join(kept)
 
     def pieces(self) -> AsyncIterator[bytes]:
-        """Yield the body: piece by piece, or in one piece if the policy has to see all of it first.
-
-        Raise Refusal if it is too large, not allowed, differs from its announced length, or is no longer wanted.
-        """
+        """Yield the body: piece by piece, or in one piece if the policy has to see all of it first. Raise Refusal if it
+        is too large, not allowed, differs from its announced length, or is no longer wanted."""
         return self._checked() if self._policy.requests else self._received()
 
     async def _checked(self) -> AsyncIterator[bytes]:
@@ -130,9 +128,8 @@ class RequestUpload:
 
 
 class AuthProxy:
-    """Owns the model calls of one session, over any number of connections, and the provider that answers them.
-
-    A context; leaving it aborts the calls that are under way. Calls without a reader are kept for `hold` seconds.
+    """Owns the model calls of one session, over any number of connections, and the provider that answers them. A
+    context; leaving it aborts the calls that are under way. Calls without a reader are kept for `hold` seconds.
     `accounts` decide whether another call may be paid for, and are told what each has used; `auditor` is told what it
     was about. `models` say what each costs. `warn` tells the person that the worker does more than it should."""
 
@@ -199,11 +196,9 @@ class AuthProxy:
         self, head: RequestHead, body: AsyncIterator[bytes], *, nonce: NonceGuard, offset: int = 0
     ) -> AsyncIterator[CallReader]:
         """Answer one request of the connection that `nonce` guards, and yield what reads the answer, once its head is
-        there. A refusal is an answer, and so is an unreachable provider.
-
-        A request with the `head.id` of an earlier one reads that response on at `offset`; nothing is sent again.
-        Leaving the context aborts the call, unless it has an id and its body has been sent: then it goes on without a
-        reader."""
+        there. A refusal is an answer, and so is an unreachable provider. A request with the `head.id` of an earlier one
+        reads that response on at `offset`; nothing is sent again. Leaving the context aborts the call, unless it has an
+        id and its body has been sent: then it goes on without a reader."""
         call: ProxiedCall | None = None
         try:
             try:

@@ -1,8 +1,7 @@
 """The request bodies of a session that the laptop keeps, so that the worker sends only what is new in the next one.
 
 The body that comes out is exactly the one whose SHA-256 the worker named, and everything behind this module (policy,
-providers) sees that one only. A copy can only be made of a body of the same session.
-"""
+providers) sees that one only. A copy can only be made of a body of the same session."""
 
 from __future__ import annotations
 

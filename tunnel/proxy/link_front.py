@@ -1,8 +1,7 @@
 """The front for frames of the link: HTTP-shaped streams with credit in both directions.
 
 One `LinkFront` serves one connection. When the connection ends its calls go on in the auth proxy, and the next
-connection may ask for them by their ids.
-"""
+connection may ask for them by their ids."""
 
 from __future__ import annotations
 
@@ -221,10 +220,8 @@ class LinkFront:
         await self._answers.put(Credit(self._epoch, stream, count))
 
     async def _send_answers(self) -> None:
-        """Send credit and errors.
-
-        `handle` only queues them: it must go on reading frames while the link cannot send.
-        """
+        """Send credit and errors. `handle` only queues them: it must go on reading frames while the link cannot
+        send."""
         try:
             while True:
                 await self._send(await self._answers.get())
@@ -259,10 +256,8 @@ class LinkFront:
                 self._forget(stream)
 
     async def _outcome(self, stream: _Stream) -> CallEnd:
-        """Answer a call and return the end of its stream, with what was wrong.
-
-        Raise CcbError when the connection is gone.
-        """
+        """Answer a call and return the end of its stream, with what was wrong. Raise CcbError when the connection is
+        gone."""
         wrong, again = "", False
         try:
             await self._respond(stream)

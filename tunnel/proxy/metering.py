@@ -1,7 +1,6 @@
 """What each model call has used, read from the provider's own answer on its way through the auth proxy.
 
-The worker's word does not count: a hostile one could say that it has used nothing.
-"""
+The worker's word does not count: a hostile one could say that it has used nothing."""
 
 from __future__ import annotations
 

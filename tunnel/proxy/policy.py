@@ -1,7 +1,6 @@
 """What a worker may ask: the nonce, the pace, the time, routes, headers and limits.
 
-The limits hold for the bytes that the provider gets. So a body is checked whole before its first byte goes on.
-"""
+The limits hold for the bytes that the provider gets. So a body is checked whole before its first byte goes on."""
 
 from __future__ import annotations
 

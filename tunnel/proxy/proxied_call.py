@@ -2,8 +2,7 @@
 
 One reader at a time takes bytes out by offset and acknowledges them. Bytes that are not acknowledged stay, so after a
 lost connection another reader can go on at any of them. When the buffer is full the provider waits, whether or not
-there is a reader.
-"""
+there is a reader."""
 
 from __future__ import annotations
 
@@ -30,12 +29,10 @@ class ResponseHead:
 
 
 class ProxiedCall:
-    """The response of one call. One task fills it; at most one `CallReader` reads it.
-
-    `uploaded` says that the provider has the whole request: from then on the call must not be sent again. `refusal` is
-    why the proxy itself answers, None for an answer of the provider. `over`: nothing more will arrive; `complete`: all
-    of it has, else `failure` is why not.
-    """
+    """The response of one call. One task fills it; at most one `CallReader` reads it. `uploaded` says that the provider
+    has the whole request: from then on the call must not be sent again. `refusal` is why the proxy itself answers, None
+    for an answer of the provider. `over`: nothing more will arrive; `complete`: all of it has, else `failure` is why
+    not."""
 
     def __init__(self, call_id: str, refusal: Refusal | None = None) -> None:
         self.id = call_id
@@ -102,10 +99,8 @@ class ProxiedCall:
         _resolve(self._waiting)
 
     def attach(self, offset: int) -> CallReader:
-        """Return a reader that starts at byte `offset` and acknowledges everything before it.
-
-        An earlier reader gets `Superseded`. Raise Refusal (410) if the buffer does not reach from or to `offset`.
-        """
+        """Return a reader that starts at byte `offset` and acknowledges everything before it. An earlier reader gets
+        `Superseded`. Raise Refusal (410) if the buffer does not reach from or to `offset`."""
         if not self._base <= offset <= self.end:
             raise Refusal(410, f"byte {offset} of this response is not held any more")
         self.reader = CallReader(self, offset)
@@ -163,10 +158,8 @@ class CallReader:
         return call.head
 
     async def read(self, limit: int = 64 * 1024) -> bytes:
-        """Return the next bytes, at most `limit`; b"" at the end of the response.
-
-        Raise Superseded, or when everything that arrived has been read and the call failed, Refusal or ProviderError.
-        """
+        """Return the next bytes, at most `limit`; b"" at the end of the response. Raise Superseded, or when everything
+        that arrived has been read and the call failed, Refusal or ProviderError."""
         call = self.call
         while self.current:
             if piece := call.bytes_at(self.offset, limit):
@@ -196,11 +189,9 @@ MAX_HELD, MAX_HELD_BYTES = 256, 8 * 1024 * 1024
 
 
 class CallRegistry:
-    """Finds calls by id. An id stands for one call and one outcome until it is forgotten.
-
-    While the link is down nothing is forgotten: a response that was paid for is there when the worker comes back,
-    however late. `abort` is called for every call that is forgotten; it ends one that is under way.
-    """
+    """Finds calls by id. An id stands for one call and one outcome until it is forgotten. While the link is down
+    nothing is forgotten: a response that was paid for is there when the worker comes back, however late. `abort` is
+    called for every call that is forgotten; it ends one that is under way."""
 
     def __init__(self, abort: Callable[[ProxiedCall], None], hold: float = HOLD) -> None:
         self._abort = abort

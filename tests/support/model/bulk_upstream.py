@@ -1,7 +1,6 @@
 """An upstream that costs little: throws the request away and answers what the query says. Runs as its own process.
 
-`/v1/messages?bytes=N` answers N bytes; `?events=N&gap=MS` answers N timestamped SSE events, MS milliseconds apart.
-"""
+`/v1/messages?bytes=N` answers N bytes; `?events=N&gap=MS` answers N timestamped SSE events, MS milliseconds apart."""
 
 from __future__ import annotations
 

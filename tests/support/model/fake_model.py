@@ -1,8 +1,7 @@
 """A scripted Anthropic Messages API over real HTTP with real SSE. See ../README.md.
 
-`async with FakeModel([...]) as model:` in tests,
-or `python -m tests.support.model.fake_model --script FILE` as a program.
-"""
+`async with FakeModel([...]) as model:` in tests, or `python -m tests.support.model.fake_model --script FILE` as a
+program."""
 
 from __future__ import annotations
 
@@ -33,12 +32,10 @@ _ERROR_TYPES = {
 
 
 class FakeModel:
-    """Serves on 127.0.0.1 while its context is open. Accepts `key` as x-api-key or as bearer token.
-
-    `requests` holds every request to POST /v1/messages, `other_requests` all others (count_tokens, models, unknown
-    paths), `aborted` the numbers of those whose client left before the end. A history in which a tool_use has no
-    tool_result is refused with 400, as the real API does.
-    """
+    """Serves on 127.0.0.1 while its context is open. Accepts `key` as x-api-key or as bearer token. `requests` holds
+    every request to POST /v1/messages, `other_requests` all others (count_tokens, models, unknown paths), `aborted` the
+    numbers of those whose client left before the end. A history in which a tool_use has no tool_result is refused with
+    400, as the real API does."""
 
     def __init__(
         self,

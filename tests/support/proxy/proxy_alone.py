@@ -1,8 +1,7 @@
 """The auth proxy alone in a process, without the test kit: for its memory and the time that it adds.
 
 `python -m tests.support.proxy.proxy_alone DIRECTORY MODEL UPSTREAM` serves the proxy over HTTP and prints its socket. A
-line on stdin makes it print its resident size, now and at most, in KB. It ends with its stdin.
-"""
+line on stdin makes it print its resident size, now and at most, in KB. It ends with its stdin."""
 
 from __future__ import annotations
 

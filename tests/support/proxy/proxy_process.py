@@ -1,9 +1,8 @@
 """The auth proxy in a process of its own, to measure it from outside.
 
-`python -m tests.support.proxy.proxy_process DIRECTORY UPSTREAM` serves the proxy over HTTP in DIRECTORY. A line
-`N QUERY` on stdin makes one in-band call with a request of N bytes; `sent received` is printed when it is over. Ends
-with its stdin.
-"""
+`python -m tests.support.proxy.proxy_process DIRECTORY UPSTREAM` serves the proxy over HTTP in DIRECTORY. A line `N
+QUERY` on stdin makes one in-band call with a request of N bytes; `sent received` is printed when it is over. Ends with
+its stdin."""
 
 from __future__ import annotations
 

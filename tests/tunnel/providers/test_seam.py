@@ -1,8 +1,7 @@
 """A second provider with a dialect of its own, behind the same auth proxy: resuming needs nothing of Anthropic's
 provider.
 
-The API of this provider takes a prompt as plain text and answers with one word a line; `.` ends the answer.
-"""
+The API of this provider takes a prompt as plain text and answers with one word a line; `.` ends the answer."""
 
 from __future__ import annotations
 
