@@ -5,21 +5,16 @@ The API of this provider takes a prompt as plain text and answers with one word 
 
 from __future__ import annotations
 
-import asyncio
 import json
-import random
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Self
 
 import aiohttp
-import pytest
 from aiohttp import web
-from tests.support.network.cut_line import CutLine
 from tests.support.network.http_server import serving
 from tests.support.proxy.proxy_client import NONCE, answer_to, message_body
 
-from ccb.remote.daemon.model_streams import ModelStreams
 from ccb.tunnel.errors import CredentialError
 from ccb.tunnel.providers.provider import ProviderError, ProviderRequest, ProviderResponse
 from ccb.tunnel.proxy.auth_proxy import AuthProxy
@@ -126,30 +121,6 @@ async def test_the_worker_gets_anthropic_events_and_only_the_provider_sees_its_k
     ((prompt, headers),) = api.requests
     assert (prompt, headers["word-key"]) == ("count", KEY)
     assert json.loads(headers["worker-headers"]) == {"anthropic-version": "1"}
-
-
-@pytest.mark.parametrize("seed", range(2))
-async def test_over_drops_the_worker_has_every_byte_once_and_the_provider_one_request(seed: int) -> None:
-    chance = random.Random(seed)
-    api = WordApi(["".join(chance.choices("abcdefgh", k=chance.randrange(1, 3000))) for _ in range(40)])
-    body = message_body("q" * chance.choice((10, 300_000)))
-    calls = ModelStreams()
-
-    async def ask() -> bytes:
-        async with calls.request("c", "POST", "/v1/messages", {}, [body]) as response:
-            return b"".join([chunk async for chunk in response.body()])
-
-    async with proxy_to(api) as proxy:
-        asked = asyncio.create_task(ask())
-        await asyncio.sleep(0)
-        for number in range(20):
-            cut = chance.randrange(len(api.answer())) if number < 19 else None
-            async with CutLine(calls, proxy, number + 1, cut_up=cut) as line:
-                await line.until_over(asked)
-            if asked.done():
-                break
-        assert await asked == api.answer()
-    assert len(api.requests) == 1
 
 
 async def test_a_request_that_this_provider_does_not_serve_is_refused() -> None:
