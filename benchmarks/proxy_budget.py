@@ -29,7 +29,7 @@ import aiohttp
 from aiohttp import web
 from benchmarks.ratio import single, versus
 from tests.support.network.http_server import serving
-from tests.support.proxy.proxy_alone import NONCE
+from tests.support.proxy.proxy_client import NONCE
 
 STREAMS, MEMORY_STREAMS = 50, 100
 CALLS, WARM, ROUNDS = 200, 10, 6  # the ways take turns: what else the machine does meets all of them

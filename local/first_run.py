@@ -143,7 +143,7 @@ def _steps(environ: Mapping[str, str], *, samples: bool) -> None:
 
 
 def _ask_credential(environ: Mapping[str, str]) -> None:
-    from .commands.auth_login import login
+    from .commands.auth import login
 
     say("", *_CREDENTIAL.splitlines())
     chosen = _choice("1, 2 or Enter: ", 2)

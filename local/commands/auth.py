@@ -1,49 +1,258 @@
-"""`ccb auth`: status, logout."""
+"""`ccb auth`: log in (ask for a credential, check it, store it), status, log out."""
 
 from __future__ import annotations
 
 import asyncio
 import json
 import os
+import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import replace
 
-from ccb.tunnel.errors import CredentialError, UsageError
+from ccb.tunnel.errors import ConfigError, CredentialError, Unreachable, UsageError
+from ccb.tunnel.providers.anthropic import anthropic_endpoint
+from ccb.tunnel.providers.credential import Credential, in_one_header, key_headers
+from ccb.tunnel.providers.http_client import Endpoint, ProviderClient, endpoint_at
+from ccb.tunnel.providers.model_lists import load_sdk
+from ccb.tunnel.providers.provider import ProviderError
+from ccb.tunnel.providers.provider_kinds import KINDS
 from ccb.tunnel.wire.dataclass import dataclass
 
-from ..command_line.arguments import Arguments
+from ..command_line.arguments import AccountOptions, Arguments
 from ..command_line.exit_codes import ExitCode
 from ..config.log import state_dir
 from ..config.settings import Settings, settings_path
 from ..config.settings_loading import load_settings
-from ..credentials.accounts import DEFAULT, Account, ProviderAccounts
+from ..credentials.accounts import DEFAULT, Account, ProviderAccounts, checked_name
+from ..credentials.credential_helper import HELPER, checked, checked_workspace
 from ..credentials.credential_sources import ANTHROPIC, environ_credential
-from ..credentials.secret_store import NoKeyring, SecretStore, open_store
+from ..credentials.encrypted_file import MIN_PASSPHRASE, EncryptedFile, credentials_path
+from ..credentials.secret_store import KeyStore, NoKeyring, SecretStore, open_store
+from ..providers.known_models import default_provider
+from ..providers.named_provider import NamedProvider, named_provider, refuse_provider
 from ..terminal.console import print_line, say
-from ..terminal.terminal_prompts import TerminalPrompts
-from .auth_login import AuthTarget, login, shadowed_by, target, targets
+from ..terminal.terminal_prompts import TerminalPrompts, read_secret
+
+NOTHING_GIVEN = AccountOptions()
+_CHECK_S = 30.0
+_MAX_INPUT = 64 * 1024
+_MILLISECONDS = 1e11  # a Unix time above this is in milliseconds, as some tools keep it
+_TOKEN_PATH = "/v1/oauth/token"  # noqa: S105  # a path
+_CLAUDE_CODE = "9d1c250a-e61b-44d9-88ed-5944d1962f5e"
+"""The client that Claude Code logs in as, which its file does not name: a login can only be renewed by its client."""
+
+_CLAUDE_CODE_RENEWS_AT = "https://console.anthropic.com/v1/oauth/token"
+_KINDS = {"api_key": "an API key", "bearer": "a token", "oauth": "a login"}
+_CHECKED_AT = {"openrouter": "/key"}
+"""Where a kind of provider refuses a wrong key; `/models` elsewhere. OpenRouter's list of models is for everybody."""
 
 
 def run_auth(arguments: Arguments, environ: Mapping[str, str] = os.environ) -> int:
-    """Run `ccb auth` and return the exit code."""
     action, provider = arguments.rest[0], next(iter(arguments.rest[1:]), "")
-    given = arguments.account
+    options, account = arguments.host_command, arguments.account
     try:
         if action == "login":
-            login(environ, provider or ANTHROPIC, given)
+            login(environ, provider or ANTHROPIC, account)
             return ExitCode.OK
         settings = load_settings(environ)
         if action == "status":
-            return asyncio.run(status(environ, settings, provider, as_json=arguments.host_command.json))
+            return asyncio.run(_status(environ, settings, provider, as_json=options.json))
         where = target(provider or ANTHROPIC, environ, settings)
-        everything = arguments.host_command.all
-        return asyncio.run(log_out(environ, settings, where, given.account or "", everything=everything))
+        return asyncio.run(_log_out(environ, settings, where, account.account or "", everything=options.all))
     except (KeyboardInterrupt, EOFError):
         say("", "Nothing was stored.")
         return ExitCode.INTERRUPTED
 
 
-_KINDS = {"api_key": "an API key", "bearer": "a token", "oauth": "a login"}
+@dataclass(frozen=True)
+class AuthTarget:
+    """A provider and its address. `helper` names the setting of a command that prints its key, "" without one."""
+
+    named: NamedProvider
+    endpoint: Endpoint
+    helper: str
+
+    @property
+    def name(self) -> str:
+        return self.named.name
+
+    @property
+    def host(self) -> str:
+        return self.endpoint.host
+
+    @property
+    def needs_key(self) -> bool:
+        return self.named.kind.needs_key
+
+    def variable(self, environ: Mapping[str, str]) -> str:
+        own = self.named.own.keyVariable
+        names = (own,) if own else self.named.kind.key_variables
+        return next((name for name in names if environ.get(name, "").strip()), "")
+
+    def shadow(self, environ: Mapping[str, str]) -> str:
+        """Return the source that ccb uses before stored accounts: a variable or the helper; "" if neither is set."""
+        return self.variable(environ) or self.helper
+
+    async def ask(self, credential: Credential, environ: Mapping[str, str]) -> int:
+        """Return the status of a request that costs nothing and shows whether the credential is good. Raise
+        ProviderError."""
+        named = self.named
+        sdk, header = "openai", named.key_header
+        if named.dialect == "anthropic":
+            sdk, header = "anthropic", ""
+            credential = in_one_header(credential, named.own.keyHeader) if named.own.keyHeader else credential
+        await asyncio.to_thread(load_sdk, sdk)
+        from ccb.tunnel.providers.sdk_clients import SdkClient
+
+        async def sign(url: str) -> Mapping[str, str]:
+            return key_headers(credential, header)
+
+        async with SdkClient(sdk, ProviderClient(self.endpoint, environ), sign) as api:
+            path = _CHECKED_AT.get(named.kind.name)
+            return (await api.get(path) if path else await api.list_models()).status_code
+
+
+def target(name: str, environ: Mapping[str, str], settings: Settings) -> AuthTarget:
+    if name == ANTHROPIC:
+        endpoint = anthropic_endpoint(environ, allow_plain=True)
+        return AuthTarget(default_provider(), endpoint, HELPER if settings.apiKeyHelper else "")
+    named = named_provider(name, environ, settings)
+    if named is None:
+        refuse_provider(name, settings)
+    if named.dialect in ("bedrock", "vertex"):
+        raise UsageError(f"{name} is signed with the credentials of the cloud's own tools", do="Log in with those.")
+    return AuthTarget(named, named.endpoint(environ), f"providers.{name}.keyHelper" if named.own.keyHelper else "")
+
+
+def _targets(environ: Mapping[str, str], settings: Settings) -> Iterator[AuthTarget]:
+    for name in dict.fromkeys((ANTHROPIC, *settings.providers, *KINDS)):
+        with suppress(ConfigError, UsageError):  # it is not set up
+            yield target(name, environ, settings)
+
+
+def login(environ: Mapping[str, str], provider: str = ANTHROPIC, given: AccountOptions = NOTHING_GIVEN) -> None:
+    """Ask for a credential, check it with the provider, and store it. Raises CcbError; nothing is stored then."""
+    settings = load_settings(environ)
+    environ = settings.network.over(environ)
+    where = target(provider, environ, settings)
+    if where.name == ANTHROPIC:
+        anthropic_endpoint(environ)  # no credential without TLS
+    name = checked_name(given.account or DEFAULT)
+    store = _store(environ, settings, given)
+    account = replace(_read(where, name, given), workspace=checked_workspace(given.workspace, "--workspace"))
+    note = asyncio.run(_check(where, account, environ))
+    asyncio.run(store.unlock(create=True))
+    accounts = ProviderAccounts(store, where.host, state_dir(environ))
+    accounts.put(account)
+    what = {"api_key": "key", "bearer": "token", "oauth": "login"}[account.kind]
+    named = "" if account.name == DEFAULT else f" of account {account.name}"
+    print_line(f"Stored the {what}{named} for {where.host} in {store.described()}.{note}")
+    if shadow := where.shadow(environ):
+        print_line(f"{shadow} is set, and ccb uses it instead of the stored key.")
+        return
+    chosen = settings.credentials.account_for(where.name, "")
+    alone = len(accounts.all()) == 1
+    taken = where.needs_key and (account.name == (chosen or DEFAULT) or (alone and chosen is None))
+    if not taken and chosen != account.name:
+        example = json.dumps({"credentials": {"account": {where.name: account.name}}})
+        print_line(f"To use it, set {example} in settings.json (`hosts` there sets it for single hosts).")
+    if settings.credentials.store == "auto" and credentials_path(environ).exists():
+        with suppress(ConfigError):
+            KeyStore().require()
+            print_line('This machine has a keyring, too. To use the file, set {"credentials": {"store": "file"}}.')
+
+
+def _store(environ: Mapping[str, str], settings: Settings, given: AccountOptions) -> SecretStore:
+    prompts = TerminalPrompts()
+    file = EncryptedFile(credentials_path(environ), environ, prompts, helper=settings.credentials.passphraseHelper)
+    if given.in_file:
+        return file
+    store = open_store(environ, settings, prompts)
+    try:
+        store.described()
+    except NoKeyring:
+        from_stdin = given.api_key_stdin or given.oauth_stdin
+        if settings.credentials.store == "keyring" or from_stdin or not sys.stdin.isatty():
+            raise
+        say(
+            f"This machine has no keyring. The credential goes into {file.path}, encrypted under a passphrase of at "
+            f"least {MIN_PASSPHRASE} characters; ccb asks for it once in each run."
+        )
+        return file
+    return store
+
+
+def _read(where: AuthTarget, name: str, given: AccountOptions) -> Account:
+    if given.oauth_stdin:
+        return _login_in(sys.stdin.read(_MAX_INPUT), where, name)
+    if given.api_key_stdin:
+        text = sys.stdin.read(_MAX_INPUT)
+    elif sys.stdin.isatty():
+        text = read_secret(f"{'token' if given.bearer else 'API key'} for {where.host} (not shown): ")
+    else:
+        raise UsageError(
+            "There is no terminal to ask for the key.", do="Pipe it into `ccb auth login --api-key-stdin`."
+        )
+    return Account(name, "bearer" if given.bearer else "api_key", checked(text, "the input"))
+
+
+def _login_in(text: str, where: AuthTarget, name: str) -> Account:
+    """Read the answer of a token endpoint, or Claude Code's file of credentials. Raise UsageError, CredentialError."""
+    if where.name != ANTHROPIC:
+        raise UsageError("only Anthropic's logins can be renewed", do="Store a key, or use keyHelper in the settings.")
+    try:
+        given = json.loads(text)
+        if isinstance(kept := given.get("claudeAiOauth"), dict):
+            given = {
+                "access_token": kept["accessToken"],
+                "refresh_token": kept["refreshToken"],
+                "expires_at": kept.get("expiresAt"),
+                "client_id": kept.get("clientId") or _CLAUDE_CODE,
+                "token_url": _CLAUDE_CODE_RENEWS_AT,
+            }
+        token, refresh, client = (str(given[each]) for each in ("access_token", "refresh_token", "client_id"))
+        ends, lasts = given.get("expires_at"), given.get("expires_in")
+        if ends is not None:
+            ends = float(ends) / 1000 if float(ends) > _MILLISECONDS else float(ends)
+        elif lasts is not None:
+            ends = time.time() + float(lasts)
+        token_url = str(given.get("token_url") or str(where.endpoint.base).rstrip("/") + _TOKEN_PATH)
+    except (ValueError, TypeError, KeyError, AttributeError):
+        raise UsageError(
+            "The input is not a login.", do="Give a JSON object with access_token, refresh_token and client_id."
+        ) from None
+    secret, refresh_token = checked(token, "access_token"), checked(refresh, "refresh_token")
+    return Account(name, "oauth", secret, expires=ends, refresh=refresh_token, token_url=token_url, client_id=client)
+
+
+async def _check(where: AuthTarget, account: Account, environ: Mapping[str, str]) -> str:
+    """Check the credential with a request that costs nothing. Return a note for the person. Raise CredentialError,
+    Unreachable."""
+    if account.token_url:
+        endpoint_at(account.token_url, "token_url", environ)
+    try:
+        async with asyncio.timeout(_CHECK_S):
+            status = await where.ask(account.credential("the input"), environ)
+    except (ProviderError, TimeoutError) as error:
+        cause = str(error) or f"no answer within {_CHECK_S:g} s"
+    else:
+        if status in (401, 403):
+            raise CredentialError(
+                f"{where.host} refused the key (HTTP {status}); nothing was stored.",
+                do="Copy the key again from the provider's console.",
+            )
+        if status in (200, 429):
+            return ""
+        if status in (404, 405):
+            return f" It could not be checked: {where.host} has no list of models."
+        cause = f"it answered HTTP {status}"
+    raise Unreachable(
+        f"The key could not be checked with {where.host}; nothing was stored.",
+        evidence=cause,
+        do="Check the network (HTTPS_PROXY, SSL_CERT_FILE, ANTHROPIC_BASE_URL) and try again.",
+    )
 
 
 @dataclass(frozen=True)
@@ -54,35 +263,78 @@ class _Found:
     where: AuthTarget
     used: str
     accounts: Mapping[str, Account]
-    chosen: str
-    store: str
+    chosen: str = ""
+    store: str = ""
     problem: str = ""
 
     def object(self) -> dict[str, object]:
-        accounts = [
-            {"name": each.name, "kind": each.kind, "expires": each.expires, "workspace": each.workspace or None}
-            for each in self.accounts.values()
+        return {
+            "provider": self.where.name,
+            "host": self.where.host,
+            "used": self.used or None,
+            "store": self.store or None,
+            "accounts": [
+                {"name": each.name, "kind": each.kind, "expires": each.expires, "workspace": each.workspace or None}
+                for each in self.accounts.values()
+            ],
+            "account": self.chosen or None,
+        }
+
+    def lines(self) -> list[str]:
+        other = "" if self.where.name == ANTHROPIC else self.where.name
+        none = f"none. Run `ccb auth login {other}`."
+        if not other:
+            none = "none. Run `ccb auth login`, or export ANTHROPIC_API_KEY."
+        if self.problem:
+            none = "none."
+        elif self.accounts:
+            none = "none is chosen: set credentials.account in the settings."
+        return [
+            f"Credential for {self.where.host}{f' ({other})' if other else ''}: {self.used or none}",
+            *filter(None, [self.problem]),
+            *(
+                f"  also stored: {_named(each)}{_ends(each)}"
+                for each in self.accounts.values()
+                if each.name != self.chosen
+            ),
         ]
-        found: dict[str, object] = {"provider": self.where.name, "host": self.where.host, "used": self.used or None}
-        return {**found, "store": self.store or None, "accounts": accounts, "account": self.chosen or None}
 
 
-async def status(environ: Mapping[str, str], settings: Settings, provider: str, *, as_json: bool) -> int:
-    """Print the credentials of a provider, or of all that have one, and return the exit code."""
+async def _status(environ: Mapping[str, str], settings: Settings, provider: str, *, as_json: bool) -> int:
     store = open_store(environ, settings, TerminalPrompts())
-    chosen = [target(provider, environ, settings)] if provider else list(targets(environ, settings))
+    chosen = [target(provider, environ, settings)] if provider else list(_targets(environ, settings))
     all_found = [await _found(each, environ, settings, store) for each in chosen]
     shown = [each for each in all_found if each.used or each.accounts or each.where.name in (provider, ANTHROPIC)]
     for each in shown:
-        print_line(*([json.dumps(each.object())] if as_json else _lines(each)))
-    wanted = next((each for each in shown if each.where.name == (provider or ANTHROPIC)), shown[0])
-    return ExitCode.OK if any(each.used for each in ([wanted] if provider else shown)) else ExitCode.AUTH_FAILED
+        print_line(*([json.dumps(each.object())] if as_json else each.lines()))
+    return ExitCode.OK if any(each.used for each in shown) else ExitCode.AUTH_FAILED
 
 
-async def log_out(
+async def _found(where: AuthTarget, environ: Mapping[str, str], settings: Settings, store: SecretStore) -> _Found:
+    before = where.shadow(environ)  # counts more than stored accounts
+    if where.name == ANTHROPIC and (credential := environ_credential(environ)) is not None:
+        before = f"{credential.source} from the environment, sent as {credential.kind.value}."
+    elif before and before == where.variable(environ):
+        before = f"{before} from the environment."
+    elif before:
+        before = f"{before} in {settings_path(environ)}, which runs when a session needs it."
+    try:
+        place = store.described()
+        await store.unlock()
+        accounts = ProviderAccounts(store, where.host, state_dir(environ)).all()
+    except (NoKeyring, CredentialError) as error:
+        return _Found(where, before, {}, problem="" if before else str(error))
+    name = settings.credentials.account_for(where.name, "")
+    chosen = accounts.get(name or DEFAULT) or (next(iter(accounts.values())) if len(accounts) == 1 else None)
+    if chosen is None or (not where.needs_key and name != chosen.name):
+        return _Found(where, before, accounts, store=place)
+    used = before or f"{_named(chosen)} in {place}{_ends(chosen)}."
+    return _Found(where, used, accounts, "" if before else chosen.name, place)
+
+
+async def _log_out(
     environ: Mapping[str, str], settings: Settings, where: AuthTarget, name: str, *, everything: bool
 ) -> int:
-    """Remove an account, or all of a provider."""
     store = open_store(environ, settings, TerminalPrompts())
     await store.unlock()
     accounts = ProviderAccounts(store, where.host, state_dir(environ))
@@ -94,59 +346,13 @@ async def log_out(
         if not name and len(names) > 1:
             raise UsageError(f"{where.host} has several accounts: {', '.join(names)}", do="Name one: --account NAME.")
         removed = accounts.remove(name or (names[0] if names else DEFAULT))
-    what = f"the account {name}" if name else "the key"
     if removed:
-        print_line(f"Removed {what} for {where.host} from {place}.")
+        print_line(f"Removed {f'the account {name}' if name else 'the key'} for {where.host} from {place}.")
     else:
         print_line(f"{place[0].upper()}{place[1:]} has no key for {where.host}.")
-    shadow = shadowed_by(environ, where)
-    if shadow:
+    if shadow := where.shadow(environ):
         print_line(f"{shadow} is still set, and ccb goes on using it.")
     return ExitCode.OK
-
-
-async def _found(where: AuthTarget, environ: Mapping[str, str], settings: Settings, store: SecretStore) -> _Found:
-    before = _before(where, environ)
-    try:
-        place = store.described()
-        await store.unlock()
-        accounts = ProviderAccounts(store, where.host, state_dir(environ)).all()
-    except (NoKeyring, CredentialError) as error:
-        return _Found(where, before, {}, "", "", "" if before else str(error))
-    name = settings.credentials.account_for(where.name, "")
-    chosen = accounts.get(name or DEFAULT) or (next(iter(accounts.values())) if len(accounts) == 1 else None)
-    if chosen is None or (not where.needs_key and name != chosen.name):
-        return _Found(where, before, accounts, "", place)
-    used = before or f"{_named(chosen)} in {place}{_ends(chosen)}."
-    return _Found(where, used, accounts, "" if before else chosen.name, place)
-
-
-def _before(where: AuthTarget, environ: Mapping[str, str]) -> str:
-    """Return the source that counts more than stored accounts in words, "" without one."""
-    if where.name == ANTHROPIC and (credential := environ_credential(environ)) is not None:
-        return f"{credential.source} from the environment, sent as {credential.kind.value}."
-    source = shadowed_by(environ, where)
-    if source in where.variables:
-        return f"{source} from the environment."
-    return f"{source} in {settings_path(environ)}, which runs when a session needs it." if source else ""
-
-
-def _lines(found: _Found) -> list[str]:
-    name = "" if found.where.name == ANTHROPIC else f" ({found.where.name})"
-    none = "none. Run `ccb auth login`, or export ANTHROPIC_API_KEY."
-    if found.where.name != ANTHROPIC:
-        none = f"none. Run `ccb auth login {found.where.name}`."
-    if found.problem:
-        none = "none."
-    elif not found.used and found.accounts:
-        none = "none is chosen: set credentials.account in the settings."
-    lines = [
-        f"Credential for {found.where.host}{name}: {found.used or none}",
-        *([found.problem] if found.problem else []),
-    ]
-    others = [each for each in found.accounts.values() if each.name != found.chosen]
-    lines += [f"  also stored: {_named(each)}{_ends(each)}" for each in others]
-    return lines
 
 
 def _named(account: Account) -> str:
@@ -159,10 +365,7 @@ def _ends(account: Account) -> str:
     if account.expires is None:
         return ""
     left = account.expires - time.time()
-    when = f"ends in {_minutes(left)}" if left > 0 else f"ended {_minutes(-left)} ago"
+    minutes = round(abs(left) / 60)
+    size = f"{minutes} min" if minutes < 120 else f"{minutes // 60} h" if minutes < 2_880 else f"{minutes // 1440} days"
+    when = f"ends in {size}" if left > 0 else f"ended {size} ago"
     return f"; its token {when}{', and is renewed' if account.refresh else ''}"
-
-
-def _minutes(seconds: float) -> str:
-    minutes = round(seconds / 60)
-    return f"{minutes} min" if minutes < 120 else f"{minutes // 60} h" if minutes < 2_880 else f"{minutes // 1440} days"

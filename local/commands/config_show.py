@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ccb.tunnel.wire.settings_text import line_of
@@ -14,16 +14,14 @@ from ..command_line.arguments import Arguments
 from ..command_line.exit_codes import ExitCode
 from ..command_line.transport_choice import needs_host
 from ..config.project_records import Projects
-from ..config.settings import Settings, SettingsChoice, SettingsLayer, settings_path
+from ..config.settings import Settings, SettingsChoice, settings_path
 from ..config.settings_loading import load_settings
 from ..terminal.console import print_line, say
 
-_JOINED = ("permissions", "env", "mcpServers")
-"""The keys whose values in different sources add up."""
+_JOINED = ("permissions", "env", "mcpServers", "hooks")  # the keys whose values in different sources add up
 
 
 def run_config(arguments: Arguments, environ: Mapping[str, str] = os.environ) -> int:
-    """Run `ccb config show` and return the exit code."""
     origin = arguments.host_command.origin
     settings = load_settings(environ, SettingsChoice(flag=arguments.sdk.settings))
     kept = Projects(environ)
@@ -34,32 +32,29 @@ def run_config(arguments: Arguments, environ: Mapping[str, str] = os.environ) ->
         projects += _of_host(arguments, environ, origin=origin)
     for warning in settings.warnings:
         say(f"ccb: {warning}")
-    lines = [*_values(settings, origin=origin), *projects]
-    for line in lines or [
-        f"Nothing is set. Settings are in {settings_path(environ)}; docs/reference/settings.md lists them."
-    ]:
+    values = [(f"{name} = {value}", f"  ({where})") for name, value, where in setting_lines(settings)]
+    lines = [line + (where if origin else "") for line, where in values] + projects
+    nothing = f"Nothing is set. Settings are in {settings_path(environ)}; docs/reference/settings.md lists them."
+    for line in lines or [nothing]:
         print_line(line)
     return ExitCode.OK
 
 
-def _values(settings: Settings, *, origin: bool) -> Iterator[str]:
-    """Yield a line for each value that counts."""
-    for name, value, where in setting_lines(settings):
-        yield f"{name} = {value}" + (f"  ({where})" if origin else "")
-
-
 def setting_lines(settings: Settings) -> Iterator[tuple[str, str, str]]:
-    """Yield the name, the value and the origin of each value that counts. Of values that add up, each has a line of its
-    own."""
+    """Yield the name, the value and the origin of each value that counts. Of values that add up, each has its own
+    line."""
     for name in sorted({name for layer in settings.layers for name in layer.values}):
         setting = [layer for layer in settings.layers if name in layer.values]
-        for layer in setting if name in _JOINED or name == "hooks" else setting[-1:]:
+        for layer in setting if name in _JOINED else setting[-1:]:
             for keys, value in _parts([name], layer.values[name]):
-                yield ".".join(keys), json.dumps(value, ensure_ascii=False), _origin(layer, keys, value)
+                rules = layer.values["permissions"].get(keys[-1]) if name == "permissions" else None
+                place = [*keys, rules.index(value)] if isinstance(rules, list) else keys
+                origin = f"{layer.source}: {layer.path}, line {line_of(layer.text, place)}"
+                yield ".".join(keys), json.dumps(value, ensure_ascii=False), origin
 
 
 def _parts(keys: list[str], value: Any) -> Iterator[tuple[list[str], Any]]:
-    if keys[0] in (*_JOINED, "hooks") and isinstance(value, dict) and len(keys) == 1:
+    if keys[0] in _JOINED and isinstance(value, dict) and len(keys) == 1:
         for key, each in value.items():
             yield from _parts([*keys, key], each)
     elif keys[0] == "permissions" and isinstance(value, list):
@@ -68,14 +63,7 @@ def _parts(keys: list[str], value: Any) -> Iterator[tuple[list[str], Any]]:
         yield keys, value
 
 
-def _origin(layer: SettingsLayer, keys: Sequence[str], value: object) -> str:
-    rules = layer.values["permissions"].get(keys[-1]) if keys[0] == "permissions" else None
-    place = [*keys, rules.index(value)] if isinstance(rules, list) else keys
-    return f"{layer.source}: {layer.path}, line {line_of(layer.text, place)}"
-
-
 def _of_host(arguments: Arguments, environ: Mapping[str, str], *, origin: bool) -> list[str]:
-    """Return a line for each thing that a project on a host sets, and the host's own policy. Raises CcbError."""
     from .trust import read_host_project
 
     found = asyncio.run(read_host_project(arguments, environ))

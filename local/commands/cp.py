@@ -26,65 +26,48 @@ from ..terminal.terminal_prompts import prompts_for
 _EVERY_S = 0.2
 
 
-class _Line:
-    """The line about the copy on the terminal. It is hidden while a login may ask for something there."""
-
-    hidden = False
-
-    def hide(self, hidden: bool) -> None:
-        """Hide the line, or let it be written again."""
-        self.hidden = hidden
-        self.write("")
-
-    def write(self, text: str) -> None:
-        """Write the line anew."""
-        if sys.stderr.isatty():
-            write_over(text)
-
-
 async def copy_files(arguments: Arguments, environ: Mapping[str, str] = os.environ) -> ExitCode:
     """Copy, and return AGENT_FAILED if something had to be left out. Raises CcbError."""
     assert arguments.copy is not None
     order = CopyOrder(arguments.copy.upload, arguments.copy.local, arguments.copy.remote)
-    progress, line = CopyProgress(), _Line()
+    progress = CopyProgress()
     if sys.stderr.isatty():
         say(f"Connecting to {host_label(arguments.connection)} …")
     prompts = prompts_for(headless=False)
+    connected = asyncio.Event()  # while it is not set, a login may ask for something on the terminal
     async with AsyncExitStack() as stack:
         hosts = await stack.enter_async_context(AsyncExitStack())
 
         async def open_transport(again: bool) -> Transport:
-            line.hide(True)
+            connected.clear()
+            _write("")
             await hosts.aclose()
             transport, _ = await hosts.enter_async_context(connect_host(arguments, prompts, environ))
-            line.hide(False)
+            connected.set()
             return transport
 
-        await stack.enter_async_context(_shown(line, order, progress))
+        await stack.enter_async_context(_shown(connected, order, progress))
         await copy(order, open_transport, progress)
     for path, why in progress.skipped:
         say(f"ccb: left out: {HostText(spelled(path)).path}: {why}")
-    say(_summary(order, progress))
+    files = f"{progress.copied} files, " if progress.copied != 1 else ""
+    say(f"copied {order.shown} ({files}{size_of(progress.done)})")
     return ExitCode.AGENT_FAILED if progress.skipped else ExitCode.OK
 
 
-def _summary(order: CopyOrder, progress: CopyProgress) -> str:
-    files = f"{progress.copied} files, " if progress.copied != 1 else ""
-    return f"copied {order.shown} ({files}{size_of(progress.done)})"
+def _write(text: str) -> None:
+    if sys.stderr.isatty():
+        write_over(text)
 
 
 @contextlib.asynccontextmanager
-async def _shown(line: _Line, order: CopyOrder, progress: CopyProgress) -> AsyncIterator[None]:
+async def _shown(connected: asyncio.Event, order: CopyOrder, progress: CopyProgress) -> AsyncIterator[None]:
     """On a terminal, keep one line about the copy up to date."""
-    if not sys.stderr.isatty():
-        yield
-        return
 
     async def show() -> None:
-        while True:
-            if not line.hidden:
-                width = shutil.get_terminal_size((80, 24)).columns - 1
-                line.write(progress_line(order.shown, progress, width))
+        while sys.stderr.isatty():
+            await connected.wait()
+            _write(progress_line(order.shown, progress, shutil.get_terminal_size((80, 24)).columns - 1))
             await asyncio.sleep(_EVERY_S)
 
     showing = asyncio.create_task(show(), name="progress of a copy")
@@ -93,9 +76,8 @@ async def _shown(line: _Line, order: CopyOrder, progress: CopyProgress) -> Async
     finally:
         showing.cancel()
         await asyncio.gather(showing, return_exceptions=True)
-        line.write("")
+        _write("")
 
 
 def run_cp(arguments: Arguments) -> ExitCode:
-    """Run the command in an event loop of its own."""
     return run_command(copy_files(arguments))

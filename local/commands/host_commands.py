@@ -8,11 +8,11 @@ import json
 import os
 import shutil
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 
 from ccb.deploy.bundle import Bundle
 from ccb.tunnel.errors import UsageError
-from ccb.tunnel.openssh.kept_connections import KeptConnection, all_kept
+from ccb.tunnel.openssh.kept_connections import all_kept
 from ccb.tunnel.plain_text import HostText
 from ccb.tunnel.transports.pipe import Transport
 
@@ -43,12 +43,6 @@ def run_disconnect(arguments: Arguments, environ: Mapping[str, str] = os.environ
     return code
 
 
-def kept_line(kept: KeptConnection) -> str:
-    """Return a kept connection as a line for `ccb ps`."""
-    host = kept.host
-    return f"SSH connection to {host} kept for {age_text(kept.left_s)} more; `ccb disconnect {host}` ends it"
-
-
 _DAY_S = 86400.0
 _LINES = 200
 _LOG_LINE = 16_384  # characters
@@ -56,8 +50,6 @@ _SLOW_S = 2.0
 
 
 class LogRow(ReportRow):
-    """One line of a session's log. `source` is session or worker; `when` is the host's time as text."""
-
     source: HostWords = HostText("")
     when: HostWords = HostText("")
     text: HostWords = HostText("")
@@ -76,7 +68,6 @@ class ChangeRow(ReportRow):
 
 
 async def run_host_command(arguments: Arguments, environ: Mapping[str, str] = os.environ) -> ExitCode:
-    """Run the command and return its exit code. Raises CcbError."""
     if arguments.command == "clean" and not arguments.host_command.dry_run and not arguments.host_command.yes:
         await _confirm(arguments)
     if sys.stderr.isatty():
@@ -131,7 +122,8 @@ async def _ps(arguments: Arguments, transport: Transport, bundle: Bundle) -> Exi
     if not arguments.host_command.json:
         target = arguments.connection.target
         for kept in all_kept(os.environ, target.login if target is not None else None):
-            print_line(kept_line(kept))
+            ends = f"`ccb disconnect {kept.host}` ends it"
+            print_line(f"SSH connection to {kept.host} kept for {age_text(kept.left_s)} more; {ends}")
     return ExitCode.OK
 
 
@@ -181,47 +173,30 @@ async def _remove(arguments: Arguments, transport: Transport, bundle: Bundle) ->
                 print_line(line)
             removed += [row] if report.kind == "removed" else []
             kept += report.kind == "kept"
-    print_line(_summary(removed, kept, dry_run=dry_run))
+    size = size_text(sum(row.bytes for row in removed))
+    things = f"{len(removed)} {'thing' if len(removed) == 1 else 'things'}{f', {size}' if size else ''}"
+    print_line(f"{'would remove' if dry_run else 'removed'} {things}{f'; kept {kept}' if kept else ''}.")
     return ExitCode.AGENT_FAILED if kept and arguments.command == "clean" and not dry_run else ExitCode.OK
 
 
 def change_line(kind: str, row: ChangeRow, *, dry_run: bool) -> str:
     """Return a report of `gc` or `clean` as a line; "" for a kind that only a newer worker knows."""
+    because = f": {row.why.cell}" if row.why else ""
     match kind:
         case "removed":
-            return f"{_removed(dry_run)} {row.what.cell} {row.path.cell}{_because(row.why)}"
+            return f"{'would remove' if dry_run else 'removed'} {row.what.cell} {row.path.cell}{because}"
+        case "stopped" if dry_run:
+            return f"would stop {row.session.cell}{f': {row.how.cell}' if row.how else ''}"
         case "stopped":
-            return _stopped(row, dry_run=dry_run)
+            how = row.how.cell or "ended"
+            return f"stopped {row.session.cell} ({how})" if row.pid else f"{row.session.cell} was not running"
         case "ended":
-            ended = "would end" if dry_run else "ended"
-            return f"{ended} process {row.pid} ({row.what.cell or '?'}){_because(row.why)}"
+            return f"{'would end' if dry_run else 'ended'} process {row.pid} ({row.what.cell or '?'}){because}"
         case "kept":
-            return f"kept {row.path.cell}{_because(row.why)}"
+            return f"kept {row.path.cell}{because}"
         case _:
             return ""
 
 
-def _summary(removed: Sequence[ChangeRow], kept: int, *, dry_run: bool) -> str:
-    size = size_text(sum(row.bytes for row in removed))
-    things = f"{len(removed)} {'thing' if len(removed) == 1 else 'things'}"
-    return f"{_removed(dry_run)} {things}{f', {size}' if size else ''}{f'; kept {kept}' if kept else ''}."
-
-
-def _removed(dry_run: bool) -> str:
-    return "would remove" if dry_run else "removed"
-
-
-def _stopped(row: ChangeRow, *, dry_run: bool) -> str:
-    session = row.session.cell
-    if dry_run:
-        return f"would stop {session}{_because(row.how)}"
-    return f"stopped {session} ({row.how.cell or 'ended'})" if row.pid else f"{session} was not running"
-
-
-def _because(why: HostText) -> str:
-    return f": {why.cell}" if why else ""
-
-
 def run(arguments: Arguments) -> ExitCode:
-    """Run the command in an event loop of its own."""
     return run_command(run_host_command(arguments))

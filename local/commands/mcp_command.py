@@ -6,6 +6,7 @@ import asyncio
 import os
 import sys
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from ccb.tunnel.errors import UsageError
@@ -27,7 +28,6 @@ Json = dict[str, Any]
 
 
 def run_mcp(arguments: Arguments, environ: Mapping[str, str] = os.environ) -> int:
-    """Run `ccb mcp` and return the exit code."""
     action, name = arguments.rest[0], next(iter(arguments.rest[1:]), "")
     settings = load_settings(environ)
     servers = settings.mcpServers
@@ -52,9 +52,16 @@ def run_mcp(arguments: Arguments, environ: Mapping[str, str] = os.environ) -> in
     if package_missing():
         raise UsageError(MISSING)
     secrets = open_store(environ, settings, TerminalPrompts())
-    if action in ("login", "logout"):
-        return _account(action, name, config, secrets)
-    return asyncio.run(_test(name, config, secrets))
+    if action == "test":
+        return asyncio.run(_test(name, config, secrets))
+    from ..mcp.mcp_login import log_in, log_out
+
+    if not isinstance(config, HttpServer):
+        raise UsageError(f"{name} is a program on this machine: it has no login", do="Give it what it needs with -e.")
+    if action == "login":
+        return write_stdout(asyncio.run(log_in(name, config, secrets)))
+    there = asyncio.run(log_out(config, secrets))
+    return write_stdout(f"Logged out of {name}." if there else f"You were not logged in at {name}.")
 
 
 def _described(arguments: Arguments) -> Json:
@@ -79,11 +86,10 @@ def _pairs(key: str, texts: Sequence[str], sign: str, option: str) -> Json:
 
 
 async def _test(name: str, config: ServerConfig, secrets: SecretStore) -> int:
-    """Start the server, with its stderr on ours, and list its tools."""
     from ..mcp.laptop_server import ClientSide, LaptopServer
-    from ..mcp.mcp_login import StoredLogins
+    from ..mcp.mcp_login import stored_login
 
-    server = LaptopServer(name, config, ClientSide(sys.stderr, auth=StoredLogins(secrets).at))
+    server = LaptopServer(name, config, ClientSide(sys.stderr, auth=partial(stored_login, secrets)))
     try:
         hello = (await server.reply({"id": 0, "method": "initialize"}))["result"]
         listed = await server.reply({"id": 1, "method": "tools/list"}) if "tools" in hello["capabilities"] else {}
@@ -99,15 +105,3 @@ async def _test(name: str, config: ServerConfig, secrets: SecretStore) -> int:
     tools = [str(each.get("name")) for each in (found if isinstance(found, list) else ()) if isinstance(each, dict)]
     info = hello["serverInfo"]
     return write_stdout(f"{name} works: {info['name']} {info['version']}, {len(tools)} tools: {', '.join(tools)}")
-
-
-def _account(command: str, name: str, config: ServerConfig, secrets: SecretStore) -> int:
-    """Log in at a server, or out."""
-    from ..mcp.mcp_login import log_in, log_out
-
-    if not isinstance(config, HttpServer):
-        raise UsageError(f"{name} is a program on this machine: it has no login", do="Give it what it needs with -e.")
-    if command == "logout":
-        there = asyncio.run(log_out(config, secrets))
-        return write_stdout(f"Logged out of {name}." if there else f"You were not logged in at {name}.")
-    return write_stdout(asyncio.run(log_in(name, config, secrets)))

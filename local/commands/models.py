@@ -7,9 +7,7 @@ import json
 import os
 from collections.abc import Mapping, Sequence
 
-from ccb.tunnel.errors import CcbError
 from ccb.tunnel.plain_text import one_line
-from ccb.tunnel.providers.provider import ProviderError
 from ccb.tunnel.providers.provider_kinds import ANTHROPIC
 
 from ..command_line.arguments import Arguments
@@ -18,8 +16,8 @@ from ..config.settings import Settings
 from ..config.settings_loading import load_settings
 from ..providers.known_models import (
     ModelOffer,
-    current_list,
     default_provider,
+    list_or_why,
     offers_of,
     price_text,
     short_names,
@@ -27,17 +25,23 @@ from ..providers.known_models import (
 )
 from ..providers.named_provider import NamedProvider, named_provider, refuse_provider
 from ..terminal.console import print_line, say
-from .session_table import cut
+from .session_table import aligned, cut
 
 _HEADINGS = ("MODEL", "WINDOW", "OUTPUT", "$ IN", "$ OUT", "CAN")
 _MAX_NAME = 60
 
 
 def run_models(arguments: Arguments, environ: Mapping[str, str] = os.environ) -> int:
-    """Run `ccb models` and return the exit code."""
     given = arguments.host_command
     settings = load_settings(environ)
-    chosen = _providers(given.provider, environ, settings)
+    if given.provider is None:
+        chosen = usable_providers(environ, settings, [settings.model or ""])
+    else:
+        is_default = given.provider == ANTHROPIC
+        named = default_provider() if is_default else named_provider(given.provider, environ, settings)
+        if named is None:
+            refuse_provider(given.provider, settings)
+        chosen = [named]
     model = settings.modelAliases.get(settings.model or "", settings.model or "default")
     offers, failed = asyncio.run(_all_offers(chosen, environ, settings))
     current = short_names(environ).get(model, model)
@@ -48,26 +52,11 @@ def run_models(arguments: Arguments, environ: Mapping[str, str] = os.environ) ->
     return ExitCode.OK if offers else ExitCode.UNREACHABLE
 
 
-def _providers(name: str | None, environ: Mapping[str, str], settings: Settings) -> list[NamedProvider]:
-    if name is None:
-        return usable_providers(environ, settings, [settings.model or ""])
-    named = default_provider() if name == ANTHROPIC else named_provider(name, environ, settings)
-    if named is None:
-        refuse_provider(name, settings)
-    return [named]
-
-
 async def _all_offers(
     providers: Sequence[NamedProvider], environ: Mapping[str, str], settings: Settings
 ) -> tuple[list[ModelOffer], list[str]]:
-    """Return the models of all providers, and a line for each that gives no list."""
-
     async def of(named: NamedProvider) -> tuple[list[ModelOffer], str]:
-        try:
-            listed, why = await current_list(named, environ, settings), ""
-        except (ProviderError, CcbError) as error:
-            said = error.what if isinstance(error, CcbError) else str(error)
-            listed, why = None, f"{named.name}: no list of models: {said}"
+        listed, why = await list_or_why(named, environ, settings)
         offers = offers_of(named, listed, environ)
         if not offers and not why:
             why = f"{named.name}: {named.why_no_list}"
@@ -83,17 +72,15 @@ def models_table(offers: Sequence[ModelOffer], current: str) -> list[str]:
     offers = [each for each in offers if each.traits.tools]
     if not offers:
         return []
-    rows = [_HEADINGS, *(_row(each) for each in offers)]
-    widths = [max(len(row[column]) for row in rows) for column in range(len(_HEADINGS))]
     marks = [" ", *("*" if each.name == current else " " for each in offers)]
-    lines = []
-    for mark, (name, *cells, can) in zip(marks, rows, strict=True):
-        padded = [cell.rjust(width) for cell, width in zip(cells, widths[1:-1], strict=True)]
-        lines.append("  ".join([f"{mark} {name.ljust(widths[0])}", *padded, can]).rstrip())
+    lines = aligned([_HEADINGS, *(_row(each) for each in offers)], len(_HEADINGS) - 2)
     dates = {each.provider: each.listed for each in offers if each.listed}
-    lines.append("")
-    lines.append(", ".join(f"{name}: list of {date}" for name, date in dates.items()) or "No list; from the settings.")
-    return lines
+    lists = ", ".join(f"{name}: list of {date}" for name, date in dates.items())
+    return [
+        *(f"{mark} {line}" for mark, line in zip(marks, lines, strict=True)),
+        "",
+        lists or "No list; from the settings.",
+    ]
 
 
 def _row(offer: ModelOffer) -> tuple[str, ...]:

@@ -20,10 +20,8 @@ _ESCAPE = "\x1b"
 
 
 async def choose_session(rows: Sequence[SessionRow]) -> str | None:
-    """Return the ID of the session that the person chose from `rows` (not empty), or None if they gave up.
-
-    Raises UsageError where there is no terminal to ask on.
-    """
+    """Return the ID of the session that the person chose from `rows` (not empty), None if they gave up. Raises
+    UsageError where there is no terminal to ask on."""
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         listed = "\n".join(session_table(rows[:_MAX_LISTED], 100))
         raise UsageError(
@@ -97,6 +95,19 @@ def cut(text: str, width: int) -> str:
     return text if cell_len(text) <= width else set_cell_size(text, max(0, width - 1)).rstrip() + "…"
 
 
+def aligned(rows: Sequence[Sequence[str]], numbers: int) -> list[str]:
+    """Return rows of cells as lines. The `numbers` columns behind the first are numbers."""
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    lines = []
+    for row in rows:
+        cells = [
+            cell.rjust(width) if 0 < column <= numbers else cell.ljust(width)
+            for column, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ]
+        lines.append("  ".join(cells).rstrip())
+    return lines
+
+
 def short_ids(rows: Sequence[SessionRow]) -> dict[str, str]:
     """Return for each session ID its shortest unique start, of eight or more characters."""
     for length in (_SHORT_ID, 13, 18, 36):
@@ -107,10 +118,8 @@ def short_ids(rows: Sequence[SessionRow]) -> dict[str, str]:
 
 
 def session_table(rows: Sequence[SessionRow], width: int) -> list[str]:
-    """Return a heading and a line for each session, at most `width` cells each (36 or more).
-
-    In a narrow terminal, long names are cut first, then columns are left out.
-    """
+    """Return a heading and a line for each session, at most `width` cells each (36 or more). In a narrow terminal, long
+    names are cut first, then columns are left out."""
     columns = _columns(rows, width)
     widths, left = _fitted(columns, width)
     columns["DRIVER"] = [_driver(row, widths.get("DRIVER", 0)) for row in rows]
@@ -123,7 +132,6 @@ def session_table(rows: Sequence[SessionRow], width: int) -> list[str]:
 
 
 def _columns(rows: Sequence[SessionRow], width: int) -> dict[str, list[str]]:
-    """Return the cells of each column but the last, from left to right."""
     ids = short_ids(rows)
     return {
         "ID": [ids[row.session] for row in rows],
@@ -137,7 +145,6 @@ def _columns(rows: Sequence[SessionRow], width: int) -> dict[str, list[str]]:
 
 
 def _fitted(columns: Mapping[str, Sequence[str]], width: int) -> tuple[dict[str, int], int]:
-    """Return the widths of the columns that fit into `width`, and the width that remains for the last prompt."""
     widths = {name: max(map(cell_len, [name, *cells])) for name, cells in columns.items()}
     left = width - sum(widths.values()) - len(_GAP) * len(widths)
     for name, least in (("DRIVER", _MIN_DRIVER), ("PATH", _MIN_PATH)):
@@ -151,7 +158,6 @@ def _fitted(columns: Mapping[str, Sequence[str]], width: int) -> tuple[dict[str,
 
 
 def _line(cells: Mapping[str, str | None], widths: Mapping[str, int], prompt: str, left: int) -> str:
-    """Return one line of the table. A cell that is None shows the name of its column."""
     shown = []
     for name, size in widths.items():
         cell = cells[name]
@@ -168,7 +174,7 @@ def _state(row: SessionRow) -> str:
 
 
 def _driver(row: SessionRow, width: int) -> str:
-    """Return who drives (without the process ID), whether the driver is away if there is room for it, and the number of
+    """Return who drives (without the process ID), whether the driver is away if there is room, and the number of
     viewers."""
     watching = f" +{row.viewers}" if row.viewers else ""
     name, room = row.driver.cell.split(" ")[0], width - len(watching)

@@ -38,8 +38,8 @@ class _ProjectRow(ReportRow):
 
 
 class SwitchRow(ReportRow):
-    """One thing that a project or the policy of a host switches on, as the host describes it. `at` is the line in its
-    file, 0 if that is not known."""
+    """One thing that a project or the policy of a host switches on. `at` is the line in its file, 0 if it is not
+    known."""
 
     kind: HostWords = HostText("")
     name: HostWords = HostText("")
@@ -56,7 +56,6 @@ class SwitchRow(ReportRow):
 
     @property
     def file(self) -> str:
-        """Its file on the host and whose that is, as safe text."""
         return self.path.path + (f", of {self.owner.cell}" if self.owner.raw else "")
 
     @property
@@ -76,8 +75,8 @@ class SwitchRow(ReportRow):
 
 @dataclass(frozen=True)
 class HostProject:
-    """A project as its host describes it. `problems` are sentences about its files, `policy` is what the administrator
-    of the host has set."""
+    """A project as its host describes it. `problems` are sentences about its files, `policy` is what the host's
+    administrator has set."""
 
     host: HostIdentity
     directory: HostText
@@ -134,10 +133,6 @@ async def run_trust(arguments: Arguments, environ: Mapping[str, str] = os.enviro
         print_line(f"  {switch.line}  ({switch.file})")
     if trusted == found.fingerprint:
         return ExitCode.OK
-    return await _ask(arguments, projects, found, where)
-
-
-async def _ask(arguments: Arguments, projects: Projects, found: HostProject, where: str) -> ExitCode:
     if not arguments.host_command.yes:
         if not sys.stdin.isatty():
             print_line("It is not trusted. Nobody can be asked here; --yes trusts it.")
@@ -163,5 +158,4 @@ def _revoke(arguments: Arguments, projects: Projects) -> ExitCode:
 
 
 def run(arguments: Arguments) -> ExitCode:
-    """Run the command in an event loop of its own."""
     return run_command(run_trust(arguments))

@@ -21,7 +21,7 @@ from ..config.log import state_dir
 from ..ledger.call_ledger import AuditEntry, UsageSum, dollars, read_ledger
 from ..ledger.proxy_control import ProxyState, ask, running
 from ..terminal.console import print_line
-from .session_table import age_text, cut
+from .session_table import age_text, aligned, cut
 
 _MAX_SHOWN = 1_000
 _INDENT = " " * 21
@@ -58,8 +58,8 @@ def run_audit(arguments: Arguments, environ: Mapping[str, str] = os.environ) -> 
 
 
 def audit_lines(found: Sequence[tuple[str, AuditEntry]], width: int = 100) -> Iterator[str]:
-    """Return the entries for a person to read, session by session, then how many there are of each kind. `width` are
-    the columns of the terminal: it must not wrap a text, whose next line could look like an entry."""
+    """Yield the entries for a person to read, session by session, then how many there are of each kind. `width` are the
+    columns of the terminal: a text must not wrap, because its next line could look like an entry."""
     asked = {each.tool_use for _, each in found if each.kind == "decided"}
     before = ("", "")
     for session, each in found:
@@ -92,25 +92,28 @@ def _shown(each: AuditEntry, asked: set[str], width: int) -> Iterator[str]:
 
 
 def run_proxy(arguments: Arguments, environ: Mapping[str, str] = os.environ) -> int:
-    """Run `ccb proxy` and return the exit code."""
     action, session = arguments.rest[0], next(iter(arguments.rest[1:]), "")
+    everything = arguments.host_command.all
+    found = list(running(environ))
     if action == "list":
-        _list(environ, as_json=arguments.host_command.json)
-    else:
-        _revoke(environ, session, everything=arguments.host_command.all)
+        as_json = arguments.host_command.json
+        for _, state in found:
+            print_line(json.dumps(asdict(state)) if as_json else _line(state))
+        if not found and not as_json:
+            print_line("No session calls models through this machine now.")
+        return ExitCode.OK
+    if bool(session) == everything:
+        raise UsageError("give the ID of one session, or --all", do="`ccb proxy list` shows them.")
+    chosen: list[Path] = [path for path, each in found if everything or each.session.startswith(session)]
+    if not chosen:
+        which = "no session" if everything else f"no session {session}"
+        raise NoSuchSession(f"{which} calls models through this machine now", do="`ccb proxy list` shows them.")
+    for path in chosen:
+        revoked = ask(path, "revoke")
+        if revoked is None or not revoked.revoked:
+            raise NoSuchSession(f"the ccb behind {path} did not answer", do="End it: it is the process in the name.")
+        print_line(f"{revoked.session} on {revoked.host} may call no models any more.")
     return ExitCode.OK
-
-
-def _list(environ: Mapping[str, str], *, as_json: bool) -> None:
-    found = [state for _, state in running(environ)]
-    if as_json:
-        for state in found:
-            print_line(json.dumps(asdict(state)))
-        return
-    if not found:
-        print_line("No session calls models through this machine now.")
-    for state in found:
-        print_line(f"{_line(state)}")
 
 
 def _line(state: ProxyState) -> str:
@@ -121,20 +124,6 @@ def _line(state: ProxyState) -> str:
     return f"{state.session}  {state.host}:{HostText(state.directory).path}  {may}  (pid {state.pid})"
 
 
-def _revoke(environ: Mapping[str, str], session: str, *, everything: bool) -> None:
-    if bool(session) == everything:
-        raise UsageError("give the ID of one session, or --all", do="`ccb proxy list` shows them.")
-    chosen: list[Path] = [path for path, each in running(environ) if everything or each.session.startswith(session)]
-    if not chosen:
-        which = "no session" if everything else f"no session {session}"
-        raise NoSuchSession(f"{which} calls models through this machine now", do="`ccb proxy list` shows them.")
-    for path in chosen:
-        state = ask(path, "revoke")
-        if state is None or not state.revoked:
-            raise NoSuchSession(f"the ccb behind {path} did not answer", do="End it: it is the process in the name.")
-        print_line(f"{state.session} on {state.host} may call no models any more.")
-
-
 _DAY_S = 86400
 _MAX_NAME = 40
 _TOKENS = ("input_tokens", "cache_write_tokens", "cache_read_tokens", "output_tokens")
@@ -143,7 +132,6 @@ _HEADINGS = ("CALLS", "FAILED", "INPUT", "CACHED", "OUTPUT", "COST", "LAST")
 
 
 def run_usage(arguments: Arguments, environ: Mapping[str, str] = os.environ) -> int:
-    """Run `ccb usage` and return the exit code."""
     by, days = arguments.host_command.by, arguments.host_command.days
     since = time.time() - days * _DAY_S if days else 0.0
     sums: list[UsageSum] = read_ledger(state_dir(environ), lambda ledger: ledger.sums(by, since=since), [])
@@ -163,13 +151,8 @@ def usage_table(by: str, sums: Sequence[UsageSum], now: float) -> list[str]:
     """Return a heading, a line for each sum, and their total if there are several. `now` is the Unix time."""
     added: dict[str, Any] = {name: sum(getattr(each, name) for each in sums) for name in _ADDED}
     total = UsageSum("total", **added, last=max(each.last for each in sums))
-    rows = [(by.upper(), *_HEADINGS), *(_row(each, now) for each in (*sums, *([total] if len(sums) > 1 else [])))]
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    lines = []
-    for name, *cells in rows:
-        padded = [cell.rjust(width) for cell, width in zip(cells, widths[1:], strict=True)]
-        lines.append("  ".join([name.ljust(widths[0]), *padded]))
-    return lines
+    shown = (*sums, *([total] if len(sums) > 1 else []))
+    return aligned([(by.upper(), *_HEADINGS), *(_row(each, now) for each in shown)], len(_HEADINGS))
 
 
 def _row(each: UsageSum, now: float) -> tuple[str, ...]:

@@ -41,7 +41,6 @@ def write_report(environ: Mapping[str, str], facts: Mapping[str, str], errors: S
 
 
 def _log(environ: Mapping[str, str]) -> list[str]:
-    """Return the last lines of the log of this process, which has no secrets."""
     try:
         with (state_dir(environ) / f"ccb-{os.getpid()}.log").open("rb") as file:
             file.seek(max(0, file.seek(0, os.SEEK_END) - _MAX_LOG))

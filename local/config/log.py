@@ -1,10 +1,7 @@
-"""The log file, without secrets.
+"""The log file, without secrets: `$XDG_STATE_HOME/ccb/ccb-<pid>.log`, mode 0600, created with the first line.
 
-The first line creates the file: `$XDG_STATE_HOME/ccb/ccb-<pid>.log`, mode 0600.
-
-ccb's own messages contain none of these. This module cuts the rest: exceptions lose texts that ccb did not write,
-messages of libraries lose all but their first line, and everything that looks like a secret is replaced.
-"""
+ccb's own messages contain none. This module cuts the rest: exceptions lose texts that ccb did not write, messages of
+libraries all but their first line, and everything that looks like a secret is replaced."""
 
 from __future__ import annotations
 
@@ -23,17 +20,15 @@ from ccb.tunnel.errors import CcbError
 from ccb.tunnel.plain_text import neutralise
 from ccb.tunnel.secret import SECRET_VARIABLES
 
+from .settings import xdg_dir
+
 _MAX_BYTES = 8 * 1024 * 1024
 _MAX_FILES = 20
 _QUIET = ("asyncio", "asyncssh", "textual", "markdown_it", "aiohttp.access")
 
 
 def state_dir(environ: Mapping[str, str] = os.environ) -> Path:
-    """Return the directory where ccb keeps files on this machine between runs. It may not exist."""
-    base = environ.get("XDG_STATE_HOME", "")
-    if not Path(base).is_absolute():
-        base = str(Path(environ["HOME"] if environ.get("HOME") else Path.home()) / ".local" / "state")
-    return Path(base) / "ccb"
+    return xdg_dir(environ, "XDG_STATE_HOME", ".local/state")
 
 
 class _OnDemand(logging.Handler):
@@ -63,9 +58,11 @@ class _OnDemand(logging.Handler):
 
     def _open(self) -> logging.Handler:
         self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        logs = [] if self._keeps_others else sorted(self.path.parent.glob("ccb-*.log*"), key=_age)
-        for old in logs[:-_MAX_FILES]:
-            old.unlink(missing_ok=True)
+        logs = [] if self._keeps_others else list(self.path.parent.glob("ccb-*.log*"))
+        with contextlib.suppress(FileNotFoundError):  # another ccb removes them, too
+            logs.sort(key=lambda path: path.stat().st_mtime)
+            for old in logs[:-_MAX_FILES]:
+                old.unlink()
         os.close(os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o600))
         from logging.handlers import RotatingFileHandler  # 3 ms, and most runs log nothing
 
@@ -82,11 +79,8 @@ def logging_to_file(
     commands: Iterable[str] = (),
     own_file: str | None = None,
 ) -> Iterator[Path]:
-    """Write the program's log to its file while the context is open; yields the path of the file. It is `own_file` if
-    the person names one.
-
-    `commands` are the commands that lead to the host; the log shows only their programs, not their arguments.
-    """
+    """Write the program's log to its file while the context is open, and yield the path: `own_file` if the person names
+    one. `commands` lead to the host; the log shows only their programs, because their arguments may hold passwords."""
     path = Path(own_file).expanduser() if own_file else state_dir(environ) / f"ccb-{os.getpid()}.log"
     handler = _OnDemand(path, PublicFormatter(environ, commands), keeps_others=own_file is not None)
     root = logging.getLogger()
@@ -104,13 +98,6 @@ def logging_to_file(
         for name, level in quiet.items():
             logging.getLogger(name).setLevel(level)
         handler.close()
-
-
-def _age(path: Path) -> float:
-    try:
-        return path.stat().st_mtime
-    except OSError:
-        return 0.0
 
 
 _MARK = "[redacted]"
@@ -138,14 +125,16 @@ _ExcInfo = tuple[type[BaseException], BaseException, TracebackType | None] | tup
 
 
 class Redactor:
-    """Replaces everything that is, or looks like, a secret.
-
-    The values of variables in `environ` whose names end like those of secrets are secrets. For each of `commands` only
-    the program is shown: its arguments may contain passwords.
-    """
+    """Replaces everything that is, or looks like, a secret: the values of variables in `environ` with names of secrets,
+    and of each of `commands` all but the program."""
 
     def __init__(self, environ: Mapping[str, str], commands: Iterable[str] = ()) -> None:
-        texts = {text for command in commands for text in _spellings(command.strip()) if " " in text}
+        texts: set[str] = set()  # the forms of a command in a text: as written, as shown, and its words joined again
+        for command in map(str.strip, commands):
+            with contextlib.suppress(ValueError):
+                texts |= {" ".join(words := shlex.split(command)), shlex.join(words)}
+            texts |= {command, neutralise(command)}
+        texts = {text for text in texts if " " in text}
         self._commands = {text: f"{text.partition(' ')[0]} {_MARK}" for text in sorted(texts, key=len, reverse=True)}
         secret = {name for name in environ if _SECRET_NAME.search(name)} - _NO_SECRETS | {*SECRET_VARIABLES}
         values = {environ.get(name, "").strip() for name in secret}
@@ -155,7 +144,6 @@ class Redactor:
         self._values = sorted((value for value in values if len(value) >= _MIN_SECRET), key=len, reverse=True)
 
     def public(self, text: str) -> str:
-        """Return `text` with each secret replaced by a mark."""
         for command, shown in self._commands.items():
             text = text.replace(command, shown)
         for value in self._values:
@@ -166,7 +154,7 @@ class Redactor:
 
 
 class PublicFormatter(logging.Formatter):
-    """Formats a log record as one line, with the origin of an exception below it. Arguments as for `Redactor`."""
+    """Formats a log record as one line, with the origin of an exception below it."""
 
     def __init__(self, environ: Mapping[str, str], commands: Iterable[str] = ()) -> None:
         super().__init__()
@@ -180,8 +168,7 @@ class PublicFormatter(logging.Formatter):
         return text
 
     def formatException(self, ei: _ExcInfo) -> str:
-        """Return the classes, code locations and ccb's own texts of an exception and its causes, without texts from
-        other sources."""
+        """Return the classes, code locations and ccb's own texts of an exception and its causes."""
         lines: list[str] = []
         error, seen = ei[1], set[int]()
         while error is not None and id(error) not in seen:
@@ -195,18 +182,8 @@ class PublicFormatter(logging.Formatter):
         return "\n".join(lines)
 
 
-def _spellings(command: str) -> set[str]:
-    """Return the forms in which a command may appear in a text: as written, as shown, and as its words joined again."""
-    try:
-        words = shlex.split(command)
-    except ValueError:
-        words = []
-    return {command, neutralise(command), " ".join(words), shlex.join(words)}
-
-
 def public_error(error: BaseException) -> str:
-    """Describe an exception without texts from other sources: a validation error quotes its input, an error of a host
-    quotes the host."""
+    """Describe an exception without texts from other sources: they may quote an input or the host."""
     name = type(error).__name__
     if isinstance(error, CcbError):
         return f"{name}: {_one_line(error.what, _MAX_OWN)}{' (its evidence is not logged)' if error.evidence else ''}"
@@ -216,7 +193,6 @@ def public_error(error: BaseException) -> str:
 
 
 def _message(record: logging.LogRecord) -> str:
-    ours = record.name == _OURS or record.name.startswith(_OURS + ".")
     args = record.args
     if isinstance(args, tuple):
         args = tuple(public_error(each) if isinstance(each, BaseException) else each for each in args)
@@ -224,7 +200,7 @@ def _message(record: logging.LogRecord) -> str:
         text = str(record.msg) % args if args else str(record.msg)
     except (TypeError, ValueError):
         text = str(record.msg)
-    return _one_line(text, _MAX_OWN if ours else _MAX_FOREIGN)
+    return _one_line(text, _MAX_OWN if record.name.partition(".")[0] == _OURS else _MAX_FOREIGN)
 
 
 def _one_line(text: str, limit: int) -> str:

@@ -1,26 +1,23 @@
 """What the person has decided about projects on hosts: the file `projects.json` beside the settings file.
 
-A project is a directory on a host. A host is known by its host keys, so another name for it is the same host, and a
-host that shows another key is another one. Nothing of this is ever in a clone.
-"""
+A project is a directory on a host, which is known by its host keys: another name for it is the same host, and a host
+that shows another key is another one. Nothing of this is ever in a clone."""
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from ccb.tunnel.errors import ConfigError
 from ccb.tunnel.plain_text import HostText
 from ccb.tunnel.wire.dataclass import dataclass
 
 from .settings import config_dir
-from .settings_file import read_settings_file
+from .settings_file import locked, read_settings_file, replace_file
 
 _MAX_PROJECTS = 1000
 RULE_KINDS = ("allow", "ask", "deny")
@@ -30,8 +27,8 @@ _KINDS = (*RULE_KINDS, DIRECTORIES)
 
 @dataclass(frozen=True)
 class HostIdentity:
-    """A host. `name` is what the person calls it; `keys` are the fingerprints of its host keys, or what else tells it
-    from other hosts."""
+    """A host. `name` is what the person calls it; `keys` are the fingerprints of its host keys, or what else identifies
+    it."""
 
     name: str
     keys: tuple[str, ...]
@@ -52,24 +49,20 @@ class ProjectRecord:
 
     @property
     def permissions(self) -> dict[str, list[str]]:
-        """The rules and directories as in a settings file."""
         return {kind: list(getattr(self, kind)) for kind in _KINDS if getattr(self, kind)}
 
     @property
     def lines(self) -> list[str]:
-        """The decisions as lines of safe text."""
         where = f"{self.host.name}:{HostText(self.directory).path}"
         trusted = [f"{where} is trusted"] if self.trusted else []
         rules = [(kind, rule) for kind, rules in self.permissions.items() for rule in rules]
         return trusted + [f"{where} permissions.{kind} = {json.dumps(rule)}" for kind, rule in rules]
 
     def fits(self, host: HostIdentity, directory: str) -> bool:
-        """Return whether this is the record of that project."""
         return self.directory == directory and not set(self.host.keys).isdisjoint(host.keys)
 
 
 def projects_path(environ: Mapping[str, str] = os.environ) -> Path:
-    """Return the path of the file. It may not exist."""
     return config_dir(environ) / "projects.json"
 
 
@@ -80,26 +73,19 @@ class Projects:
         self.path = projects_path(environ)
         self._environ = environ
 
-    def all(self) -> list[ProjectRecord]:
-        """Return every record."""
-        return self._read()
-
     def knows(self, *directories: str) -> bool:
-        """Return whether there is a record of one of these directories, on whatever host."""
-        return any(each.directory in directories for each in self._read())
+        return any(each.directory in directories for each in self.all())
 
     def find(self, host: HostIdentity, directory: str) -> ProjectRecord:
         """Return the record of a project, one without decisions if there is none."""
-        found = (each for each in self._read() if each.fits(host, directory))
+        found = (each for each in self.all() if each.fits(host, directory))
         return next(found, ProjectRecord(host, directory))
 
     def trust(self, host: HostIdentity, directory: str, fingerprint: str) -> None:
-        """Remember that the person trusts what the project switches on."""
         with self._changing() as records:
             records.append(replace(_taken(records, host, directory), trusted=fingerprint))
 
     def forget(self, chosen: Callable[[ProjectRecord], bool]) -> list[ProjectRecord]:
-        """Forget the chosen records, and return them."""
         with self._changing() as records:
             gone = [each for each in records if chosen(each)]
             records[:] = [each for each in records if each not in gone]
@@ -108,8 +94,8 @@ class Projects:
     def change_rules(
         self, host: HostIdentity, directory: str, kind: str, rules: Sequence[str], *, add: bool, only: bool = False
     ) -> None:
-        """Add rules of a kind (allow, ask, deny), or directories, to those of a project, or remove them. `only`: they
-        replace the others of the kind."""
+        """Add rules of a kind, or directories, to those of a project, or remove them. `only`: they replace the
+        others."""
         with self._changing() as records:
             old = _taken(records, host, directory)
             held = [rule for rule in old.permissions.get(kind, ()) if rule not in rules and not only]
@@ -119,36 +105,36 @@ class Projects:
     @contextmanager
     def _changing(self) -> Iterator[list[ProjectRecord]]:
         """Yield all records, and write them back. Other processes wait meanwhile."""
-        try:
-            self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            with self.path.with_suffix(".lock").open("a", encoding="utf-8") as lock:
-                fcntl.flock(lock, fcntl.LOCK_EX)
-                records = self._read()
-                yield records
-                self._write(records[-_MAX_PROJECTS:])
-        except OSError as error:
-            raise ConfigError(f"{self.path} cannot be written", evidence=str(error.strerror)) from None
+        with locked(self.path.with_suffix(".lock")):
+            records = self.all()
+            yield records
+            projects = [
+                {
+                    "host": each.host.name,
+                    "keys": list(each.host.keys),
+                    "directory": each.directory,
+                    "trusted": each.trusted,
+                    "permissions": each.permissions,
+                }
+                for each in records[-_MAX_PROJECTS:]
+            ]
+            try:
+                replace_file(self.path, json.dumps({"projects": projects}, indent=1))
+            except OSError as error:
+                raise ConfigError(f"{self.path} cannot be written", evidence=str(error.strerror)) from None
 
-    def _write(self, records: Sequence[ProjectRecord]) -> None:
-        projects = [
-            {
-                "host": each.host.name,
-                "keys": list(each.host.keys),
-                "directory": each.directory,
-                "trusted": each.trusted,
-                "permissions": each.permissions,
-            }
-            for each in records
-        ]
-        fresh = self.path.with_suffix(".new")
-        with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
-            json.dump({"projects": projects}, file, indent=1)
-        fresh.replace(self.path)
-
-    def _read(self) -> list[ProjectRecord]:
+    def all(self) -> list[ProjectRecord]:
         data = read_settings_file(self.path, self._environ) or {}
         try:
-            return [_record(each) for each in data.get("projects", [])]
+            return [
+                ProjectRecord(
+                    HostIdentity(str(each["host"]), tuple(map(str, each["keys"]))),
+                    str(each["directory"]),
+                    str(each.get("trusted", "")),
+                    **_rules(each.get("permissions", {})),
+                )
+                for each in data.get("projects", [])
+            ]
         except (KeyError, TypeError, AttributeError):
             raise ConfigError(f"{self.path} is damaged", do=f"Correct {self.path}, or remove it.") from None
 
@@ -159,12 +145,6 @@ def _taken(records: list[ProjectRecord], host: HostIdentity, directory: str) -> 
     if found in records:
         records.remove(found)
     return replace(found, host=host)
-
-
-def _record(data: Mapping[str, Any]) -> ProjectRecord:
-    permissions = data.get("permissions", {})
-    host = HostIdentity(str(data["host"]), tuple(map(str, data["keys"])))
-    return ProjectRecord(host, str(data["directory"]), str(data.get("trusted", "")), **_rules(permissions))
 
 
 def _rules(permissions: Mapping[str, Sequence[str]]) -> dict[str, tuple[str, ...]]:

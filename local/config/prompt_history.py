@@ -9,6 +9,8 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
+from .settings_file import replace_file
+
 log = logging.getLogger(__name__)
 
 MAX_PROMPTS = 1_000
@@ -38,7 +40,6 @@ class PromptStore:
         return prompts, self._read(self._draft)
 
     def add(self, prompt: str) -> None:
-        """Keep a prompt."""
         if len(prompt) > _MAX_PROMPT:
             return
         try:
@@ -67,12 +68,7 @@ class PromptStore:
 
     def _replace(self, path: Path, text: str) -> None:
         try:
-            self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-            fresh = path.with_suffix(f".new{os.getpid()}")
-            file = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-            with os.fdopen(file, "w", encoding="utf-8") as writer:
-                writer.write(text)
-            fresh.replace(path)
+            replace_file(path, text)
         except OSError as error:
             log.warning("%s cannot be written: %s", path, error)
 
@@ -93,8 +89,7 @@ class PromptRecall:
 
     def __init__(self) -> None:
         self.sent: list[str] = []
-        self.before: tuple[str, ...] = ()
-        """The waiting prompts that the one goes before which is edited now."""
+        self.before: tuple[str, ...] = ()  # the waiting prompts that the one goes before which is edited now
         self._keeper: PromptStore | None = None
         self._index = 0
         self._draft = ""
@@ -122,8 +117,7 @@ class PromptRecall:
             self._keeper.keep_draft(text)
 
     def step(self, by: int, text: str) -> str | None:
-        """Return the previous (`by` is -1) or the next prompt (1), or None. `text` is what is shown now;
-        it is the draft if it is none of the prompts."""
+        """Return the previous (`by` is -1) or the next prompt (1), or None. `text` is what is shown now."""
         index = self._index + by
         if not 0 <= index <= len(self.sent):
             return None

@@ -1,8 +1,5 @@
-"""The settings with their sections, and the providers in them.
-
-The limits of the values are for pydantic, which is loaded only if there is a file: loading it takes a quarter of the
-time to the worker's start. `settings_loading.py` reads and checks them.
-"""
+"""The settings with their sections, and the providers in them. The limits of the values are for pydantic, which is
+loaded only if there is a file: that takes a quarter of the time to the worker's start."""
 
 from __future__ import annotations
 
@@ -20,36 +17,19 @@ from ..command_line.arguments import Arguments
 from .settings_file import rules_without_tool
 
 Kind = Literal[
-    "anthropic",
-    "openai",
-    "azure",
-    "gemini",
-    "grok",
-    "deepseek",
-    "openrouter",
-    "ollama",
-    "vllm",
-    "llamacpp",
-    "bedrock",
-    "vertex",
-    "foundry",
-    "compatible",
-    "anthropic-compatible",
-]
+    "anthropic", "openai", "azure", "gemini", "grok", "deepseek", "openrouter", "ollama", "vllm", "llamacpp",
+    "bedrock", "vertex", "foundry", "compatible", "anthropic-compatible",
+]  # fmt: skip
 Dialect = Literal["anthropic", "chat", "responses"]
 Effort = Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"]
 
 _PLACE = r"^[a-z0-9][a-z0-9.:-]{0,62}$"
 _PROJECT = r"^[A-Za-z0-9][A-Za-z0-9._:-]{0,62}$"
-PYDANTIC = {"strict": True}
-"""How pydantic reads these classes."""
 
 
 @dataclass(frozen=True)
 class ModelSettings:
     """What the person says of one model. It outranks what ccb knows."""
-
-    __pydantic_config__: ClassVar[Mapping[str, object]] = PYDANTIC
 
     contextWindow: int | None = field(default=None, metadata={"gt": 0})
     maxOutput: int | None = field(default=None, metadata={"gt": 0})
@@ -67,10 +47,8 @@ class ModelSettings:
 @dataclass(frozen=True)
 class ProviderSettings:
     """One provider. `kind` is the name of the provider if it is not set; `dialect` replaces that of its kind. The key
-    comes from the variable `keyVariable`, or from the command `keyHelper`; `keyHeader` replaces the header that carries
-    it. In a cloud, `region`, `project` and `profile` say where and as whom."""
-
-    __pydantic_config__: ClassVar[Mapping[str, object]] = PYDANTIC
+    comes from the variable `keyVariable`, or from the command `keyHelper`; `keyHeader` carries it. In a cloud,
+    `region`, `project` and `profile` say where and as whom."""
 
     kind: Kind | None = None
     dialect: Dialect | None = None
@@ -100,8 +78,6 @@ def key(description: str, default: Any = None, **limits: Any) -> Any:
 class RuleSettings:
     """Permission rules of every session, spelt as for `--allowedTools` and `--disallowedTools`."""
 
-    __pydantic_config__: ClassVar[Mapping[str, object]] = PYDANTIC
-
     allow: list[str] = key("Rules that allow a tool call without asking, as for `--allowedTools`.", list)
     deny: list[str] = key("Rules that deny a tool call, as for `--disallowedTools`.", list)
     ask: list[str] = key("Rules that want a question before a tool call, whatever allows it.", list)
@@ -116,10 +92,6 @@ class RuleSettings:
 
 @dataclass(frozen=True)
 class HostBudget:
-    """What the sessions of one host may cost."""
-
-    __pydantic_config__: ClassVar[Mapping[str, object]] = PYDANTIC
-
     dayUsd: float | None = key("Dollars for the host since midnight.", gt=0)
     dayTokens: int | None = key("Tokens for the host since midnight.", gt=0)
 
@@ -127,8 +99,6 @@ class HostBudget:
 @dataclass(frozen=True)
 class BudgetSettings:
     """What model calls may cost. This machine keeps account of them itself, whatever a host says."""
-
-    __pydantic_config__: ClassVar[Mapping[str, object]] = PYDANTIC
 
     sessionUsd: float | None = key("Dollars for one session.", gt=0)
     sessionTokens: int | None = key("Tokens of all kinds for one session.", gt=0)
@@ -148,10 +118,6 @@ class BudgetSettings:
 
 @dataclass(frozen=True)
 class HostCalls:
-    """Which model calls a host may make."""
-
-    __pydantic_config__: ClassVar[Mapping[str, object]] = PYDANTIC
-
     models: list[str] | None = key("Patterns of the models that may be asked, such as `claude-*`; all without it.")
     maxOutputTokens: int | None = key("Largest length of an answer that a call may ask for, in tokens.", ge=1_000)
     maxRequestBytes: int | None = key("Largest request, in bytes.", ge=100_000, le=32 * 1024 * 1024)
@@ -179,8 +145,6 @@ class ModelCallSettings(HostCalls):
 class CredentialSettings:
     """Where stored credentials are, and which account a session takes. No secret is in here."""
 
-    __pydantic_config__: ClassVar[Mapping[str, object]] = PYDANTIC
-
     store: Literal["auto", "keyring", "file"] = key(
         "`keyring`, `file` (encrypted under a passphrase), or `auto`: the keyring if there is one.", "auto"
     )
@@ -203,8 +167,6 @@ class CredentialSettings:
 @dataclass(frozen=True)
 class NetworkSettings:
     """The way to the providers. A variable of the environment outranks each key."""
-
-    __pydantic_config__: ClassVar[Mapping[str, object]] = PYDANTIC
 
     caFile: str | None = key("File of the CAs to trust instead of the system's, as SSL_CERT_FILE.", min_length=1)
     clientCertificate: str | None = key("Certificate that this machine shows, as CCB_CLIENT_CERT.", min_length=1)
@@ -240,8 +202,7 @@ MAX_KEEP_MINUTES = 24 * 60
 
 @dataclass(frozen=True)
 class SettingsLayer:
-    """The settings of one source. `path` is the file, or the option. `unknown` are the keys that this version does not
-    know: they have no effect."""
+    """The settings of one source. `path` is the file, or the option. `unknown` are the keys without effect."""
 
     source: str
     path: str
@@ -252,8 +213,8 @@ class SettingsLayer:
 
 @dataclass(frozen=True)
 class SettingsChoice:
-    """Which sources count. `flag` is the value of --settings: a JSON object or a file. `managed` is the policy of an
-    administrator."""
+    """Which sources count. `flag` is the value of --settings: a JSON object or a file. `managed` is the administrator's
+    policy."""
 
     user: bool = True
     flag: str | None = None
@@ -267,7 +228,7 @@ EVERYTHING = SettingsChoice()
 class Settings:
     """The content of the settings file. An option on the command line outranks it."""
 
-    __pydantic_config__: ClassVar[Mapping[str, object]] = PYDANTIC
+    __pydantic_config__: ClassVar[Mapping[str, object]] = {"strict": True, "extra": "forbid"}
 
     apiKeyHelper: str | None = key("Shell command that prints the model credential.", min_length=1)
     model: str | None = key("Model of new sessions: an alias (`opus`, `sonnet`, `haiku`) or a full name.", min_length=1)
@@ -347,29 +308,23 @@ class Settings:
     )
     language: str | None = key("Language of the answers.")
     mcpServers: dict[str, dict[str, Any]] = key("MCP servers of yours. They run on this machine.", dict)
-    given: frozenset[str] = frozenset()
-    """The keys that a source sets."""
-    layers: tuple[SettingsLayer, ...] = ()
-    """The sources, the weakest first."""
+    given: frozenset[str] = frozenset()  # the keys that a source sets
+    layers: tuple[SettingsLayer, ...] = ()  # the sources, the weakest first
 
     @property
     def warnings(self) -> list[str]:
-        """One sentence for each unknown key and each rule about a tool that there is not, with the name that may be
-        meant, and for each key that stands twice in its object."""
-        return (
-            [
-                f"{layer.path}, line {line}: {name} stands here again: entries of both count, of single values the last"
-                for layer in self.layers
-                for name, line in lines_in(layer.text)[1].items()
-            ]
-            + [
-                f"{layer.path}, line {line_of(layer.text, name.split('.'))}: unknown key {name!r} has no effect"
-                + _near(name)
-                for layer in self.layers
-                for name in layer.unknown
-            ]
-            + [text for layer in self.layers for text in rules_without_tool(layer.path, layer.text, layer.values)]
-        )
+        """Sentences about keys that stand twice in their object, unknown keys, and rules about tools that there are
+        not."""
+        twice, unknown, rules = [], [], []
+        for layer in self.layers:
+            for name, line in lines_in(layer.text)[1].items():
+                said = "stands here again: entries of both count, of single values the last"
+                twice.append(f"{layer.path}, line {line}: {name} {said}")
+            for name in layer.unknown:
+                place = f"{layer.path}, line {line_of(layer.text, name.split('.'))}"
+                unknown.append(f"{place}: unknown key {name!r} has no effect{_near(name)}")
+            rules += rules_without_tool(layer.path, layer.text, layer.values)
+        return twice + unknown + rules
 
     def is_managed(self, name: str) -> bool:
         """Return whether a policy sets a key, so that no option outranks it."""
@@ -387,19 +342,21 @@ def _near(name: str) -> str:
 
 
 def settings_choice(arguments: Arguments) -> SettingsChoice:
-    """Return which settings of this machine count for a run."""
     sources = arguments.sdk.setting_sources
     return SettingsChoice(sources is None or "user" in sources.split(","), arguments.sdk.settings)
 
 
 def config_dir(environ: Mapping[str, str] = os.environ) -> Path:
-    """Return the directory of ccb's configuration. It may not exist."""
-    base = environ.get("XDG_CONFIG_HOME", "")
-    if not Path(base).is_absolute():  # the XDG rule: a relative value is ignored
-        base = str(Path(environ["HOME"] if environ.get("HOME") else Path.home()) / ".config")
+    return xdg_dir(environ, "XDG_CONFIG_HOME", ".config")
+
+
+def xdg_dir(environ: Mapping[str, str], variable: str, usual: str) -> Path:
+    """Return ccb's directory below the one that a variable of the XDG rules names; a relative value is ignored."""
+    base = environ.get(variable, "")
+    if not Path(base).is_absolute():
+        base = str(Path(environ.get("HOME") or Path.home()) / usual)
     return Path(base) / "ccb"
 
 
 def settings_path(environ: Mapping[str, str] = os.environ) -> Path:
-    """Return the path of the settings file. It may not exist."""
     return config_dir(environ) / "settings.json"

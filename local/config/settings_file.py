@@ -1,17 +1,17 @@
 """Read and check settings files.
 
 The rules are those of sshd for authorized_keys: the file, and every directory in which one of its names or links is
-looked up, belongs to this user or to root, and neither group nor others may write to it. Directories above the home
-directory do not count.
-"""
+looked up, belongs to this user or to root, and nobody else may write to it. Directories above the home do not count."""
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import re
 import stat
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -25,10 +25,7 @@ _SECRET_VALUE = re.compile(r"\bsk-[A-Za-z0-9_-]{8,}")
 
 
 def refuse_secrets(path: str, text: str, data: Mapping[str, Any]) -> None:
-    """Raise ConfigError if a value looks like a key.
-
-    Files are backed up and copied, and `env` goes to the host; the keyring is the place for keys.
-    """
+    """Raise ConfigError if a value looks like a key: files are backed up and copied, and `env` goes to the host."""
     variables = data.get("env")
     for name in variables if isinstance(variables, dict) else ():
         if _SECRET_NAME.search(name) or _SECRET_VARIABLE.search(name):
@@ -77,8 +74,7 @@ def rules_without_tool(path: str, text: str, values: Mapping[str, Any]) -> list[
 
 
 def _rules(permissions: Mapping[str, Any]) -> Iterator[tuple[tuple[str, str, int], str, list[str], int]]:
-    """Yield each entry of rules: its keys, its text, the rules in it, and how many parentheses it leaves open. Of
-    `ask`, each entry is one rule."""
+    """Yield each entry of rules: its keys, its text, the rules in it, and how many parentheses it leaves open."""
     from ccb.tunnel.wire.tool_traits import split_rules
 
     for kind in ("allow", "deny", "ask"):
@@ -102,8 +98,8 @@ def refuse_wrong_models(path: str, text: str, known: Mapping[str, Any]) -> None:
 
 
 def refuse_broken_keys(sources: Sequence[tuple[str, str, Mapping[str, object]]], keys: Mapping[str, object]) -> None:
-    """Raise ConfigError if the keys of the REPL cannot be used. `sources` are the paths and texts that say so, with
-    what each says, the weakest first; `keys` is what comes of them together."""
+    """Raise ConfigError if the keys of the REPL cannot be used. `sources` are paths and texts with what each says, the
+    weakest first; `keys` is what comes of them together."""
     if not keys:
         return
     from ..terminal.keymap import KeyRefused, keymap_of
@@ -170,18 +166,40 @@ def parse_settings(path: str, text: str) -> dict[str, Any]:
 
 
 def write_settings(path: Path, environ: Mapping[str, str], changes: Mapping[str, object]) -> None:
-    """Set keys of the settings file and keep all others. The file is replaced as a whole. Raises ConfigError."""
+    """Set keys of the settings file and keep all others. Raises ConfigError."""
     data = {**(read_settings_file(path, environ) or {}), **changes}
-    real = Path(os.path.realpath(path))
-    fresh = real.with_name(f".{real.name}.{os.getpid()}")
     try:
-        real.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        fresh.touch(mode=0o600)
-        fresh.write_text(json.dumps(data, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
-        fresh.replace(real)
+        replace_file(Path(os.path.realpath(path)), json.dumps(data, indent=2, ensure_ascii=False) + "\n")
     except OSError as error:
-        fresh.unlink(missing_ok=True)
         raise ConfigError(f"{path} cannot be written", evidence=str(error.strerror), do=f"Check {path}.") from None
+
+
+def replace_file(path: Path, content: str | bytes) -> None:
+    """Write a file that only this user can read, as a whole or not at all. Raise OSError."""
+    fresh = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600), "wb") as file:
+            file.write(content if isinstance(content, bytes) else content.encode("utf-8", "replace"))
+        fresh.replace(path)
+    except OSError:
+        with suppress(OSError):
+            fresh.unlink()
+        raise
+
+
+@contextmanager
+def locked(path: Path, *, wait: bool = True) -> Iterator[None]:
+    """Hold the lock `path` against other processes. Raise ConfigError, and BlockingIOError if another one has it and
+    `wait` is false."""
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        lock = path.open("a", encoding="utf-8")
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be written", evidence=str(error.strerror)) from None
+    with lock:
+        fcntl.flock(lock, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+        yield
 
 
 def _content(path: Path, environ: Mapping[str, str]) -> bytes:
@@ -205,7 +223,7 @@ def _require_file(path: Path, found: os.stat_result) -> None:
 
 def _require_ours(path: Path, found_at: Path, found: os.stat_result) -> None:
     """Raise ConfigError if other users can change the file or directory `found_at`. In a sticky directory such as /tmp
-    they can make names, but neither remove nor replace ours."""
+    they can neither remove nor replace ours."""
     inside = "" if found_at == path else f" through {found_at}"
     mode = stat.S_IMODE(found.st_mode)
     if found.st_uid not in (os.getuid(), 0):

@@ -1,8 +1,7 @@
 """Merge the sources of settings.
 
-They are read before anything is shown, so nothing slow is loaded for them. What cannot be used has no effect here:
-`load_settings` reports it while the connection is made.
-"""
+Some are needed before anything is shown, so nothing slow is loaded for them. What cannot be used has no effect there:
+`load_settings` reports it while the connection is made."""
 
 from __future__ import annotations
 
@@ -26,16 +25,7 @@ from .settings import (
     FLAG,
     MANAGED,
     MAX_KEEP_MINUTES,
-    SETTING_NAMES,
     USER,
-    BudgetSettings,
-    CredentialSettings,
-    ModelCallSettings,
-    ModelSettings,
-    NetworkSettings,
-    ProviderSettings,
-    RuleSettings,
-    Section,
     Settings,
     SettingsChoice,
     SettingsLayer,
@@ -69,7 +59,6 @@ DEFAULT_SCREEN = ScreenSettings()
 def load_screen_settings(
     environ: Mapping[str, str] = os.environ, choice: SettingsChoice = EVERYTHING
 ) -> ScreenSettings:
-    """Read these settings of all sources on this machine."""
     found: dict[str, Any] = {}
     keys: dict[str, object] = {}
     for values in raw_settings(environ, choice):
@@ -93,13 +82,13 @@ def keep_editor_mode(*, vim: bool, environ: Mapping[str, str] = os.environ) -> N
     write_settings(settings_path(environ), environ, {"editorMode": "vim" if vim else "normal"})
 
 
-_SECTIONS: Mapping[str, type[Section]] = {
-    "permissions": RuleSettings,
-    "budgets": BudgetSettings,
-    "modelCalls": ModelCallSettings,
-    "credentials": CredentialSettings,
-    "network": NetworkSettings,
-}
+_JOINED = (
+    *("permissions", "budgets", "modelCalls", "credentials", "network"),
+    *("env", "keys", "mcpServers", "modelAliases", "providers"),
+)
+"""The keys whose entries in different sources add up."""
+
+_NO_KEYS = [each.name for each in fields(Settings) if not each.metadata]
 _PROVIDER_NAME = re.compile(r"[a-z0-9][a-z0-9_.-]{0,39}")
 _SECRET_KEY = re.compile(r"api_?-?key$|token$|secret|password|^key$", re.IGNORECASE)
 _OLD_IMAGES = ("auto", "kitty", "iterm2", "sixel", "blocks")  # how images were drawn, which is no choice any more
@@ -108,11 +97,13 @@ _OLD_IMAGES = ("auto", "kitty", "iterm2", "sixel", "blocks")  # how images were 
 def load_settings(environ: Mapping[str, str] = os.environ, choice: SettingsChoice = EVERYTHING) -> Settings:
     """Read the settings of all sources on this machine; without any, return the defaults. Raises ConfigError, which
     names the file, the line and the key."""
-    layers = tuple(_layer(*each) for each in _sources(environ, choice) if each[2] is not None)
-    if not layers:
+    read = [_layer(source, path, text) for source, path, text in _sources(environ, choice) if text is not None]
+    if not read:
         return Settings()
-    settings = _validated(_merged(layers), {layer.path: layer.text for layer in layers}) if len(layers) > 1 else None
-    settings = settings or _validated(layers[0].values, {layers[0].path: layers[0].text})
+    layers = tuple(layer for layer, _ in read)
+    settings = read[0][1]
+    if len(layers) > 1:
+        settings, _ = _validated(_merged(layers), layers[0].path, layers[0].text)
     refuse_broken_keys([(each.path, each.text, each.values.get("keys", {})) for each in layers], settings.keys)
     given = frozenset(name for layer in layers for name in layer.values)
     return replace(settings, given=given, layers=layers)
@@ -136,10 +127,7 @@ def raw_settings(environ: Mapping[str, str], choice: SettingsChoice) -> Iterator
 
 
 def load_sharing(environ: Mapping[str, str] = os.environ) -> Sharing:
-    """Return which connections may be shared. This is known before the first packet, so nothing slow is loaded for it.
-
-    A file that cannot be used has no effect here: `load_settings` reports it.
-    """
+    """Return which connections may be shared, without loading anything slow: it is known before the first packet."""
     try:
         data = read_settings_file(settings_path(environ), environ) or {}
     except ConfigError:
@@ -150,7 +138,6 @@ def load_sharing(environ: Mapping[str, str] = os.environ) -> Sharing:
 
 
 def _flagged(flag: str | None) -> tuple[str, str | None]:
-    """Return where the value of --settings has its settings, and their text."""
     if flag is None or flag.lstrip().startswith("{"):
         return "--settings", flag
     try:
@@ -161,74 +148,63 @@ def _flagged(flag: str | None) -> tuple[str, str | None]:
         raise UsageError(what, evidence="" if missing else str(error), do="Give a JSON object or a file.") from None
 
 
-def _layer(source: str, path: str, text: str | None) -> SettingsLayer:
-    """Return the settings in a text. Raise ConfigError if they are not valid."""
-    assert text is not None
-    data = parse_settings(path, text)
-    refuse_secrets(path, text, data)
-    known, unknown = _split(data, SETTING_NAMES)
-    if isinstance(known.get("sandbox"), dict):  # the family's key of this name is an object with other content
-        del known["sandbox"]
+def _layer(source: str, path: str, text: str) -> tuple[SettingsLayer, Settings]:
+    values = parse_settings(path, text)
+    refuse_secrets(path, text, values)
+    unknown = [name for name in _NO_KEYS if name in values]
+    if isinstance(values.get("sandbox"), dict):  # the family's key of this name is an object with other content
         unknown.append("sandbox")
-    if known.get("images") in _OLD_IMAGES:
-        known["images"] = "on"
-    for section, keys in _SECTIONS.items():
-        if isinstance(values := known.get(section), dict):
-            known[section], others = _split_class(values, keys, f"{section}.")
-            unknown += others
-    if isinstance(providers := known.get("providers"), dict):
-        known["providers"] = {}
+    for name in unknown:
+        del values[name]
+    if values.get("images") in _OLD_IMAGES:
+        values["images"] = "on"
+    if isinstance(providers := values.get("providers"), dict):
         for name, provider in providers.items():
-            known["providers"][name], others = _split_provider(path, text, name, provider)
-            unknown += others
-    _validated(known, {path: text})
-    refuse_broken_rules(path, text, known.get("permissions", {}))
-    refuse_wrong_models(path, text, known)
-    return SettingsLayer(source, path, text, known, tuple(unknown))
+            _check_provider(path, text, name, provider)
+    settings, more = _validated(values, path, text)
+    refuse_broken_rules(path, text, values.get("permissions", {}))
+    refuse_wrong_models(path, text, values)
+    return SettingsLayer(source, path, text, values, (*unknown, *more)), settings
 
 
-def _split_provider(path: str, text: str, name: str, given: object) -> tuple[object, list[str]]:
-    """Return the known part of the settings of a provider, and the other keys. Raise ConfigError for a name that no
-    model can have in front of it, and for a key that would hold a secret."""
+def _check_provider(path: str, text: str, name: str, given: object) -> None:
+    """Raise ConfigError for a name that no model can have in front of it, and for a key that would hold a secret."""
     where = f"{path}, line {line_of(text, ('providers', name))}: providers.{name}"
     if not _PROVIDER_NAME.fullmatch(name):
         raise ConfigError(f"{where}: this cannot be the name of a provider", do="Use small letters and digits.")
-    if not isinstance(given, dict):
-        return given, []
-    known, others = _split_class(given, ProviderSettings, f"providers.{name}.")
-    secret = next((each for each in given if _SECRET_KEY.search(each)), None)
+    secret = next((each for each in given if _SECRET_KEY.search(each)), None) if isinstance(given, dict) else None
     if secret is not None:
         raise ConfigError(
             f"{where}.{secret}: settings must not hold a secret",
             do="Name the variable that holds the key in keyVariable, or a command that prints it in keyHelper.",
         )
-    models = known.get("models")
-    if isinstance(models, dict):
-        known["models"] = {}
-        for model, facts in models.items():
-            known["models"][model] = facts
-            if isinstance(facts, dict):
-                known["models"][model], more = _split_class(facts, ModelSettings, f"providers.{name}.models.{model}.")
-                others += more
-    return known, others
 
 
-def _validated(known: Mapping[str, Any], texts: Mapping[str, str]) -> Settings:
-    """Return the settings with these values. Raises ConfigError, which names the file, the line and the key. `texts`
-    are the files with their content."""
+def _validated(values: dict[str, Any], path: str, text: str) -> tuple[Settings, list[str]]:
+    """Return the settings with these values, and the names of unknown keys, which are removed. Raise ConfigError."""
     from pydantic import TypeAdapter, ValidationError
 
-    try:
-        return TypeAdapter(Settings).validate_json(json.dumps(known))  # strict mode takes no dict for a dataclass
-    except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
-        key = ".".join(str(part) for part in first["loc"])
-        path, text = next(iter(texts.items()))
-        line = line_of(text, first["loc"])
-        raise ConfigError(
-            f"{path}, line {line}: {key}: {first['msg']}",
-            do=f"Correct {key!r} in {path}, or remove it for the default.",
-        ) from None
+    kind = TypeAdapter(Settings)
+    unknown: list[str] = []
+    while True:
+        try:  # strict mode takes no dict for a dataclass
+            return kind.validate_json(json.dumps(values)), sorted(unknown, key=lambda name: name.count("."))
+        except ValidationError as error:
+            found = error.errors(include_url=False, include_input=False)
+        wrong = next((each for each in found if each["type"] != "unexpected_keyword_argument"), None)
+        if wrong is not None:
+            key = ".".join(str(part) for part in wrong["loc"])
+            raise ConfigError(
+                f"{path}, line {line_of(text, wrong['loc'])}: {key}: {wrong['msg']}",
+                do=f"Correct {key!r} in {path}, or remove it for the default.",
+            )
+        for each in found:
+            *parents, last = each["loc"]
+            place: Any = values
+            for part in parents:
+                place = place[part]
+            del place[last]
+            unknown.append(".".join(map(str, each["loc"])))
 
 
 def _merged(layers: Sequence[SettingsLayer]) -> dict[str, Any]:
@@ -236,21 +212,10 @@ def _merged(layers: Sequence[SettingsLayer]) -> dict[str, Any]:
     merged: dict[str, Any] = {}
     for layer in layers:
         for name, value in layer.values.items():
-            if name in (*_SECTIONS, "env", "keys", "mcpServers", "modelAliases", "providers") and name in merged:
+            if name in _JOINED and name in merged:
                 before = merged[name]
                 lists = {} if name == "keys" else {key: each for key, each in value.items() if isinstance(each, list)}
                 joined = {key: [*before.get(key, []), *each] for key, each in lists.items()}
-                merged[name] = {**before, **value, **joined}
-            else:
-                merged[name] = value
+                value = {**before, **value, **joined}
+            merged[name] = value
     return merged
-
-
-def _split(data: Mapping[str, Any], names: Sequence[str], place: str = "") -> tuple[dict[str, Any], list[str]]:
-    """Return the part of `data` with these names, and the other names behind `place`."""
-    known = {name: value for name, value in data.items() if name in names}
-    return known, [f"{place}{name}" for name in data if name not in names]
-
-
-def _split_class(data: Mapping[str, Any], kind: type, place: str) -> tuple[dict[str, Any], list[str]]:
-    return _split(data, [each.name for each in fields(kind)], place)

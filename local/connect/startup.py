@@ -24,7 +24,7 @@ from ..config.log import state_dir
 if TYPE_CHECKING:
     from ccb.deploy.bundle import Bundle
     from ccb.tunnel.providers.provider import Provider
-    from ccb.tunnel.proxy.auditing import Auditor
+    from ccb.tunnel.proxy.answer_reader import Auditor
     from ccb.tunnel.proxy.auth_proxy import AuthProxy
     from ccb.tunnel.proxy.metering import Accounts
     from ccb.tunnel.transports.login_prompts import Prompts

@@ -1,16 +1,14 @@
 """The accounts of a person at one provider: each has a name, and an API key, a token, or a login that is refreshed.
 
-All accounts at a provider's host are one secret in the store, so nothing about them is kept in the clear.
-"""
+All accounts at a provider's host are one secret in the store, so nothing about them is kept in the clear."""
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import json
 import re
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from dataclasses import fields
 from pathlib import Path
 from typing import Literal, get_args
@@ -20,6 +18,7 @@ from ccb.tunnel.providers.credential import Credential
 from ccb.tunnel.secret import Secret
 from ccb.tunnel.wire.dataclass import dataclass
 
+from ..config.settings_file import locked
 from .credential_helper import OAUTH_BETA, is_login_token
 from .secret_store import SecretStore
 
@@ -31,8 +30,8 @@ _FORMAT = 1
 
 @dataclass(frozen=True)
 class Account:
-    """One account. `secret` is the key or the token. `expires` is the time at which a token ends, None if that is not
-    known. With `refresh`, a new token is got from `token_url` for `client_id`. `workspace` is Anthropic's."""
+    """One account. `secret` is the key or the token, which ends at the time `expires`. With `refresh`, a new token is
+    got from `token_url` for `client_id`. `workspace` is Anthropic's."""
 
     name: str
     kind: Kind
@@ -64,7 +63,6 @@ class ProviderAccounts:
         self.missing = missing
 
     def all(self) -> dict[str, Account]:
-        """Return the accounts by their names, in the order in which they were added."""
         found = self.store.get(self.host)
         return {} if found is None else _read(found, self.host)
 
@@ -86,7 +84,6 @@ class ProviderAccounts:
         return account
 
     def put(self, account: Account) -> None:
-        """Keep an account, and replace an earlier one of its name."""
         with self.alone():
             self._write({**self.all(), account.name: account})
 
@@ -108,40 +105,28 @@ class ProviderAccounts:
         if account.name in accounts:
             self._write({**accounts, account.name: account})
 
-    @contextmanager
-    def alone(self, *, wait: bool = True) -> Iterator[None]:
-        """Let other processes wait that change the accounts at this host. Raise BlockingIOError if another one does
+    def alone(self, *, wait: bool = True) -> AbstractContextManager[None]:
+        """Hold off other processes that change the accounts at this host. Raise BlockingIOError if another one does
         and `wait` is false."""
         digest = hashlib.sha256(self.host.encode()).hexdigest()[:16]
-        try:
-            self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-            lock = (self._directory / f"accounts-{digest}.lock").open("a", encoding="utf-8")
-        except OSError as error:
-            raise ConfigError(f"{self._directory} cannot be written", evidence=str(error.strerror)) from None
-        with lock:
-            fcntl.flock(lock, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
-            yield
+        return locked(self._directory / f"accounts-{digest}.lock", wait=wait)
 
     def _write(self, accounts: Mapping[str, Account]) -> None:
-        kept = {name: _shown(account) for name, account in accounts.items()}
+        kept: dict[str, dict[str, object]] = {}
+        for name, account in accounts.items():
+            values = {each.name: getattr(account, each.name) for each in fields(account) if each.name != "name"}
+            kept[name] = {
+                key: value.reveal() if isinstance(value, Secret) else value
+                for key, value in values.items()
+                if value not in (None, "")
+            }
         self.store.put(self.host, Secret(json.dumps({"ccb": _FORMAT, "accounts": kept})))
 
 
 def checked_name(name: str) -> str:
-    """Return the name of an account. Raise ConfigError."""
     if not _NAME.fullmatch(name):
         raise ConfigError(f"{name!r} cannot be the name of an account", do="Use letters, digits, '-', '_', '.', '@'.")
     return name
-
-
-def _shown(account: Account) -> dict[str, object]:
-    """Return the fields of an account in the clear: only for the store."""
-    shown: dict[str, object] = {}
-    for each in fields(account):
-        value = getattr(account, each.name)
-        if each.name != "name" and value not in (None, ""):
-            shown[each.name] = value.reveal() if isinstance(value, Secret) else value
-    return shown
 
 
 def _read(found: Secret, host: str) -> dict[str, Account]:

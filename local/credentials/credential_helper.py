@@ -43,9 +43,9 @@ async def output_of(command: str, setting: str, environ: Mapping[str, str], time
             os.killpg(process.pid, signal.SIGKILL)
         await process.wait()
     if status != 0:
-        raise CredentialError(
-            f"{setting} of the settings failed with exit code {status}.", evidence=_printable(err[-2000:]), do=_BY_HAND
-        )
+        said = err[-2000:].decode("utf-8", "replace").strip()
+        shown = "".join(c if c.isprintable() or c == "\n" else "\N{REPLACEMENT CHARACTER}" for c in said)
+        raise CredentialError(f"{setting} of the settings failed with exit code {status}.", evidence=shown, do=_BY_HAND)
     return out.decode("utf-8", "replace")
 
 
@@ -57,21 +57,13 @@ async def _limited(stream: asyncio.StreamReader) -> bytes:
     return bytes(kept)
 
 
-def _printable(raw: bytes) -> str:
-    text = raw.decode("utf-8", "replace").strip()
-    return "".join(c if c.isprintable() or c == "\n" else "\N{REPLACEMENT CHARACTER}" for c in text)
-
-
 HELPER = "apiKeyHelper"
 CACHE_S = 300.0
 
 
 class HelperCredential:
-    """The output of the settings' `apiKeyHelper`, run with `sh -c`.
-
-    It is kept for `keep_s` seconds, and the helper runs again if the provider refused it. Concurrent calls share one
-    run.
-    """
+    """The output of the settings' `apiKeyHelper`, run with `sh -c`. It is kept for `keep_s` seconds, and the helper
+    runs again if the provider refused it. Concurrent calls share one run."""
 
     def __init__(
         self,
@@ -118,16 +110,13 @@ class HelperCredential:
 
 
 _LOGIN = "Run `ccb auth login`, or export ANTHROPIC_API_KEY."
-OAUTH_BETA = "oauth-2025-04-20"
-"""Anthropic's API takes the tokens of a login only with this beta."""
-
+OAUTH_BETA = "oauth-2025-04-20"  # Anthropic's API takes the tokens of a login only with this beta
 _LOGIN_TOKEN = "sk-ant-oat"  # noqa: S105  # how one begins
 _WORKSPACE = re.compile(r"[A-Za-z0-9_-]{1,100}")
 
 
 def checked(text: str, origin: str) -> Secret:
-    """Return `text` as a credential. Raises CredentialError, without showing the text, if it cannot be sent in a
-    header."""
+    """Return `text` as a credential. Raises CredentialError, without showing it, if it cannot be sent in a header."""
     text = text.strip()
     if not text:
         raise CredentialError(f"{origin} gave no credential: it is empty.", do=_LOGIN)
@@ -141,13 +130,12 @@ def checked(text: str, origin: str) -> Secret:
 
 
 def is_login_token(secret: Secret | None) -> bool:
-    """Return whether this is a token of a login at Anthropic (`claude setup-token`), wherever the person has put it.
-    The API takes one as a bearer token only, and only with a beta."""
+    """Return whether this is a token of a login at Anthropic (`claude setup-token`). The API takes one as a bearer
+    token only, and only with a beta."""
     return secret is not None and secret.reveal().startswith(_LOGIN_TOKEN)
 
 
 def checked_workspace(text: str, origin: str) -> str:
-    """Return the name of a workspace. Raise ConfigError."""
     if text and not _WORKSPACE.fullmatch(text):
         raise ConfigError(f"{origin} is no workspace: it must be letters, digits, '-' and '_'", do=f"Correct {origin}.")
     return text

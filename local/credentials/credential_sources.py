@@ -1,8 +1,7 @@
 """Where the credential of a provider comes from; stored accounts, and how their tokens are renewed.
 
-If ANTHROPIC_API_KEY and ANTHROPIC_AUTH_TOKEN are both set, both headers are sent, as the official clients do. A
-helper's output goes into both headers as well. A stored account belongs to one provider host and is sent to no other.
-"""
+If ANTHROPIC_API_KEY and ANTHROPIC_AUTH_TOKEN are both set, both headers are sent, as the official clients do. A stored
+account belongs to one provider host and is sent to no other."""
 
 from __future__ import annotations
 
@@ -59,8 +58,12 @@ class TokenRenewal:
         headers = {"content-type": "application/json", "accept": "application/json", "user-agent": "ccb"}
         request = ProviderRequest("POST", "", {**headers, "anthropic-beta": OAUTH_BETA}, as_body(body), len(body))
         endpoint = endpoint_at(account.token_url, "the token URL of the login", self._environ)
+        answer = b""
         async with ProviderClient(endpoint, self._environ) as client, client.request(request) as response:
-            answer = await _start(response.chunks)
+            async for chunk in response.chunks:
+                answer += chunk[: _MAX_ANSWER - len(answer)]
+                if len(answer) >= _MAX_ANSWER:
+                    break
         if response.status in _REFUSED:
             raise CredentialError(
                 f"The login of account {account.name} is over: {endpoint.host} answered HTTP {response.status}.",
@@ -68,33 +71,17 @@ class TokenRenewal:
             )
         if response.status != 200:
             raise ProviderError(f"{endpoint.host} answered HTTP {response.status} to the renewal of a token")
-        log.info("renewed the token of account %s at %s", account.name, endpoint.host)
-        return self._taken(account, answer, endpoint.host)
-
-    def _taken(self, account: Account, answer: bytes, host: str) -> Account:
         try:
             fields = json.loads(answer)
             token, refresh, lasts = fields["access_token"], fields.get("refresh_token"), fields.get("expires_in")
         except (ValueError, TypeError, KeyError, AttributeError):
             token, refresh, lasts = "", None, None
         if not isinstance(token, str) or not token or not token.isascii() or not token.isprintable():
-            raise ProviderError(f"{host} answered the renewal of a token with no token")
+            raise ProviderError(f"{endpoint.host} answered the renewal of a token with no token")
+        log.info("renewed the token of account %s at %s", account.name, endpoint.host)
         seconds = lasts if isinstance(lasts, int | float) and not isinstance(lasts, bool) else _USUAL_S
-        return replace(
-            account,
-            secret=Secret(token),
-            refresh=Secret(refresh) if isinstance(refresh, str) and refresh else account.refresh,
-            expires=self.clock() + seconds,
-        )
-
-
-async def _start(chunks: AsyncIterator[bytes]) -> bytes:
-    kept = bytearray()
-    async for chunk in chunks:
-        kept += chunk[: _MAX_ANSWER - len(kept)]
-        if len(kept) >= _MAX_ANSWER:
-            break
-    return bytes(kept)
+        new_refresh = Secret(refresh) if isinstance(refresh, str) and refresh else account.refresh
+        return replace(account, secret=Secret(token), refresh=new_refresh, expires=self.clock() + seconds)
 
 
 API_KEY_VARIABLE = "ANTHROPIC_API_KEY"
@@ -107,11 +94,12 @@ def credential_source(
     environ: Mapping[str, str], settings: Settings, host: str, stored: StoredCredentials
 ) -> CredentialSource:
     """Return the first configured source of Anthropic's credential, for the provider at `host`. Nothing is run or
-    unlocked before `get`.
-
-    Raises CredentialError if a variable holds something that cannot be a credential.
-    """
-    workspace = workspace_for(environ, settings)
+    unlocked before `get`. Raises CredentialError if a variable holds something that cannot be a credential."""
+    if workspace := environ.get(WORKSPACE_VARIABLE, "").strip():
+        workspace = checked_workspace(workspace, WORKSPACE_VARIABLE)
+    else:
+        own = settings.credentials.workspace or ""
+        workspace = checked_workspace(own, "credentials.workspace of the settings")
     from_environ = environ_credential(environ, workspace)
     if from_environ is not None:
         return FixedCredential(from_environ)
@@ -122,8 +110,7 @@ def credential_source(
 
 
 def environ_credential(environ: Mapping[str, str], workspace: str = "") -> Credential | None:
-    """Return the credential in the environment variables, or None. Raises CredentialError if a value cannot be a
-    credential."""
+    """Return the credential in the environment variables, or None. Raises CredentialError."""
     key, token = environ.get(API_KEY_VARIABLE, "").strip(), environ.get(TOKEN_VARIABLE, "").strip()
     if not key and not token:
         return None
@@ -135,26 +122,13 @@ def environ_credential(environ: Mapping[str, str], workspace: str = "") -> Crede
     return Credential(source, api_key=api_key, bearer=bearer, workspace=workspace)
 
 
-def workspace_for(environ: Mapping[str, str], settings: Settings) -> str:
-    """Return Anthropic's workspace for a credential that is not stored, "" for the usual one. Raise ConfigError."""
-    variable = environ.get(WORKSPACE_VARIABLE, "").strip()
-    if variable:
-        return checked_workspace(variable, WORKSPACE_VARIABLE)
-    return checked_workspace(settings.credentials.workspace or "", "credentials.workspace of the settings")
-
-
 def api_key_source(source: str) -> str:
-    """Return the `apiKeySource` of system/init. The public protocol has names for two sources and calls all others
-    `none`."""
+    """Return the `apiKeySource` of system/init: the public protocol calls all others `none`."""
     return source if source in (API_KEY_VARIABLE, HELPER) else "none"
 
 
-EARLY_S = 60.0
-"""Seconds before its end at which a token is renewed."""
-
-REFUSED_NEW_S = 60.0
-"""A token that is younger than this and refused is not renewed: another one would be refused, too."""
-
+EARLY_S = 60.0  # seconds before its end at which a token is renewed
+REFUSED_NEW_S = 60.0  # a token that is younger than this and refused is not renewed: another one would be refused, too
 _LOCK_S = 60.0
 _LOOK_S = 0.05
 
@@ -183,15 +157,12 @@ class StoredCredentials:
         return StoredCredential(accounts, self.chosen(provider), TokenRenewal(self._environ))
 
     def chosen(self, provider: str) -> str | None:
-        """Return the account of a provider that the settings name, None if they name none."""
         return self._settings.credentials.account_for(provider, self._host)
 
 
 class StoredCredential:
-    """One account, read once, and again after the provider refused it.
-
-    Several ccb at once renew a token once: the second one finds the new token in the store.
-    """
+    """One account, read once, and again after the provider refused it. Several ccb at once renew a token once: the
+    second one finds the new token in the store."""
 
     def __init__(self, accounts: ProviderAccounts, name: str | None, renewal: TokenRenewal) -> None:
         self._accounts = accounts

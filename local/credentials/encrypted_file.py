@@ -1,17 +1,13 @@
-"""A file of secrets, encrypted under a passphrase.
-
-The file is JSON that names the cost and the salt of its key. The passphrase is asked for once in a run, or comes from a
-command. Neither it nor the secrets are ever written in the clear.
-"""
+"""A file of secrets, encrypted under a passphrase, which is asked for once in a run, or comes from a command. Neither
+it nor the secrets are ever written in the clear. The file is JSON that names the cost and the salt of its key."""
 
 from __future__ import annotations
 
 import base64
-import fcntl
 import json
 import os
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,6 +16,7 @@ from ccb.tunnel.secret import Secret
 from ccb.tunnel.wire.dataclass import dataclass
 
 from ..config.settings import config_dir
+from ..config.settings_file import locked, replace_file
 from ..terminal.stdio import in_thread
 from .credential_helper import output_of
 
@@ -28,9 +25,7 @@ if TYPE_CHECKING:
 
 
 FORMAT = "ccb-sealed-1"
-COST = 1 << 17
-"""The N of scrypt: 128 MB of memory and about half a second for each try."""
-
+COST = 1 << 17  # the N of scrypt: 128 MB of memory and about half a second for each try
 _BLOCK, _PARALLEL, _KEY, _SALT, _NONCE = 8, 1, 32, 16, 12
 _COSTS = range(1 << 14, (1 << 20) + 1)
 
@@ -41,8 +36,6 @@ class WrongPassphrase(ConfigError):
 
 @dataclass(frozen=True)
 class SealKey:
-    """The key of one file, and the salt and the cost that it was made with."""
-
     salt: bytes
     cost: int
     key: Secret
@@ -72,13 +65,11 @@ def key_for(sealed: bytes, passphrase: str) -> SealKey:
 
 
 def fits(key: SealKey, sealed: bytes) -> bool:
-    """Return whether `sealed` was made with the same salt and cost."""
     parts = _parts(sealed)
     return (parts.salt, parts.cost) == (key.salt, key.cost)
 
 
 def seal(text: str, key: SealKey) -> bytes:
-    """Return `text` encrypted, each time under a new nonce."""
     from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
 
     parts = _Sealed(key.salt, key.cost, os.urandom(_NONCE), b"")
@@ -89,7 +80,6 @@ def seal(text: str, key: SealKey) -> bytes:
 
 
 def unseal(sealed: bytes, key: SealKey) -> str:
-    """Return the text in `sealed`. Raise WrongPassphrase, ConfigError."""
     from cryptography.exceptions import InvalidTag
     from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
 
@@ -132,12 +122,11 @@ class StoreLocked(CredentialError):
 
 
 def credentials_path(environ: Mapping[str, str]) -> Path:
-    """Return the path of the encrypted file. It may not exist."""
     return config_dir(environ) / "credentials.sealed"
 
 
 class EncryptedFile:
-    """See SecretStore. `unlock` opens the file, or with a new passphrase makes it: `prompts` ask for that. Without an
+    """See SecretStore. `unlock` opens the file, or makes it with a new passphrase: `prompts` ask for that. Without an
     answer it raises StoreLocked."""
 
     def __init__(
@@ -161,7 +150,10 @@ class EncryptedFile:
             await self._try(sealed, await output_of(self._helper, _HELPER, self._environ))
             return
         if sealed is None:
-            await self._try(None, await self._new_passphrase())
+            first, second = [await self._prompts.passphrase(f"{self.path} (new)", attempt) for attempt in (1, 2)]
+            if not first or first != second:
+                raise CredentialError("The two passphrases differ; nothing was stored.", do="Try again.")
+            await self._try(None, first)
             return
         for attempt in range(1, _TRIES + 1):
             passphrase = await self._prompts.passphrase(str(self.path), attempt)
@@ -181,11 +173,11 @@ class EncryptedFile:
         return Secret(text) if text else None
 
     def put(self, name: str, secret: Secret) -> None:
-        with self._alone():
+        with locked(self.path.with_suffix(".lock")):
             self._write({**self._read(), name: secret.reveal()})
 
     def delete(self, name: str) -> bool:
-        with self._alone():
+        with locked(self.path.with_suffix(".lock")):
             kept = self._read()
             if kept.pop(name, None) is None:
                 return False
@@ -197,12 +189,6 @@ class EncryptedFile:
 
     def described(self) -> str:
         return f"the encrypted file {self.path}"
-
-    async def _new_passphrase(self) -> str:
-        first, second = [await self._prompts.passphrase(f"{self.path} (new)", attempt) for attempt in (1, 2)]
-        if not first or first != second:
-            raise CredentialError("The two passphrases differ; nothing was stored.", do="Try again.")
-        return first
 
     @property
     def _key(self) -> SealKey | None:
@@ -247,23 +233,7 @@ class EncryptedFile:
     def _write(self, kept: Mapping[str, str]) -> None:
         if self._key is None:
             raise ConfigError(f"{self.path} is locked", do="Give its passphrase.")
-        fresh = self.path.with_name(f".{self.path.name}.{os.getpid()}")
         try:
-            fresh.touch(mode=0o600)
-            fresh.write_bytes(seal(json.dumps(kept), self._key))
-            fresh.replace(self.path)
-        except OSError as error:
-            fresh.unlink(missing_ok=True)
-            raise ConfigError(f"{self.path} cannot be written", evidence=str(error.strerror)) from None
-
-    @contextmanager
-    def _alone(self) -> Iterator[None]:
-        """Let other processes wait that change the file."""
-        try:
-            self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            lock = self.path.with_suffix(".lock").open("a", encoding="utf-8")
+            replace_file(self.path, seal(json.dumps(kept), self._key))
         except OSError as error:
             raise ConfigError(f"{self.path} cannot be written", evidence=str(error.strerror)) from None
-        with lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            yield

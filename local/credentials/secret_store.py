@@ -33,24 +33,21 @@ class NoKeyring(ConfigError):
 
 
 class KeyStore:
-    """Reads and writes one key for each host. All methods block and may show the system's own unlock dialog."""
+    """See SecretStore. All methods block and may show the system's own unlock dialog."""
 
     def __init__(self, backend: Callable[[], KeyringBackend] | None = None) -> None:
         self._backend = backend or _system_backend
 
     def get(self, host: str) -> Secret | None:
-        """Return the key for `host`, or None. Raises ConfigError (NoKeyring is a subclass)."""
         with _errors():
             value = self._backend().get_password(SERVICE, host)
         return Secret(value) if value else None
 
     def put(self, host: str, key: Secret) -> None:
-        """Store the key for `host` and replace an earlier one. Raises ConfigError."""
         with _errors():
             self._backend().set_password(SERVICE, host, key.reveal())
 
     def delete(self, host: str) -> bool:
-        """Remove the key for `host`; return False if there was none. Raises ConfigError."""
         if self.get(host) is None:
             return False
         with _errors():
@@ -64,7 +61,6 @@ class KeyStore:
         return f"the keyring ({self.require()})"
 
     def require(self) -> str:
-        """Return the name of the backend. Raises NoKeyring."""
         with _errors():
             return str(self._backend().name)
 
@@ -129,8 +125,8 @@ class SecretStore(Protocol):
 
 
 def open_store(environ: Mapping[str, str], settings: Settings, prompts: Prompts) -> SecretStore:
-    """Return the keyring, or the encrypted file: the settings name one of them, and by themselves they take the file
-    only where it exists and this machine has no keyring."""
+    """Return the keyring, or the encrypted file: by themselves the settings take the file only where it exists and this
+    machine has no keyring."""
     from .encrypted_file import EncryptedFile, credentials_path
 
     file = EncryptedFile(credentials_path(environ), environ, prompts, helper=settings.credentials.passphraseHelper)

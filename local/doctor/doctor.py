@@ -36,10 +36,8 @@ from .ssh_checks import login_failed, login_findings, ssh_findings
 
 
 async def findings(arguments: Arguments, environ: Mapping[str, str]) -> AsyncIterator[Finding]:
-    """Yield every finding as soon as it is known.
-
-    Without a host, examine only this machine. Every CcbError becomes a finding.
-    """
+    """Yield every finding as soon as it is known; without a host, those about this machine. A CcbError becomes a
+    finding."""
     prompts = prompts_for(headless=False)
     async for finding in laptop_findings(environ, prompts):
         yield finding
@@ -55,7 +53,7 @@ async def findings(arguments: Arguments, environ: Mapping[str, str]) -> AsyncIte
         async for finding in ssh_findings(
             target, openssh=kind is TransportKind.OPENSSH, words=words, sharing=load_sharing(environ)
         ):
-            key_known = key_known or _is_known_key(finding)
+            key_known |= (finding.where, finding.name, finding.state) == (CONNECTION, "known_hosts", FindingState.OK)
             yield finding
     began = time.monotonic()
     try:
@@ -83,11 +81,6 @@ async def attached_findings(sessions: HostSessions | None, environ: Mapping[str,
         transport, worker = await sessions.reached()
         async for finding in host_findings(transport, worker):
             yield finding
-
-
-def _is_known_key(finding: Finding) -> bool:
-    """Whether the finding says that the host's key is in a known_hosts file."""
-    return finding.where == CONNECTION and finding.name == "known_hosts" and finding.state is FindingState.OK
 
 
 async def _connected(arguments: Arguments, prompts: Prompts, environ: Mapping[str, str]) -> tuple[Transport, Bundle]:
@@ -139,11 +132,9 @@ async def print_report(arguments: Arguments, environ: Mapping[str, str] = os.env
 
 
 def headings(arguments: Arguments, environ: Mapping[str, str]) -> dict[str, str]:
-    """Return the headings of the report. The host may be reached by a command, of which only public parts are shown."""
     host = Redactor(environ, private_texts(arguments.connection)).public(host_label(arguments.connection))
     return {LAPTOP: "This machine", CONNECTION: f"Connection to {host}", HOST: f"On {host}"}
 
 
 def run(arguments: Arguments) -> ExitCode:
-    """Run `ccb doctor` in an event loop of its own."""
     return run_command(print_report(arguments))

@@ -23,8 +23,6 @@ _NARROW = 60  # in a narrower terminal the evidence stands below the name
 
 
 class FindingState(Enum):
-    """What a finding means for a session."""
-
     OK = "ok"
     WARN = "warn"  # works, but not as well as it could
     BLOCK = "block"  # no session will run
@@ -36,11 +34,8 @@ _MARKS = {FindingState.OK: "ok", FindingState.WARN: "warn", FindingState.BLOCK: 
 
 @dataclass(frozen=True)
 class Finding:
-    """The outcome of one check.
-
-    `where` is LAPTOP, CONNECTION, HOST or a jump host. `found` is the evidence (lines). `fix` is the one thing to do,
-    or "" if there is nothing to do.
-    """
+    """The outcome of one check. `where` is LAPTOP, CONNECTION, HOST or a jump host. `found` is the evidence (lines),
+    `fix` the one thing to do, "" for none."""
 
     where: str
     name: str
@@ -50,13 +45,16 @@ class Finding:
 
 
 def error_finding(where: str, name: str, error: CcbError) -> Finding:
-    """Return an error as a finding that blocks."""
     return Finding(where, name, FindingState.BLOCK, "\n".join([error.what, *evidence_lines(error)]), error.do)
 
 
+def judged(where: str, name: str, found: str, fix: str = "") -> Finding:
+    """Return a warning if there is something to fix, else a good finding."""
+    return Finding(where, name, FindingState.WARN if fix else FindingState.OK, found, fix)
+
+
 def finding_lines(finding: Finding, width: int) -> list[str]:
-    """Return the finding as lines of at most `width` cells (40 or more). Control characters from the host are
-    neutralised."""
+    """Return the finding as lines of at most `width` cells (40 or more), without control characters."""
     narrow = width < _NARROW
     indent = " " * (_MARK if narrow else _MARK + _NAME + 1)
     room = max(30, width - len(indent) - 1)
@@ -72,15 +70,11 @@ def finding_lines(finding: Finding, width: int) -> list[str]:
 
 
 def finding_json(finding: Finding) -> str:
-    """Return the finding as a JSON object on one line."""
     return json.dumps({**asdict(finding), "state": finding.state.value})
 
 
 def skew_text(seconds: float, exact: float, other: str) -> str:
-    """Return how far a clock is ahead of or behind the clock of `other`, as text.
-
-    `exact` is the error of the measurement in seconds.
-    """
+    """Return how far a clock is off that of `other`, as text. `exact` is the error of the measurement in seconds."""
     far = abs(seconds)
     if far <= exact:
         return f"as {other} says, within {exact:g} s"
@@ -90,7 +84,6 @@ def skew_text(seconds: float, exact: float, other: str) -> str:
 
 
 def summary(blocks: int, warnings: int) -> str:
-    """Return the last line of the report."""
     if not blocks and not warnings:
         return "Nothing is in the way."
     warned = f"{warnings} {'warning' if warnings == 1 else 'warnings'}"

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import secrets
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from typing import Literal
 
 from ccb.deploy.bootstrap import launch
@@ -20,7 +20,7 @@ from ccb.tunnel.wire.frames import Bye, CallData, Credit, Frame, FrameError, Pin
 from ccb.tunnel.wire.ndjson import FrameDecoder, encode_frame
 
 from ..connect.session_rows import ReportRow, Text, row_of
-from .doctor_findings import HOST, Finding, FindingState, error_finding, skew_text
+from .doctor_findings import HOST, Finding, FindingState, error_finding, judged, skew_text
 from .ssh_checks import sessions_finding
 
 _MAX_CHECKS = 1000
@@ -29,8 +29,6 @@ _SSHD_MESSAGE = "Could not chdir to home directory"
 
 
 class CheckRow(ReportRow):
-    """One check that the worker made on the host."""
-
     name: Text
     state: Literal["ok", "warn", "block", "info"]
     found: Text = ""
@@ -66,7 +64,7 @@ async def host_findings(transport: Transport, bundle: Bundle) -> AsyncIterator[F
             count += 1
             if count > _MAX_CHECKS:
                 raise ProtocolError(f"{transport.name} sends too many reports")
-        for finding in await measured_findings(channel):
+        for finding in await _measured(channel):
             yield finding
         yield await sessions_finding(transport)
     except CcbError as error:
@@ -76,20 +74,17 @@ async def host_findings(transport: Transport, bundle: Bundle) -> AsyncIterator[F
 
 
 def _shell_findings(heard: ProbeAnswers, used: str) -> list[Finding]:
-    """Yield what the login shell reported before any Python ran. `used` is the Python that runs the worker."""
-    facts = heard.facts
-    found = []
+    """Return what the login shell reported before any Python ran. `used` is the Python that runs the worker."""
+    facts, found = heard.facts, []
     if facts:
-        text = "\n".join(f"{name} {facts[name]}" for name in ("umask", "path") if facts.get(name))
-        if not used:
-            text = "\n".join(f"{name} {value}" for name, value in facts.items())
-        found.append(Finding(HOST, "shell", FindingState.INFO, neutralise(text)))
+        lines = [
+            f"{name} {value}" for name, value in facts.items() if not used or (name in ("umask", "path") and value)
+        ]
+        found.append(Finding(HOST, "shell", FindingState.INFO, neutralise("\n".join(lines))))
     pythons = list(dict.fromkeys(neutralise(each) for each in heard.pythons))
     lines = [f"{each}{' (used)' if each.rpartition(' ')[0] == used else ''}" for each in pythons]
-    if used:
-        found.append(Finding(HOST, "Pythons", FindingState.OK, "\n".join(lines)))
-    elif lines:
-        found.append(Finding(HOST, "Pythons", FindingState.INFO, "\n".join(lines)))
+    if used or lines:
+        found.append(Finding(HOST, "Pythons", FindingState.OK if used else FindingState.INFO, "\n".join(lines)))
     return found
 
 
@@ -99,11 +94,11 @@ def _noise_finding(heard: ProbeAnswers, pipe: Pipe) -> Finding:
     errors = "".join(line for line in lines if not line.startswith(_SSHD_MESSAGE))
     text = f"{heard.noise} bytes on stdout, {len(errors.encode())} on stderr before the worker"
     if not heard.noise and not errors:
-        return Finding(HOST, "shell noise", FindingState.OK, text)
+        return judged(HOST, "shell noise", text)
     texts = (heard.noise_text.decode("utf-8", "replace"), errors)
     start = "\n".join(neutralise(each.strip()[:_SHOWN_NOISE]) for each in texts if each.strip())
     fix = "Let start-up files print only in interactive shells: ccb copes with it, other programs over ssh do not."
-    return Finding(HOST, "shell noise", FindingState.WARN, f"{text}\n{start}", fix)
+    return judged(HOST, "shell noise", f"{text}\n{start}", fix)
 
 
 _PINGS = 7
@@ -123,8 +118,7 @@ class ClockRow(ReportRow):
     now: float
 
 
-async def measured_findings(channel: WorkerChannel) -> list[Finding]:
-    """Measure round trip, throughput and the host's clock. Raises CcbError."""
+async def _measured(channel: WorkerChannel) -> list[Finding]:
     trips: list[float] = []
     skew = 0.0
     for number in range(_PINGS):
@@ -135,76 +129,51 @@ async def measured_findings(channel: WorkerChannel) -> list[Finding]:
         if not trips or trip < min(trips):
             skew = clock.now - (before + trip / 2)
         trips.append(trip)
-    best = min(trips)
-    down = await _throughput(lambda size: _down(channel, size), best)
-    await _up(channel, 0)  # wait for data that is still on its way: it must not count towards the next transfers
-    up = await _throughput(lambda size: _up(channel, size), best)
-    return [_round_trip(sorted(trips)), _speed(down, up), _clock(skew)]
+    trips.sort()
+    down = await _throughput(channel, trips[0], down=True)
+    await _transfer(channel, 0, down=False)  # wait for data on its way: it must not count towards the next transfers
+    up = await _throughput(channel, trips[0], down=False)
+    middle = trips[len(trips) // 2]
+    took = f"{middle * 1000:.1f} ms (best {trips[0] * 1000:.1f}, worst {trips[-1] * 1000:.1f}, of {len(trips)})"
+    slow = "Everything works, but slowly: "
+    nearer = f"{slow}look for a nearer jump host or a better network." if middle > _SLOW_ROUND_TRIP_S else ""
+    speed = f"{_rate(down)} from the host, {_rate(up)} to it"
+    help_ = f"{slow}`Compression yes` in ssh_config may help, or a better network."
+    clock = "Set the host's clock (chrony, ntp): ccb works without it, but certificates and make need it."
+    return [
+        judged(HOST, "round trip", took, nearer),
+        judged(HOST, "throughput", speed, help_ if min(down, up) < _SLOW_BYTES_S else ""),
+        judged(HOST, "clock", skew_text(skew, 0.1, "this machine"), clock if abs(skew) > _SKEW_S else ""),
+    ]
 
 
-_Transfer = Callable[[int], Awaitable[float]]
-
-
-async def _throughput(transfer: _Transfer, round_trip: float) -> float:
-    """Return the bytes per second, not counting the round trip that every transfer takes.
-
-    Transfers grow until one takes long enough to measure, so that a slow link is not busy for long.
-    """
+async def _throughput(channel: WorkerChannel, round_trip: float, *, down: bool) -> float:
+    """Return the bytes per second, not counting the round trip that every transfer takes. Transfers grow until one
+    takes long enough to measure."""
     rate = 0.0
     for size in _SIZES:
-        took = await transfer(size) - round_trip
+        took = await _transfer(channel, size, down=down) - round_trip
         rate = size / max(took, _SHORTEST_S)
         if took > _QUICK_S:
             break
     return rate
 
 
-async def _down(channel: WorkerChannel, size: int) -> float:
+async def _transfer(channel: WorkerChannel, size: int, *, down: bool) -> float:
     began = time.monotonic()
-    await channel.send(Credit(0, 0, size), Ping(0, 0))
+    if down:
+        await channel.send(Credit(0, 0, size), Ping(0, 0))
+    else:
+        for offset in range(0, size, _CHUNK):
+            await channel.send(CallData(0, 0, offset, secrets.token_hex(min(_CHUNK, size - offset) // 2)))
+        await channel.send(Ping(0, 0))
     while (await channel.report("bulk", "clock")).kind == "bulk":
         pass
     return time.monotonic() - began
 
 
-async def _up(channel: WorkerChannel, size: int) -> float:
-    began = time.monotonic()
-    for offset in range(0, size, _CHUNK):
-        await channel.send(CallData(0, 0, offset, secrets.token_hex(min(_CHUNK, size - offset) // 2)))
-    await channel.send(Ping(0, 0))
-    await channel.report("clock")
-    return time.monotonic() - began
-
-
-def _round_trip(trips: list[float]) -> Finding:
-    middle = trips[len(trips) // 2]
-    text = f"{middle * 1000:.1f} ms (best {trips[0] * 1000:.1f}, worst {trips[-1] * 1000:.1f}, of {len(trips)})"
-    if middle > _SLOW_ROUND_TRIP_S:
-        fix = "Everything works, but slowly: look for a nearer jump host or a better network."
-        return Finding(HOST, "round trip", FindingState.WARN, text, fix)
-    return Finding(HOST, "round trip", FindingState.OK, text)
-
-
-def _speed(down: float, up: float) -> Finding:
-    text = f"{_rate(down)} from the host, {_rate(up)} to it"
-    if min(down, up) < _SLOW_BYTES_S:
-        fix = "Everything works, but slowly: `Compression yes` in ssh_config may help, or a better network."
-        return Finding(HOST, "throughput", FindingState.WARN, text, fix)
-    return Finding(HOST, "throughput", FindingState.OK, text)
-
-
 def _rate(bytes_a_second: float) -> str:
-    if bytes_a_second >= 1e6:
-        return f"{bytes_a_second / 1e6:.1f} MB/s"
-    return f"{bytes_a_second / 1e3:.0f} KB/s"
-
-
-def _clock(skew: float) -> Finding:
-    text = skew_text(skew, 0.1, "this machine")
-    if abs(skew) > _SKEW_S:
-        fix = "Set the host's clock (chrony, ntp): ccb works without it, but certificates and make need it."
-        return Finding(HOST, "clock", FindingState.WARN, text, fix)
-    return Finding(HOST, "clock", FindingState.OK, text)
+    return f"{bytes_a_second / 1e6:.1f} MB/s" if bytes_a_second >= 1e6 else f"{bytes_a_second / 1e3:.0f} KB/s"
 
 
 _ANSWER_S = 30.0
@@ -222,7 +191,6 @@ class WorkerChannel:
         self._last = "its start"
 
     async def send(self, *frames: Frame) -> None:
-        """Send frames in order. Raises CcbError."""
         await self._pipe.write(b"".join(line for frame in frames for line in encode_frame(frame)))
 
     async def report(self, *kinds: str) -> Report:
@@ -264,7 +232,6 @@ class WorkerChannel:
         return self._frames.pop(0)
 
     async def close(self) -> None:
-        """End the worker and the channel."""
         with contextlib.suppress(CcbError):
             await self.send(Stop(0))
         await self._pipe.close()

@@ -8,6 +8,7 @@ import locale
 import os
 import platform
 import shutil
+import subprocess
 import sys
 import time
 from collections.abc import AsyncIterator, Mapping
@@ -35,7 +36,7 @@ from ..providers.known_models import check_models, provider_and_model
 from ..providers.named_provider import NamedProvider, named_provider
 from ..providers.session_provider import model_source, provider_of
 from ..terminal.stdio import in_thread
-from .doctor_findings import LAPTOP, Finding, FindingState, error_finding, skew_text
+from .doctor_findings import LAPTOP, Finding, FindingState, error_finding, judged, skew_text
 from .ssh_checks import _KEYRING_S, default_keys, keys_finding
 
 if TYPE_CHECKING:
@@ -55,7 +56,7 @@ async def laptop_findings(
     credentials; without them, those stay locked."""
     version = f"ccb {ccb.__version__}, Python {platform.python_version()}, {platform.system()} {platform.machine()}"
     yield _finding("ccb", FindingState.INFO, version)
-    yield await _openssh()
+    yield await asyncio.to_thread(_openssh)
     yield await _agent(environ)
     yield keys_finding(LAPTOP, default_keys())
     settings, found = _settings(environ)
@@ -63,7 +64,7 @@ async def laptop_findings(
     yield _state_directory(environ)
     yield await in_thread(_bundle)
     yield _terminal(environ)
-    yield await keyring_finding(LAPTOP)
+    yield await _keyring()
     stored = StoredCredentials(environ, settings=settings, prompts=prompts)
     if prompts is not None:
         with suppress(CcbError):  # each check below that needs the store says so
@@ -71,39 +72,34 @@ async def laptop_findings(
     others = [finding async for finding in provider_findings(environ, settings, stored)]
     needed = not any(finding.name == "model" for finding in others)
     async for finding in _provider(settings.network.over(environ), settings, stored):
-        yield finding if needed else _not_needed(finding)
+        if not needed and finding.name in ("provider", "credential") and finding.state is not FindingState.OK:
+            text = f"{finding.found}\nNot needed: new sessions use a model of another provider."
+            finding = replace(finding, state=FindingState.INFO, found=text, fix="")
+        yield finding
     for finding in others:
         yield finding
-
-
-def _not_needed(finding: Finding) -> Finding:
-    """Return a finding about Anthropic where new sessions use a model of another provider."""
-    if finding.name not in ("provider", "credential") or finding.state in (FindingState.OK, FindingState.INFO):
-        return finding
-    text = f"{finding.found}\nNot needed: new sessions use a model of another provider."
-    return replace(finding, state=FindingState.INFO, found=text, fix="")
 
 
 def _finding(name: str, state: FindingState, found: str, fix: str = "") -> Finding:
     return Finding(LAPTOP, name, state, found, fix)
 
 
-async def _openssh() -> Finding:
+def _judged(name: str, found: str, fix: str = "") -> Finding:
+    return judged(LAPTOP, name, found, fix)
+
+
+def _openssh() -> Finding:
     path = shutil.which("ssh")
     if path is None:
         fix = "Install the OpenSSH client: it understands all of ssh_config."
-        return _finding("OpenSSH", FindingState.WARN, "no ssh on the PATH", fix)
-    process = await asyncio.create_subprocess_exec(
-        path, "-V", stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.PIPE
-    )
+        return _judged("OpenSSH", "no ssh on the PATH", fix)
     try:
-        async with asyncio.timeout(_PROGRAM_S):
-            _, version = await process.communicate()
-    except TimeoutError:
-        process.kill()
-        await process.wait()
-        return _finding("OpenSSH", FindingState.WARN, f"{path} does not answer", "Run `ssh -V` to see what is wrong.")
-    return _finding("OpenSSH", FindingState.OK, f"{path}: {version.decode('utf-8', 'replace').strip()}")
+        done = subprocess.run(
+            [path, "-V"], stdin=subprocess.DEVNULL, capture_output=True, timeout=_PROGRAM_S, check=False
+        )
+    except subprocess.TimeoutExpired:
+        return _judged("OpenSSH", f"{path} does not answer", "Run `ssh -V` to see what is wrong.")
+    return _judged("OpenSSH", f"{path}: {done.stderr.decode('utf-8', 'replace').strip()}")
 
 
 async def _agent(environ: Mapping[str, str]) -> Finding:
@@ -116,20 +112,11 @@ async def _agent(environ: Mapping[str, str]) -> Finding:
         async with asyncio.timeout(_PROGRAM_S), asyncssh.connect_agent(where) as agent:
             keys = await agent.get_keys()
     except (OSError, ValueError, asyncssh.Error, TimeoutError) as error:
-        why = (
-            error.strerror
-            if isinstance(error, OSError) and error.strerror
-            else str(error) or f"no answer within {_PROGRAM_S:g} s"
-        )
-        text = f"{where} does not answer: {why}"
-        return _finding("ssh agent", FindingState.WARN, text, "Start an agent, or unset SSH_AUTH_SOCK.")
-    fix = (
-        ""
-        if len(keys) <= 5
-        else "Name the right key with IdentityFile and IdentitiesOnly: servers end a login after about six keys."
-    )
+        why = getattr(error, "strerror", "") or str(error) or f"no answer within {_PROGRAM_S:g} s"
+        return _judged("ssh agent", f"{where} does not answer: {why}", "Start an agent, or unset SSH_AUTH_SOCK.")
+    fix = "Name the right key with IdentityFile and IdentitiesOnly: servers end a login after about six keys."
     text = f"{len(keys)} {'key' if len(keys) == 1 else 'keys'} at {where}"
-    return _finding("ssh agent", FindingState.WARN if fix else FindingState.OK, text, fix)
+    return _judged("ssh agent", text, fix if len(keys) > 5 else "")
 
 
 def _settings(environ: Mapping[str, str]) -> tuple[Settings, Finding]:
@@ -138,11 +125,9 @@ def _settings(environ: Mapping[str, str]) -> tuple[Settings, Finding]:
         settings = load_settings(environ)
     except CcbError as error:
         return Settings(), error_finding(LAPTOP, "settings", error)
-    if settings.warnings:
-        return settings, _finding(
-            "settings", FindingState.WARN, "\n".join(settings.warnings), f"Correct or remove these keys in {path}."
-        )
-    return settings, _finding("settings", FindingState.OK, f"{path}{'' if path.exists() else ' (none, all defaults)'}")
+    if warnings := settings.warnings:
+        return settings, _judged("settings", "\n".join(warnings), f"Correct or remove these keys in {path}.")
+    return settings, _judged("settings", f"{path}{'' if path.exists() else ' (none, all defaults)'}")
 
 
 def _state_directory(environ: Mapping[str, str]) -> Finding:
@@ -150,8 +135,8 @@ def _state_directory(environ: Mapping[str, str]) -> Finding:
     while not there.exists() and there != there.parent:
         there = there.parent
     if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
-        return _finding("log directory", FindingState.WARN, f"{path} cannot be written", f"Make {there} writable.")
-    return _finding("log directory", FindingState.OK, str(path))
+        return _judged("log directory", f"{path} cannot be written", f"Make {there} writable.")
+    return _judged("log directory", str(path))
 
 
 def _bundle() -> Finding:
@@ -159,7 +144,7 @@ def _bundle() -> Finding:
         loaded = bundle.load()
     except (OSError, ValueError) as error:
         return _finding("worker bundle", FindingState.BLOCK, f"cannot be built: {error}", "Install ccb again.")
-    return _finding("worker bundle", FindingState.OK, f"{loaded.sha256[:12]}, {len(loaded.data) // 1024} KB")
+    return _judged("worker bundle", f"{loaded.sha256[:12]}, {len(loaded.data) // 1024} KB")
 
 
 def _terminal(environ: Mapping[str, str]) -> Finding:
@@ -168,10 +153,10 @@ def _terminal(environ: Mapping[str, str]) -> Finding:
     shown = f"{size.columns}x{size.lines}" if sys.stdout.isatty() else "no terminal"
     text = f"TERM={environ.get('TERM', '')}, {charset}, {shown}"
     if environ.get("TERM", "") == "dumb":
-        return _finding("terminal", FindingState.WARN, text, "Use -p: a dumb terminal cannot show the interface.")
+        return _judged("terminal", text, "Use -p: a dumb terminal cannot show the interface.")
     if charset.upper().replace("-", "") != "UTF8":
-        return _finding("terminal", FindingState.WARN, text, "Set a UTF-8 locale, for example LANG=C.UTF-8.")
-    return _finding("terminal", FindingState.OK, text)
+        return _judged("terminal", text, "Set a UTF-8 locale, for example LANG=C.UTF-8.")
+    return _judged("terminal", text)
 
 
 async def _provider(
@@ -192,12 +177,10 @@ async def _provider(
     except CcbError as error:
         missing = error
     except TimeoutError:
-        missing = ConfigError(
-            f"The keyring did not answer in {_CREDENTIAL_S:g} s.", do="Unlock it, or export ANTHROPIC_API_KEY."
-        )
-    route = _route(endpoint, environ)
+        what = f"The keyring did not answer in {_CREDENTIAL_S:g} s."
+        missing = ConfigError(what, do="Unlock it, or export ANTHROPIC_API_KEY.")
     yield _proxy(endpoint, environ)
-    started = time.monotonic()
+    route, started, status, date = _route(endpoint, environ), time.monotonic(), 0, None
     try:
         status, date = await _ask(client, credential)
     except (ProviderError, TimeoutError) as error:
@@ -206,24 +189,20 @@ async def _provider(
         if endpoint.proxy is not None:
             fix = f"Check the proxy in {proxy_variable(endpoint.base, environ)}, or exclude this host with NO_PROXY."
         yield _finding("provider", FindingState.BLOCK, f"{route}: {cause}", fix)
-        status, date = 0, None
     else:
-        took = (time.monotonic() - started) * 1000
-        text = f"{route}: answered in {took:.0f} ms (HTTP {status})"
-        if status >= 500:
-            yield _finding("provider", FindingState.WARN, text, "Try again later: the provider has a problem.")
-        else:
-            yield _finding("provider", FindingState.OK, text)
+        text = f"{route}: answered in {(time.monotonic() - started) * 1000:.0f} ms (HTTP {status})"
+        yield _judged("provider", text, "Try again later: the provider has a problem." if status >= 500 else "")
     if isinstance(missing, StoreLocked):
         yield _finding("credential", FindingState.INFO, f"could not be checked: {missing.what}")
     else:
         yield error_finding(LAPTOP, "credential", missing) if missing else _credential(credential, status)
     if date is not None:
-        yield _clock(date)
+        text = skew_text(skew := time.time() - date, 2, "the provider")
+        fix = "Set the clock of this machine: certificates are checked against it."
+        yield _judged("clock", text, fix if abs(skew) > _SKEW_S else "")
 
 
 def _proxy(endpoint: Endpoint, environ: Mapping[str, str]) -> Finding:
-    """Return a finding about the proxy that model calls use, without its password."""
     name = proxy_variable(endpoint.base, environ)
     if endpoint.proxy is not None:
         login = ", with a login" if endpoint.proxy.user else ""
@@ -261,18 +240,8 @@ def _credential(credential: Credential | None, status: int) -> Finding:
         fix = f"Check {credential.source}: the provider does not know this key, or does not allow its use."
         return _finding("credential", FindingState.BLOCK, f"{text}: refused (HTTP {status})", fix)
     if status in (200, 429):
-        return _finding("credential", FindingState.OK, f"{text}: accepted")
+        return _judged("credential", f"{text}: accepted")
     return _finding("credential", FindingState.INFO, f"{text}: could not be checked")
-
-
-def _clock(provider: float) -> Finding:
-    skew = time.time() - provider
-    text = skew_text(skew, 2, "the provider")
-    if abs(skew) > _SKEW_S:
-        return _finding(
-            "clock", FindingState.WARN, text, "Set the clock of this machine: certificates are checked against it."
-        )
-    return _finding("clock", FindingState.OK, text)
 
 
 _MOST = 10
@@ -281,8 +250,8 @@ _MOST = 10
 async def provider_findings(
     environ: Mapping[str, str], settings: Settings, stored: StoredCredentials
 ) -> AsyncIterator[Finding]:
-    """Yield findings about the provider of the model of new sessions, and about those of the settings. What is wrong
-    with the first one blocks; the others may not be needed."""
+    """Yield findings about the provider of the model of new sessions, which may block, and about those of the
+    settings."""
     model = settings.modelAliases.get(settings.model or "", settings.model or "")
     try:
         found = provider_and_model(model, environ, settings) if "/" in model else None
@@ -312,15 +281,16 @@ async def _named_provider(
         async with asyncio.timeout(_CREDENTIAL_S):
             credential = await provider.credential_name()
     except StoreLocked as error:
-        return Finding(LAPTOP, name, FindingState.INFO, f"{title}: could not be checked: {error.what}")
+        return _finding(name, FindingState.INFO, f"{title}: could not be checked: {error.what}")
     except CcbError as error:
         return error_finding(LAPTOP, name, error)
     except TimeoutError:
         text = f"{title}: its credential was not found in {_CREDENTIAL_S:g} s"
-        return Finding(LAPTOP, name, FindingState.BLOCK, text, "Unlock the keyring, or log in to the cloud.")
-    known = "no key needed" if credential == "none" else f"key from {credential}"
+        return _finding(name, FindingState.BLOCK, text, "Unlock the keyring, or log in to the cloud.")
+    reached = f"{title}: {provider.name}"
+    known = f"{reached}, {'no key needed' if credential == 'none' else f'key from {credential}'}"
     if source is None:
-        return Finding(LAPTOP, name, FindingState.OK, f"{title}: {provider.name}, {known}; {named.why_no_list}")
+        return _judged(name, f"{known}; {named.why_no_list}")
     await source.load()
     started = time.monotonic()
     try:
@@ -331,12 +301,9 @@ async def _named_provider(
         fix = f"Check {provider.what_to_check}, and its key."
         if named.lists_by_right:
             fix += " Who may call models need not have the right to list them: then this does no harm."
-            return Finding(LAPTOP, name, FindingState.WARN, f"{title}: {provider.name}: {why}", fix)
-        return Finding(LAPTOP, name, FindingState.BLOCK, f"{title}: {provider.name}: {why}", fix)
-    took = (time.monotonic() - started) * 1000
-    return Finding(
-        LAPTOP, name, FindingState.OK, f"{title}: {provider.name}, {known}; {len(models)} models in {took:.0f} ms"
-    )
+            return _judged(name, f"{reached}: {why}", fix)
+        return _finding(name, FindingState.BLOCK, f"{reached}: {why}", fix)
+    return _judged(name, f"{known}; {len(models)} models in {(time.monotonic() - started) * 1000:.0f} ms")
 
 
 async def _model(model: str, environ: Mapping[str, str], settings: Settings, stored: StoredCredentials) -> Finding:
@@ -347,16 +314,14 @@ async def _model(model: str, environ: Mapping[str, str], settings: Settings, sto
     return _finding("model", FindingState.INFO, " ".join([one_line(settings.model or ""), *said]))
 
 
-async def keyring_finding(where: str) -> Finding:
+async def _keyring() -> Finding:
     """Check whether `ccb auth login` can store a key."""
     try:
         async with asyncio.timeout(_KEYRING_S):
-            name = await in_thread(KeyStore().require)
+            return _judged("keyring", await in_thread(KeyStore().require))
     except NoKeyring:
-        return Finding(where, "keyring", FindingState.INFO, "no usable keyring; only `ccb auth login` needs one")
+        return _finding("keyring", FindingState.INFO, "no usable keyring; only `ccb auth login` needs one")
     except CcbError as error:
-        return Finding(where, "keyring", FindingState.WARN, f"{error.what} {error.evidence}".strip(), error.do)
+        return _judged("keyring", f"{error.what} {error.evidence}".strip(), error.do)
     except TimeoutError:
-        text = f"did not answer in {_KEYRING_S:g} s"
-        return Finding(where, "keyring", FindingState.WARN, text, "Unlock it, or export ANTHROPIC_API_KEY.")
-    return Finding(where, "keyring", FindingState.OK, name)
+        return _judged("keyring", f"did not answer in {_KEYRING_S:g} s", "Unlock it, or export ANTHROPIC_API_KEY.")

@@ -10,6 +10,7 @@ import os
 import pwd
 import secrets
 import stat
+import time
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -17,8 +18,7 @@ from pathlib import Path
 from ccb.tunnel.errors import AuthFailed, CcbError, HostKeyError
 from ccb.tunnel.openssh.kept_connections import KeptRoute, kept_directory, key_of, not_kept, read_record
 from ccb.tunnel.openssh.shared_master import ANSWER_S, find_master, over_master
-from ccb.tunnel.ssh.carrier import route, ssh_of_jump_hosts
-from ccb.tunnel.ssh_config.applied_options import AppliedOption, applied_options
+from ccb.tunnel.ssh.carrier import route
 from ccb.tunnel.ssh_config.config_files import DEFAULT_KEYS
 from ccb.tunnel.ssh_config.host_config import HostConfig
 from ccb.tunnel.ssh_config.ssh_target import SshTarget, only_openssh
@@ -30,7 +30,6 @@ from .doctor_findings import CONNECTION, HOST, JUMP_HOST, Finding, FindingState,
 
 _MORE_SESSIONS = 2
 _COMMAND_S = 10.0
-_COMMANDS = ("proxycommand", "localcommand", "remotecommand", "knownhostscommand")
 
 
 def _finding(name: str, state: FindingState, found: str, fix: str = "") -> Finding:
@@ -40,24 +39,19 @@ def _finding(name: str, state: FindingState, found: str, fix: str = "") -> Findi
 async def ssh_findings(
     target: SshTarget, *, openssh: bool = False, words: Sequence[str] = ("ssh",), sharing: Sharing = DEFAULT_SHARING
 ) -> AsyncIterator[Finding]:
-    """Yield the findings that need no login: those of each jump host first, then of the host.
-
-    `openssh`: the OpenSSH client makes the connection, and `words` are the start of its command line. `sharing` says
-    which connections sessions share.
-    """
+    """Yield the findings that need no login: those of each jump host first, then of the host. `openssh`: the OpenSSH
+    client makes the connection, and `words` are the start of its command line. `sharing` says which connections
+    sessions share."""
     try:
         hops = await route(target, words)
-        applied = await asyncio.gather(
-            *(applied_options(each, words if each is target else ssh_of_jump_hosts(words)) for each, _ in hops)
-        )
     except CcbError as error:
         yield error_finding(CONNECTION, "ssh options", error)
         return
     jumps = [each.shown for each, _ in hops[:-1]]
-    for (each, config), options in zip(hops, applied, strict=True):
+    for each, config in hops:
         where = CONNECTION if each is target else JUMP_HOST + each.shown
         through = f", through {', '.join(jumps)}" if jumps and each is target else ""
-        async for finding in _hop_findings(config, options, through, openssh):
+        async for finding in _hop_findings(config, through, openssh):
             yield replace(finding, where=where)
     if not openssh and sharing.keep_s:
         yield await kept_finding([hop.config for hop in hops], target, sharing.keep_s)
@@ -65,34 +59,15 @@ async def ssh_findings(
         yield shared
 
 
-async def _hop_findings(
-    config: HostConfig, applied: list[AppliedOption] | None, through: str, openssh: bool
-) -> AsyncIterator[Finding]:
+async def _hop_findings(config: HostConfig, through: str, openssh: bool) -> AsyncIterator[Finding]:
     through = through or (", through a ProxyCommand" if config.route.proxy_command else "")
     yield _finding("address", FindingState.INFO, f"{config.user}@{config.hostname} port {config.port}{through}")
-    if applied is None:
-        yield _finding(
-            "ssh options", FindingState.INFO, "not listed: without OpenSSH on this machine, their origin is not known"
-        )
-    else:
-        lines = [f"{each.name} {_public_value(each.name, each.value)}  ({each.where})" for each in applied]
-        yield _finding("ssh options", FindingState.INFO, "\n".join(lines) or "all defaults")
     honoured = only_openssh(config.no_effect)
     if idle := [name for name in config.no_effect if not (openssh and name in honoured)]:
         fix = f"--transport ssh honours {', '.join(honoured)}." if honoured and not openssh else ""
         yield _finding("without effect", FindingState.INFO, ", ".join(idle), fix)
     yield await asyncio.to_thread(_known, config)
     yield await asyncio.to_thread(keys_finding, CONNECTION, config.identities.files)
-
-
-def _public_value(name: str, value: str) -> str:
-    """Return the value of an option, without parts that may be secret: people show the doctor's report to others."""
-    if name == "setenv":
-        return f"{value.partition('=')[0]}=…"
-    if name in _COMMANDS:
-        program, _, rest = value.strip().partition(" ")
-        return f"{program} … (the rest is not shown)" if rest else program
-    return value
 
 
 def _known(config: HostConfig) -> Finding:
@@ -106,14 +81,8 @@ def _known(config: HostConfig) -> Finding:
     if port != 22:
         name = f"[{name}]:{port}"
     if known.unread:
-        text = "\n".join(known.unread)
-        return Finding(
-            CONNECTION,
-            "known_hosts",
-            FindingState.WARN,
-            text,
-            "Make the file readable for yourself, or name another one.",
-        )
+        fix = "Make the file readable for yourself, or name another one."
+        return _finding("known_hosts", FindingState.WARN, "\n".join(known.unread), fix)
     if known.places:
         return _finding("known_hosts", FindingState.OK, f"keys of {name} at {', '.join(known.places)}")
     if known.trusted or known.authorities:
@@ -123,44 +92,36 @@ def _known(config: HostConfig) -> Finding:
 
 
 def login_failed(error: CcbError) -> Finding:
-    """Return the error of the login as a finding."""
-    name = (
-        "host key" if isinstance(error, HostKeyError) else "login" if isinstance(error, AuthFailed) else "reachability"
-    )
+    kinds = {HostKeyError: "host key", AuthFailed: "login"}
+    name = next((name for kind, name in kinds.items() if isinstance(error, kind)), "reachability")
     return error_finding(CONNECTION, name, error)
 
 
 def login_findings(transport: Transport, seconds: float, *, key_known: bool, verbose_login: str = "") -> list[Finding]:
-    """Yield what the login revealed.
-
-    `key_known`: the host's key was in known_hosts before. `verbose_login` is a command that logs in with -v.
-    """
+    """Return what the login revealed. `key_known`: the host's key was in known_hosts before. `verbose_login` is a
+    command that logs in with -v."""
     from ccb.tunnel.openssh.openssh_transport import OpenSshTransport
     from ccb.tunnel.ssh.asyncssh_transport import SshTransport
-
-    took = f"{seconds * 1000:.0f} ms"
-    if not isinstance(transport, SshTransport):
-        found = [_finding("reachability", FindingState.OK, f"connected within {took}")]
-        if isinstance(transport, OpenSshTransport):
-            text = "not checked with this transport: ssh checks it itself"
-            found.append(_finding("host key", FindingState.INFO, text))
-            text = f"not checked with this transport: `{verbose_login}` shows what ssh tries"
-            found.append(_finding("login", FindingState.INFO, text))
-        return found
-    found = [_finding("reachability", FindingState.OK, f"connected and logged in within {took}")]
     from ccb.tunnel.ssh.server_facts import login_facts
 
+    took = f"within {seconds * 1000:.0f} ms"
+    if not isinstance(transport, SshTransport):
+        found = [_finding("reachability", FindingState.OK, f"connected {took}")]
+        if isinstance(transport, OpenSshTransport):
+            not_here = "not checked with this transport: "
+            found.append(_finding("host key", FindingState.INFO, f"{not_here}ssh checks it itself"))
+            found.append(_finding("login", FindingState.INFO, f"{not_here}`{verbose_login}` shows what ssh tries"))
+        return found
     facts = login_facts(transport)
     packed = f", {facts.compression}" if facts.compression not in ("", "none") else ""
-    found.append(_finding("SSH server", FindingState.INFO, f"{facts.server} ({facts.cipher}{packed})"))
-    found.append(
-        _finding(
-            "host key", FindingState.OK, f"{facts.host_key}, {'verified' if key_known else 'accepted at this login'}"
-        )
-    )
-    found.append(_finding("login", FindingState.OK, f"as {facts.user}. {facts.tried}"))
-    found.append(_finding("pipelined login", FindingState.INFO, facts.pipelined))
-    return found
+    accepted = "verified" if key_known else "accepted at this login"
+    return [
+        _finding("reachability", FindingState.OK, f"connected and logged in {took}"),
+        _finding("SSH server", FindingState.INFO, f"{facts.server} ({facts.cipher}{packed})"),
+        _finding("host key", FindingState.OK, f"{facts.host_key}, {accepted}"),
+        _finding("login", FindingState.OK, f"as {facts.user}. {facts.tried}"),
+        _finding("pipelined login", FindingState.INFO, facts.pipelined),
+    ]
 
 
 async def sessions_finding(transport: Transport) -> Finding:
@@ -168,17 +129,14 @@ async def sessions_finding(transport: Transport) -> Finding:
     takes a second."""
     from ccb.tunnel.openssh.openssh_transport import OpenSshTransport
     from ccb.tunnel.ssh.asyncssh_transport import SshTransport
+    from ccb.tunnel.ssh.server_facts import more_sessions
 
     if isinstance(transport, SshTransport):
-        from ccb.tunnel.ssh.server_facts import more_sessions
-
-        return _sessions(await more_sessions(transport, _MORE_SESSIONS))
-    if isinstance(transport, OpenSshTransport):
-        return _sessions(await _more_commands(transport))
-    return Finding(HOST, "MaxSessions", FindingState.INFO, "not tested: there is no SSH connection to share")
-
-
-def _sessions(more: int) -> Finding:
+        more = await more_sessions(transport, _MORE_SESSIONS)
+    elif isinstance(transport, OpenSshTransport):
+        more = await _more_commands(transport)
+    else:
+        return Finding(HOST, "MaxSessions", FindingState.INFO, "not tested: there is no SSH connection to share")
     several = f"{more + 1} or more" if more == _MORE_SESSIONS else str(more + 1)
     return Finding(HOST, "MaxSessions", FindingState.INFO, f"{several} at a time on one connection; ccb needs one")
 
@@ -186,30 +144,26 @@ def _sessions(more: int) -> Finding:
 async def _more_commands(transport: Transport) -> int:
     """Return how many more commands can run at the same time. A command counts if it prints its mark."""
     mark = secrets.token_hex(8).encode()
-    pipes: list[Pipe] = []
-    more = 0
-    try:
-        for _ in range(_MORE_SESSIONS):
-            async with asyncio.timeout(_COMMAND_S):
-                pipes.append(
-                    await transport.execute(
-                        f"exec /bin/sh -c 'echo {mark.decode()}; PATH=$PATH:/usr/bin:/bin; exec cat'"
-                    )
-                )
-                output = b""
-                while mark not in output:
-                    data = await pipes[-1].read()
-                    if not data:
-                        return more
-                    output = output[-len(mark) :] + data
-            more += 1
-    except (CcbError, TimeoutError):
-        pass
-    finally:
-        for pipe in pipes:
-            with contextlib.suppress(CcbError):
-                await pipe.close()
-    return more
+    command = f"exec /bin/sh -c 'echo {mark.decode()}; PATH=$PATH:/usr/bin:/bin; exec cat'"
+    async with contextlib.AsyncExitStack() as stack:
+        with contextlib.suppress(CcbError, TimeoutError):
+            for more in range(_MORE_SESSIONS):
+                async with asyncio.timeout(_COMMAND_S):
+                    pipe = await transport.execute(command)
+                    stack.push_async_callback(_close, pipe)
+                    output = b""
+                    while mark not in output:
+                        data = await pipe.read()
+                        if not data:
+                            return more
+                        output = output[-len(mark) :] + data
+            return _MORE_SESSIONS
+        return more
+
+
+async def _close(pipe: Pipe) -> None:
+    with contextlib.suppress(CcbError):
+        await pipe.close()
 
 
 _KEYRING_S = 10.0
@@ -248,14 +202,12 @@ def keys_finding(where: str, paths: Sequence[Path]) -> Finding:
             problems.append(f"{path} can be read by others, so ssh does not use it: chmod 600 {path}")
     text = "\n".join([*lines, *problems]) or "no key files: only an agent or a password can log in"
     if problems:
-        return Finding(
-            where, "keys", FindingState.WARN, text, "Correct these files, or name others with -i or IdentityFile."
-        )
+        fix = "Correct these files, or name others with -i or IdentityFile."
+        return Finding(where, "keys", FindingState.WARN, text, fix)
     return Finding(where, "keys", FindingState.OK if lines else FindingState.INFO, text)
 
 
 def _kind(path: Path) -> str:
-    """Return the kind of a key file, as far as the file reveals it without being unlocked."""
     try:
         with path.open("rb") as file:
             text = file.read(_MAX_KEY).decode("ascii", "replace").strip()
@@ -284,43 +236,35 @@ async def master_finding(config: HostConfig, target: SshTarget, *, allowed: bool
     found = find_master(config, target)
     if found is None:
         return None
-    if not allowed:
-        text = f"{found.socket} is not used: controlMaster is false in the settings"
-        return Finding(CONNECTION, _NAME, FindingState.INFO, text)
-    if found.problem:
-        return Finding(CONNECTION, _NAME, FindingState.INFO, f"{found.socket} is not used: {found.problem}")
+    if problem := found.problem if allowed else "controlMaster is false in the settings":
+        return _finding(_NAME, FindingState.INFO, f"{found.socket} is not used: {problem}")
     trial = over_master(found.socket, config, target, NobodyToAsk(), _no_login)
-    began = asyncio.get_running_loop().time()
+    began = time.monotonic()
     try:
         pipe = await trial.answering("exec /bin/sh -c 'echo in'")
-        took_ms = (asyncio.get_running_loop().time() - began) * 1000
     except CcbError:
         pipe = None
     finally:
         await trial.close()
     if pipe is None:
-        return Finding(
-            CONNECTION,
-            _NAME,
-            FindingState.WARN,
-            f"{found.socket} does not answer within {ANSWER_S:g} s: each session waits that long, then logs in",
-            f"End it: `ssh -O exit {target.shown}`.",
-        )
+        text = f"{found.socket} does not answer within {ANSWER_S:g} s: each session waits that long, then logs in"
+        return _finding(_NAME, FindingState.WARN, text, f"End it: `ssh -O exit {target.shown}`.")
+    took_ms = (time.monotonic() - began) * 1000
     text = f"{found.socket} answers within {took_ms:.0f} ms: sessions go over it without a login"
-    return Finding(CONNECTION, _NAME, FindingState.OK, text)
+    return _finding(_NAME, FindingState.OK, text)
 
 
 async def kept_finding(configs: Sequence[HostConfig], target: SshTarget, keep_s: float) -> Finding:
     """Return what becomes of the connection to `target` after a run, with keepConnection in the settings."""
     route = KeptRoute(configs, target, keep_s, _no_login)
     if problem := await not_kept(route, kept_directory(os.environ)):
-        return Finding(CONNECTION, "kept connection", FindingState.INFO, f"none is kept: {problem}")
+        return _finding("kept connection", FindingState.INFO, f"none is kept: {problem}")
     kept = read_record(kept_directory(os.environ) / f"{key_of(configs, target.host)}.json")
     if kept is None:
         text = f"none yet: the next login is kept for {keep_s / 60:g} minutes (keepConnection)"
     else:
         text = f"kept for {kept.left_s / 60:.0f} more minutes; `ccb disconnect {target.shown}` ends it"
-    return Finding(CONNECTION, "kept connection", FindingState.INFO, text)
+    return _finding("kept connection", FindingState.INFO, text)
 
 
 async def _no_login() -> Transport:

@@ -24,7 +24,7 @@ from ccb.tunnel.errors import CcbError
 from ccb.tunnel.plain_text import one_line
 from ccb.tunnel.providers.json_fields import objects_in
 from ccb.tunnel.providers.provider import MAX_BODY
-from ccb.tunnel.proxy.auditing import Auditor, WantedCall
+from ccb.tunnel.proxy.answer_reader import Auditor, WantedCall
 from ccb.tunnel.wire.control_protocol import CAN_USE_TOOL, Success, ToolPermission, answer_in
 from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.messages import ControlRequest, ControlResponse, PublicMessage, UserMessage

@@ -3,82 +3,115 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
 import json
 import logging
 import math
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
-from typing import TYPE_CHECKING, Any, Self, TextIO
+from typing import Any, TextIO
 
-import anyio
 import httpx2
 import mcp_types as types
-from mcp.client.session import ClientRequestContext, ClientSession, ElicitationFnT, IncomingMessage
+from mcp.client.session import ClientRequestContext, ClientSession, IncomingMessage
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.dispatcher import CallOptions, ProgressFnT
 from mcp.shared.exceptions import MCPError
 from mcp.shared.inbound import MCP_PROTOCOL_VERSION_HEADER
 from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
-from mcp.shared.message import SessionMessage
-from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, LATEST_HANDSHAKE_VERSION
 
 import ccb
 from ccb.tunnel.plain_text import one_line
 from ccb.tunnel.wire.control_protocol import RequestRefused
 from ccb.tunnel.wire.dataclass import dataclass
-from ccb.tunnel.wire.mcp_messages import SAY_LIMIT_S, TOOL_USE_ID, WANTS_LOGIN, Elicitation, answered_number, too_long
+from ccb.tunnel.wire.mcp_messages import SAY_LIMIT_S, TOOL_USE_ID, WANTS_LOGIN, Elicitation, too_long
 
 from .mcp_config import HttpServer, ServerConfig
 from .server_stdio import program_streams
-
-if TYPE_CHECKING:
-    from mcp.shared._stream_protocols import ReadStream
-
 
 Json = dict[str, Any]
 
 log = logging.getLogger(__name__)
 
 CONNECT_S = 30.0
-_FIRST_NUMBER = 1_000_000  # the package counts its own requests from 1
-_DECLINED: Json = {"action": "decline"}
 _FORWARDED = ("notifications/tools/list_changed", "notifications/prompts/list_changed",
               "notifications/resources/list_changed")  # fmt: skip
 
 
-async def _nothing(_: str, __: Json) -> None:
+async def _nothing(*_: object) -> None:
     """Pass over what a server says of its own accord."""
-
-
-async def _declined(_: Elicitation) -> Json:
-    return _DECLINED
 
 
 @dataclass(frozen=True)
 class ClientSide:
     """What a server may want of ccb. `stderr` gets what its program prints, `said` its name and the messages that it
-    sends of its own accord. `ask` puts a form to the person and returns the public answer, {"action", "content"}.
-    `auth` returns what proves to an HTTP server who asks."""
+    sends of its own accord. `ask` puts a form to the person and returns the public answer, {"action", "content"}; None
+    if nobody can be asked. `auth` returns the login at an HTTP server."""
 
     stderr: TextIO
     said: Callable[[str, Json], Awaitable[None]] = _nothing
-    ask: Callable[[Elicitation], Awaitable[Json]] = _declined
+    ask: Callable[[Elicitation], Awaitable[Json]] | None = None
     auth: Callable[[str, HttpServer], Awaitable[httpx2.Auth | None]] | None = None
 
 
-class Refusals:
-    """What an HTTP server has refused: a request because nobody is logged in, or one of a session that it does not know
-    (any more). It has not carried that one out."""
+class ServerConnection:
+    """A connection to a server. `hello` is its answer to `initialize`. An HTTP server may refuse a request because
+    nobody is logged in (`wants_login`), or because it does not know the session any more (`forgot_session`)."""
 
-    def __init__(self) -> None:
-        self.wants_login = False
-        self.forgot_session = False
+    def __init__(self, name: str, config: ServerConfig, client: ClientSide) -> None:
+        self.hello: Json = {}
+        self.wants_login = self.forgot_session = False
+        self._name = name
+        self._config = config
+        self._client = client
+        self._forms = 0  # before the person
         self._refused: set[str] = set()
+        self._dispatcher: JSONRPCDispatcher | None = None
 
-    async def see(self, response: httpx2.Response) -> None:
-        """Note why a server has refused a request, if this response is a refusal."""
+    @asynccontextmanager
+    async def opened(self) -> AsyncIterator[None]:
+        """Connect, and agree on the protocol. The task that enters must leave."""
+        config, client = self._config, self._client
+        async with AsyncExitStack() as stack:
+            if isinstance(config, HttpServer):
+                made = httpx2.AsyncClient(
+                    headers=config.headers,
+                    timeout=httpx2.Timeout(None, connect=CONNECT_S),
+                    auth=await client.auth(self._name, config) if client.auth is not None else None,
+                    event_hooks={"response": [self._see]},
+                )
+                streams = streamable_http_client(config.url, http_client=await stack.enter_async_context(made))
+            else:
+                streams = program_streams(config, client.stderr, self.asking)
+            self._dispatcher = JSONRPCDispatcher(*await stack.enter_async_context(streams))
+            session = ClientSession(
+                message_handler=self._heard,
+                client_info=types.Implementation(name="ccb", version=ccb.__version__),
+                elicitation_callback=self._asked if client.ask is not None else None,
+                dispatcher=self._dispatcher,
+            )
+            await stack.enter_async_context(session)
+            self.hello = (await session.initialize()).model_dump(by_alias=True, mode="json", exclude_none=True)
+            yield
+
+    def asking(self) -> bool:
+        """Return whether the server waits for the person."""
+        return self._forms > 0
+
+    async def ask(self, method: str, params: Json | None, report: ProgressFnT | None = None) -> Json:
+        """Send a request, and return its result unchecked, as the server has sent it. Raise MCPError."""
+        assert self._dispatcher is not None
+        options: CallOptions = {"headers": {MCP_PROTOCOL_VERSION_HEADER: str(self.hello["protocolVersion"])}}
+        if report is not None:
+            options["on_progress"] = report
+        return await self._dispatcher.send_raw_request(method, params, options)
+
+    def has_refused(self, asked: Json) -> bool:
+        """Return whether exactly this request came to a server that does not know the session, so that it was not
+        carried out. Others may have been."""
+        return _key(asked) in self._refused
+
+    async def _see(self, response: httpx2.Response) -> None:
         request = response.request
         if response.status_code == 401:
             self.wants_login = True
@@ -87,10 +120,26 @@ class Refusals:
             if request.method == "POST":
                 self._refused.add(_key(json.loads(request.content)))
 
-    def refused(self, asked: Json) -> bool:
-        """Return whether exactly this request came to a server that does not know the session. Where only others were
-        refused, this one may have been carried out."""
-        return _key(asked) in self._refused
+    async def _heard(self, message: IncomingMessage) -> None:
+        if isinstance(message, Exception):
+            return
+        body = message.model_dump(by_alias=True, mode="json", exclude_none=True)
+        if body.get("method") in _FORWARDED:
+            await self._client.said(self._name, {"jsonrpc": "2.0", **body})
+
+    async def _asked(self, _: ClientRequestContext, params: types.ElicitRequestParams) -> types.ElicitResult:
+        assert self._client.ask is not None
+        body = params.model_dump(by_alias=True, mode="json", exclude_none=True)
+        form = Elicitation(self._name, params.message, params.mode, body.get("requestedSchema"), body.get("url"))
+        self._forms += 1
+        try:
+            answer = await self._client.ask(form)
+        finally:
+            self._forms -= 1
+        action, content = answer.get("action"), answer.get("content")
+        if action == "accept":
+            return types.ElicitResult(action="accept", content=content if params.mode == "form" else None)
+        return types.ElicitResult(action="decline" if action == "decline" else "cancel")
 
 
 def _key(message: Json) -> str:
@@ -100,167 +149,15 @@ def _key(message: Json) -> str:
     return json.dumps([message.get("method"), own, (params.get("_meta") or {}).get(TOOL_USE_ID)], sort_keys=True)
 
 
-class ServerConnection:
-    """A server that has agreed on the protocol. `hello` is its answer to `initialize`, `asking` says whether it waits
-    for the person."""
-
-    def __init__(
-        self,
-        dispatcher: JSONRPCDispatcher,
-        pending: set[object],
-        hello: types.InitializeResult,
-        refusals: Refusals,
-        asking: Callable[[], bool],
-    ) -> None:
-        self.asking = asking
-        self.hello: Json = hello.model_dump(by_alias=True, mode="json", exclude_none=True)
-        self.refusals = refusals
-        self._dispatcher = dispatcher
-        self._pending = pending
-        self._numbers = itertools.count(_FIRST_NUMBER)
-        self._headers = {MCP_PROTOCOL_VERSION_HEADER: str(hello.protocol_version)}
-
-    async def ask(self, method: str, params: Json | None, report: ProgressFnT | None = None) -> Json:
-        """Send a request, and return its result unchecked, as the server has sent it. Raise MCPError."""
-        number = next(self._numbers)
-        options: CallOptions = {"request_id": number, "headers": dict(self._headers)}
-        if report is not None:
-            options["on_progress"] = report
-        self._pending.add(number)
-        try:
-            return await self._dispatcher.send_raw_request(method, params, options)
-        finally:
-            self._pending.discard(number)
-
-
-class _Answers:
-    """What a server sends, where an answer has the id of its request even if the server spells it in another way."""
-
-    def __init__(self, stream: ReadStream[SessionMessage | Exception], pending: set[object]) -> None:
-        self._stream = stream
-        self._pending = pending
-        self._greeted = False
-
-    async def receive(self) -> SessionMessage | Exception:
-        item = await self._stream.receive()
-        message = item.message if isinstance(item, SessionMessage) else None
-        if isinstance(message, types.JSONRPCResponse | types.JSONRPCError):
-            number = answered_number({"id": message.id, "result": {}}, self._pending)
-            if isinstance(number, int):
-                message.id = number
-            if not self._greeted and isinstance(message, types.JSONRPCResponse):
-                self._greeted, message.result = True, _greeting(message.result)
-        return item
-
-    async def aclose(self) -> None:
-        await self._stream.aclose()
-
-    def __aiter__(self) -> Self:
-        return self
-
-    async def __anext__(self) -> SessionMessage | Exception:
-        try:
-            return await self.receive()
-        except anyio.EndOfStream:
-            raise StopAsyncIteration from None
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self.aclose()
-
-
-def _greeting(given: Json) -> Json:
-    """Return the answer of a server to `initialize` in a form that the package takes. Only names in it count."""
-    version, info, offers = given.get("protocolVersion"), given.get("serverInfo"), given.get("capabilities")
-    info, offers = info if isinstance(info, dict) else {}, offers if isinstance(offers, dict) else {}
-    named = {name: each for name, each in info.items() if isinstance(each, str)}
-    named |= {name: str(info.get(name) or "unknown") for name in ("name", "version")}
-    instructions = given.get("instructions")
-    return {
-        "protocolVersion": version if version in HANDSHAKE_PROTOCOL_VERSIONS else LATEST_HANDSHAKE_VERSION,
-        "capabilities": {name: {} for name, each in offers.items() if each not in (None, False)},
-        "serverInfo": named,
-        **({"instructions": instructions} if isinstance(instructions, str) else {}),
-    }
-
-
-@asynccontextmanager
-async def connected(
-    name: str, config: ServerConfig, client: ClientSide, refusals: Refusals
-) -> AsyncIterator[ServerConnection]:
-    """Connect to a server, and agree with it on the protocol. The task that enters must leave."""
-    forms = 0  # before the person
-
-    async def heard(message: IncomingMessage) -> None:
-        if isinstance(message, Exception):
-            return
-        body = message.model_dump(by_alias=True, mode="json", exclude_none=True)
-        if body.get("method") in _FORWARDED:
-            await client.said(name, {"jsonrpc": "2.0", **body})
-
-    async def asked(context: ClientRequestContext, params: types.ElicitRequestParams) -> types.ElicitResult:
-        nonlocal forms
-        del context
-        body = params.model_dump(by_alias=True, mode="json", exclude_none=True)
-        schema, url = body.get("requestedSchema"), body.get("url")
-        forms += 1
-        try:
-            answer = await client.ask(Elicitation(name, params.message, params.mode, schema, url))
-        finally:
-            forms -= 1
-        action, content = answer.get("action"), answer.get("content")
-        if action == "accept":
-            return types.ElicitResult(action="accept", content=content if params.mode == "form" else None)
-        return types.ElicitResult(action="decline" if action == "decline" else "cancel")
-
-    def asking_person() -> bool:
-        return forms > 0
-
-    async with AsyncExitStack() as stack:
-        if isinstance(config, HttpServer):
-            auth = await client.auth(name, config) if client.auth is not None else None
-            made = httpx2.AsyncClient(
-                headers=config.headers,
-                timeout=httpx2.Timeout(None, connect=CONNECT_S),
-                auth=auth,
-                event_hooks={"response": [refusals.see]},
-            )
-            streams = streamable_http_client(config.url, http_client=await stack.enter_async_context(made))
-        else:
-            streams = program_streams(config, client.stderr, asking_person)
-        read, write = await stack.enter_async_context(streams)
-        pending: set[object] = set()
-        dispatcher = JSONRPCDispatcher(_Answers(read, pending), write)
-        info = types.Implementation(name="ccb", version=ccb.__version__)
-        asking: ElicitationFnT | None = asked if client.ask is not _declined else None
-        session = ClientSession(
-            message_handler=heard, client_info=info, elicitation_callback=asking, dispatcher=dispatcher
-        )
-        await stack.enter_async_context(session)
-        yield ServerConnection(dispatcher, pending, await session.initialize(), refusals, asking_person)
-
-
-Progress = Callable[[Json], None]
-"""Gets {"progress", "total", "message"} of a call that runs."""
-
-
-START_S = 30.0
-"""Seconds for a server to start and to agree on the protocol."""
-
-HEALTHY_S = 30.0
-"""Seconds after its last answer in which a server is taken to be alive. Later it is asked first."""
-
-CLOSE_S = 1.0
-"""Seconds for an HTTP server to hear of the end. A program gets its own time from its keeper."""
-
+Progress = Callable[[Json], None]  # gets {"progress", "total", "message"} of a call that runs
+START_S = 30.0  # for a server to start and to agree on the protocol
+HEALTHY_S = 30.0  # after its last answer, in which a server is taken to be alive; later it is asked first
+CLOSE_S = 1.0  # for an HTTP server to hear of the end; a program gets its own time from its keeper
 _PING_S = 10.0
 _LOOK_S = 1.0  # between two looks whether the person is being asked
 _PROGRESS_S = 0.1  # at the least between two reports of a call
 
-MAX_REPLY = 8 * 1024 * 1024
-"""Characters of a reply. A longer one becomes an error."""
+MAX_REPLY = 8 * 1024 * 1024  # characters; a longer one becomes an error
 
 METHODS = frozenset(
     {"tools/list", "tools/call", "resources/list", "resources/templates/list", "resources/read", "prompts/list",
@@ -273,12 +170,10 @@ _WAITS_S = (0.0, 1.0, 2.0, 4.0, 8.0, 16.0, 30.0)
 
 
 class LaptopServer:
-    """A server that starts with the first message, and again with the next message after it has ended.
-
-    After a start that failed, messages are refused for a while that grows from 1 to 30 seconds. `why` is the reason of
-    the last failure, for the person and not for the host. After `close` it starts only with `restart`. `patient` says
-    of a tool that it may ask somebody, so that its calls have no limit. Call `close`.
-    """
+    """A server that starts with the first message, and again with the next message after it has ended. After a start
+    that failed, messages are refused for a while that grows from 1 to 30 seconds. `why` is the reason of the last
+    failure, for the person only. After `close` it starts only with `restart`. `patient` says of a tool that it may ask
+    somebody, so that its calls have no limit. Call `close`."""
 
     def __init__(
         self, name: str, config: ServerConfig, client: ClientSide, patient: Callable[[str], bool] = lambda tool: False
@@ -301,7 +196,6 @@ class LaptopServer:
 
     @property
     def running(self) -> bool:
-        """Whether the server has been started and has not been seen to end."""
         return self._connection is not None
 
     @property
@@ -336,24 +230,23 @@ class LaptopServer:
         return {"jsonrpc": "2.0", "id": number, "result": result}
 
     async def _exchange(
-        self, connection: ServerConnection, method: str, params: Json | None, progress: Progress | None
+        self, connection: ServerConnection, method: str, params: Json | None, show: Progress | None
     ) -> Json:
         """Send a request. A server that has refused it because it has forgotten the session has not carried it out: it
         gets it again in a new one. Raise MCPError, RequestRefused."""
         try:
-            return await self._asked(connection, method, params, progress)
+            return await self._asked(connection, method, params, show)
         except MCPError as error:
-            refused = connection.refusals.refused({"method": method, "params": params})
+            refused = connection.has_refused({"method": method, "params": params})
             if not refused and error.error.code != types.CONNECTION_CLOSED:
                 raise
-            if self._connection is connection:  # else another call has ended it already, and perhaps begun the next
-                await self._end()
+            await self._end()
             if not refused:
+                unknown = f"{_UNKNOWN} " if method == "tools/call" else ""
                 raise RequestRefused(
-                    f"the MCP server {self.name} has ended before it answered. "
-                    f"{f'{_UNKNOWN} ' if method == 'tools/call' else ''}The next call starts it again."
+                    f"the MCP server {self.name} has ended before it answered. {unknown}The next call starts it again."
                 ) from None
-        return await self._asked(await self._running(), method, params, progress)
+        return await self._asked(await self._running(), method, params, show)
 
     async def _asked(
         self, connection: ServerConnection, method: str, params: Json | None, show: Progress | None
@@ -392,14 +285,12 @@ class LaptopServer:
                 await asyncio.wait({asking})
 
     async def restart(self) -> None:
-        """End the server if it runs, and start it at once. Raise RequestRefused."""
         await self.close()
         self._stopped = False
         self._failures, self._refused_until = 0, 0.0
         await self._running()
 
     async def close(self) -> None:
-        """End the server, also one that is still starting."""
         self._stopped = True
         if self._ready is not None and not self._ready.done():
             self._ready.set_exception(RequestRefused(f"the MCP server {self.name} is being stopped"))
@@ -424,16 +315,16 @@ class LaptopServer:
                 raise
 
     async def _is_healthy(self, connection: ServerConnection) -> bool:
-        """Return whether a server still answers. Asked before a message is sent: a server that has ended unnoticed, or
-        that hangs, can then be started again, and the message goes to it once. One that works on a call may have no
-        time for a ping."""
+        """Return whether a server still answers. Asked before a message is sent: one that has ended unnoticed, or that
+        hangs, can be started again, and the message goes to it once. One that works on a call may have no time for a
+        ping."""
         if time.monotonic() - self._heard_at < HEALTHY_S:
             return True
         try:
             async with asyncio.timeout(_PING_S):
                 await connection.ask("ping", None)
         except MCPError as error:
-            if _is_gone(connection, error):
+            if error.error.code == types.CONNECTION_CLOSED or connection.forgot_session:
                 await self._end()
                 return False
         except TimeoutError:
@@ -465,9 +356,9 @@ class LaptopServer:
 
     async def _run(self, ready: asyncio.Future[ServerConnection]) -> None:
         """Open the connection, keep it and close it, all in this task: the package requires that."""
-        refusals = Refusals()
+        connection = ServerConnection(self.name, self._config, self._client)
         try:
-            async with connected(self.name, self._config, self._client, refusals) as connection:
+            async with connection.opened():
                 if not ready.done():
                     ready.set_result(connection)
                     await self._ending.wait()
@@ -475,7 +366,7 @@ class LaptopServer:
             self.why = reason_of(error)  # stays here: an address in it may hold a token
             log.warning("the MCP server %s has failed", self.name, exc_info=error)
             told = f"the MCP server {self.name} cannot be reached"
-            if refusals.wants_login:
+            if connection.wants_login:
                 told = f"the MCP server {self.name} {WANTS_LOGIN}: `ccb mcp login {self.name}` on the laptop"
                 self.why = f"it wants a login: ccb mcp login {self.name}"
             if not ready.done():
@@ -496,11 +387,6 @@ class LaptopServer:
         while not task.done():  # closing may wait for the server in its turn
             await asyncio.wait({task}, timeout=CLOSE_S)
             task.cancel()
-
-
-def _is_gone(connection: ServerConnection, error: MCPError) -> bool:
-    """Return whether the connection, or the session on an HTTP server, has ended."""
-    return error.error.code == types.CONNECTION_CLOSED or connection.refusals.forgot_session
 
 
 def reason_of(error: BaseException) -> str:

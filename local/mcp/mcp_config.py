@@ -24,22 +24,19 @@ def mcp_servers(configs: Sequence[str]) -> dict[str, Json]:
     replaces servers of the same name. Raises UsageError."""
     servers: dict[str, Json] = {}
     for config in configs:
-        servers.update(_servers(config))
-    return servers
-
-
-def _servers(config: str) -> dict[str, Json]:
-    try:
-        text = config if config.lstrip().startswith("{") else Path(config).expanduser().read_text(encoding="utf-8")
-        found = json.loads(text)
-    except (OSError, ValueError, RecursionError) as error:
-        raise UsageError(f"--mcp-config {shortened(config)}: it cannot be read", evidence=str(error)[:200]) from None
-    servers = found.get("mcpServers") if isinstance(found, dict) else None
-    if not isinstance(servers, dict) or not all(isinstance(server, dict) for server in servers.values()):
-        raise UsageError(
-            f"--mcp-config {shortened(config)}: it has no object mcpServers with one object for each server",
-            do='Write {"mcpServers": {"name": {"type": "sdk", "name": "name"}}}.',
-        )
+        try:
+            text = config if config.lstrip().startswith("{") else Path(config).expanduser().read_text(encoding="utf-8")
+            found = json.loads(text)
+        except (OSError, ValueError, RecursionError) as error:
+            what = f"--mcp-config {shortened(config)}: it cannot be read"
+            raise UsageError(what, evidence=str(error)[:200]) from None
+        given = found.get("mcpServers") if isinstance(found, dict) else None
+        if not isinstance(given, dict) or not all(isinstance(server, dict) for server in given.values()):
+            raise UsageError(
+                f"--mcp-config {shortened(config)}: it has no object mcpServers with one object for each server",
+                do='Write {"mcpServers": {"name": {"type": "sdk", "name": "name"}}}.',
+            )
+        servers.update(given)
     return servers
 
 
@@ -59,7 +56,6 @@ class _Server(BaseModel):
 
     @property
     def call_s(self) -> float:
-        """The limit of its calls, in seconds."""
         return limit_of(self.timeout, os.environ.get(LIMIT_VARIABLE))
 
 
@@ -73,14 +69,13 @@ class StdioServer(_Server):
 
     @property
     def shown(self) -> str:
-        """The command line, for the person. It leaves out the values of variables, because they may be secrets."""
         names = "".join(f"{name}=… " for name in self.env)
         return f"{names}{' '.join([self.command, *self.args])}"
 
 
 class OAuthClient(BaseModel):
-    """What a server that registers no clients wants to know: the id under which it knows ccb, and the port of the
-    address to which the browser comes back."""
+    """What a server that registers no clients wants to know: ccb's id there, and the port that the browser comes back
+    to."""
 
     model_config = ConfigDict(extra="ignore", frozen=True)
 
@@ -109,8 +104,8 @@ _ADAPTER: TypeAdapter[ServerConfig] = TypeAdapter(Annotated[ServerConfig, Field(
 def server_configs(
     described: Mapping[str, Mapping[str, object]], environ: Mapping[str, str] = os.environ
 ) -> dict[str, ServerConfig]:
-    """Return the servers that run on this laptop, by name. Servers inside an SDK client are left out. `${NAME}` and
-    `${NAME:-default}` stand for variables. Raise ConfigError."""
+    """Return the servers that run on this laptop, not inside an SDK client, by name. `${NAME}` and `${NAME:-default}`
+    stand for variables. Raise ConfigError."""
     return {
         name: server_config(name, server, environ) for name, server in described.items() if server.get("type") != "sdk"
     }
@@ -140,16 +135,16 @@ def _wrong(name: str, reason: str) -> ConfigError:
 
 def _expanded(value: object, environ: Mapping[str, str]) -> object:
     if isinstance(value, str):
-        return _VARIABLE.sub(lambda match: _variable(match, environ), value)
+
+        def variable(match: re.Match[str]) -> str:
+            found = environ.get(match["name"], match["default"])
+            if found is None:
+                raise KeyError(match["name"])
+            return found
+
+        return _VARIABLE.sub(variable, value)
     if isinstance(value, list):
         return [_expanded(each, environ) for each in value]
     if isinstance(value, Mapping):
         return {name: _expanded(each, environ) for name, each in value.items()}
     return value
-
-
-def _variable(match: re.Match[str], environ: Mapping[str, str]) -> str:
-    found = environ.get(match["name"], match["default"])
-    if found is None:
-        raise KeyError(match["name"])
-    return found

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import html
 import json
 import logging
 import sys
@@ -11,10 +10,10 @@ import time
 import webbrowser
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from typing import Any, TypeVar
-from urllib.parse import parse_qs, urlsplit
+from typing import Any, NoReturn, TypeVar
 
 import httpx2
+from aiohttp import web
 from mcp.client.auth import OAuthClientProvider, OAuthFlowError
 from mcp.shared.auth import (
     AuthorizationCodeResult,
@@ -31,7 +30,7 @@ from ccb.tunnel.secret import Secret
 from ..credentials.secret_store import NoKeyring, SecretStore
 from ..terminal.console import say
 from ..terminal.stdio import in_thread
-from .laptop_server import ClientSide, Refusals, connected, reason_of
+from .laptop_server import ClientSide, ServerConnection, reason_of
 from .mcp_config import HttpServer
 
 
@@ -57,10 +56,10 @@ async def log_in(name: str, server: HttpServer, secrets: SecretStore) -> str:
     async with Callback(server.oauth.callbackPort if server.oauth is not None else 0) as callback:
 
         async def auth(_: str, server: HttpServer) -> httpx2.Auth:
-            return interactive_login(server, store, callback, open_page)
+            return _Provider(server, store, callback.uri, open_page, callback.result)
 
         try:
-            async with connected(name, server, ClientSide(sys.stderr, auth=auth), Refusals()):
+            async with ServerConnection(name, server, ClientSide(sys.stderr, auth=auth)).opened():
                 pass
         except Exception as error:  # noqa: BLE001 - whatever the server says, there is no login
             why = reason_of(error)
@@ -81,18 +80,15 @@ log = logging.getLogger(__name__)
 Json = dict[str, Any]
 M = TypeVar("M", bound=BaseModel)
 
-WAIT_S = 300.0
-"""Seconds for the person to log in, in the browser."""
-
+WAIT_S = 300.0  # seconds for the person to log in, in the browser
 _PATH = "/callback"
-_MAX_HEAD = 16 * 1024
 _DONE = "You are logged in. Close this window and go back to the terminal."
 _FAILED = "The login has failed. The terminal says more."
 
 
 class LoginStore:
-    """What is kept of the login at one server: the tokens, the registration of ccb there, when the token ends, and
-    where it is renewed. It is one secret in the store, which is unlocked for it."""
+    """What is kept of the login at one server, as one secret in the store, which is unlocked for it: the tokens, when
+    they end and where they are renewed, and the registration of ccb there."""
 
     def __init__(self, server: HttpServer, secrets: SecretStore) -> None:
         self._server = server
@@ -134,7 +130,8 @@ class LoginStore:
         self._kept["ends_at"] = time.time() + tokens.expires_in if tokens.expires_in is not None else None
         if self.metadata is not None:
             self._kept["metadata"] = self.metadata.model_dump(mode="json", exclude_none=True)
-        await self._save()
+        secret = Secret(json.dumps(self._kept))
+        await in_thread(lambda: self._secrets.put(self._key, secret))
 
     async def get_client_info(self) -> OAuthClientInformationFull | None:
         given = self._server.oauth
@@ -144,10 +141,6 @@ class LoginStore:
 
     async def set_client_info(self, client_info: OAuthClientInformationFull) -> None:
         self._kept["client"] = client_info.model_dump(mode="json", exclude_none=True)
-
-    async def _save(self) -> None:
-        secret = Secret(json.dumps(self._kept))
-        await in_thread(lambda: self._secrets.put(self._key, secret))
 
 
 class _Provider(OAuthClientProvider):
@@ -179,30 +172,21 @@ class _Provider(OAuthClientProvider):
         await super()._handle_token_response(response)
 
 
-class StoredLogins:
-    """The person's logins at MCP servers, from one store."""
+async def stored_login(secrets: SecretStore, name: str, server: HttpServer) -> OAuthClientProvider | None:
+    """Return the login of the person at a server, None without one. It renews the token, and never opens a page: that
+    is for `ccb mcp login`."""
 
-    def __init__(self, secrets: SecretStore) -> None:
-        self._secrets = secrets
+    async def nobody(*_: str) -> NoReturn:
+        raise OAuthFlowError(f"the login has ended: ccb mcp login {name}")
 
-    async def at(self, name: str, server: HttpServer) -> OAuthClientProvider | None:
-        """Return what proves to a server that the person has logged in, None if they have not. It renews the token, and
-        never opens a page: that is for `ccb mcp login`."""
-
-        async def log_in(_: str) -> None:
-            raise OAuthFlowError(f"the login has ended: ccb mcp login {name}")
-
-        async def nobody() -> AuthorizationCodeResult:
-            raise OAuthFlowError(f"the login has ended: ccb mcp login {name}")
-
-        store = LoginStore(server, self._secrets)
-        try:
-            if not await store.load():
-                return None
-        except (ConfigError, CredentialError) as error:  # without a store there cannot be a login
-            log.info("no login for the MCP server %s: %s", name, error)
+    store = LoginStore(server, secrets)
+    try:
+        if not await store.load():
             return None
-        return _Provider(server, store, f"http://127.0.0.1:1{_PATH}", log_in, nobody)
+    except (ConfigError, CredentialError) as error:  # without a store there cannot be a login
+        log.info("no login for the MCP server %s: %s", name, error)
+        return None
+    return _Provider(server, store, f"http://127.0.0.1:1{_PATH}", nobody, nobody)
 
 
 class Callback:
@@ -211,22 +195,24 @@ class Callback:
     def __init__(self, port: int = 0) -> None:
         self._port = port
         self._taken = False
-        self._server: asyncio.Server | None = None
         self._result: asyncio.Future[AuthorizationCodeResult] = asyncio.get_running_loop().create_future()
+        app = web.Application()
+        app.router.add_get(_PATH, self._serve)
+        self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=1)
 
     async def __aenter__(self) -> Callback:
+        await self._runner.setup()
         try:
-            self._server = await asyncio.start_server(self._serve, "127.0.0.1", self._port, limit=_MAX_HEAD)
+            await web.TCPSite(self._runner, "127.0.0.1", self._port).start()
         except OSError as error:
+            await self._runner.cleanup()
             taken = f"port {self._port} of this machine is taken"
             raise CredentialError(taken, evidence=str(error.strerror), do="End what uses it, then log in.") from None
-        self._port = self._server.sockets[0].getsockname()[1]
+        self._port = self._runner.addresses[0][1]
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        assert self._server is not None
-        self._server.close()
-        await self._server.wait_closed()
+        await self._runner.cleanup()
 
     @property
     def uri(self) -> str:
@@ -243,42 +229,21 @@ class Callback:
         except TimeoutError:
             raise OAuthFlowError(f"nobody has logged in within {WAIT_S:.0f} s") from None
 
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        try:
-            async with asyncio.timeout(10):
-                head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
-            target = urlsplit(head.split(" ")[1] if head.startswith("GET ") else "/")
-            query = {name: values[0] for name, values in parse_qs(target.query).items()}
-            known = target.path == _PATH and ("code" in query or "error" in query)
-            text = (_DONE if "code" in query else _FAILED) if known else "Not found"
-            page = f"<!doctype html><title>ccb</title><p>{html.escape(text)}</p>".encode()
-            status = "200 OK" if known else "404 Not Found"
-            headers = f"Content-Type: text/html; charset=utf-8\r\nContent-Length: {len(page)}\r\nConnection: close"
-            writer.write(f"HTTP/1.1 {status}\r\n{headers}\r\n\r\n".encode() + page)
-            await writer.drain()
-            if known and not self._result.done():
-                if "code" in query:
-                    self._result.set_result(
-                        AuthorizationCodeResult(code=query["code"], state=query.get("state"), iss=query.get("iss"))
-                    )
-                else:
-                    said = query.get("error_description") or query["error"]
-                    self._result.set_exception(OAuthFlowError(f"the login was refused: {said}"))
-        except (OSError, ValueError, IndexError, EOFError, TimeoutError, asyncio.LimitOverrunError):
-            pass  # not a browser
-        finally:
-            writer.close()
-
-
-def interactive_login(
-    server: HttpServer, store: LoginStore, callback: Callback, open_page: Callable[[str], Awaitable[None]]
-) -> OAuthClientProvider:
-    """Return what logs the person in when the server asks for it: `open_page` gets the address of its page."""
-    return _Provider(server, store, callback.uri, open_page, callback.result)
+    async def _serve(self, request: web.Request) -> web.Response:
+        query = request.query
+        code, refused = query.get("code"), query.get("error_description") or query.get("error")
+        if code is None and refused is None:
+            raise web.HTTPNotFound
+        if code is not None and not self._result.done():
+            result = AuthorizationCodeResult(code=code, state=query.get("state"), iss=query.get("iss"))
+            self._result.set_result(result)
+        elif not self._result.done():
+            self._result.set_exception(OAuthFlowError(f"the login was refused: {refused}"))
+        page = f"<!doctype html><title>ccb</title><p>{_DONE if code is not None else _FAILED}</p>"
+        return web.Response(text=page, content_type="text/html")
 
 
 def _read(model: type[M], value: object) -> M | None:
-    """Return a stored value as a model of the package. None: nothing is stored, or it is damaged."""
     try:
         return model.model_validate(value) if value else None
     except ValidationError:

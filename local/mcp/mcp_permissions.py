@@ -1,8 +1,7 @@
 """Decides on this laptop which calls of its MCP servers may run. What the host says does not count.
 
 A call may run if the person at this laptop, or the program that stands in for them, has allowed exactly it; if a rule
-or the mode that was set on this laptop allows it; else this laptop asks its person, or refuses if there is nobody.
-"""
+or the mode that was set on this laptop allows it; else this laptop asks its person, or refuses if there is nobody."""
 
 from __future__ import annotations
 
@@ -102,8 +101,8 @@ class _LaptopCall:
 class LaptopPermissions:
     """Sees what this laptop was asked and what it said (see `Witness`), and decides with `check`. `rules` are those of
     the command line, the settings and the project. `ask` puts a question to the person, None if nobody is there.
-    `may_bypass`: the person may choose the mode bypassPermissions. `prompt_tool` is the tool that answers in place of
-    the person (--permission-prompt-tool), "" for none."""
+    `may_bypass`: the person may choose the mode bypassPermissions. `prompt_tool` answers in place of the person
+    (--permission-prompt-tool), "" for none."""
 
     def __init__(
         self,
@@ -166,7 +165,12 @@ class LaptopPermissions:
             elif line.subtype == "initialize" and isinstance(line.request.get("hooks"), dict):
                 self._callbacks = _callbacks(line.request["hooks"])
         elif isinstance(line, UserMessage):
-            self._typed_by_person(line.text("\n"))
+            text = line.text("\n")
+            command = _COMMAND.match(text.strip())
+            for typed in (*([command[1]] if command else ()), *re.findall(r"@(\S{1,2000})", text)[:_MAX_TYPED]):
+                self._typed.update(dict.fromkeys((typed, typed.rstrip(".,;:!?)]'"))))
+            while len(self._typed) > _MAX_TYPED:
+                self._typed.popitem(last=False)
 
     def replied(self, tool: str, question: Json, result: Json) -> None:
         """Note what a server has answered to a call, if the tool is the one that answers in place of the person."""
@@ -191,8 +195,8 @@ class LaptopPermissions:
         self._update(permission.updates)
 
     def _hooked(self, shown: _Shown, answer: Json) -> None:
-        """Note what a hook of the client has decided. The strictest decision of several holds. A hook allows only calls
-        of tools that it was registered for: it may rely on that, and allow whatever it is asked about."""
+        """Note what a hook of the client has decided. The strictest of several decisions holds. A hook allows only
+        calls of tools that it was registered for: it may rely on that, and allow whatever it is asked about."""
         nested = answer.get("hookSpecificOutput")
         own = nested if isinstance(nested, dict) else {}
         inner = own.get("decision")
@@ -205,11 +209,9 @@ class LaptopPermissions:
                 call.inputs = {_digest(updated)}
         if word in _NO:
             call.hook = "ask"
-        elif word in _YES and not call.hook and self._may_allow(shown):
+        matchers = self._callbacks.get(shown.callback, ())
+        if word in _YES and not call.hook and any(_matches(each, shown.tool) for each in matchers):
             call.hook = "allow"
-
-    def _may_allow(self, shown: _Shown) -> bool:
-        return any(_matches(each, shown.tool) for each in self._callbacks.get(shown.callback, ()))
 
     def _call(self, shown: _Shown) -> _LaptopCall:
         call = self._calls.get(shown.tool_use_id)
@@ -220,7 +222,6 @@ class LaptopPermissions:
         return call
 
     def _update(self, updates: Sequence[Json]) -> None:
-        """Note the rules and the mode that an answer of this laptop has set."""
         for update in updates:
             kind, rules, behavior = update.get("type"), update.get("rules"), str(update.get("behavior"))
             if kind == "setMode":
@@ -237,18 +238,11 @@ class LaptopPermissions:
         if isinstance(mode, str) and (mode != _BYPASS or self._may_bypass):
             self._mode = mode
 
-    def _typed_by_person(self, text: str) -> None:
-        command = _COMMAND.match(text.strip())
-        for typed in (*([command[1]] if command else ()), *re.findall(r"@(\S{1,2000})", text)[:_MAX_TYPED]):
-            self._typed.update(dict.fromkeys((typed, typed.rstrip(".,;:!?)]'"))))
-        while len(self._typed) > _MAX_TYPED:
-            self._typed.popitem(last=False)
-
     # What the worker wants.
 
     async def check(self, tool: str, arguments: Json, tool_use_id: str) -> Json:
         """Return the arguments with which a call may run, which an answer may have changed. Raise RequestRefused."""
-        if self._denies(tool):
+        if self._covered("deny", tool):
             raise RequestRefused(f"A rule of this laptop denies {one_line(tool)[:200]}.")
         if self.stands_for_person(tool):
             return arguments
@@ -265,7 +259,8 @@ class LaptopPermissions:
         """Raise RequestRefused unless the model may read this resource."""
         arguments = {"server": server, "uri": uri}
         digest = _digest(arguments)
-        if self._denies(READ_RESOURCE) or self._denies(f"mcp__{server_name(server)}__"):
+        tools = f"mcp__{server_name(server)}__"
+        if self._covered("deny", READ_RESOURCE) or self._covered("deny", tools):
             raise RequestRefused("A rule of this laptop denies reading resources of this server.")
         if f"{server}:{uri}" in self._typed:
             return
@@ -273,12 +268,12 @@ class LaptopPermissions:
             if call.allows(READ_RESOURCE, digest):
                 del self._calls[tool_use_id]
                 return
-        if not (self._allows(READ_RESOURCE) or self._allows(f"mcp__{server_name(server)}__")):
+        if not (self._allows(READ_RESOURCE) or self._allows(tools)):
             await self._asked_here(READ_RESOURCE, arguments, "")
 
     async def check_prompt(self, server: str, command: str, arguments: Json) -> None:
         """Raise RequestRefused unless the prompt may be fetched that people call with `/command`."""
-        if self._denies(command):
+        if self._covered("deny", command):
             raise RequestRefused("A rule of this laptop denies this prompt.")
         if command in self._typed:
             del self._typed[command]
@@ -288,9 +283,6 @@ class LaptopPermissions:
     def stands_for_person(self, tool: str) -> bool:
         """Return whether a tool answers in place of the person."""
         return tool == self._prompt_tool
-
-    def _denies(self, tool: str) -> bool:
-        return self._covered("deny", tool)
 
     def _allows(self, tool: str) -> bool:
         if self._covered("ask", tool):
@@ -329,7 +321,6 @@ def _shown(kind: str, request: Json, about: Json, key: str) -> _Shown:
 
 
 def _callbacks(hooks: Json) -> dict[str, list[str]]:
-    """Return the matchers of each callback that may allow calls, from the `hooks` of an `initialize` request."""
     found: dict[str, list[str]] = {}
     for event in _DECIDING:
         entries = hooks.get(event)

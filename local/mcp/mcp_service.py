@@ -1,7 +1,6 @@
 """All MCP servers of a session, and the check of each call to them.
 
-The servers are those of the person's settings (`service`), or those inside the program that drives the session.
-"""
+The servers are those of the person's settings (`service`), or those inside the program that drives the session."""
 
 from __future__ import annotations
 
@@ -11,6 +10,7 @@ import logging
 import os
 import time
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -121,8 +121,8 @@ def load_clients() -> None:
 
 @dataclass(frozen=True)
 class ServerState:
-    """What the person is told about a server of this laptop: whether it runs, the reason of its last failure, and the
-    seconds until it may be started again."""
+    """What the person is told about a server of this laptop: the reason of its last failure, and the seconds until it
+    may be started again."""
 
     name: str
     shown: str
@@ -133,7 +133,7 @@ class ServerState:
 
 class LaptopServers:
     """The servers of one session. What `permissions` refuses reaches none of them. `forms` are the person's own hooks
-    about their forms. Use as a context manager: leaving ends them."""
+    about their forms. A context: leaving ends them."""
 
     def __init__(
         self,
@@ -169,10 +169,8 @@ class LaptopServers:
         found = []
         for name, config in self._configs.items():
             server = self._servers.get(name)
-            if server is None:
-                found.append(ServerState(name, config.shown, False, "", 0.0))
-            else:
-                found.append(ServerState(name, config.shown, server.running, server.why, server.retry_s))
+            told = (server.running, server.why, server.retry_s) if server is not None else (False, "", 0.0)
+            found.append(ServerState(name, config.shown, *told))
         return found
 
     async def restart(self, name: str) -> None:
@@ -180,18 +178,18 @@ class LaptopServers:
         await (await self._server(name, self._configs[name])).restart()
 
     async def _server(self, name: str, config: ServerConfig) -> LaptopServer:
-        """Return a server. The first call loads what speaks to it in a thread, because the screen must not stand still
-        meanwhile."""
+        """Return a server. The first call loads what speaks to it in a thread: that takes a second, and the screen must
+        not stand still."""
         if self._loading is None:
             self._loading = asyncio.create_task(asyncio.to_thread(load_clients), name="load the MCP clients")
         await asyncio.shield(self._loading)
         if self._closing:
             raise RequestRefused("The session ends.")
         from .laptop_server import ClientSide, LaptopServer
-        from .mcp_login import StoredLogins
+        from .mcp_login import stored_login
 
         if name not in self._servers:
-            client = ClientSide(self._stderr, self._said, self._ask, StoredLogins(self._secrets).at)
+            client = ClientSide(self._stderr, self._said, self._ask, partial(stored_login, self._secrets))
             self._servers[name] = LaptopServer(
                 name, config, client, lambda tool: self._permissions.stands_for_person(tool_name(name, tool))
             )
@@ -211,15 +209,15 @@ class LaptopServers:
             log.info("the worker does not take a message of the MCP server %s: %s", name, error)
 
     async def _ask(self, form: Elicitation) -> Json:
-        """Let hooks of the person answer the form of a server, else the person."""
-        return await self._forms.answer(form, self._ask_person)
+        """Let hooks of the person answer the form of a server, else the person; where nobody can be asked, decline."""
 
-    async def _ask_person(self, form: Elicitation) -> Json:
-        """Put a form to the person. Where nobody can be asked, decline it."""
-        try:
-            return await self._session.ask_reader(Request(ELICITATION, form))
-        except RequestFailed:
-            return {"action": "decline"}
+        async def ask_person(form: Elicitation) -> Json:
+            try:
+                return await self._session.ask_reader(Request(ELICITATION, form))
+            except RequestFailed:
+                return {"action": "decline"}
+
+        return await self._forms.answer(form, ask_person)
 
     def _shower(self, message: McpMessage) -> Callable[[Json], None] | None:
         """Return what shows the progress of a call in its row. The host has no part in it."""

@@ -24,9 +24,7 @@ else:  # this program has no packages, and importing that of the wire takes long
     sys.path.append(__file__.rpartition("/local/")[0] + "/tunnel/wire")
     from process_tree import descendants, group_lives, send
 
-EOF_S, TERM_S = 0.2, 0.2
-"""Seconds between the end of stdin and SIGTERM, and between that and SIGKILL."""
-
+EOF_S, TERM_S = 0.2, 0.2  # seconds between the end of stdin and SIGTERM, and between that and SIGKILL
 _KILL_S = 5.0  # then what is left cannot be killed
 _LOOK_S = 0.005
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36

@@ -16,6 +16,7 @@ import mcp_types as types
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 from mcp.client.stdio import get_default_environment
 from mcp.shared.message import SessionMessage
+from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, LATEST_HANDSHAKE_VERSION
 from pydantic import ValidationError
 
 from ccb.tunnel.wire.mcp_messages import LineReader, reason_of
@@ -68,7 +69,6 @@ async def program_streams(
 
 
 async def _keeper(config: StdioServer, stderr: TextIO) -> tuple[asyncio.subprocess.Process, socket.socket]:
-    """Start the keeper of a server. Return it, and our end of its socket."""
     ours, theirs = socket.socketpair()
     ours.setblocking(False)
     try:
@@ -100,7 +100,6 @@ async def _is_up(process: asyncio.subprocess.Process, control: socket.socket, co
 
 
 async def _ended(control: socket.socket) -> None:
-    """Let the keeper end a server, and return when it has."""
     with suppress(OSError):
         control.shutdown(socket.SHUT_WR)
     try:
@@ -126,10 +125,10 @@ class _Program:
         self._process = process
         self._heard = heard
         self._sent = sent
+        self._greeted = False
         self._lines = LineReader(self._cannot_be_read, asking)
 
     async def read(self) -> None:
-        """Pass on what the program says, until its stdout ends."""
         assert self._process.stdout is not None
         line, too_long = bytearray(), False
         with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
@@ -146,7 +145,6 @@ class _Program:
                         line.clear()
 
     async def write(self) -> None:
-        """Send messages to the program, until it takes no more."""
         stdin = self._process.stdin
         assert stdin is not None
         try:
@@ -169,10 +167,15 @@ class _Program:
         for message in found:
             if "method" not in message:
                 self._lines.done(message["id"])
-                await self._heard.send(SessionMessage(_reply(message)))
+                reply = _reply(message)
+                if not self._greeted and isinstance(reply, types.JSONRPCResponse):
+                    self._greeted, reply.result = True, _greeting(reply.result)
+                await self._heard.send(SessionMessage(reply))
                 continue
+            params = message["params"] if isinstance(message.get("params"), dict) else {}
+            asked = {**message, "jsonrpc": "2.0", "params": params}
             try:
-                await self._heard.send(SessionMessage(types.jsonrpc_message_adapter.validate_python(_request(message))))
+                await self._heard.send(SessionMessage(types.jsonrpc_message_adapter.validate_python(asked)))
             except ValidationError:
                 log.info("an MCP server asks for something that is not MCP: %s", str(message)[:300])
 
@@ -182,10 +185,6 @@ class _Program:
             self._heard.send_nowait(SessionMessage(_error(number, -32700, why)))
 
 
-def _request(message: Json) -> Json:
-    return {**message, "jsonrpc": "2.0", "params": message["params"] if isinstance(message.get("params"), dict) else {}}
-
-
 def _reply(message: Json) -> types.JSONRPCResponse | types.JSONRPCError:
     error, result = message.get("error"), message.get("result")
     if error is None and isinstance(result, dict):
@@ -193,6 +192,19 @@ def _reply(message: Json) -> types.JSONRPCResponse | types.JSONRPCError:
     code = error.get("code") if isinstance(error, dict) else None
     why = reason_of(error) if error is not None else "its reply has no result"
     return _error(message["id"], code if isinstance(code, int) else -32603, why)
+
+
+def _greeting(given: Json) -> Json:
+    """Return the answer of a server to `initialize` in a form that the package takes. Only names in it count."""
+    version, info, offers = given.get("protocolVersion"), given.get("serverInfo"), given.get("capabilities")
+    info, offers = info if isinstance(info, dict) else {}, offers if isinstance(offers, dict) else {}
+    instructions = given.get("instructions")
+    return {
+        "protocolVersion": version if version in HANDSHAKE_PROTOCOL_VERSIONS else LATEST_HANDSHAKE_VERSION,
+        "capabilities": {name: {} for name, each in offers.items() if each not in (None, False)},
+        "serverInfo": {name: str(info.get(name) or "unknown") for name in ("name", "version")},
+        **({"instructions": instructions} if isinstance(instructions, str) else {}),
+    }
 
 
 def _error(number: object, code: int, why: str) -> types.JSONRPCError:

@@ -16,7 +16,7 @@ from ccb.tunnel.providers.provider import ProviderError
 from ccb.tunnel.providers.provider_kinds import ANTHROPIC, KINDS
 from ccb.tunnel.providers.thinking import clamped
 from ccb.tunnel.wire.dataclass import dataclass
-from ccb.tunnel.wire.model_facts import ALIASES, ModelFacts, ModelTable, claude_facts, sent_name
+from ccb.tunnel.wire.model_facts import ALIASES, ModelTable, claude_facts, sent_name
 
 from ..config.settings import ProviderSettings
 from .model_list_cache import FRESH_S, NEW_S, ModelList, ModelLists
@@ -30,8 +30,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-_ASK_S = 4.0
-"""How long a session waits for a list before its first turn, if there is none that has the model."""
+_ASK_S = 4.0  # how long a session waits for a list before its first turn, if there is none that has the model
 _REFRESH_S = 60.0
 _MAX_NEAR = 4
 _FAMILIES = ("opus", "sonnet", "haiku")
@@ -52,8 +51,8 @@ def provider_and_model(model: str, environ: Mapping[str, str], settings: Setting
 
 
 def short_names(environ: Mapping[str, str]) -> dict[str, str]:
-    """Return what `opus`, `sonnet`, `haiku` and `default` stand for: the newest of each family in the list of Anthropic
-    that is kept. Without a list, and behind a gateway, the ones that ccb has been made with."""
+    """Return what `opus`, `sonnet`, `haiku` and `default` stand for: the newest of each family in Anthropic's kept
+    list. Without a list, and behind a gateway, the ones that ccb has been made with."""
     kept = None if environ.get(BASE_URL_VARIABLE, "").strip() else default_provider().kept_list(environ)
     names = dict(ALIASES)
     models = kept.models if kept is not None else ()
@@ -108,38 +107,31 @@ def model_options(
     for given in filter(None, [model or "default", *others, small, *aliases.values(), *short, *known]):
         name = sent_name(short.get(given) or ALIASES.get(given, given))
         found = provider_and_model(name, environ, settings)
-        if found is None or not ("/" in name or _is_listed(*found, environ)):
+        if found is None or not ("/" in name or _listed(*found, environ)):
             continue
         traits = found[0].traits(environ).of(found[1])
         facts = traits.facts(name)
         table.learn(name, facts)
-        made.facts[name] = _as_sent(facts)
+        sizes = [facts.context_window, facts.max_output, facts.input_price, facts.output_price]
+        long = [facts.long_from, facts.long_input, facts.long_output] if facts.long_from else []
+        made.facts[name] = [*sizes, facts.read_share, facts.write_share, *long]
         if traits.thinking:
             made.thinking[name] = list(traits.efforts)
     return made
 
 
-def _as_sent(facts: ModelFacts) -> list[object]:
-    """Return what is known of a model as the options of a session have it."""
-    known = [facts.context_window, facts.max_output, facts.input_price, facts.output_price]
-    shares = [facts.read_share, facts.write_share]
-    return [*known, *shares, *([facts.long_from, facts.long_input, facts.long_output] if facts.long_from else ())]
+def _listed(named: NamedProvider, name: str, environ: Mapping[str, str]) -> bool:
+    kept = named.kept_list(environ)
+    return kept is not None and kept.find(name) is not None
 
 
 def _small_model(model: str, environ: Mapping[str, str], settings: Settings) -> str:
-    """Return the small model of the provider of another model, "" if there is none, or the provider does not list
-    it."""
+    """Return the small model of the provider of another model, "" if there is none, or it is not listed."""
     found = provider_and_model(model, environ, settings) if "/" in model else None
-    if found is None or not found[0].kind.small_model:
+    if found is None or not (small := found[0].kind.small_model):
         return ""
-    named, kept = found[0], found[0].kept_list(environ)
-    small = named.kind.small_model
-    return f"{named.name}/{small}" if kept is None or kept.find(small) is not None else ""
-
-
-def _is_listed(named: NamedProvider, name: str, environ: Mapping[str, str]) -> bool:
-    kept = named.kept_list(environ)
-    return kept is not None and kept.find(name) is not None
+    is_there = found[0].kept_list(environ) is None or _listed(found[0], small, environ)
+    return f"{found[0].name}/{small}" if is_there else ""
 
 
 def said_at_start(model: str, environ: Mapping[str, str], settings: Settings, effort: str = "") -> list[str]:
@@ -148,23 +140,23 @@ def said_at_start(model: str, environ: Mapping[str, str], settings: Settings, ef
     found = model_traits(model, environ, settings)
     if found is None:
         return []
-    (named, traits), shown = found, model
+    named, traits = found
     if not traits.tools:
-        raise UsageError(f"{shown} takes no tools, so it cannot work as an agent", do="Choose another model.")
+        raise UsageError(f"{model} takes no tools, so it cannot work as an agent", do="Choose another model.")
     lacks = [word for word, has in (("images", traits.images), ("PDF files", traits.documents)) if not has]
     said = []
     if lacks:
-        said.append(f"{shown} takes no {' and no '.join(lacks)}: they are named to it instead of shown.")
+        said.append(f"{model} takes no {' and no '.join(lacks)}: they are named to it instead of shown.")
     if not traits.thinking:
-        said.append(f"{shown} is not known to think: effort and thinking have no effect.")
+        said.append(f"{model} is not known to think: effort and thinking have no effect.")
     elif effort and not traits.efforts:
-        said.append(f"{shown} has no levels of effort: --effort {effort} has no effect.")
+        said.append(f"{model} has no levels of effort: --effort {effort} has no effect.")
     elif effort and (level := clamped(effort, traits.efforts)) != effort:
-        said.append(f"{shown} has no effort {effort}: it is asked for {level}.")
+        said.append(f"{model} has no effort {effort}: it is asked for {level}.")
     if not traits.window and not claude_facts(model).priced:
         setting = f"providers.{named.name}.models"
         said.append(
-            f"The window of {shown} is not known: ccb takes 200,000 tokens. contextWindow in {setting} sets it."
+            f"The window of {model} is not known: ccb takes 200,000 tokens. contextWindow in {setting} sets it."
         )
     return said
 
@@ -172,19 +164,21 @@ def said_at_start(model: str, environ: Mapping[str, str], settings: Settings, ef
 async def check_models(
     models: Sequence[str], environ: Mapping[str, str], settings: Settings, stored: StoredCredentials | None = None
 ) -> list[str]:
-    """Raise UsageError for a model that its provider does not list. Return sentences about those that cannot be
-    looked up, because the list that is kept is old and the provider does not answer. `stored` are the accounts that
-    may be used to ask; without them, those of which nobody has to be asked."""
+    """Raise UsageError for a model that its provider does not list. Return sentences about those that cannot be looked
+    up: the list that is kept is old, and the provider does not answer. `stored` are the accounts that may be used to
+    ask; without them, those of which nobody has to be asked."""
     said = []
     for model in dict.fromkeys(models):
         found = provider_and_model(model, environ, settings)
         if found is None or found[1] in found[0].own.models or found[1].startswith("arn:"):
             continue  # of some resources of AWS there is no list
         named, name = found
-        kept = named.kept_list(environ)
-        if kept is not None and kept.find(name) is not None:
+        if _listed(named, name, environ):
             continue
-        listed = await _newest_list(named, environ, settings, stored)
+        try:
+            listed = await current_list(named, environ, settings, stored, seconds=_ASK_S, fresh_s=NEW_S)
+        except (ProviderError, CcbError):
+            continue
         if listed is None or not listed.models or listed.find(name) is not None:
             continue
         if not ModelLists(environ).is_fresh(listed, NEW_S):
@@ -217,8 +211,8 @@ async def current_list(
     seconds: float = _REFRESH_S,
     fresh_s: float = FRESH_S,
 ) -> ModelList | None:
-    """Return the list of a provider: a new one if the one that is kept is not fresh, and the provider answers in time.
-    None for a provider without a list. Raise ProviderError, CcbError if there is none."""
+    """Return the list of a provider: a new one if the kept one is not fresh, and the provider answers in time. None for
+    a provider without a list. Raise ProviderError, CcbError."""
     source = model_source(named, environ, settings, stored)
     if source is None:
         return None
@@ -226,14 +220,18 @@ async def current_list(
     return await lists.current(named.name, address, source, seconds=seconds, fresh_s=fresh_s)
 
 
-async def _newest_list(
-    named: NamedProvider, environ: Mapping[str, str], settings: Settings, stored: StoredCredentials | None
-) -> ModelList | None:
-    """Return a list that the provider gives now, and the one that is kept if it does not answer in time."""
+async def list_or_why(
+    named: NamedProvider,
+    environ: Mapping[str, str],
+    settings: Settings,
+    stored: StoredCredentials | None = None,
+) -> tuple[ModelList | None, str]:
+    """Return the list of a provider, or why there is none."""
     try:
-        return await current_list(named, environ, settings, stored, seconds=_ASK_S, fresh_s=NEW_S)
-    except (ProviderError, CcbError):
-        return None
+        return await current_list(named, environ, settings, stored), ""
+    except (ProviderError, CcbError) as error:
+        said = error.what if isinstance(error, CcbError) else str(error)
+        return None, f"{named.name}: no list of models: {said}"
 
 
 async def refresh_lists(
@@ -244,8 +242,8 @@ async def refresh_lists(
     *,
     after_s: float = 0.0,
 ) -> None:
-    """Ask the providers of these models for their lists, where those that are kept are old. It runs beside a session,
-    so it only logs what fails, and begins `after_s` seconds later: loading an SDK would slow the first prompt down."""
+    """Ask the providers of these models for new lists, where the kept ones are old. It runs beside a session, so it
+    only logs what fails, and begins `after_s` seconds later: loading an SDK would slow the first prompt down."""
     await asyncio.sleep(after_s)
     try:
         found = [provider_and_model(model, environ, settings) for model in models]
@@ -257,9 +255,8 @@ async def refresh_lists(
 
 
 class OfferedModels:
-    """`models` are those that the command line and the settings name: their providers were chosen on this machine, so
-    the session may use all of their models. `stored` are the session's accounts, and `table`
-    is what it knows of models."""
+    """The models of the providers that a session may use. `models` are those that the command line and the settings
+    name, `stored` the session's accounts, and `table` what it knows of models."""
 
     def __init__(
         self,
@@ -287,21 +284,19 @@ class OfferedModels:
 
     async def kept(self) -> list[ModelOffer]:
         """Return the models of the lists that this machine keeps, without asking anybody."""
-        self._kept = await asyncio.to_thread(self._read)
-        return self._kept
 
-    def _read(self) -> list[ModelOffer]:
-        return [
-            offer
-            for named in self._providers()
-            for offer in offers_of(named, named.kept_list(self._environ), self._environ)
-            if offer.traits.tools
-        ]
+        def read() -> list[ModelOffer]:
+            listed = [(named, named.kept_list(self._environ)) for named in self._providers()]
+            offers = [each for named, kept in listed for each in offers_of(named, kept, self._environ)]
+            return [each for each in offers if each.traits.tools]
+
+        self._kept = await asyncio.to_thread(read)
+        return self._kept
 
     async def current(self) -> tuple[list[ModelOffer], list[str]]:
         """Return the models after asking the providers whose lists are old, and a line for each that has none."""
-        failed = await asyncio.gather(*(self._refreshed(named) for named in self._providers()))
-        return await self.kept(), [why for why in failed if why]
+        asking = [list_or_why(each, self._environ, self._settings, self._stored) for each in self._providers()]
+        return await self.kept(), [why for _, why in await asyncio.gather(*asking) if why]
 
     async def check(self, name: str) -> list[str]:
         """Return sentences about what a model cannot do. Raise CcbError if its provider does not list it."""
@@ -314,15 +309,10 @@ class OfferedModels:
         return {"models": made.facts, "thinking": made.thinking}
 
     def _providers(self) -> list[NamedProvider]:
-        return granted_providers(self._environ, self._settings, self._models)
-
-    async def _refreshed(self, named: NamedProvider) -> str:
-        try:
-            await current_list(named, self._environ, self._settings, self._stored)
-        except (ProviderError, CcbError) as error:
-            said = error.what if isinstance(error, CcbError) else str(error)
-            return f"{named.name}: no list of models: {said}"
-        return ""
+        settings = self._settings
+        names = granted_names(settings, self._models)
+        meant = (*self._models, *settings.modelAliases.values(), settings.smallModel or "")
+        return [each for each in usable_providers(self._environ, settings, meant) if each.name in names]
 
 
 @dataclass(frozen=True)
@@ -365,49 +355,30 @@ def usable_providers(environ: Mapping[str, str], settings: Settings, models: Seq
     return list(found.values())
 
 
-def granted_providers(
-    environ: Mapping[str, str], settings: Settings, models: Sequence[str] = ()
-) -> list[NamedProvider]:
-    """Return the providers that a session may use which began with these models (see `session_provider`)."""
-    names = granted_names(settings, models)
-    meant = (*models, *settings.modelAliases.values(), settings.smallModel or "")
-    return [each for each in usable_providers(environ, settings, meant) if each.name in names]
-
-
 def offers_of(named: NamedProvider, listed: ModelList | None, environ: Mapping[str, str]) -> list[ModelOffer]:
-    """Return the models of a provider: those of its list, the newest first, and those of the settings."""
+    """Return the models of a provider: those of the settings, and those of its list, the newest first."""
     table = named.traits(environ)
     models = sorted(listed.models, key=lambda each: each.id) if listed is not None else []
     models.sort(key=lambda each: each.created, reverse=True)
     of_list = {each.id for each in models}
-    date = listed.date if listed is not None else ""
-    own = [ListedModel(name) for name in named.own.models if name not in of_list]
     front = "" if named.name == ANTHROPIC else f"{named.name}/"
-    return [_offer(named, each, front, table.of(each.id), date if each.id in of_list else "") for each in own + models]
-
-
-def _offer(named: NamedProvider, model: ListedModel, front: str, traits: ModelTraits, date: str) -> ModelOffer:
-    known = claude_facts(model.id)  # whoever serves it
-    priced = known.input_price > 0
-    return ModelOffer(
-        front + model.id,
-        named.name,
-        model.title,
-        traits,
-        traits.window or (known.context_window if priced else 0),
-        known.input_price if traits.input_price is None and priced else traits.input_price,
-        known.output_price if traits.input_price is None and priced else traits.output_price,
-        date,
-    )
+    offers = []
+    for model in [*(ListedModel(name) for name in named.own.models if name not in of_list), *models]:
+        traits, known = table.of(model.id), claude_facts(model.id)  # whoever serves it
+        price, priced = (traits.input_price, traits.output_price), known.input_price > 0
+        if traits.input_price is None and priced:
+            price = known.input_price, known.output_price
+        window = traits.window or (known.context_window if priced else 0)
+        date = listed.date if listed is not None and model.id in of_list else ""
+        offers.append(ModelOffer(front + model.id, named.name, model.title, traits, window, *price, date))
+    return offers
 
 
 def price_text(price: float | None) -> str:
-    """Return a price for a million tokens, "-" if it is not known."""
     return "-" if price is None else f"{price:.2f}" if price >= 0.1 or price == 0 else f"{price:.3g}"
 
 
 def window_text(tokens: int) -> str:
-    """Return the size of a window in a few characters: 200k, 1.05M; "-" if it is not known."""
     if not tokens:
         return "-"
     return f"{tokens / 1_000_000:.3g}M" if tokens >= 1_000_000 else f"{tokens / 1_000:.0f}k"

@@ -1,5 +1,5 @@
-"""The lists of models that providers have given, kept in files of this machine: so a session starts without asking,
-and works without a network."""
+"""The lists of models that providers have given, in files of this machine: a session starts without asking, and without
+a network."""
 
 from __future__ import annotations
 
@@ -9,9 +9,7 @@ import logging
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
 from ccb.tunnel.errors import CcbError
@@ -19,14 +17,13 @@ from ccb.tunnel.providers.model_lists import MAX_LISTED, ListedModel, ModelSourc
 from ccb.tunnel.providers.provider import ProviderError
 from ccb.tunnel.wire.dataclass import dataclass
 
+from ..config.settings import xdg_dir
+from ..config.settings_file import replace_file
+
 log = logging.getLogger(__name__)
 
-FRESH_S = 24 * 3600
-"""A list that is older is asked for again, in the background of a session."""
-
-NEW_S = 60
-"""A model may have come since: it is refused only by a list that is newer than this."""
-
+FRESH_S = 24 * 3600  # a list that is older is asked for again, in the background of a session
+NEW_S = 60  # a model may have come since: it is refused only by a list that is newer than this
 _FORMAT = 1
 _MAX_BYTES = 16 * 1024 * 1024
 
@@ -40,11 +37,9 @@ class ModelList:
 
     @property
     def date(self) -> str:
-        """The day of the list, for people."""
         return time.strftime("%Y-%m-%d", time.localtime(self.at))
 
     def find(self, model: str) -> ListedModel | None:
-        """Return what the list says of a model."""
         return known_as(model, self.models)
 
 
@@ -52,10 +47,7 @@ class ModelLists:
     """One file for each provider, by its name; a list counts only for the address that it came from."""
 
     def __init__(self, environ: Mapping[str, str] = os.environ, now: Callable[[], float] = time.time) -> None:
-        base = environ.get("XDG_CACHE_HOME", "")
-        if not Path(base).is_absolute():
-            base = str(Path(environ["HOME"] if environ.get("HOME") else Path.home()) / ".cache")
-        self._directory = Path(base) / "ccb" / "models"
+        self._directory = xdg_dir(environ, "XDG_CACHE_HOME", ".cache") / "models"
         self._now = now
 
     def kept(self, provider: str, address: str) -> ModelList | None:
@@ -73,7 +65,6 @@ class ModelLists:
             return None
 
     def is_fresh(self, kept: ModelList | None, fresh_s: float = FRESH_S) -> bool:
-        """Return whether a list is new enough not to be asked for again."""
         return kept is not None and 0 <= self._now() - kept.at < fresh_s
 
     def keep(self, provider: str, address: str, models: Sequence[ListedModel]) -> ModelList:
@@ -81,14 +72,9 @@ class ModelLists:
         made = ModelList(self._now(), models)
         data = {"format": _FORMAT, "address": address, "at": made.at, "models": [asdict(each) for each in models]}
         path = self._directory / f"{provider}.json"
-        fresh = path.with_name(f".{path.name}.{os.getpid()}")
         try:
-            self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-            fresh.write_text(json.dumps(data), encoding="utf-8")
-            fresh.replace(path)
+            replace_file(path, json.dumps(data))
         except OSError as error:
-            with suppress(OSError):
-                fresh.unlink()
             log.warning("%s cannot be written: %s", path, error)
         return made
 
@@ -115,7 +101,6 @@ class ModelLists:
 
 
 def _model(data: Mapping[str, Any]) -> ListedModel:
-    """Return a model of a file. Raise KeyError, TypeError for what we have not written."""
     facts = data["facts"]
     if not isinstance(facts, dict) or not isinstance(data["id"], str):
         raise TypeError("not a model")

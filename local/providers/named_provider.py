@@ -15,7 +15,7 @@ from ccb.tunnel.providers.model_traits import TraitsTable
 from ccb.tunnel.providers.provider_kinds import ANTHROPIC, KINDS, DialectName, ProviderKind
 from ccb.tunnel.wire.dataclass import dataclass
 
-from ..config.settings import ModelSettings, ProviderSettings
+from ..config.settings import ProviderSettings
 from .model_list_cache import ModelList, ModelLists
 
 if TYPE_CHECKING:
@@ -28,12 +28,12 @@ _PROJECTS = ("ANTHROPIC_VERTEX_PROJECT_ID", "GOOGLE_CLOUD_PROJECT")
 
 
 def region_of(kind: str, own: ProviderSettings, environ: Mapping[str, str]) -> str:
-    """Return the region of a cloud, "" if it is not set. Raise ConfigError for what cannot be one."""
+    """Return the region of a cloud, "" if it is not set. Raise ConfigError."""
     return own.region or _first(_REGIONS.get(kind, ()), environ)
 
 
 def project_of(own: ProviderSettings, environ: Mapping[str, str]) -> str:
-    """Return the project of Vertex, "" for that of the credentials. Raise ConfigError for what cannot be one."""
+    """Return the project of Vertex, "" for that of the credentials. Raise ConfigError."""
     return own.project or _first(_PROJECTS, environ)
 
 
@@ -45,7 +45,7 @@ def cloud_base(kind: str, own: ProviderSettings, environ: Mapping[str, str]) -> 
             raise ConfigError("the region of Bedrock is not known", do="Set AWS_REGION, or providers.bedrock.region.")
         return f"https://bedrock-runtime.{region}.amazonaws.com"
     if kind == "vertex":
-        from ccb.tunnel.providers.vertex import vertex_base
+        from ccb.tunnel.providers.cloud_provider import vertex_base
 
         return vertex_base(region_of(kind, own, environ) or "global")
     if kind == "foundry" and (resource := _first(("ANTHROPIC_FOUNDRY_RESOURCE",), environ)):
@@ -54,7 +54,7 @@ def cloud_base(kind: str, own: ProviderSettings, environ: Mapping[str, str]) -> 
 
 
 def _first(names: tuple[str, ...], environ: Mapping[str, str]) -> str:
-    """Return the first of these variables that is set. It becomes a part of a host's name, so it must look like one."""
+    """Return the first of these variables that is set. It becomes a part of a host's name."""
     for name in names:
         value = environ.get(name, "").strip()
         if value and not _NAME.fullmatch(value):
@@ -100,7 +100,10 @@ class NamedProvider:
             found = listed[0].find(model) if listed[0] is not None else None
             return found.facts if found is not None else {}
 
-        own = {model: _own_traits(each) for model, each in self.own.models.items()}
+        own: dict[str, Facts] = {}
+        for model, said in self.own.models.items():
+            given = {_TRAIT_NAMES.get(name, name): each for name, each in vars(said).items() if each is not None}
+            own[model] = given if said.efforts is None else {**given, "efforts": tuple(said.efforts)}
         return TraitsTable(self.kind.traits, own, facts)
 
     def kept_list(self, environ: Mapping[str, str]) -> ModelList | None:
@@ -136,9 +139,8 @@ class NamedProvider:
 
     def address(self, environ: Mapping[str, str]) -> str:
         """Return what a list of its models belongs to: another address or project may have other models."""
-        return "#".join(
-            filter(None, (str(self.endpoint(environ).base), self.own.project if self.kind.lists.of_project else None))
-        )
+        project = self.own.project if self.kind.lists.of_project else None
+        return "#".join(filter(None, (str(self.endpoint(environ).base), project)))
 
     def list_endpoint(self, environ: Mapping[str, str]) -> Endpoint:
         """Return where its list of models is. Raise ConfigError."""
@@ -165,11 +167,9 @@ class NamedProvider:
 
 
 def named_provider(name: str, environ: Mapping[str, str], settings: Settings) -> NamedProvider | None:
-    """Return the provider with a name: one of the settings, or a kind that ccb knows. None for any other name.
-
-    Behind a gateway (ANTHROPIC_BASE_URL) names with a slash are often the gateway's own, so there only the settings
-    count. Raise ConfigError.
-    """
+    """Return the provider with a name: one of the settings, or a kind that ccb knows; None for any other. Behind a
+    gateway (ANTHROPIC_BASE_URL) names with a slash are often its own, so there only the settings count. Raise
+    ConfigError."""
     own = settings.providers.get(name)
     if own is None:
         if name not in KINDS or environ.get(BASE_URL_VARIABLE, "").strip():
@@ -204,10 +204,3 @@ def granted_names(settings: Settings, models: Iterable[str | None]) -> set[str]:
     the person has named in the settings or on the command line."""
     meant = (*models, *settings.modelAliases.values(), settings.smallModel)
     return {ANTHROPIC, *settings.providers, *(each.partition("/")[0] for each in meant if each and "/" in each)}
-
-
-def _own_traits(own: ModelSettings) -> dict[str, object]:
-    given = {name: value for name, value in vars(own).items() if value is not None}
-    if "efforts" in given:
-        given["efforts"] = tuple(given["efforts"])
-    return {_TRAIT_NAMES.get(name, name): value for name, value in given.items()}

@@ -6,10 +6,9 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from ccb.tunnel.errors import CredentialError
-from ccb.tunnel.providers.anthropic import AnthropicProvider, anthropic_client
+from ccb.tunnel.providers.anthropic import AnthropicProvider, RenamedProvider, anthropic_client
 from ccb.tunnel.providers.api_errors import Refusal
-from ccb.tunnel.providers.bedrock import BEARER_VARIABLE, Bedrock
-from ccb.tunnel.providers.cloud_provider import Cloud, CloudProvider
+from ccb.tunnel.providers.cloud_provider import BEARER_VARIABLE, Bedrock, Cloud, CloudProvider, Vertex
 from ccb.tunnel.providers.credential import (
     Credential,
     CredentialSource,
@@ -21,9 +20,11 @@ from ccb.tunnel.providers.http_client import ProviderClient
 from ccb.tunnel.providers.model_lists import ModelSource
 from ccb.tunnel.providers.model_router import ModelRouter
 from ccb.tunnel.providers.model_traits import TraitsTable
+from ccb.tunnel.providers.openai_chat import ChatDialect
+from ccb.tunnel.providers.openai_responses import ResponsesDialect
 from ccb.tunnel.providers.provider import Provider
 from ccb.tunnel.providers.provider_kinds import ANTHROPIC, KINDS
-from ccb.tunnel.providers.vertex import Vertex
+from ccb.tunnel.providers.translating_provider import TranslatedProvider
 from ccb.tunnel.wire.model_facts import ModelTable
 
 from ..credentials.credential_helper import HelperCredential, checked
@@ -53,11 +54,8 @@ def session_provider(
 ) -> ModelRouter:
     """Return the provider of a session that begins with `model`, and may use `others`. `stored` are the accounts;
     without them, those of which nobody has to be asked. `table` learns what is known of the models that are asked.
-    Raise ConfigError, CredentialError.
-
-    A host may use Anthropic, the providers in the settings, and those that the command line names. A key that only
-    lies in the environment is not for it.
-    """
+    Raise ConfigError, CredentialError. A host may use Anthropic, the providers in the settings, and those that the
+    command line names. A key that only lies in the environment is not for it."""
     granted = granted_names(settings, (model, *others))
     environ = settings.network.over(environ)
     client = anthropic_client(environ)
@@ -105,28 +103,16 @@ def provider_of(
         return CloudProvider(_cloud(named, environ), client, named.name)
     credential = credential_of(named, client.endpoint.host, environ, settings, stored)
     if named.dialect == "anthropic":
-        from ccb.tunnel.providers.anthropic import RenamedProvider
-
         return RenamedProvider(_in_one_header(credential, named), client, named.name)
-    from ccb.tunnel.providers.dialect import Dialect
-    from ccb.tunnel.providers.translating_provider import TranslatedProvider
-
-    dialect: Dialect
-    if named.dialect == "responses":
-        from ccb.tunnel.providers.openai_responses import ResponsesCounter, ResponsesDialect
-
-        dialect, counter = ResponsesDialect(), ResponsesCounter() if kind.counts else None
-    else:
-        from ccb.tunnel.providers.openai_chat import ChatDialect
-
-        dialect, counter = ChatDialect(kind.rules), None
+    responses = named.dialect == "responses"
+    dialect = ResponsesDialect() if responses else ChatDialect(kind.rules)
+    counts, header = responses and kind.counts, named.key_header
     return TranslatedProvider(
-        named.name, dialect, client, credential, named.traits(environ), counter=counter, key_header=named.key_header
+        named.name, dialect, client, credential, named.traits(environ), counts=counts, key_header=header
     )
 
 
 def _in_one_header(source: CredentialSource | None, named: NamedProvider) -> CredentialSource | None:
-    """Return a source for the header that the person has chosen for a provider with Anthropic's API."""
     header = named.own.keyHeader
     return source if source is None or header is None else OneHeaderCredential(source, header)
 

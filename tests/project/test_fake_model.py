@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import subprocess
-import sys
-from pathlib import Path
 from typing import Any
 
 import aiohttp
@@ -160,22 +157,3 @@ async def test_a_huge_response_is_as_large_as_asked(fake_model: FakeModel) -> No
 def test_an_unknown_field_in_a_script_is_named() -> None:
     with pytest.raises(ValueError, match=r"when\.nothing"):
         FakeModel([{"text": "x", "when": {"nothing": 1}}])
-
-
-@pytest.mark.programs
-def test_it_runs_as_a_program_and_prints_its_url(tmp_path: Path) -> None:
-    import anthropic
-
-    script = tmp_path / "script.json"
-    script.write_text(json.dumps([{"text": "hello"}]), encoding="utf-8")
-    root = Path(__file__).resolve().parents[2]
-    command = [sys.executable, "-m", "tests.support.model.fake_model", "--script", str(script)]
-    with subprocess.Popen(command, cwd=root, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        url = process.stdout.readline().strip()
-        try:
-            with anthropic.Anthropic(api_key=API_KEY, base_url=url) as client:
-                answer = client.messages.create(model="m", max_tokens=9, messages=[{"role": "user", "content": "hi"}])
-        finally:
-            process.terminate()
-    assert answer.content[0].model_dump()["text"] == "hello"

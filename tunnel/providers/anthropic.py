@@ -10,21 +10,18 @@ from dataclasses import replace
 from .http_client import Endpoint, HttpProvider, ProviderClient, endpoint_at
 from .json_fields import dump
 from .provider import ProviderRequest, ProviderResponse
-from .request_body import as_body, model_of, read_json, whole_body
+from .request_body import as_body
 from .thinking import without_ours
 
 BASE_URL_VARIABLE = "ANTHROPIC_BASE_URL"
 DEFAULT_BASE_URL = "https://api.anthropic.com"
 
-_UNENCODED = {"accept-encoding": "identity"}
-"""Ask for a plain body, so that its bytes can be passed on as they arrive."""
+_UNENCODED = {"accept-encoding": "identity"}  # ask for a plain body, so that its bytes can be passed on as they arrive
 
 
 def anthropic_endpoint(environ: Mapping[str, str], *, allow_plain: bool = False) -> Endpoint:
-    """Return the endpoint that ANTHROPIC_BASE_URL and the proxy variables describe. Raise ConfigError.
-
-    Plain http to another machine needs `allow_plain` or CCB_ALLOW_HTTP_UPSTREAM=1.
-    """
+    """Return the endpoint that ANTHROPIC_BASE_URL and the proxy variables describe. Raise ConfigError. Plain http to
+    another machine needs `allow_plain` or CCB_ALLOW_HTTP_UPSTREAM=1."""
     text = environ.get(BASE_URL_VARIABLE, "").strip() or DEFAULT_BASE_URL
     allow_plain = allow_plain or environ.get("CCB_ALLOW_HTTP_UPSTREAM") == "1"
     return endpoint_at(text, BASE_URL_VARIABLE, environ, allow_plain=allow_plain)
@@ -55,14 +52,8 @@ class RenamedProvider(AnthropicProvider):
 
     @asynccontextmanager
     async def exchange(self, request: ProviderRequest) -> AsyncIterator[ProviderResponse]:
-        async with super().exchange(await self._renamed(request)) as response:
+        asked, model = await self._read(request)
+        body = dump(without_ours(asked) | ({"model": model} if model else {})).encode("utf-8", "replace")
+        del asked
+        async with super().exchange(replace(request, body=as_body(body), size=len(body))) as response:
             yield response
-
-    async def _renamed(self, request: ProviderRequest) -> ProviderRequest:
-        data = await read_json(await whole_body(request.body))
-        if model := model_of(data):
-            data["model"] = model.removeprefix(f"{self._given_name}/")
-        if isinstance(data.get("messages"), list):
-            data["messages"] = without_ours(data["messages"])
-        body = dump(data).encode("utf-8", "replace")
-        return replace(request, body=as_body(body), size=len(body))

@@ -2,8 +2,7 @@
 
 A block opens with its first piece, and the block before it closes then. Pieces of several tool calls may come mixed:
 only one call is open at a time, and the pieces of the others wait. Thinking and text that come while a call is open
-wait as well, unless the input of the call is whole.
-"""
+wait as well, unless the input of the call is whole."""
 
 from __future__ import annotations
 
@@ -18,20 +17,13 @@ from .json_fields import dump, object_in
 
 Json = dict[str, Any]
 
-MAX_ANSWER = 32 * 1024 * 1024
-"""Most characters of an answer. A server that sends more is cut off."""
+MAX_ANSWER = 32 * 1024 * 1024  # characters; a server that sends more is cut off
+MAX_CALLS = 1_000  # of an answer, and characters of an id or a name
 
-
-MAX_CALLS = 1_000
-"""Most tool calls of an answer, and most characters of what a call has beside its input."""
-
-
-_BYTES_PER_TOKEN, _CALL_BYTES = 4, 80
-"""What an answer is estimated by: text has so many bytes a token, and a call so many beside its input."""
+_BYTES_PER_TOKEN, _CALL_BYTES = 4, 80  # of text, and of a call beside its input
 
 WRONG = "invalid_request_error"
-"""The error type of an answer that is not understood. It is not tried again: a wrong format stays so, and each try is
-paid for."""
+"""The error type of an answer that is not understood. The worker does not try again: each try is paid for."""
 
 
 class AnswerError(Exception):
@@ -46,138 +38,82 @@ class AnswerError(Exception):
 
 @dataclass
 class _Call:
-    """A tool call. `waiting` are pieces of its input that were not sent yet, `sent` those that were."""
+    """A tool call. `looked_at` is how many pieces of its input there were when it was last tried as JSON."""
 
     id: str = ""
     name: str = ""
-    waiting: list[str] = field(default_factory=list)
-    sent: list[str] = field(default_factory=list)
+    pieces: list[str] = field(default_factory=list)
     state: str = ""
-    opened: bool = False
     done: bool = False
     closed: bool = False
     looked_at: int = -1
 
 
-class _BlockWriter:
-    """Writes the events of an answer. At most one block is open, of the type `open`. `state` becomes the signature of
-    the thinking that is open, and `unsigned` that of thinking without one."""
-
-    def __init__(self, unsigned: str) -> None:
-        self.open = ""
-        self.state = ""
-        self._unsigned = unsigned
-        self._index = -1
-        self._out: list[str] = []
-
-    def take(self) -> bytes:
-        """Return the bytes of the events since the last call."""
-        text, self._out = "".join(self._out), []
-        return text.encode("utf-8", "replace")  # some servers send half of a surrogate pair
-
-    def write(self, text: str) -> None:
-        """Write an event."""
-        self._out.append(text)
-
-    def start(self, block: Json) -> None:
-        """Begin a block."""
-        self._index += 1
-        self.open = block["type"]
-        self._out.append(event("content_block_start", {"index": self._index, "content_block": block}))
-
-    def delta(self, kind: str, field: str, text: str) -> None:
-        """Write a piece of the open block: `kind` is its type, `field` the name of what it holds."""
-        self._out.append(
-            f'event: content_block_delta\ndata: {{"type":"content_block_delta","index":{self._index},'
-            f'"delta":{{"type":"{kind}","{field}":{encode_basestring(text)}}}}}\n\n'
-        )
-
-    def close(self) -> None:
-        """End the open block, if there is one."""
-        if not self.open:
-            return
-        if self.open == "thinking":
-            sealed, self.state = self.state or self._unsigned, ""
-            if sealed:
-                self.delta("signature_delta", "signature", sealed)
-        self._out.append(event("content_block_stop", {"index": self._index}))
-        self.open = ""
-
-
 class AnswerBuilder:
     """Collects the bytes of one answer; `take` returns what is new. `model` is the name that the worker asked for.
-
     `stops` are stop sequences that the provider does not know: what follows one is left out. `unsigned` is the
-    signature of thinking for which nothing has to go back.
-    """
+    signature of thinking for which nothing has to go back."""
 
     def __init__(self, model: str, fallback_id: str, stops: tuple[str, ...] = (), unsigned: str = "") -> None:
         self.model = model
         self.usage = TokenUsage()
-        self.prompt = 0
-        """The tokens of the request, estimated: for a server that does not tell them."""
-
-        self.over = False
+        self.prompt = 0  # the tokens of the request, estimated: for a server that does not tell them
+        self.over = self.begun = False
         self.stop_reason = ""
         self._id = fallback_id
-        self._writer = _BlockWriter(unsigned)
-        self.begun = False
-        """Whether the provider has begun to answer."""
-
+        self._unsigned = unsigned
+        self._out: list[str] = []
+        self._index = -1
+        self._open = ""  # the type of the block that is open
+        self._state = ""  # the signature of the thinking that is open
         self._size = 0
         self._said = 0  # bytes that the model has made
         self._calls: dict[object, _Call] = {}
         self._current: _Call | None = None
         self._held: list[tuple[str, str]] = []
-        self._cutter = StopCutter(stops) if stops else None
-        self._minted = 0
+        self._cutter = StopCutter(stops)
 
     def take(self) -> bytes:
-        """Return the bytes of the events since the last call."""
-        return self._writer.take()
+        text, self._out = "".join(self._out), []
+        return text.encode("utf-8", "replace")  # some servers send half of a surrogate pair
 
     def begin(self, upstream_id: object = "") -> None:
-        """The provider has begun to answer. Later calls do nothing, so an answer begins once."""
+        """The provider has begun to answer. Later calls do nothing."""
         if self.begun:
             return
         self.begun = True
         if isinstance(upstream_id, str) and upstream_id:
             kept = "".join(each for each in upstream_id if each.isascii() and (each.isalnum() or each in "_-"))[:120]
             self._id = kept if kept.startswith("msg_") else f"msg_{kept}"
-        self._writer.write(message_start(self._id, self.model, TokenUsage().to_json()))
+        self._out.append(message_start(self._id, self.model, TokenUsage().to_json()))
 
     def text(self, piece: str) -> None:
-        """Add a piece of text."""
         self._count(piece)
-        if piece and self._cutter is not None:
-            piece = self._cutter.feed(piece)
-        self._add("text", piece)
+        self._add("text", self._cutter.feed(piece))
 
     def thinking(self, piece: str) -> None:
-        """Add a piece of thinking."""
         self._count(piece)
         self._add("thinking", piece)
 
     def reasoning_state(self, sealed: str) -> None:
         """What must go back with the thinking that is open, or with the next block if none is: `sealed` travels in its
         signature."""
-        if self._stopped:
+        if self.stop_reason:
             return
         self._grow(sealed)
         if self._current is not None:
             self._held.append(("state", sealed))
-        elif self._writer.open == "thinking":
-            self._writer.state = sealed
-            self._writer.close()
+        elif self._open == "thinking":
+            self._state = sealed
+            self._close()
         else:
-            self._writer.close()
-            self._writer.start({"type": "redacted_thinking", "data": sealed})
-            self._writer.close()
+            self._start({"type": "redacted_thinking", "data": sealed})
+            self._close()
 
     def call(self, key: object, call_id: str, name: str, *, state: str = "") -> None:
         """A tool call, or more about one: `key` says which. Its block opens once its name is known. `state` must go
         back with it."""
-        if self._stopped:
+        if self.stop_reason:
             return
         call = self._calls.get(key)
         if call is None:
@@ -195,49 +131,50 @@ class AnswerBuilder:
     def is_whole(self, key: object) -> bool:
         """Return whether the input of a call is a whole JSON object."""
         call = self._calls.get(key)
-        return call is not None and (call.closed or _is_object(call.sent or call.waiting))
-
-    def knows_call(self, key: object) -> str | None:
-        """Return the id of the call with this key ("" while it has none), None if there is no such call."""
-        call = self._calls.get(key)
-        return None if call is None else call.id
+        return call is not None and (call.closed or _is_object(call.pieces))
 
     def arguments(self, key: object, piece: str) -> None:
-        """Add a piece of the input of a call."""
         call = self._calls.get(key)
-        if self._stopped or call is None or call.closed or not piece:
+        if self.stop_reason or call is None or call.closed or not piece:
             return
         self._count(piece)
         self._grow(piece)
-        if call is self._current and call.opened:
-            call.sent.append(piece)
-            self._writer.delta("input_json_delta", "partial_json", piece)
-            return
-        call.waiting.append(piece)
-        self._advance()
+        call.pieces.append(piece)
+        if call is self._current:
+            self._delta("input_json_delta", "partial_json", piece)
+        else:
+            self._advance()
 
-    def call_done(self, key: object, whole: str | None = None) -> None:
+    def call_done(self, key: object, whole: str) -> None:
         """The input of a call is complete. `whole` is all of it, for a server that has not sent it in pieces."""
         call = self._calls.get(key)
         if call is None or call.closed:
             return
-        if whole and not call.waiting and not call.sent:
+        if not call.pieces:
             self.arguments(key, whole)
         call.done = True
         self._advance()
 
     def stop(self, reason: str) -> None:
         """The model has stopped: close what is open. What follows is counted only. `finish` ends the answer."""
-        if self._stopped:
+        if self.stop_reason:
             return
-        if self._cutter is not None and self._cutter.found is None:
+        if self._cutter.found is None:
             self._add("text", self._cutter.rest())
         cut = reason in ("max_tokens", "model_context_window_exceeded", "refusal")
         for call in self._calls.values():
-            self._finish_call(call, cut=cut)
-        self._current = None
+            if call.closed:
+                continue
+            if call is not self._current:
+                if not call.name:
+                    raise AnswerError(WRONG, "the provider sent a tool call without a name")
+                self._open_call(call)
+            if not any(piece.strip() for piece in call.pieces):
+                # "{" of a cut call: it must not run without its input
+                self._delta("input_json_delta", "partial_json", "{" if cut else "{}")
+            self._close_call(call)
         self._release()
-        self._writer.close()
+        self._close()
         if self._calls and reason == "end_turn":
             reason = "tool_use"
         elif not self._calls and reason == "tool_use":
@@ -245,29 +182,25 @@ class AnswerBuilder:
         self.stop_reason = reason
 
     def finish(self) -> None:
-        """End the answer: its stop reason is known, and its usage as far as the provider says it. Raise AnswerError if
-        the model has not stopped."""
+        """End the answer. Raise AnswerError if the model has not stopped."""
         if self.over:
             return
-        if not self._stopped:
+        if not self.stop_reason:
             raise AnswerError("api_error", "the provider ended the stream in the middle of an answer")
         self.over = True
-        found = self._cutter.found if self._cutter is not None else None
-        reason = "stop_sequence" if found is not None and not self._calls else self.stop_reason
-        self._writer.write(message_end(reason, found if reason == "stop_sequence" else None, self._used()))
+        found = None if self._calls else self._cutter.found
+        reason = {"stop_reason": "stop_sequence" if found else self.stop_reason, "stop_sequence": found}
+        self._out.append(event("message_delta", {"delta": reason, "usage": self._used()}) + event("message_stop", {}))
 
     def fail(self, kind: str, message: str) -> None:
-        """End the answer with an error. What was used is paid for all the same."""
+        """End the answer with an error. The auth proxy counts what was used: it is paid for all the same."""
         if not self.over:
             self.over = True
-            self._writer.write(error_event(kind, message, self._used() if self._said else None))
+            told: Json = {"error": {"type": kind, "message": message}}
+            self._out.append(event("error", told | ({"usage": self._used()} if self._said else {})))
 
     def _used(self) -> Json:
         return self.usage.completed(self.prompt, max(1, self._said // _BYTES_PER_TOKEN)).to_json()
-
-    @property
-    def _stopped(self) -> bool:
-        return bool(self.stop_reason)
 
     def _count(self, piece: str) -> None:
         self._said += len(piece.encode("utf-8", "replace"))
@@ -277,21 +210,42 @@ class AnswerBuilder:
         if self._size > MAX_ANSWER:
             raise AnswerError(WRONG, f"the answer is longer than {MAX_ANSWER} characters")
 
+    def _start(self, block: Json) -> None:
+        """Close the open block, and begin another one."""
+        self._close()
+        self._index += 1
+        self._open = block["type"]
+        self._out.append(event("content_block_start", {"index": self._index, "content_block": block}))
+
+    def _delta(self, kind: str, field: str, text: str) -> None:
+        self._out.append(
+            f'event: content_block_delta\ndata: {{"type":"content_block_delta","index":{self._index},'
+            f'"delta":{{"type":"{kind}","{field}":{encode_basestring(text)}}}}}\n\n'
+        )
+
+    def _close(self) -> None:
+        if not self._open:
+            return
+        if self._open == "thinking":
+            sealed, self._state = self._state or self._unsigned, ""
+            if sealed:
+                self._delta("signature_delta", "signature", sealed)
+        self._out.append(event("content_block_stop", {"index": self._index}))
+        self._open = ""
+
     def _add(self, kind: str, piece: str) -> None:
-        if not piece or self._stopped:
+        if not piece or self.stop_reason:
             return
         if self._current is not None:
             self._advance(make_room=True)
+        self._grow(piece)
         if self._current is not None:
-            self._grow(piece)
             self._held.append((kind, piece))
             return
         self._release()
-        if self._writer.open != kind:
-            self._writer.close()
-            self._writer.start({"type": kind, kind: ""} | ({"signature": ""} if kind == "thinking" else {}))
-        self._grow(piece)
-        self._writer.delta(f"{kind}_delta", kind, piece)
+        if self._open != kind:
+            self._start({"type": kind, kind: ""} | ({"signature": ""} if kind == "thinking" else {}))
+        self._delta(f"{kind}_delta", kind, piece)
 
     def _release(self) -> None:
         """Send what has waited for the calls before it."""
@@ -312,47 +266,30 @@ class AnswerBuilder:
                     return
                 self._open_call(call)
             others = make_room or any(each is not call and not each.closed for each in self._calls.values())
-            if not (call.done or (others and _is_whole(call))):
+            if not (call.done or (others and _is_whole_now(call))):
                 return
             self._close_call(call)
 
     def _open_call(self, call: _Call) -> None:
-        self._writer.close()
         if call.state:
-            self._writer.start({"type": "thinking", "thinking": "", "signature": ""})
-            self._writer.state = call.state
-            self._writer.close()
-        if not call.id:
-            self._minted += 1
-            call.id = f"call_{self._id.removeprefix('msg_')[:40]}_{self._minted}"
-        call.opened, self._current = True, call
-        self._writer.start({"type": "tool_use", "id": call.id, "name": call.name, "input": {}})
-        for piece in call.waiting:
-            self._writer.delta("input_json_delta", "partial_json", piece)
-        call.sent, call.waiting = call.waiting, []
+            self._start({"type": "thinking", "thinking": "", "signature": ""})
+            self._state = call.state
+        call.id = call.id or f"call_{self._id.removeprefix('msg_')[:40]}_{self._index + 1}"
+        self._current = call
+        self._start({"type": "tool_use", "id": call.id, "name": call.name, "input": {}})
+        for piece in call.pieces:
+            self._delta("input_json_delta", "partial_json", piece)
 
     def _close_call(self, call: _Call) -> None:
-        self._writer.close()
+        self._close()
         call.closed, self._current = True, None
 
-    def _finish_call(self, call: _Call, *, cut: bool) -> None:
-        if call.closed:
-            return
-        if not call.opened:
-            if not call.name:
-                raise AnswerError(WRONG, "the provider sent a tool call without a name")
-            self._open_call(call)
-        if not any(piece.strip() for piece in call.sent):  # "{" of a cut call: it must not run without its input
-            self._writer.delta("input_json_delta", "partial_json", "{" if cut else "{}")
-        self._close_call(call)
 
-
-def _is_whole(call: _Call) -> bool:
-    """Return whether the input of a call is a whole JSON object."""
-    if not call.sent or call.looked_at == len(call.sent) or not call.sent[-1].rstrip().endswith("}"):
+def _is_whole_now(call: _Call) -> bool:
+    if not call.pieces or call.looked_at == len(call.pieces) or not call.pieces[-1].rstrip().endswith("}"):
         return False
-    call.looked_at = len(call.sent)
-    return _is_object(call.sent)
+    call.looked_at = len(call.pieces)
+    return _is_object(call.pieces)
 
 
 def _is_object(pieces: list[str]) -> bool:
@@ -382,20 +319,7 @@ def message_start(message_id: str, model: str, usage: Json) -> str:
     return event("message_start", {"message": message})
 
 
-def message_end(stop_reason: str, stop_sequence: str | None, usage: Json) -> str:
-    """Return the two events that end an answer."""
-    reason = {"stop_reason": stop_reason, "stop_sequence": stop_sequence}
-    return event("message_delta", {"delta": reason, "usage": usage}) + event("message_stop", {})
-
-
-def error_event(kind: str, message: str, usage: Json | None = None) -> str:
-    """Return the event that ends a stream that has failed. `usage` is for the auth proxy, which counts it."""
-    told = {"error": {"type": kind, "message": message}}
-    return event("error", told if usage is None else {**told, "usage": usage})
-
-
-PING = b'event: ping\ndata: {"type":"ping"}\n\n'
-"""A sign of life while a model thinks in silence."""
+PING = b'event: ping\ndata: {"type":"ping"}\n\n'  # a sign of life while a model thinks in silence
 
 
 class StopCutter:
@@ -407,8 +331,7 @@ class StopCutter:
         self.found: str | None = None
 
     def feed(self, piece: str) -> str:
-        """Return the text that can be passed on."""
-        if self.found is not None:
+        if self.found is not None or not piece:
             return ""
         text = self._held + piece
         places = [(place, stop) for stop in self._stops if (place := text.find(stop)) >= 0]
@@ -416,19 +339,15 @@ class StopCutter:
             place, self.found = min(places)
             self._held = ""
             return text[:place]
-        keep = max((_overlap(text, stop) for stop in self._stops), default=0)
+        longest = min(len(text), max(map(len, self._stops), default=1) - 1)
+        starts = {stop[:size] for stop in self._stops for size in range(1, len(stop))}
+        keep = next((size for size in range(longest, 0, -1) if text[-size:] in starts), 0)
         self._held = text[len(text) - keep :]
         return text[: len(text) - keep]
 
     def rest(self) -> str:
-        """Return what was held back: the text is over."""
         held, self._held = self._held, ""
         return held
-
-
-def _overlap(text: str, stop: str) -> int:
-    """Return the length of the longest end of `text` that `stop` starts with."""
-    return next((size for size in range(min(len(text), len(stop) - 1), 0, -1) if text.endswith(stop[:size])), 0)
 
 
 @dataclass(frozen=True)
@@ -470,10 +389,9 @@ class TokenUsage:
         return made
 
 
-def read_usage(usage: Mapping[str, Any], before: TokenUsage | None = None) -> TokenUsage:
-    """Return the counts in a `usage` object of Chat Completions or Responses. Of one that came `before` counts what
-    this one does not tell."""
-    before = before or TokenUsage()
+def read_usage(usage: Mapping[str, Any], before: TokenUsage) -> TokenUsage:
+    """Return the counts in a `usage` object of Chat Completions or Responses. What it does not tell counts as
+    `before`."""
     prompt = _count(usage, "prompt_tokens", "input_tokens") or before.prompt
     output = _count(usage, "completion_tokens", "output_tokens") or before.output
     read_in = object_in(usage, "prompt_tokens_details") or object_in(usage, "input_tokens_details")
@@ -481,22 +399,14 @@ def read_usage(usage: Mapping[str, Any], before: TokenUsage | None = None) -> To
     total = _count(usage, "total_tokens") or before.total
     read = _count(read_in, "cached_tokens") or _count(usage, "prompt_cache_hit_tokens") or before.cache_read
     written = _count(read_in, "cache_write_tokens") or before.cache_write
-    prompt, read, written = _prompt_parts(prompt, read, written, total - output)
+    if not prompt or prompt < read + written <= total - output - prompt:
+        prompt += read + written  # this server does not count them as a part of the prompt
+    read = min(read, prompt)
+    written = min(written, prompt - read)
     if total > prompt + output and prompt:
         output = total - prompt  # Gemini and xAI leave reasoning out of the completion, and bill it
     reasoning = min(_count(details, "reasoning_tokens") or before.reasoning, output)
     return TokenUsage(prompt, read, written, output, reasoning, total)
-
-
-def _prompt_parts(prompt: int, read: int, written: int, most: int) -> tuple[int, int, int]:
-    """Return the prompt with what was read from the cache and written to it, and these two. `most` is what the total
-    leaves for all of them."""
-    if read + written > prompt and most >= prompt + read + written:
-        return prompt + read + written, read, written  # this server does not count them as a part of the prompt
-    if not prompt:
-        return read + written, read, written
-    read = min(read, prompt)
-    return prompt, read, min(written, prompt - read)
 
 
 def _count(usage: Mapping[str, Any], *names: str) -> int:
@@ -520,32 +430,17 @@ def whole_message(stream: bytes) -> tuple[Json | None, Json | None]:
             message = event["message"]
         elif kind == "content_block_start":
             blocks.append(event["content_block"])
-        elif kind == "content_block_delta":
-            _add(blocks[event["index"]], event["delta"], inputs.setdefault(event["index"], []))
         elif kind == "message_delta":
             message |= event["delta"]
             message["usage"] = {**message["usage"], **event["usage"]}
+        elif kind == "content_block_delta":
+            (_, (name, value)) = event["delta"].items()  # its type first
+            if name == "partial_json":
+                inputs.setdefault(event["index"], []).append(value)
+            else:
+                blocks[event["index"]][name] += value
     for index, parts in inputs.items():
-        if parts:
-            blocks[index]["input"] = _input("".join(parts))
+        text = "".join(parts)
+        # A text that is no object stays one, so that nobody runs the call.
+        blocks[index]["input"] = json.loads(text) if _is_object(parts) else text
     return {**message, "content": blocks}, None
-
-
-def _add(block: Json, delta: Json, parts: list[str]) -> None:
-    kind = delta["type"]
-    if kind == "input_json_delta":
-        parts.append(delta["partial_json"])
-    elif kind == "signature_delta":
-        block["signature"] = delta["signature"]
-    else:
-        field = "text" if kind == "text_delta" else "thinking"
-        block[field] += delta[field]
-
-
-def _input(text: str) -> Json | str:
-    """Return the input of a call; the text itself if it is not JSON, so that nobody runs the call."""
-    try:
-        value = json.loads(text)
-    except (ValueError, RecursionError):
-        return text
-    return value if isinstance(value, dict) else dump(value)

@@ -12,11 +12,8 @@ from .json_fields import dump, object_in, objects_in, text_in
 
 
 class Refusal(Exception):
-    """An answer of the proxy itself: an error in the shape of the Messages API.
-
-    `message` reaches the worker. `kind` is the error type. A type that starts with `laptop_` says that no provider has
-    answered, so the status was chosen by the proxy.
-    """
+    """An answer of the proxy itself: an error in the shape of the Messages API. A `kind` that starts with `laptop_`
+    says that no provider has answered, so the status was chosen by the proxy."""
 
     def __init__(self, status: int, message: str, *, kind: str = "", headers: Mapping[str, str] | None = None) -> None:
         super().__init__(message)
@@ -26,7 +23,6 @@ class Refusal(Exception):
         self.headers = dict(headers or {})
 
     def body(self) -> bytes:
-        """Return the JSON text of the answer."""
         return _error_body(self.kind, self.message)
 
 
@@ -91,11 +87,9 @@ class UpstreamError:
     retry_after: float | None = None
 
     def body(self) -> bytes:
-        """Return the JSON of an error answer."""
         return _error_body(self.kind, self.message)
 
     def headers(self) -> list[tuple[str, str]]:
-        """Return the headers of an error answer."""
         made = [("content-type", "application/json")]
         if self.retry_after is not None:
             made.append(("retry-after", f"{self.retry_after:g}"))
@@ -120,24 +114,26 @@ def read_error(status: int, headers: Sequence[tuple[str, str]], body: bytes, pro
 
 
 def error_in_stream(data: object, provider: str) -> UpstreamError:
-    """Return the error in an event of a stream that had begun well."""
     return _error(data, 500, {}, provider)
 
 
 def _error(data: object, status: int, headers: Mapping[str, str], provider: str) -> UpstreamError:
     fields = _fields(data)
-    message, codes = _message(data, fields), _codes(fields)
+    message = _message(data, fields)
+    codes = [found.lower() for name in ("code", "type", "status") if (found := text_in(fields, name))]
     given = str(fields.get("code"))
     if status == 500 and given in map(str, _BY_STATUS):
         status = int(given)  # OpenRouter: the status of the provider behind it
     kind = _kind(codes, status)
-    if any(map(_TOO_LONG.search, (message, *codes))):
-        return UpstreamError(400, "invalid_request_error", _too_long(message), retry=False)
+    if any(map(_TOO_LONG.search, (message, *codes))):  # what makes the worker compact the conversation
+        numbers = sorted(int(each.replace(",", "")) for each in _NUMBERS.findall(message))
+        said = f"{numbers[-1]} tokens > {numbers[0]} maximum" if len(numbers) >= 2 else message
+        return UpstreamError(400, "invalid_request_error", f"prompt is too long: {said}", retry=False)
     if kind in ("authentication_error", "permission_error"):  # such a text may repeat a part of the key
         message = "the credential is refused, or what it is used for"
     billing = kind == "billing_error"
     wait = None if billing else _wait(headers, fields, message)
-    retry = False if billing else _should_retry(headers)
+    retry = False if billing else {"true": True, "false": False}.get(headers.get("x-should-retry", ""))
     code = _STATUS.get(kind) or (status if status >= 400 else 500)
     return UpstreamError(code, kind, f"{provider}: {message}", retry=retry, retry_after=wait)
 
@@ -168,25 +164,7 @@ def _message(data: object, fields: Json) -> str:
     return _SECRET.sub("…", text or "no explanation given")[:_MAX_TEXT]
 
 
-def _codes(fields: Json) -> list[str]:
-    return [found.lower() for name in ("code", "type", "status") if (found := text_in(fields, name))]
-
-
-def _too_long(message: str) -> str:
-    """Return the sentence that makes the worker compact the conversation. Of the numbers in the text, the smaller one
-    is the limit."""
-    numbers = sorted(int(each.replace(",", "")) for each in _NUMBERS.findall(message))
-    if len(numbers) >= 2:
-        return f"prompt is too long: {numbers[-1]} tokens > {numbers[0]} maximum"
-    return f"prompt is too long: {message}"
-
-
-def _should_retry(headers: Mapping[str, str]) -> bool | None:
-    return {"true": True, "false": False}.get(headers.get("x-should-retry", ""))
-
-
 def _wait(headers: Mapping[str, str], fields: Json, message: str) -> float | None:
-    """Return the seconds to wait, from wherever the provider says it; None if it does not."""
     milliseconds, seconds = headers.get("retry-after-ms", ""), headers.get("retry-after", "")
     if re.fullmatch(r"\d+(\.\d+)?", milliseconds):
         return float(milliseconds) / 1000
@@ -208,7 +186,6 @@ def _wait(headers: Mapping[str, str], fields: Json, message: str) -> float | Non
 
 
 def _seconds(text: str) -> float | None:
-    """Return the seconds of a duration such as 6m0s or 250ms, or of a plain number."""
     if re.fullmatch(r"\d+(\.\d+)?", text):
         return float(text)
     factor = {"ms": 0.001, "s": 1, "m": 60, "h": 3600}

@@ -1,9 +1,7 @@
 """What a call costs: price lists and sums.
 
-Prices are those of Anthropic's API (2026-11). Where a model has a price that is not known here, the higher one counts.
-
-The prices of other providers are an extract of 2026-11-26 from the public lists that litellm 1.106.2 (MIT) collects.
-"""
+Prices are those of Anthropic's API (2026-11), the higher one where a model has one that is not known here. Those of
+other providers are an extract of 2026-11-26 from the public lists that litellm 1.106.2 (MIT) collects."""
 
 from __future__ import annotations
 
@@ -18,18 +16,14 @@ from .request_body import model_of
 
 Json = dict[str, Any]
 
-ANSWERED = "/v1/messages"
-"""The path of the requests that a model answers, and that cost money."""
-
+ANSWERED = "/v1/messages"  # the path of the requests that a model answers, and that cost money
 DETAILS = ("cache_creation", "server_tool_use", "iterations", "speed", "inference_geo")
 """The fields of a usage beside the tokens that say what they cost."""
 
 _DETAILS = frozenset(DETAILS)
 _SEARCH_USD = 0.01
 _MAX_OUTPUT = 128_000
-_MAX_SHARE = 2.0
-"""What a token of the input costs at most, in input tokens: one that the cache keeps for an hour."""
-
+_MAX_SHARE = 2.0  # what a token of the input costs at most, in input tokens: one that the cache keeps for an hour
 _MEASURED = frozenset(
     (
         *("model", "max_tokens", "messages", "system", "tools", "tool_choice", "stream", "stop_sequences", "metadata"),
@@ -88,10 +82,9 @@ class MostCost:
 
 @dataclass(frozen=True)
 class BilledRequest:
-    """What a request says of its price, without its conversation: a call may wait for a minute before it goes out, and
-    many may wait. `size` are the bytes of its body, `longest` the tokens that its answer may have. `own_tools`: the
-    agent runs all of its tools. `longer`: the prompt may be longer than these bytes tell.
-    `others_answer`: other models than this one may answer."""
+    """What a request says of its price, without its conversation: many calls may wait before they go out. `size` are
+    the bytes of its body, `longest` the tokens that its answer may have. `own_tools`: the agent runs all of its tools.
+    `longer`: the prompt may be longer than these bytes tell. `others_answer`: other models than this one may answer."""
 
     model: str
     size: int
@@ -119,8 +112,8 @@ def billed(request: Mapping[str, Any], size: int) -> BilledRequest:
 
 
 def most_cost(models: ModelTable, request: BilledRequest) -> MostCost:
-    """Return what a request may cost at most. One that asks for more than an answer of its model, or for a model
-    without a known price, counts as the dearest model."""
+    """Return what a request may cost at most. One that may be answered by a model without a known price counts as the
+    dearest model."""
     known = models.facts(request.model)
     window = known.context_window
     if request.others_answer or not (request.own_tools and known.priced):
@@ -138,7 +131,6 @@ def most_cost(models: ModelTable, request: BilledRequest) -> MostCost:
 
 
 def _own_tools(request: Mapping[str, Any]) -> bool:
-    """Return whether all tools of a request are the agent's own."""
     tools = request.get("tools")
     if isinstance(tools, list):
         return all(isinstance(each, dict) and "type" not in each for each in tools)
@@ -146,7 +138,6 @@ def _own_tools(request: Mapping[str, Any]) -> bool:
 
 
 def _longer(request: Mapping[str, Any]) -> bool:
-    """Return whether the prompt may be longer than the bytes of a request tell."""
     messages = (each for each in _items(request.get("messages")) if isinstance(each, dict))
     blocks = [*_items(request.get("system")), *(block for each in messages for block in _items(each.get("content")))]
     blocks = [each for each in blocks if isinstance(each, dict)]
@@ -250,7 +241,7 @@ _PREVIEWS = ("-preview", "-latest")
 
 def known_prices(model: str) -> dict[str, object]:
     """Return the prices of a model as traits, {} if they are not known. A vendor in front of the name, and a date or a
-    word for previews behind it, do not count; any other ending is another model, whose price is not known."""
+    word for previews behind it, do not count; any other ending is another model."""
     name = model.rsplit("/", 1)[-1].lower()
     for ending in _PREVIEWS:
         name = name.removesuffix(ending)

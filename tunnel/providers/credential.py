@@ -20,11 +20,9 @@ class CredentialKind(Enum):
 
 @dataclass(frozen=True)
 class Credential:
-    """A model credential. `api_key` goes into x-api-key, `bearer` into Authorization; at least one is set.
-
-    `source` is the public name of where it came from (`apiKeySource` in system/init). `workspace` and `betas` are
-    Anthropic's: which workspace pays, and what the API must switch on to take the credential.
-    """
+    """A model credential. `api_key` goes into x-api-key, `bearer` into Authorization; at least one is set. `source` is
+    the public name of where it came from (`apiKeySource` in system/init). `workspace` (which one pays) and `betas`
+    (what the API must switch on to take the credential) are Anthropic's."""
 
     source: str
     api_key: Secret | None = None
@@ -39,8 +37,8 @@ class Credential:
         return CredentialKind.API_KEY if self.api_key else CredentialKind.BEARER
 
     def headers(self, beside: Mapping[str, str] | None = None) -> dict[str, str]:
-        """Return the request headers that carry the credential in the clear. Call it where the request is sent; do not
-        keep the result. `beside` are the other headers of the request, whose betas stay."""
+        """Return the request headers that carry the credential in the clear: do not keep them. `beside` are the other
+        headers of the request, whose betas stay."""
         headers = {}
         if self.workspace:
             headers["anthropic-workspace-id"] = self.workspace
@@ -98,7 +96,7 @@ class FixedCredential:
 
 
 class OneHeaderCredential:
-    """What another source gives, sent in one header of the Messages API only: `authorization` or `x-api-key`."""
+    """What another source gives, sent in one header of the Messages API only."""
 
     def __init__(self, source: CredentialSource, header: str) -> None:
         self._source = source

@@ -7,11 +7,15 @@ import json
 import re
 from collections.abc import Iterable
 from typing import Any, Protocol
+from uuid import uuid4
 
 from ..wire.dataclass import dataclass
 from ..wire.json_schema import SCHEMA_LISTS, SCHEMA_MAPS, SINGLE_SCHEMAS, cleaned, plain_root
 from .anthropic_events import WRONG, AnswerBuilder, AnswerError
+from .json_fields import object_in, objects_in, text_in
 from .model_traits import ModelTraits
+from .request_content import Untranslatable
+from .thinking import sealed
 
 Json = dict[str, Any]
 
@@ -56,6 +60,12 @@ class Dialect(Protocol):
         """Translate a request. Raise Untranslatable for what cannot be translated."""
 
 
+def answer_of(target: ModelTarget, stops: tuple[str, ...]) -> AnswerBuilder:
+    """Return what collects the answer of a model. `stops` are stop sequences that its provider does not know."""
+    unsigned = sealed(target.provider, target.model, {})
+    return AnswerBuilder(target.shown, f"msg_{uuid4().hex}", stops, unsigned)
+
+
 def event_of(data: bytes, provider: str) -> object:
     """Return an event of a stream. Raise AnswerError for what is not JSON."""
     try:
@@ -64,7 +74,6 @@ def event_of(data: bytes, provider: str) -> object:
         raise AnswerError(WRONG, f"{provider} sent an event that is not JSON") from None
 
 
-MAX_NAME = 64
 _ID = re.compile(r"[A-Za-z0-9_-]+")
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
@@ -96,7 +105,7 @@ class ToolNames:
             short = name
             if not _NAME.fullmatch(name):
                 digest = hashlib.sha256(name.encode("utf-8", "replace")).hexdigest()[:8]
-                short = re.sub(r"[^A-Za-z0-9_-]", "_", name)[: MAX_NAME - 9] + "_" + digest
+                short = re.sub(r"[^A-Za-z0-9_-]", "_", name)[:55] + "_" + digest
             self._sent[name] = short
             self._known[short] = name
         return self._sent[name]
@@ -105,17 +114,51 @@ class ToolNames:
         """Return the tool that a provider means."""
         return self._known.get(name, name)
 
-    def is_known(self, name: str, *, begins: bool = False) -> bool:
-        """Return whether the provider knows a tool by this name, or with `begins` by one that begins so."""
-        return name in self._known or (begins and any(each.startswith(name) for each in self._known))
 
-    def joined(self, name: str, more: str) -> str:
-        """Return a name that comes in pieces, or whole and again, or longer each time."""
-        if self.is_known(name + more, begins=True):
-            return name + more
-        if more.startswith(name):
-            return more
-        return name if self.is_known(name) else name + more
+MAX_TOOLS = 128
+
+
+def client_tools(asked: Json, provider: str, names: ToolNames) -> list[Json]:
+    """Return the tools of a request: name, description, parameters. Raise Untranslatable for one that Anthropic's
+    servers would have to run, and for more than OpenAI's APIs take."""
+    found = objects_in(asked, "tools")
+    for each in found:
+        if each.get("type") not in (None, "custom"):
+            raise Untranslatable(f"{provider} does not have the tool {each.get('type')} of Anthropic's servers")
+    if len(found) > MAX_TOOLS:
+        raise Untranslatable(f"{provider} takes {MAX_TOOLS} tools at most, and this session has {len(found)}")
+    return [
+        {
+            "name": names.sent(str(each.get("name"))),
+            "description": str(each.get("description") or ""),
+            "parameters": each.get("input_schema"),
+        }
+        for each in found
+    ]
+
+
+def tool_fields(asked: Json, declared: list[Json], names: ToolNames, *, nested: bool, serial: bool = True) -> Json:
+    """Return the fields about tools, {} without tools. `nested`: the choice names a tool inside `function`. `serial`:
+    the API can be told to call one tool at a time."""
+    if not declared:
+        return {}
+    choice = object_in(asked, "tool_choice")
+    made: Json = {"tools": declared}
+    kind = choice.get("type")
+    if kind == "tool":
+        named: Json = {"name": names.sent(str(choice.get("name")))}
+        made["tool_choice"] = {"type": "function", **({"function": named} if nested else named)}
+    elif word := {"any": "required", "none": "none", "auto": "auto"}.get(str(kind)):
+        made["tool_choice"] = word
+    return made | ({"parallel_tool_calls": False} if serial and choice.get("disable_parallel_tool_use") else {})
+
+
+def user_fields(asked: Json) -> Json:
+    """Return OpenAI's fields about who asks, and the tier."""
+    user = text_in(object_in(asked, "metadata"), "user_id")
+    made = {"prompt_cache_key": hashed(user), "safety_identifier": hashed(user)} if user else {}
+    tier = {"auto": "auto", "standard_only": "default"}.get(str(asked.get("service_tier")))
+    return made | ({"service_tier": tier} if tier else {})
 
 
 def object_schema(schema: object) -> Json:
@@ -129,18 +172,17 @@ def _with_items(schema: Any) -> Any:
     """Return a schema in which arrays have `items`, and no schema is just true or false: some servers take neither."""
     if isinstance(schema, bool):
         return {} if schema else {"not": {}}
-    made = {name: _member_with_items(name, value) for name, value in schema.items()}
+    made = dict(schema)
+    for name, value in schema.items():
+        if name in SCHEMA_LISTS and isinstance(value, list):
+            made[name] = [_with_items(each) for each in value]
+        elif name in SCHEMA_MAPS and isinstance(value, dict):
+            made[name] = {key: _with_items(each) for key, each in value.items()}
+        elif name in SINGLE_SCHEMAS and isinstance(value, dict):
+            made[name] = _with_items(value)
     kinds = made.get("type") or ()
     if kinds == "array" or (isinstance(kinds, list) and "array" in kinds):
         made.setdefault("items", {})
     if isinstance(made.get("items"), bool):
         made["items"] = {}
     return made
-
-
-def _member_with_items(name: str, value: Any) -> Any:
-    if name in SCHEMA_LISTS and isinstance(value, list):
-        return [_with_items(each) for each in value]
-    if name in SCHEMA_MAPS and isinstance(value, dict):
-        return {key: _with_items(each) for key, each in value.items()}
-    return _with_items(value) if name in SINGLE_SCHEMAS and isinstance(value, dict) else value

@@ -1,7 +1,6 @@
 """HTTP requests to a provider: its address, TLS, the HTTP proxy on the way, and the base class of providers.
 
-aiohttp takes 70 to 120 ms to load. It is loaded in a thread while the worker starts, so that no session waits for it.
-"""
+aiohttp takes 70 to 120 ms to load: that happens in a thread while the worker starts."""
 
 from __future__ import annotations
 
@@ -16,7 +15,7 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import field
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from yarl import URL
 
@@ -25,14 +24,15 @@ from ..heavy_imports import load_aiohttp
 from ..wire.dataclass import dataclass
 from .credential import Credential, CredentialSource
 from .provider import ROUTES, ProviderError, ProviderRequest, ProviderResponse
+from .request_body import model_of, read_json, whole_body
 
 if TYPE_CHECKING:
     import aiohttp
 
 
 class HttpProvider:
-    """See `Provider`; `exchange` is missing. `credential` is None for a server that wants none. `given_name` is the
-    name that the person has given the provider, "" for the one without a name in front of its models."""
+    """See `Provider`; `exchange` is missing. `credential` is None for a server that wants none, `given_name` "" for the
+    provider without a name in front of its models."""
 
     def __init__(self, credential: CredentialSource | None, client: ProviderClient, given_name: str = "") -> None:
         self._credential = credential
@@ -68,8 +68,12 @@ class HttpProvider:
         except ProviderError as error:  # what renews the token cannot be reached
             raise CredentialError("The model credential cannot be renewed.", evidence=str(error)) from None
 
+    async def _read(self, request: ProviderRequest) -> tuple[dict[str, Any], str]:
+        """Return the request, and the model that it asks for by the provider's own name. Raise Refusal."""
+        asked = await read_json(await whole_body(request.body))
+        return asked, model_of(asked).removeprefix(f"{self._given_name}/")
+
     async def _may_have_another(self, refused: Credential | None) -> bool:
-        """Return whether the next call may send another credential than the one that the provider has refused."""
         return self._credential is not None and refused is not None and await self._credential.refused(refused)
 
 
@@ -80,11 +84,9 @@ _QUERY = re.compile(r"(api-version=[A-Za-z0-9.-]{1,40})?")
 
 @dataclass(frozen=True)
 class Endpoint:
-    """The base URL of a provider and the HTTP proxy on the way.
-
-    `variable` names the environment variable that sets the base URL. The proxy's URL may hold a password: repr hides
-    it. The base may have the query `api-version=…`, which every request gets: Azure wants one.
-    """
+    """The base URL of a provider and the HTTP proxy on the way. `variable` names what sets the base URL. The proxy's
+    URL may hold a password: repr hides it. The base may have the query `api-version=…` (Azure's), which every request
+    gets."""
 
     base: URL
     proxy: URL | None = field(repr=False)
@@ -104,17 +106,14 @@ class Endpoint:
 
     @property
     def host(self) -> str:
-        """The provider's host, with the port unless it is the usual one. A stored key belongs to this name."""
         host = f"[{self.base.host}]" if ":" in (self.base.host or "") else self.base.host or ""
         return host if self.base.is_default_port() else f"{host}:{self.base.port}"
 
 
 def endpoint_at(text: str, variable: str, environ: Mapping[str, str], *, allow_plain: bool = False) -> Endpoint:
-    """Return the endpoint at the URL `text`, which the environment variable `variable` sets. Raise ConfigError.
-
-    HTTPS_PROXY, HTTP_PROXY, ALL_PROXY and NO_PROXY in `environ` choose the proxy; a loopback endpoint never uses one.
-    Plain http is accepted for loopback, and with `allow_plain` for other hosts.
-    """
+    """Return the endpoint at the URL `text`, which `variable` sets. Raise ConfigError. HTTPS_PROXY, HTTP_PROXY,
+    ALL_PROXY and NO_PROXY choose the proxy; a loopback endpoint never uses one. Plain http is accepted for loopback,
+    and with `allow_plain` for other hosts."""
     do = f"Set {variable} to a URL such as https://api.example.com"
     try:
         base = URL(text)
@@ -167,8 +166,8 @@ def _proxy_for(base: URL, environ: Mapping[str, str]) -> URL | None:
 
 
 def _excludes(entry: str, host: str, port: int) -> bool:
-    """Return whether an entry of NO_PROXY covers a host: `*`, a name with all below it (`example.com`,
-    `.example.com`, `*.example.com`), an address, or a network (`10.0.0.0/8`); each perhaps with a port."""
+    """Return whether an entry of NO_PROXY covers a host: `*`, a name with all below it (`example.com`, `.example.com`),
+    an address, or a network (`10.0.0.0/8`); each perhaps with a port."""
     entry, host = entry.strip().lower(), host.lower()
     if entry == "*":
         return True
@@ -187,28 +186,17 @@ def _excludes(entry: str, host: str, port: int) -> bool:
 
 _AUTHORITIES = ("SSL_CERT_FILE", "SSL_CERT_DIR")
 CLIENT_CERTIFICATE, CLIENT_KEY = "CCB_CLIENT_CERT", "CCB_CLIENT_KEY"
-"""A certificate with which this machine shows who it is, as some gateways want it, and its key if that is in another
-file."""
-
-
-def names_authorities(environ: Mapping[str, str]) -> bool:
-    """Return whether the environment names CAs to trust instead of the system's, or a certificate to show."""
-    return any(environ.get(name) for name in (*_AUTHORITIES, CLIENT_CERTIFICATE))
+"""A certificate that this machine shows, as some gateways want it, and its key if that is in another file."""
 
 
 def tls_context(environ: Mapping[str, str] = os.environ) -> ssl.SSLContext:
     """Return a verifying context with the system's CAs, or those of SSL_CERT_FILE and SSL_CERT_DIR, and with the
-    certificate of CCB_CLIENT_CERT.
-
-    Raise ConfigError.
-    """
+    certificate of CCB_CLIENT_CERT. Raise ConfigError."""
     cafile, capath = (environ.get(name) or None for name in _AUTHORITIES)
-    for name, value, good in (
-        ("SSL_CERT_FILE", cafile, cafile is None or Path(cafile).is_file()),
-        ("SSL_CERT_DIR", capath, capath is None or Path(capath).is_dir()),
-    ):
-        if not good:
-            raise ConfigError(f"{name} does not exist: {value}", do=f"Correct or unset {name}.")
+    if cafile is not None and not Path(cafile).is_file():
+        raise ConfigError(f"SSL_CERT_FILE does not exist: {cafile}", do="Correct or unset SSL_CERT_FILE.")
+    if capath is not None and not Path(capath).is_dir():
+        raise ConfigError(f"SSL_CERT_DIR does not exist: {capath}", do="Correct or unset SSL_CERT_DIR.")
     try:
         context = ssl.create_default_context(cafile=cafile, capath=capath)
     except (ssl.SSLError, OSError) as error:
@@ -217,10 +205,9 @@ def tls_context(environ: Mapping[str, str] = os.environ) -> ssl.SSLContext:
             evidence=str(error),
             do="Set SSL_CERT_FILE to a file of certificates in PEM format.",
         ) from None
-    certificate = environ.get(CLIENT_CERTIFICATE)
-    if certificate:
-        try:
-            context.load_cert_chain(certificate, environ.get(CLIENT_KEY) or None, password=_no_password)
+    if certificate := environ.get(CLIENT_CERTIFICATE):
+        try:  # the empty password: OpenSSL would ask for the passphrase of a key on the terminal
+            context.load_cert_chain(certificate, environ.get(CLIENT_KEY) or None, password="")
         except (ssl.SSLError, OSError) as error:
             raise ConfigError(
                 f"the certificate in {CLIENT_CERTIFICATE} cannot be used",
@@ -238,39 +225,27 @@ def system_context() -> ssl.SSLContext:
     return context
 
 
-def _no_password() -> str:
-    """Answer OpenSSL, which would ask for the passphrase of a key on the terminal."""
-    return ""
-
-
-CONNECT_TIMEOUT = 30.0
-"""Seconds for the TCP and TLS handshakes."""
+CONNECT_TIMEOUT = 30.0  # seconds for the TCP and TLS handshakes
 
 READ_TIMEOUT = 3600.0
-"""Seconds without a byte after which a call is given up. How long a model may say nothing is the worker's decision
-(`remote/model/retry.py`); this is for calls whose worker does not come back."""
+"""Seconds without a byte after which a call is given up: for calls whose worker does not come back. How long a model
+may say nothing is the worker's decision (`remote/model/retry.py`)."""
 
 _MAX_HEADER = 64 * 1024
-"""Bytes of one header of an answer."""
 
 
 def _load(*, trusts_system: bool) -> ssl.SSLContext | None:
-    """Load aiohttp. Return the context for the system's CAs if that is wanted."""
     load_aiohttp()
     return system_context() if trusts_system else None
 
 
 class ProviderClient:
-    """Sends requests to one endpoint. A context: leaving it closes the connections.
-
-    It follows no redirects, since the credential would follow them, and keeps no cookies. Raise ConfigError for CAs in
-    `environ` that cannot be read. Without any there, the system's count, which are read in the thread that loads
-    aiohttp.
-    """
+    """Sends requests to one endpoint. A context: leaving it closes the connections. It follows no redirects, since the
+    credential would follow them, and keeps no cookies. Raise ConfigError for CAs in `environ` that cannot be read."""
 
     def __init__(self, endpoint: Endpoint, environ: Mapping[str, str] = os.environ) -> None:
         self.endpoint = endpoint
-        own = endpoint.secure and names_authorities(environ)
+        own = endpoint.secure and any(environ.get(name) for name in (*_AUTHORITIES, CLIENT_CERTIFICATE))
         self._tls: ssl.SSLContext | None = tls_context(environ) if own else None
         self._opening: asyncio.Task[aiohttp.ClientSession] | None = None
 
@@ -287,7 +262,6 @@ class ProviderClient:
             await opening.result().close()
 
     def prepare(self) -> None:
-        """Load what sends requests, in a thread. Later calls do nothing."""
         if self._opening is None:
             self._opening = asyncio.create_task(self._open(), name="load the HTTP client")
 
@@ -308,11 +282,8 @@ class ProviderClient:
 
     @asynccontextmanager
     async def request(self, request: ProviderRequest) -> AsyncIterator[ProviderResponse]:
-        """Send `request` and yield its response as a context. Leaving the context early aborts the call.
-
-        The path of the request is appended to that of the base URL unchanged. A body that raises before its first
-        piece sends nothing. Raise ProviderError.
-        """
+        """Send `request` and yield its response as a context. Leaving the context early aborts the call. A body that
+        raises before its first piece sends nothing. Raise ProviderError."""
         self.prepare()
         assert self._opening is not None
         session = await asyncio.shield(self._opening)

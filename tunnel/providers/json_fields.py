@@ -10,19 +10,16 @@ Json = dict[str, Any]
 
 
 def object_in(fields: object, name: str) -> Json:
-    """Return the object that a member holds, {} if it holds none."""
     found = fields.get(name) if isinstance(fields, Mapping) else None
     return found if isinstance(found, dict) else {}
 
 
 def list_in(fields: object, name: str) -> list[Any]:
-    """Return the list that a member holds, [] if it holds none."""
     found = fields.get(name) if isinstance(fields, Mapping) else None
     return found if isinstance(found, list) else []
 
 
 def objects_in(fields: object, name: str) -> list[Json]:
-    """Return the objects in the list that a member holds."""
     return [each for each in list_in(fields, name) if isinstance(each, dict)]
 
 
@@ -33,5 +30,4 @@ def text_in(fields: object, name: str) -> str:
 
 
 def dump(value: object) -> str:
-    """Return compact JSON."""
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))

@@ -29,62 +29,46 @@ _DATE = re.compile(r"\d{8}")
 _CLAUDE = "foundation-model/anthropic."
 
 
-@dataclass(frozen=True)
-class CloudItem:
-    """The name under which a model is asked for, "" if it cannot be, and what is known of it."""
+Facts = Mapping[str, object]  # what is known of a model: fields of `ModelTraits`, by name
 
-    name: str
+
+@dataclass(frozen=True)
+class ListedModel:
+    """One model of a list. `id` is what it is asked for by, "" if it cannot be. `facts` are those that the list states.
+    `created` is a date or a number that grows with time, "" if the list does not say it."""
+
+    id: str
     title: str = ""
     created: str = ""
-    facts: Json = field(default_factory=dict)
+    facts: Facts = field(default_factory=dict)
 
 
-def cloud_item(item: Json) -> CloudItem | None:
-    """Return what an item of a cloud's list says, None for an item of another list."""
-    for mark, read in _READERS.items():
-        if isinstance(item.get(mark), str):
-            return read(item)
-    name = item.get("name")
-    return _vertex(item, name) if isinstance(name, str) and name.startswith("publishers/") else None
-
-
-def _bedrock_model(item: Json) -> CloudItem:
+def _bedrock_model(item: Json) -> ListedModel:
     """Most models are asked for by an inference profile, so only those count that can be asked for by themselves."""
     name = str(item["modelId"])
     made = "TEXT" in list_in(item, "outputModalities") and "ON_DEMAND" in list_in(item, "inferenceTypesSupported")
-    claude = name.startswith("anthropic.") and made
     images = {"images": "IMAGE" in list_in(item, "inputModalities")} if item.get("inputModalities") else {}
-    return CloudItem(name if claude else "", text_in(item, "modelName"), facts=images)
+    claude = name.startswith("anthropic.") and made
+    return ListedModel(name if claude else "", text_in(item, "modelName"), facts=images)
 
 
-def _bedrock_profile(item: Json) -> CloudItem:
+def _bedrock_profile(item: Json) -> ListedModel:
     """A profile of a person is asked for by its ARN, which says nothing of the model behind it."""
     arns = [str(each.get("modelArn")) for each in objects_in(item, "models")]
     behind = next((arn.partition("foundation-model/")[2] for arn in arns if _CLAUDE in arn), "")
-    if not behind:
-        return CloudItem("")
     own = item.get("type") == "APPLICATION"
     name = text_in(item, "inferenceProfileArn") if own else str(item["inferenceProfileId"])
-    return CloudItem(
-        name, text_in(item, "inferenceProfileName"), text_in(item, "createdAt"), _known(behind) if own else {}
-    )
+    title, created = text_in(item, "inferenceProfileName"), text_in(item, "createdAt")
+    return ListedModel(name if behind else "", title, created, _known(behind) if own else {})
 
 
-def _vertex(item: Json, name: str) -> CloudItem:
-    model, version = name.rpartition("/")[2], text_in(item, "versionId")
-    if not name.startswith("publishers/anthropic/"):
-        return CloudItem("")
-    return CloudItem(f"{model}@{version}" if _DATE.fullmatch(version) else model)
-
-
-def _deployment(item: Json) -> CloudItem:
+def _deployment(item: Json) -> ListedModel:
     """The person has named the deployment; what it can do is that of its model."""
     can = item.get("capabilities")
     chats = not isinstance(can, dict) or str(can.get("chat_completion", "true")).lower() == "true"
     model = text_in(item, "modelName")
-    return CloudItem(
-        text_in(item, "name") if chats else "", f"{model} {text_in(item, 'modelVersion')}".strip(), "", _known(model)
-    )
+    title = f"{model} {text_in(item, 'modelVersion')}".strip()
+    return ListedModel(text_in(item, "name") if chats else "", title, facts=_known(model))
 
 
 def _known(model: str) -> Json:
@@ -101,11 +85,12 @@ def _known(model: str) -> Json:
     }
 
 
-_READERS: dict[str, Callable[[Json], CloudItem]] = {
+_CLOUDS: dict[str, Callable[[Json], ListedModel]] = {
     "modelId": _bedrock_model,
     "inferenceProfileId": _bedrock_profile,
     "modelPublisher": _deployment,
 }
+"""The readers of the items of clouds, by a member that only these have."""
 
 
 _MAX_DETAILED = 100  # models of which more is asked: servers on a laptop have few
@@ -115,10 +100,9 @@ _MAX_PARTS = 20
 @dataclass(frozen=True)
 class ListCall:
     """How a provider is asked for its list, by the client of its `sdk`. `path` is appended to the base URL, without
-    `strips` at its end; "" is for the SDK's own method. `more` are the paths of lists that belong to it, too.
-    `key_header` carries the key where that is another header than that of model calls. `details` is the path that says
-    more of one model, "" for none. With `of_project`, the path has a place for the name of a project, and is appended
-    to the host."""
+    `strips` at its end; "" is for the SDK's own method. `more` are the paths of further lists. `key_header` carries the
+    key where model calls have another one. `details` is the path that says more of one model. With `of_project`, the
+    path has a place for the name of a project, and is appended to the host."""
 
     path: str = ""
     strips: str = ""
@@ -130,8 +114,7 @@ class ListCall:
 
 
 class ModelSource:
-    """A provider that is asked for its list: where it is, and what signs the requests. Each `fetch` opens a connection
-    of its own: it is rare, and nothing stays open behind it."""
+    """A provider that is asked for its list. Each `fetch` opens a connection of its own."""
 
     def __init__(self, client: ProviderClient, sign: Sign, call: ListCall) -> None:
         self._client = client
@@ -139,7 +122,6 @@ class ModelSource:
         self._call = call
 
     async def load(self) -> None:
-        """Load the SDK, which takes a second, so that it is not a second of the provider's."""
         await asyncio.to_thread(load_sdk, self._call.sdk)
 
     async def fetch(self) -> list[ListedModel]:
@@ -160,7 +142,6 @@ class ModelSource:
             return detailed + found[_MAX_DETAILED:]
 
     async def _listed(self, api: SdkClient, path: str) -> list[ListedModel]:
-        """Return the models of one list, of all its parts."""
         models: list[ListedModel] = []
         asked = path
         for _ in range(_MAX_PARTS):
@@ -187,7 +168,6 @@ class ModelSource:
 
 
 def load_sdk(sdk: str) -> None:
-    """Load an SDK and its client, which takes about a second."""
     from . import sdk_clients  # noqa: F401 - loads httpx2
 
     import_module(sdk)
@@ -200,9 +180,6 @@ def _parameters(path: str, more: str) -> list[str]:
     return [each for each in path.partition("?")[2].split("&") if each and each.partition("=")[0] not in names] + given
 
 
-Facts = Mapping[str, object]
-"""What is known of a model: fields of `ModelTraits`, by name."""
-
 MAX_LISTED = 5_000
 
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@+\[\]-]{0,199}")
@@ -210,26 +187,15 @@ _NO_AGENTS = re.compile(
     r"embed|whisper|\btts\b|dall-e|moderation|realtime|transcribe|sora|babbage|davinci|audio|-image|imagen|veo-|aqa\b"
 )
 _LISTS = ("data", "models", "modelSummaries", "inferenceProfileSummaries", "publisherModels", "value")
+_OUTPUTS = ("max_tokens", "outputTokenLimit", "max_completion_tokens")
 _NEXT = {"nextToken": "nextToken", "nextPageToken": "pageToken"}
 _NUM_CTX = re.compile(r"^num_ctx\s+([1-9]\d{2,8})\s*$", re.MULTILINE)
 _PER_MILLION = 1_000_000
 
 
-@dataclass(frozen=True)
-class ListedModel:
-    """One model of a list. `facts` are those that the list states. `created` is a date or a number that grows with
-    time, "" if the list does not say it."""
-
-    id: str
-    title: str = ""
-    created: str = ""
-    facts: Facts = field(default_factory=dict)
-
-
 def read_page(data: bytes) -> tuple[list[ListedModel], str]:
-    """Return the models of a part of a list that can work as an agent, as far as their names tell, and the parameters
-    that a request for the next part has, too, "" if this is the last. Raise ValueError for what is not a list of
-    models."""
+    """Return the models of a part of a list that can work as an agent, as far as their names tell, and the further
+    parameters of a request for the next part, "" if this is the last. Raise ValueError for what is no list."""
     try:
         found = json.loads(data)
     except (ValueError, RecursionError):
@@ -254,20 +220,26 @@ def _next(found: Json) -> str:
 
 
 def _read(item: Json) -> ListedModel | None:
-    cloud = cloud_item(item)
-    if cloud is not None:
-        good = _ID.fullmatch(cloud.name)
-        return ListedModel(cloud.name, cloud.title[:200], cloud.created[:40], cloud.facts) if good else None
+    reader = next((read for mark, read in _CLOUDS.items() if isinstance(item.get(mark), str)), _listed_model)
+    found = reader(item)
+    if not _ID.fullmatch(found.id):
+        return None
+    return replace(found, title=found.title[:200], created=found.created[:40])
+
+
+def _listed_model(item: Json) -> ListedModel:
     name = (text_in(item, "id") or text_in(item, "name")).removeprefix("models/")
+    if name.startswith("publishers/"):  # Vertex
+        model, version = name.rpartition("/")[2], text_in(item, "versionId")
+        claude = name.startswith("publishers/anthropic/")
+        return ListedModel((f"{model}@{version}" if _DATE.fullmatch(version) else model) if claude else "")
     methods = item.get("supportedGenerationMethods")
-    if not _ID.fullmatch(name) or _NO_AGENTS.search(name.lower()):
-        return None
-    if (isinstance(methods, list) and "generateContent" not in methods) or item.get("lifecycle") == "retired":
-        return None
+    silent = isinstance(methods, list) and "generateContent" not in methods
+    if _NO_AGENTS.search(name.lower()) or silent or item.get("lifecycle") == "retired":
+        return ListedModel("")
     title = text_in(item, "display_name") or text_in(item, "displayName")
     created = item.get("created_at") or item.get("created") or ""
-    facts = {**_sizes(item), **_abilities(item), **_anthropic(item), **_prices(item)}
-    return ListedModel(name, title[:200], str(created)[:40], facts)
+    return ListedModel(name, title, str(created), {**_sizes(item), **_abilities(item), **_prices(item)})
 
 
 def read_details(data: bytes) -> Json:
@@ -291,16 +263,13 @@ def _sizes(item: Json) -> Json:
         *(item.get(name) for name in ("max_input_tokens", "inputTokenLimit", "max_model_len", "context_length")),
         *(item.get("context_window"), top.get("context_length"), meta.get("n_ctx"), meta.get("n_ctx_train")),
     )
-    outputs = (
-        *(item.get(name) for name in ("max_tokens", "outputTokenLimit", "max_completion_tokens")),
-        top.get("max_completion_tokens"),
-    )
+    outputs = *(item.get(name) for name in _OUTPUTS), top.get("max_completion_tokens")
     made = {"window": _first_size(windows), "max_output": _first_size(outputs)}
     return {name: value for name, value in made.items() if value}
 
 
 def _abilities(item: Json) -> Json:
-    """OpenRouter's words, and Gemini's."""
+    """OpenRouter's words, Gemini's and Anthropic's."""
     made: Json = {}
     takes = item.get("supported_parameters")
     if isinstance(takes, list):
@@ -308,19 +277,11 @@ def _abilities(item: Json) -> Json:
     media = object_in(item, "architecture").get("input_modalities")
     if isinstance(media, list):
         made |= {"images": "image" in media, "documents": "file" in media}
-    if isinstance(item.get("thinking"), bool):
-        made["thinking"] = item["thinking"]
-    return made
-
-
-def _anthropic(item: Json) -> Json:
     can = object_in(item, "capabilities")
-    names = {"images": "image_input", "documents": "pdf_input", "thinking": "thinking"}
-    made: Json = {}
-    for ours, theirs in names.items():
-        supported = object_in(can, theirs).get("supported")
-        if isinstance(supported, bool):
-            made[ours] = supported
+    told = {"images": "image_input", "documents": "pdf_input", "thinking": "thinking"}
+    said = {ours: object_in(can, theirs).get("supported") for ours, theirs in told.items()}
+    said["thinking"] = item["thinking"] if isinstance(item.get("thinking"), bool) else said["thinking"]
+    made |= {name: value for name, value in said.items() if isinstance(value, bool)}
     effort = object_in(can, "effort")
     levels = [level for level in LEVELS if object_in(effort, level).get("supported") is True]
     return made | ({"efforts": levels} if levels else {})
@@ -346,9 +307,8 @@ def _first_size(values: Iterable[object]) -> int:
 
 
 def known_as(model: str, models: Sequence[ListedModel]) -> ListedModel | None:
-    """Return the model of a list that a name stands for. A name may leave out the date or the tag at the end
-    (`claude-sonnet-4-5` for `claude-sonnet-4-5-20250929`, `qwen3` for `qwen3:latest`), or add a variant of OpenRouter
-    (`:free`)."""
+    """Return the model of a list that a name stands for. A name may leave out the date or the tag at the end, or add a
+    variant of OpenRouter (`:free`)."""
     by_id = {each.id: each for each in models}
     model = model.removesuffix("@default")  # Vertex's word for the newest version
     if model in by_id:

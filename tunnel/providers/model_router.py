@@ -1,23 +1,18 @@
-"""Sends each model call to the provider that its model names: `openai/gpt-5` goes to `openai`, a name without a known
-provider in front to the default one.
-
-The model that the body names decides, so all models of a session (its own, those of sub-agents, the one that takes
-over) may have different providers.
-"""
+"""Sends each model call to the provider that the model in its body names: `openai/gpt-5` goes to `openai`, a name
+without a known provider in front to the default one. So all models of a session may have different providers."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, ExitStack, asynccontextmanager, nullcontext
-from typing import Any, Self
+from typing import Self
 
 from .costs import billed
 from .json_fields import dump
 from .provider import MAX_BODY, ROUTES, Provider, ProviderRequest, ProviderResponse
 from .request_body import WholeBody, as_body, read_json
-
-Json = dict[str, Any]
+from .thinking import without_ours
 
 _OURS = b'"ccb1.'
 _MAX_IN_MEMORY = 4 * MAX_BODY
@@ -25,9 +20,8 @@ _MAX_IN_MEMORY = 4 * MAX_BODY
 
 class ModelRouter:
     """See `Provider`. `default` answers for every model that names no other provider. `make` returns the provider with
-    a name, None for a name that it does not know; each is made once, when it is first used. `model` is the model of
-    the session, as far as it is known: its provider gets ready before the first call. `learn` is told of each model
-    before it is asked."""
+    a name, None for an unknown one; each is made once. `model` is the model of the session: its provider gets ready
+    before the first call. `learn` is told of each model before it is asked."""
 
     def __init__(
         self,
@@ -37,17 +31,13 @@ class ModelRouter:
         learn: Callable[[str], None] = lambda model: None,
     ) -> None:
         self.default = default
-        """Answers for every model that names no other provider."""
-
         self._make = make
         self._learn = learn
         self._made: dict[str, Provider] = {}
         self._stack = AsyncExitStack()
         self._entering = asyncio.Lock()
         self._entered: set[Provider] = set()
-        self.in_memory = 0
-        """The bytes of bodies whose answers have not begun."""
-
+        self.in_memory = 0  # the bytes of bodies whose answers have not begun
         self._main = self.provider_of(model)
 
     @property
@@ -110,7 +100,7 @@ class ModelRouter:
         provider = self.provider_of(asked.model)
         body = WholeBody(pieces)
         if provider is self.default and has_ours:
-            kept = _without_foreign_thinking(await read_json(body.take()))
+            kept = dump(without_ours(await read_json(body.take()))).encode("utf-8", "replace")
             body, size = as_body(kept), len(kept)
         await self._enter(provider)
         return provider.exchange(ProviderRequest(request.method, request.path, request.headers, body, size))
@@ -123,31 +113,17 @@ class ModelRouter:
         self.in_memory -= size
 
     def provider_of(self, model: str) -> Provider:
-        """Return the provider that a model's name names."""
         name, slash, _ = model.partition("/")
-        if not slash:
-            return self.default
-        known = self._made.get(name)
-        if known is None:
-            known = self._make(name) or self.default
-            if known is not self.default:
-                self._made[name] = known
-        return known
+        if slash and name not in self._made:
+            if (made := self._make(name)) is None:
+                return self.default
+            self._made[name] = made
+        return self._made[name] if slash else self.default
 
     async def _enter(self, provider: Provider) -> None:
-        """Open the connections of a provider when it is first used."""
         if provider in self._entered:
             return
         async with self._entering:
             if provider not in self._entered:
                 await self._stack.enter_async_context(provider)
                 self._entered.add(provider)
-
-
-def _without_foreign_thinking(asked: Json) -> bytes:
-    """Return the request without the thinking of other providers: Anthropic refuses signatures that it has not made."""
-    from .thinking import without_ours
-
-    messages = asked.get("messages")
-    kept = {**asked, "messages": without_ours(messages)} if isinstance(messages, list) else asked
-    return dump(kept).encode("utf-8", "replace")

@@ -20,8 +20,8 @@ _ABILITIES = ("tools", "images", "documents", "thinking", "sampling")
 @dataclass(frozen=True)
 class ModelTraits:
     """`window` and `max_output` are in tokens, 0 if they are not known. `efforts` are the levels of effort that the
-    model takes, () for none. `sampling`: it takes temperature, top_p and stop sequences; models that reason do not.
-    Prices are US dollars for a million tokens, None if they are not known."""
+    model takes. `sampling`: it takes temperature, top_p and stop sequences; models that reason do not. Prices are US
+    dollars for a million tokens, None if they are not known."""
 
     window: int = 0
     max_output: int = 0
@@ -91,12 +91,6 @@ _FAMILIES: tuple[tuple[str, ModelTraits], ...] = (  # the first prefix counts; w
 )
 
 
-def family_traits(model: str) -> ModelTraits | None:
-    """Return what the family of a model can do, None for an unknown one. A vendor's name in front does not count."""
-    name = model.rsplit("/", 1)[-1].lower()
-    return next((traits for prefix, traits in _FAMILIES if name.startswith(prefix)), None)
-
-
 class TraitsTable:
     """The traits of the models of one provider. The strongest word has the person (`own`, by model), then the
     provider's own list (`listed`), then what ccb knows of the family, then `default`."""
@@ -112,8 +106,8 @@ class TraitsTable:
         self._listed = listed
 
     def of(self, model: str) -> ModelTraits:
-        """Return what a model can do."""
-        known = family_traits(model) or self._default
+        name = model.rsplit("/", 1)[-1].lower()  # a vendor's name in front does not count
+        known = next((traits for prefix, traits in _FAMILIES if name.startswith(prefix)), self._default)
         said = {**known_prices(model), **_checked(self._listed(model)), **self._own.get(model, {})}
         return replace(known, **said)  # type: ignore[arg-type]  # `_checked` and pydantic have checked names and types
 

@@ -1,23 +1,33 @@
-"""The dialect Chat Completions, and the rules in which its servers differ."""
+"""The dialect Chat Completions, the rules in which its servers differ, and Gemini's schemas."""
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Iterator
 from dataclasses import field
 from typing import Any, Literal
 
 from ..wire.dataclass import dataclass
-from .anthropic_events import MAX_ANSWER, MAX_CALLS, WRONG, AnswerBuilder, AnswerError, read_usage
+from .anthropic_events import MAX_ANSWER, MAX_CALLS, WRONG, AnswerError, read_usage
 from .api_errors import error_in_stream
-from .dialect import DialectCall, ModelTarget, ToolNames, event_of, hashed, object_schema, short_id
-from .gemini import gemini_schema
+from .dialect import (
+    DialectCall,
+    ModelTarget,
+    ToolNames,
+    answer_of,
+    client_tools,
+    event_of,
+    hashed,
+    object_schema,
+    short_id,
+    tool_fields,
+    user_fields,
+)
 from .json_fields import dump, list_in, object_in, objects_in, text_in
 from .request_content import (
     RequestTurn,
     blocks_of,
-    chosen_tool,
-    client_tools,
     data_url,
     file_name,
     is_media,
@@ -25,7 +35,6 @@ from .request_content import (
     output_schema,
     plain_text,
     sampling,
-    service_tier,
     stop_sequences,
     text_of,
     tool_name_list,
@@ -38,46 +47,11 @@ Json = dict[str, Any]
 _GROWING = ("text", "summary", "data")
 
 
-class ReasoningDetails:
-    """Collects the pieces. Those of the same type and index that follow each other are one entry."""
-
-    def __init__(self) -> None:
-        self.size = 0
-        """Characters of all pieces so far, and a hundred for each."""
-        self._entries: list[Json] = []
-
-    def add(self, details: list[Json]) -> None:
-        """Take what one event has."""
-        for piece in details:
-            self.size += 100 + sum(len(value) for value in piece.values() if isinstance(value, str))
-            last = self._entries[-1] if self._entries else {}
-            if not last or not _continues(piece, last):
-                self._entries.append(dict(piece))
-                continue
-            for name, value in piece.items():
-                if name in _GROWING and isinstance(value, str) and isinstance(last.get(name), str):
-                    last[name] += value
-                elif value is not None:
-                    last[name] = value
-
-    def take(self) -> list[Json]:
-        """Return the entries since the last call."""
-        taken, self._entries = self._entries, []
-        return taken
-
-
-def _continues(piece: Json, last: Json) -> bool:
-    same = all(last.get(name) == piece.get(name) for name in ("type", "index"))
-    return same and not (piece.get("id") and last.get("id") and piece["id"] != last["id"])
-
-
 MAX_ID = 40
 _UNSIGNED = "skip_thought_signature_validator"  # Gemini's own word for calls that another model has made
 
 
 class ChatMessages:
-    """Writes the messages of one request."""
-
     def __init__(self, rules: ChatRules, target: ModelTarget, names: ToolNames) -> None:
         self._rules = rules
         self._target = target
@@ -108,7 +82,11 @@ class ChatMessages:
             media = [part for block in blocks if is_media(block) for part in self._media(block)]
             parts += media
             call_id = short_id(str(result.get("tool_use_id") or ""), MAX_ID)
-            yield {"role": "tool", "tool_call_id": call_id, "content": _result_text(result, blocks, bool(media))}
+            text = "\n\n".join(plain_text(block) for block in blocks if not is_media(block))
+            if media:
+                text = f"{text}\n\n(see the files in the next message)".strip()
+            text = f"Error: {text}" if result.get("is_error") else text
+            yield {"role": "tool", "tool_call_id": call_id, "content": text}
         for block in turn.blocks:
             if is_media(block):
                 parts += self._media(block)
@@ -122,7 +100,6 @@ class ChatMessages:
             yield {"role": "user", "content": parts}
 
     def _media(self, block: Json) -> list[Json]:
-        """Return the parts for an image or a document. What the model cannot see is named to it."""
         url, traits = data_url(block), self._target.traits
         if block.get("type") == "image" and traits.images and url:
             return [{"type": "image_url", "image_url": {"url": url}}]
@@ -139,10 +116,13 @@ class ChatMessages:
         if calls:
             message["tool_calls"] = calls
         rules = self._rules
-        thoughts = self._thoughts(turn)
+        own = [block for block in turn.of("thinking") if is_of(block, self._target.provider)]
+        # Thinking in front of a call is only its signature.
+        thoughts = "".join(str(block.get("thinking") or "") for block in own if not self._signature(block))
         if rules.thoughts_back and (thoughts or (calls and rules.thoughts_always)):
             message[rules.thoughts_back] = thoughts
-        if rules.details and (details := self._details(turn)):
+        thinking = turn.of("thinking", "redacted_thinking") if rules.details else []
+        if details := [each for block in thinking for each in list_in(self._state(block), "reasoning_details")]:
             message["reasoning_details"] = details
         return message
 
@@ -172,33 +152,12 @@ class ChatMessages:
     def _signature(self, block: Json) -> str:
         return str(self._state(block).get("thought_signature") or "")
 
-    def _thoughts(self, turn: RequestTurn) -> str:
-        """Return the thinking of a turn that is this provider's. That in front of a call is only its signature."""
-        own = [block for block in turn.of("thinking") if is_of(block, self._target.provider)]
-        return "".join(str(block.get("thinking") or "") for block in own if not self._signature(block))
-
-    def _details(self, turn: RequestTurn) -> list[Any]:
-        """Return what OpenRouter wants back, in the order in which it came."""
-        found: list[Any] = []
-        for block in turn.of("thinking", "redacted_thinking"):
-            found += list_in(self._state(block), "reasoning_details")
-        return found
-
-
-def _result_text(result: Json, blocks: list[Json], has_media: bool) -> str:
-    text = "\n\n".join(plain_text(block) for block in blocks if not is_media(block))
-    if has_media:
-        text = f"{text}\n\n(see the files in the next message)".strip()
-    return f"Error: {text}" if result.get("is_error") else text
-
 
 PATH = "/chat/completions"
 _MAX_STOPS = 4
 
 
 class ChatDialect:
-    """See `Dialect`."""
-
     def __init__(self, rules: ChatRules) -> None:
         self._rules = rules
 
@@ -216,31 +175,19 @@ class ChatDialect:
         if rules.stop and traits.sampling and len(stops) <= _MAX_STOPS:
             body |= {"stop": list(stops)} if stops else {}
             stops = ()
-        body |= self._reasoning(asked, target) | self._bookkeeping(asked) | _format(asked)
+        body |= self._reasoning(asked, target) | self._bookkeeping(asked)
+        if (schema := output_schema(asked)) is not None:
+            body["response_format"] = {"type": "json_schema", "json_schema": schema}
         reader = ChatReader(rules, target, names, stops, characters=_characters(body["messages"]))
         return DialectCall(PATH, body, reader)
 
     def _tools(self, asked: Json, target: ModelTarget, names: ToolNames) -> Json:
-        tools = client_tools(asked, target.provider)
-        if not tools:
-            return {}
         schema = gemini_schema if self._rules.gemini else object_schema
         declared = [
-            {
-                "type": "function",
-                "function": {
-                    "name": names.sent(str(each.get("name"))),
-                    "description": str(each.get("description") or ""),
-                    "parameters": schema(each.get("input_schema")),
-                },
-            }
-            for each in tools
+            {"type": "function", "function": {**each, "parameters": schema(each["parameters"])}}
+            for each in client_tools(asked, target.provider, names)
         ]
-        choice = object_in(asked, "tool_choice")
-        made: Json = {"tools": declared}
-        made |= chosen_tool(choice, {"function": {"name": names.sent(str(choice.get("name")))}})
-        serial = choice.get("disable_parallel_tool_use") and self._rules.parallel
-        return made | ({"parallel_tool_calls": False} if serial else {})
+        return tool_fields(asked, declared, names, nested=True, serial=self._rules.parallel)
 
     def _reasoning(self, asked: Json, target: ModelTarget) -> Json:
         kind, traits = self._rules.reasoning, target.traits
@@ -251,42 +198,26 @@ class ChatDialect:
         if kind == "deepseek":
             made: Json = {"thinking": {"type": "disabled" if wanted == "none" else "enabled"}} if wanted else {}
             return made | ({"reasoning_effort": level} if level and wanted != "none" else {})
+        if kind == "openrouter" and wanted == "none":
+            return {"reasoning": {"enabled": False}}
         if kind == "openrouter":
-            return _openrouter_reasoning(wanted, level, wants=wants_thinking(asked))
+            made = {"effort": level} if level else {"enabled": True}
+            return {"reasoning": made} if level or wants_thinking(asked) else {}
         if kind == "gemini" and wants_thinking(asked) and wanted != "none":
-            return {"extra_body": {"google": {"thinking_config": _gemini_thinking(asked, target.model, level)}}}
+            config: Json = {"include_thoughts": True}
+            budget = asked["thinking"].get("budget_tokens")
+            if "gemini-2" in target.model and isinstance(budget, int):
+                config["thinking_budget"] = budget
+            elif level and "gemini-2" not in target.model:
+                config["thinking_level"] = level
+            return {"extra_body": {"google": {"thinking_config": config}}}
         return {"reasoning_effort": level} if level else {}
 
     def _bookkeeping(self, asked: Json) -> Json:
-        rules, made = self._rules, Json()
+        if self._rules.openai_fields:
+            return {"store": False, **user_fields(asked)}
         user = text_in(object_in(asked, "metadata"), "user_id")
-        if rules.openai_fields:
-            made["store"] = False
-        if user:
-            stands_for = hashed(user)
-            if rules.openai_fields:
-                made |= {"prompt_cache_key": stands_for, "safety_identifier": stands_for}
-            elif rules.user_field:
-                made[rules.user_field] = stands_for
-        return made | service_tier(asked) if rules.openai_fields else made
-
-
-def _openrouter_reasoning(wanted: str, level: str, *, wants: bool) -> Json:
-    if wanted == "none":
-        return {"reasoning": {"enabled": False}}
-    if not (wants or level):
-        return {}
-    return {"reasoning": {"effort": level} if level else {"enabled": True}}
-
-
-def _gemini_thinking(asked: Json, model: str, level: str) -> Json:
-    config: Json = {"include_thoughts": True}
-    budget = asked["thinking"].get("budget_tokens")
-    if "gemini-2" in model and isinstance(budget, int):
-        config["thinking_budget"] = budget
-    elif level and "gemini-2" not in model:
-        config["thinking_level"] = level
-    return config
+        return {self._rules.user_field: hashed(user)} if user and self._rules.user_field else {}
 
 
 def _characters(messages: list[Json]) -> int:
@@ -295,23 +226,15 @@ def _characters(messages: list[Json]) -> int:
     return 0 if any(isinstance(each, list) for each in contents) else sum(map(len, contents))
 
 
-def _format(asked: Json) -> Json:
-    schema = output_schema(asked)
-    return {"response_format": {"type": "json_schema", "json_schema": schema}} if schema is not None else {}
-
-
 @dataclass(frozen=True)
 class ChatRules:
-    """The rules of one server.
-
-    `limit_field` carries the output limit. `reasoning` says how effort is asked for. `thoughts_back` is the field
-    of an assistant message that takes its thinking back, "" for none; with `thoughts_always` each message with tool
-    calls needs it. `system_inside`: a system message may stand in the middle. `stop`: stop sequences are taken.
-    `files`: PDF files are. `openai_fields`: store, prompt_cache_key and safety_identifier are known. `user_field`
-    carries a hash of the user. `parallel`: parallel_tool_calls is known. `gemini`: schemas and signatures are
-    Gemini's. `details`: reasoning comes and goes as reasoning_details. `cuts_silently`: a conversation that is too
-    long loses its start without a word.
-    """
+    """The rules of one server. `limit_field` carries the output limit. `reasoning` says how effort is asked for.
+    `thoughts_back` is the field of an assistant message that takes its thinking back, "" for none; with
+    `thoughts_always` each message with tool calls needs it. `system_inside`: a system message may stand in the middle.
+    `stop`: stop sequences are taken. `files`: PDF files are. `openai_fields`: store, prompt_cache_key and
+    safety_identifier are known. `user_field` carries a hash of the user. `parallel`: parallel_tool_calls is known.
+    `gemini`: schemas and signatures are Gemini's. `details`: reasoning comes and goes as reasoning_details.
+    `cuts_silently`: a conversation that is too long loses its start without a word."""
 
     limit_field: Literal["max_tokens", "max_completion_tokens"] = "max_tokens"
     reasoning: Literal["", "effort", "deepseek", "openrouter", "gemini"] = ""
@@ -352,14 +275,12 @@ _MAX_CHARACTERS = 6  # of one token, on average; JSON and code have fewer
 
 @dataclass
 class _Fragments:
-    """A tool call as far as it has come. Once its input has begun (`has_input`), its name is complete. `again`: its
-    input is whole, and its name has come again: what else comes is another call of the same tool."""
+    """A tool call as far as it has come. Its name is complete once its input has begun."""
 
     index: int | None
     name: str = ""
     ids: set[str] = field(default_factory=set)
     has_input: bool = False
-    again: bool = False
 
 
 class ChatReader:
@@ -373,17 +294,14 @@ class ChatReader:
         stops: tuple[str, ...] = (),
         *,
         characters: int = 0,
-        fallback_id: str = "",
     ) -> None:
-        from uuid import uuid4
-
-        unsigned = sealed(target.provider, target.model, {})
-        self.answer = AnswerBuilder(target.shown, fallback_id or f"msg_{uuid4().hex}", stops, unsigned)
+        self.answer = answer_of(target, stops)
         self._rules = rules
         self._target = target
         self._names = names
         self._characters = characters
-        self._details = ReasoningDetails()
+        self._details: list[Json] = []
+        self._details_size = 0
         self._calls: list[_Fragments] = []
         self._done = False
 
@@ -399,17 +317,10 @@ class ChatReader:
         self._usage(chunk)
         for choice in objects_in(chunk, "choices"):
             if choice.get("index") in (None, 0, "0"):  # one answer was asked for
-                self._choice(choice)
-
-    def _usage(self, told: Json) -> None:
-        if usage := object_in(told, "usage"):
-            self.answer.usage = read_usage(usage, self.answer.usage)
-
-    def _choice(self, choice: Json) -> None:
-        self._usage(choice)  # where Moonshot has it
-        self._delta(object_in(choice, "delta") or object_in(choice, "message"))  # the latter in one piece
-        if reason := text_in(choice, "finish_reason"):
-            self._stop(reason)
+                self._usage(choice)  # where Moonshot has it
+                self._delta(object_in(choice, "delta") or object_in(choice, "message"))  # the latter in one piece
+                if reason := text_in(choice, "finish_reason"):
+                    self._stop(reason.partition(":")[0])  # Gemini says behind it why
 
     def end(self) -> None:
         if not self.answer.stop_reason and self._done and not self._calls and self.answer.begun:
@@ -418,14 +329,17 @@ class ChatReader:
         if self._rules.cuts_silently and used and self._characters > max(_SILENT_CUT, used * _MAX_CHARACTERS):
             least = self._characters // _MAX_CHARACTERS
             raise AnswerError(
-                "invalid_request_error",
+                WRONG,
                 f"prompt is too long: {least} tokens > {used} maximum ({self._target.provider} has cut the "
                 "conversation without a word; give the model a larger window, such as OLLAMA_CONTEXT_LENGTH)",
             )
         self.answer.finish()
 
+    def _usage(self, told: Json) -> None:
+        if usage := object_in(told, "usage"):
+            self.answer.usage = read_usage(usage, self.answer.usage)
+
     def _stop(self, reason: str) -> None:
-        reason = reason.partition(":")[0]  # Gemini says behind it why
         if kind := _FAILURES.get(reason):
             raise AnswerError(kind, f"{self._target.provider} broke off its answer ({reason})")
         self._flush_details()
@@ -439,9 +353,7 @@ class ChatReader:
         answer = self.answer
         answer.thinking(text_in(delta, "reasoning_content") or text_in(delta, "reasoning"))
         if self._rules.details:
-            self._details.add(objects_in(delta, "reasoning_details"))
-            if self._details.size > MAX_ANSWER:
-                raise AnswerError(WRONG, f"{self._target.provider} reasons in more than {MAX_ANSWER} characters")
+            self._take_details(objects_in(delta, "reasoning_details"))
         parts = objects_in(delta, "content")
         content = "".join(str(part.get("text") or "") for part in parts) if parts else text_in(delta, "content")
         if content and _google(delta).get("thought") is True:
@@ -455,93 +367,119 @@ class ChatReader:
             calls.append({"index": 0, "function": function})
         if calls:
             self._flush_details()
-        touched: list[_Fragments] = []  # in this event
-        for position, call in enumerate(calls):
-            touched.append(self._call(call, position if len(calls) > 1 else -1, touched))
+        for call in calls:
+            self._call(call)
 
-    def _call(self, call: Json, position: int, touched: list[_Fragments]) -> _Fragments:
-        """Take a fragment of a call. `position` is its place among those of its event, -1 if it is the only one."""
+    def _call(self, call: Json) -> None:
         function = object_in(call, "function")
         call_id, name = text_in(call, "id"), text_in(function, "name").strip()
         whole = function.get("arguments")
         arguments = json.dumps(whole) if isinstance(whole, dict) else text_in(function, "arguments")
-        found = self._found_or_new(_index(call), call_id, name, arguments, position, touched)
-        key = id(found)
+        index = call.get("index")
+        found = self._found(index if isinstance(index, int) else None, call_id, name)
         if call_id and len(found.ids) < _MOST_IDS:
             found.ids.add(call_id[:MAX_CALLS])
-        if name and not found.has_input:
-            found.name = self._names.joined(found.name, name)[:MAX_CALLS]
+        if not found.has_input:
+            found.name = (name or found.name)[:MAX_CALLS]
         signature = text_in(_google(call), "thought_signature")
         state = sealed(self._target.provider, self._target.model, {"thought_signature": signature}) if signature else ""
         found.has_input = found.has_input or bool(arguments.strip() and found.name)
-        self.answer.call(key, call_id, self._names.known(found.name) if found.has_input else "", state=state)
-        if arguments:
-            self.answer.arguments(key, arguments)
-        return found
+        self.answer.call(id(found), call_id, self._names.known(found.name) if found.has_input else "", state=state)
+        self.answer.arguments(id(found), arguments)
 
-    def _found_or_new(
-        self, index: int | None, call_id: str, name: str, arguments: str, position: int, touched: list[_Fragments]
-    ) -> _Fragments:
-        found = self._found(index, call_id, name, arguments, position, touched)
-        if found is None or (found.again and arguments.strip()):
-            found = _Fragments(index, "" if found is None else found.name)
-            self._calls.append(found)
-        return found
-
-    def _found(
-        self, index: int | None, call_id: str, name: str, arguments: str, position: int, touched: list[_Fragments]
-    ) -> _Fragments | None:
-        """Return the call that a fragment goes on with, None for a new one. Some servers send no index or the same one
-        for each call, no id or a new one with each fragment, and a name in pieces or with each fragment."""
-        known = self._with_index(index)
-        if not known:
-            return None
+    def _found(self, index: int | None, call_id: str, name: str) -> _Fragments:
+        """Return the call that a fragment goes on with, or a new one. Some servers send no index or the same one for
+        each call, no id or a new one with each fragment, and the name with each fragment."""
+        known = [each for each in self._calls if index is None or each.index in (index, None)]
         if call_id and (same := [each for each in known if call_id in each.ids]):
             return same[-1]
-        last = known[-1]
-        if not name:
-            by_position = index is None and position >= 0 and not call_id
-            return known[min(position, len(known) - 1)] if by_position else last
-        if last in touched and (index is None or (call_id and last.ids)):
-            return None
-        return self._named_again(last, call_id, arguments) if name == last.name else self._renamed(last, call_id, name)
+        if known:
+            last = known[-1]
+            others_id = bool(call_id and last.ids)
+            if not name or not (last.name and (others_id or name != last.name or self.answer.is_whole(id(last)))):
+                return last
+        self._calls.append(_Fragments(index))
+        return self._calls[-1]
 
-    def _with_index(self, index: int | None) -> list[_Fragments]:
-        """Return the calls that a fragment with this index may belong to."""
-        known = [each for each in self._calls if each.index == index]
-        if known or not (index is None or all(each.index is None for each in self._calls)):
-            return known
-        return self._calls
-
-    def _named_again(self, last: _Fragments, call_id: str, arguments: str) -> _Fragments | None:
-        """Return the last call if a fragment with its name goes on with it."""
-        begins = arguments.lstrip()[:1] in ("", "{")  # else there is no need to look at all of the input
-        if not (begins and last.has_input and self.answer.is_whole(id(last))):
-            return last
-        last.again = True
-        is_new = arguments.strip() or (call_id and len(last.ids) == 1)  # else each piece has a new id
-        return None if is_new else last
-
-    def _renamed(self, last: _Fragments, call_id: str, name: str) -> _Fragments | None:
-        """Return the last call if a fragment with another name goes on with it: its name comes in pieces."""
-        if last.has_input and not last.again:
-            return None
-        if call_id and last.ids and self._names.is_known(last.name) and self._names.is_known(name):
-            return None
-        return last if self._names.is_known(self._names.joined(last.name, name), begins=True) else None
+    def _take_details(self, details: list[Json]) -> None:
+        """Collect pieces of OpenRouter's reasoning. Those of one type and index that follow each other are one."""
+        for piece in details:
+            self._details_size += 100 + sum(len(value) for value in piece.values() if isinstance(value, str))
+            last = self._details[-1] if self._details else {}
+            same = all(last.get(name) == piece.get(name) for name in ("type", "index"))
+            if not last or not same or (piece.get("id") and last.get("id") and piece["id"] != last["id"]):
+                self._details.append(dict(piece))
+                continue
+            for name, value in piece.items():
+                if name in _GROWING and isinstance(value, str) and isinstance(last.get(name), str):
+                    last[name] += value
+                elif value is not None:
+                    last[name] = value
+        if self._details_size > MAX_ANSWER:
+            raise AnswerError(WRONG, f"{self._target.provider} reasons in more than {MAX_ANSWER} characters")
 
     def _flush_details(self) -> None:
-        """What OpenRouter has sent of its reasoning so far goes into the signature of the thinking before this."""
-        details = self._details.take()
+        """Put the details so far into the signature of the thinking before this."""
+        details, self._details = self._details, []
         if details:
             state = {"reasoning_details": details}
             self.answer.reasoning_state(sealed(self._target.provider, self._target.model, state))
 
 
-def _index(call: Json) -> int | None:
-    index = call.get("index")
-    return index if isinstance(index, int) else None
-
-
 def _google(part: Json) -> Json:
     return object_in(object_in(part, "extra_content"), "google")
+
+
+_GEMINI = frozenset(
+    {
+        *("type", "format", "title", "description", "nullable", "enum", "items", "properties"),
+        *("minItems", "maxItems", "minimum", "maximum", "minLength", "maxLength", "pattern"),
+    }
+)
+_GEMINI_FORMATS = {"string": ("enum", "date-time"), "number": ("float", "double"), "integer": ("int32", "int64")}
+_MAX_DEPTH = 40
+_MAX_PARTS = 4000  # of one schema once its references are replaced
+
+
+def gemini_schema(schema: object) -> Json:
+    """Return a schema with the keywords only that Gemini's parser knows: one unknown keyword fails a whole request.
+    References are replaced by what they name, which has a limit: definitions may name each other."""
+    given = object_schema(schema)
+    definitions = {**(given.get("definitions") or {}), **(given.get("$defs") or {})}
+    left = itertools.count(_MAX_PARTS - 1, -1)
+
+    def of(schema: Json, depth: int) -> Json:
+        if next(left) < 0 or depth > _MAX_DEPTH:
+            return {}
+        if reference := text_in(schema, "$ref"):
+            target = object_in(definitions, reference.rsplit("/", 1)[-1])
+            return of(target, depth + 1) if target else {}
+        kept = {name: value for name, value in schema.items() if name in _GEMINI}
+        _set_type(kept, schema)
+        choices = [of(each, depth + 1) for each in schema.get("oneOf") or schema.get("anyOf") or ()]
+        if choices and all(choices):  # one that allows anything allows what the others do
+            kept["anyOf"] = choices
+        if "properties" in kept:
+            kept["properties"] = {name: of(each, depth + 1) for name, each in kept["properties"].items()}
+        if required := [name for name in schema.get("required", ()) if name in kept.get("properties", ())]:
+            kept["required"] = required
+        if "items" in kept:
+            kept["items"] = of(kept["items"], depth + 1)
+        return kept
+
+    return of(given, 0)
+
+
+def _set_type(kept: Json, schema: Json) -> None:
+    """Keep one type, enumerations of texts, and the formats of the type."""
+    kind = kept.get("type")
+    if isinstance(kind, list):
+        kept["type"] = next((each for each in kind if each != "null"), "string")
+        kept |= {"nullable": True} if "null" in kind else {}
+    enum = kept.pop("enum", None)
+    if isinstance(schema.get("const"), str):
+        kept |= {"type": "string", "enum": [schema["const"]]}
+    elif enum and all(isinstance(each, str) and each for each in enum) and kept.get("type", "string") == "string":
+        kept |= {"type": "string", "enum": enum}
+    if kept.get("format", "") not in _GEMINI_FORMATS.get(str(kept.get("type")), ()):
+        kept.pop("format", None)

@@ -4,17 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import Any
-from uuid import uuid4
 
-from .anthropic_events import AnswerBuilder, AnswerError, read_usage
+from .anthropic_events import AnswerError, read_usage
 from .api_errors import error_in_stream
-from .dialect import DialectCall, ModelTarget, ToolNames, event_of, hashed, object_schema, short_id
+from .dialect import (
+    DialectCall,
+    ModelTarget,
+    ToolNames,
+    answer_of,
+    client_tools,
+    event_of,
+    object_schema,
+    short_id,
+    tool_fields,
+    user_fields,
+)
 from .json_fields import dump, object_in, objects_in, text_in
 from .request_content import (
     RequestTurn,
     blocks_of,
-    chosen_tool,
-    client_tools,
     data_url,
     file_name,
     is_media,
@@ -22,7 +30,6 @@ from .request_content import (
     output_schema,
     plain_text,
     sampling,
-    service_tier,
     stop_sequences,
     text_of,
     tool_name_list,
@@ -36,8 +43,6 @@ MAX_ID = 64
 
 
 class InputItems:
-    """Writes the input of one request."""
-
     def __init__(self, target: ModelTarget, names: ToolNames) -> None:
         self._target = target
         self._names = names
@@ -111,13 +116,19 @@ _COUNTED = ("model", "input", "instructions", "tools", "tool_choice", "parallel_
 class ResponsesDialect:
     """See `Dialect`. Nothing is stored at the provider: its reasoning travels encrypted in the history."""
 
+    count_path = "/responses/input_tokens"
+
     def call(self, asked: Json, target: ModelTarget) -> DialectCall:
         traits, names = target.traits, ToolNames(tool_name_list(asked))
         body: Json = {"model": target.model}
         if instructions := text_of(asked.get("system")):
             body["instructions"] = instructions
         body["input"] = InputItems(target, names).of(asked)
-        body |= _tools(asked, target, names)
+        declared = [
+            {"type": "function", "strict": False, **each, "parameters": object_schema(each["parameters"])}
+            for each in client_tools(asked, target.provider, names)
+        ]
+        body |= tool_fields(asked, declared, names, nested=False)
         if isinstance(asked.get("max_tokens"), int):
             body["max_output_tokens"] = max(_LEAST_OUTPUT, asked["max_tokens"])
         body |= {"stream": True, "store": False}
@@ -125,18 +136,14 @@ class ResponsesDialect:
             body |= sampling(asked)
         if traits.thinking:
             body |= {"include": ["reasoning.encrypted_content"], **_reasoning(asked, target)}
-        body |= _bookkeeping(asked) | _format(asked)
+        body |= user_fields(asked)
+        if (schema := output_schema(asked)) is not None:
+            body["text"] = {"format": {"type": "json_schema", **schema, "strict": False}}
         return DialectCall(PATH, body, ResponsesReader(target, names, stop_sequences(asked)))
 
-
-class ResponsesCounter:
-    """Asks for the size of a request at `path` behind the base URL."""
-
-    path = "/responses/input_tokens"
-
-    def body(self, asked: Json, target: ModelTarget) -> Json:
-        """Return the body that asks for the size of a request. Raise Untranslatable for what cannot be translated."""
-        body = ResponsesDialect().call(asked, target).body
+    def count_body(self, asked: Json, target: ModelTarget) -> Json:
+        """Return the body that asks for the size of a request at `count_path`. Raise Untranslatable."""
+        body = self.call(asked, target).body
         return {name: body[name] for name in _COUNTED if name in body}
 
 
@@ -149,50 +156,15 @@ def _reasoning(asked: Json, target: ModelTarget) -> Json:
     return {"reasoning": made} if made else {}
 
 
-def _tools(asked: Json, target: ModelTarget, names: ToolNames) -> Json:
-    tools = client_tools(asked, target.provider)
-    if not tools:
-        return {}
-    declared = [
-        {
-            "type": "function",
-            "name": names.sent(str(each.get("name"))),
-            "description": str(each.get("description") or ""),
-            "parameters": object_schema(each.get("input_schema")),
-            "strict": False,
-        }
-        for each in tools
-    ]
-    choice = object_in(asked, "tool_choice")
-    made: Json = {"tools": declared} | chosen_tool(choice, {"name": names.sent(str(choice.get("name")))})
-    return made | ({"parallel_tool_calls": False} if choice.get("disable_parallel_tool_use") else {})
-
-
-def _bookkeeping(asked: Json) -> Json:
-    user = text_in(object_in(asked, "metadata"), "user_id")
-    made = {"prompt_cache_key": hashed(user), "safety_identifier": hashed(user)} if user else {}
-    return made | service_tier(asked)
-
-
-def _format(asked: Json) -> Json:
-    schema = output_schema(asked)
-    return {"text": {"format": {"type": "json_schema", **schema, "strict": False}}} if schema is not None else {}
-
-
 _INCOMPLETE = {"max_output_tokens": "max_tokens", "content_filter": "refusal"}
 
 
 class ResponsesReader:
-    """Reads one answer."""
-
-    def __init__(
-        self, target: ModelTarget, names: ToolNames, stops: tuple[str, ...] = (), *, fallback_id: str = ""
-    ) -> None:
-        unsigned = sealed(target.provider, target.model, {})
-        self.answer = AnswerBuilder(target.shown, fallback_id or f"msg_{uuid4().hex}", stops, unsigned)
+    def __init__(self, target: ModelTarget, names: ToolNames, stops: tuple[str, ...] = ()) -> None:
+        self.answer = answer_of(target, stops)
         self._target = target
         self._names = names
-        self._parts: dict[object, int] = {}
+        self._parts: set[object] = set()
         self._spoken: set[object] = set()
         self._handlers = {
             "response.output_text.delta": self._text,
@@ -203,8 +175,8 @@ class ResponsesReader:
             "response.function_call_arguments.delta": self._arguments,
             "response.output_item.added": self._added,
             "response.output_item.done": self._item_done,
-            "response.completed": self._completed,
-            "response.incomplete": self._incomplete,
+            "response.completed": self._ended,
+            "response.incomplete": self._ended,
             "response.failed": self._failed,
             "error": self._failed,
         }
@@ -213,13 +185,10 @@ class ResponsesReader:
         if data == b"[DONE]":
             return
         event = event_of(data, self._target.provider)
-        if not isinstance(event, dict):
-            self._failed({"error": event})
-            return
+        event = event if isinstance(event, dict) else {"error": event}
         kind = event.get("type")
         if not isinstance(kind, str):
-            self._failed(event)
-            return
+            kind = "error"
         if not self.answer.begun and kind not in ("error", "response.failed"):
             self.answer.begin(object_in(event, "response").get("id"))
         handler = self._handlers.get(kind)
@@ -238,10 +207,9 @@ class ResponsesReader:
 
     def _part(self, event: Json) -> None:
         """A summary may have several parts: an empty line divides them."""
-        item = event.get("output_index")
-        self._parts[item] = self._parts.get(item, 0) + 1
-        if self._parts[item] > 1:
+        if event.get("output_index") in self._parts:
             self.answer.thinking("\n\n")
+        self._parts.add(event.get("output_index"))
 
     def _arguments(self, event: Json) -> None:
         self.answer.arguments(event.get("output_index"), text_in(event, "delta"))
@@ -256,8 +224,7 @@ class ResponsesReader:
         item = object_in(event, "item")
         kind, key = item.get("type"), event.get("output_index")
         if kind == "function_call":
-            if self.answer.knows_call(key) is None:
-                self._added(event)
+            self._added(event)
             self.answer.call_done(key, text_in(item, "arguments"))
         elif kind == "reasoning":
             # The item is taken from here: its encrypted content is whole only now.
@@ -267,22 +234,16 @@ class ResponsesReader:
             for part in objects_in(item, "content"):
                 self.answer.text(str(part.get("text") or part.get("refusal") or ""))
 
-    def _usage(self, event: Json) -> None:
-        if usage := object_in(object_in(event, "response"), "usage"):
-            self.answer.usage = read_usage(usage, self.answer.usage)
-
-    def _completed(self, event: Json) -> None:
-        self._usage(event)
-        self.answer.stop("end_turn")
-        self.answer.finish()
-
-    def _incomplete(self, event: Json) -> None:
-        self._usage(event)
-        reason = object_in(object_in(event, "response"), "incomplete_details").get("reason")
-        self.answer.stop(_INCOMPLETE.get(str(reason), "max_tokens"))
+    def _ended(self, event: Json) -> None:
+        response = object_in(event, "response")
+        self.answer.usage = read_usage(object_in(response, "usage"), self.answer.usage)
+        why = object_in(response, "incomplete_details").get("reason")
+        complete = event["type"] == "response.completed"
+        self.answer.stop("end_turn" if complete else _INCOMPLETE.get(str(why), "max_tokens"))
         self.answer.finish()
 
     def _failed(self, event: Json) -> None:
-        self._usage(event)
+        usage = object_in(object_in(event, "response"), "usage")
+        self.answer.usage = read_usage(usage, self.answer.usage)
         failure = error_in_stream(event, self._target.provider)
         raise AnswerError(failure.kind, failure.message)

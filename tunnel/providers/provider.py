@@ -1,10 +1,8 @@
 """The one seam between the auth proxy and a model API.
 
 The worker speaks the Anthropic Messages API and nothing else. A provider takes one such request, calls its own API with
-its own credential, and returns the answer as an Anthropic response: status, headers, and a body of Anthropic events.
-The auth proxy checks the request before the provider sees it, and buffers the answer behind it, so resuming, cancelling
-and the limits are the same for every provider.
-"""
+its own credential, and returns the answer as an Anthropic response. The auth proxy checks the request before, and
+buffers the answer behind, so resuming, cancelling and the limits are the same for every provider."""
 
 from __future__ import annotations
 
@@ -18,10 +16,8 @@ from .costs import ANSWERED, BilledRequest
 
 
 class ProviderError(Exception):
-    """The provider could not be reached, or broke off. `permanent`: the same call will fail again.
-
-    The text reaches the worker, so it contains neither a credential nor any part of the request.
-    """
+    """The provider could not be reached, or broke off. `permanent`: the same call will fail again. The text reaches the
+    worker, so it contains neither a credential nor any part of the request."""
 
     def __init__(self, message: str, *, permanent: bool = False) -> None:
         super().__init__(message)
@@ -34,14 +30,11 @@ async def _allow(request: BilledRequest) -> None:
 
 @dataclass(frozen=True)
 class ProviderRequest:
-    """A request of the worker that the policy has allowed.
-
-    `path` is the raw request target with its query. `headers` have passed the closed list, with names in lower case,
-    and hold no credential. `body` can be read once; it raises when the worker breaks off or sends too much, and the
-    provider must let that error through or end its own request. `size` is the length of the body in bytes, None if
-    unknown. The reader of the body waits for `asks`, with what the body says of its price, before anything goes out;
-    that may raise Refusal.
-    """
+    """A request of the worker that the policy has allowed. `path` is the raw request target with its query. `headers`
+    have passed the closed list, with names in lower case, and hold no credential. `body` can be read once; it raises
+    when the worker breaks off or sends too much, and the provider must let that error through or end its own request.
+    `size` is its length in bytes, None if unknown. The reader of the body waits for `asks`, with what it says of its
+    price, before anything goes out; that may raise Refusal."""
 
     method: str
     path: str
@@ -53,11 +46,8 @@ class ProviderRequest:
 
 @dataclass(frozen=True)
 class ProviderResponse:
-    """The head of an answer and its body.
-
-    `headers` are what the provider sent; the proxy passes on those of its closed list. `chunks` gives the body as it
-    arrives and raises ProviderError when the provider breaks off.
-    """
+    """The head of an answer, as the provider sent it, and its body. `chunks` raises ProviderError when the provider
+    breaks off."""
 
     status: int
     headers: Sequence[tuple[str, str]]
@@ -66,10 +56,7 @@ class ProviderResponse:
 
 class Provider(Protocol):
     """One model API with its endpoint and its credential. A context: entering opens its connections, leaving closes
-    them.
-
-    The credential stays inside: neither the response nor an error nor a log line may show it.
-    """
+    them. The credential stays inside: neither the response nor an error nor a log line may show it."""
 
     @property
     def name(self) -> str:
@@ -91,22 +78,16 @@ class Provider(Protocol):
         """Load what the first call needs, and do not wait for it: a worker is about to ask."""
 
     async def credential_name(self) -> str:
-        """Return the public name of where the credential comes from (`apiKeySource` in system/init).
-
-        Raise CredentialError or ConfigError if there is no credential.
-        """
+        """Return the public name of where the credential comes from (`apiKeySource` in system/init). Raise
+        CredentialError, ConfigError."""
 
     def exchange(self, request: ProviderRequest) -> AbstractAsyncContextManager[ProviderResponse]:
-        """Send one request and yield its response as a context. Leaving the context early aborts the call.
-
-        Raise ProviderError when the provider cannot be reached, and CredentialError or ConfigError when there is no
-        credential to send. An answer 401 to a credential that may be replaced carries `x-should-retry: true`.
-        """
+        """Send one request and yield its response as a context. Leaving the context early aborts the call. Raise
+        ProviderError, CredentialError, ConfigError. An answer 401 to a credential that may be replaced carries
+        `x-should-retry: true`."""
 
 
-MAX_BODY = 32 * 1024 * 1024
-"""Largest request body in bytes; the limit of the Messages API."""
-
+MAX_BODY = 32 * 1024 * 1024  # bytes of a request; the limit of the Messages API
 
 ROUTES = frozenset({("POST", ANSWERED), ("POST", "/v1/messages/count_tokens"), ("GET", "/v1/models")})
 """The methods and paths of the Messages API that a worker may use."""

@@ -1,9 +1,8 @@
 """Request bodies as values, read once.
 
-It takes less than a JSON parser does. What two parsers could read in two ways has no reading at all: a member that
-stands twice, or a second time in other letters (parsers in Go take `Model` for `model`), another encoding than UTF-8,
-numbers that are not JSON's.
-"""
+It takes less than a JSON parser does: what two parsers could read in two ways has no reading. That is a member that
+stands twice, or again in other letters (parsers in Go take `Model` for `model`), another encoding than UTF-8, and
+numbers that are not JSON's."""
 
 from __future__ import annotations
 
@@ -27,8 +26,8 @@ class _Ambiguous(ValueError):
 
 
 def read_request(body: bytes) -> Json:
-    """Return the object in a whole request body. Raise Refusal if the body holds no object, if two parsers could read
-    it in two ways, or if it has more values than a conversation has: 32 MB of `[],` would take 800 MB of memory."""
+    """Return the object in a whole request body. Raise Refusal: also for more values than a conversation has, because
+    32 MB of `[],` would take 800 MB of memory."""
     try:
         text = body.decode("utf-8")
         if sum(map(text.count, "[{,")) > MAX_VALUES:  # in its texts, too: counting without them takes longer
@@ -47,7 +46,6 @@ def read_request(body: bytes) -> Json:
 
 
 def model_of(request: Mapping[str, Any]) -> str:
-    """Return the model that a request names, "" if it names none."""
     model = request.get("model")
     return model if isinstance(model, str) else ""
 
@@ -74,7 +72,6 @@ _IN_THREAD = 64 * 1024  # bytes from which on a body is read in a thread: it tak
 
 
 async def whole_body(body: AsyncIterator[bytes]) -> bytes:
-    """Return a body that arrives in pieces."""
     return b"".join([piece async for piece in body])
 
 
@@ -84,8 +81,7 @@ async def read_json(body: bytes) -> Json:
 
 
 class WholeBody:
-    """A body that is all there. Reading it takes each piece out of the list `left`: a reader that has all of it may
-    never ask for more."""
+    """A body that is all there. Reading takes each piece out of the list `left`, so no piece is held twice."""
 
     def __init__(self, pieces: list[bytes]) -> None:
         self.left = pieces
@@ -101,16 +97,13 @@ class WholeBody:
 
     @property
     def size(self) -> int:
-        """The bytes that are left."""
         return sum(map(len, self.left))
 
     def take(self) -> bytes:
-        """Return all that is left, at once."""
         whole = b"".join(reversed(self.left))
         self.left.clear()
         return whole
 
 
 def as_body(data: bytes) -> WholeBody:
-    """Return a body in one piece."""
     return WholeBody([data])

@@ -12,9 +12,6 @@ from .json_fields import dump, list_in, object_in, objects_in
 Json = dict[str, Any]
 
 
-MAX_TOOLS = 128
-
-
 class Untranslatable(Exception):
     """The request asks for something that this provider or model cannot do."""
 
@@ -27,7 +24,6 @@ class RequestTurn:
     blocks: list[Json]
 
     def of(self, *kinds: str) -> list[Json]:
-        """Return the blocks of these types."""
         return [block for block in self.blocks if block.get("type") in kinds]
 
 
@@ -59,7 +55,6 @@ def blocks_of(content: object) -> list[Json]:
 
 
 def text_of(content: object) -> str:
-    """Return the text in content, block after block."""
     return "\n\n".join(str(block.get("text") or "") for block in blocks_of(content) if block.get("type") == "text")
 
 
@@ -77,7 +72,6 @@ def data_url(block: Json) -> str | None:
 
 
 def file_name(block: Json) -> str:
-    """Return the name of a document, which OpenAI's APIs want."""
     return str(block.get("title") or "document.pdf")
 
 
@@ -88,7 +82,6 @@ def left_out(block: Json) -> str:
 
 
 def document_text(block: Json) -> str | None:
-    """Return the text of a text document, None for any other."""
     source = object_in(block, "source")
     if source.get("type") == "text":
         return str(source.get("data") or "")
@@ -98,7 +91,6 @@ def document_text(block: Json) -> str | None:
 
 
 def plain_text(block: Json) -> str:
-    """Return what a block without media says, as text."""
     kind = block.get("type")
     if kind == "text":
         return str(block.get("text") or "")
@@ -107,41 +99,12 @@ def plain_text(block: Json) -> str:
     return dump(block)
 
 
-def client_tools(asked: Json, provider: str) -> list[Json]:
-    """Return the tools of a request. Raise Untranslatable for one that Anthropic's servers would have to run, and for
-    more than OpenAI's APIs take."""
-    found = objects_in(asked, "tools")
-    for each in found:
-        if each.get("type") not in (None, "custom"):
-            raise Untranslatable(f"{provider} does not have the tool {each.get('type')} of Anthropic's servers")
-    if len(found) > MAX_TOOLS:
-        raise Untranslatable(f"{provider} takes {MAX_TOOLS} tools at most, and this session has {len(found)}")
-    return found
-
-
-def chosen_tool(choice: Json, named: Json) -> Json:
-    """Return the choice of a tool in the words of OpenAI's APIs, {} for none. `named` stands for a tool by its name."""
-    kind = choice.get("type")
-    if kind == "tool":
-        return {"tool_choice": {"type": "function", **named}}
-    word = {"any": "required", "none": "none", "auto": "auto"}.get(str(kind))
-    return {"tool_choice": word} if word else {}
-
-
 def sampling(asked: Json) -> Json:
-    """Return what a request says of sampling."""
     return {name: asked[name] for name in ("temperature", "top_p") if asked.get(name) is not None}
 
 
 def stop_sequences(asked: Json) -> tuple[str, ...]:
-    """Return the sequences at which an answer is to stop."""
     return tuple(each for each in list_in(asked, "stop_sequences") if isinstance(each, str) and each)
-
-
-def service_tier(asked: Json) -> Json:
-    """Return the tier that a request asks for, as OpenAI's APIs call it."""
-    tier = {"auto": "auto", "standard_only": "default"}.get(str(asked.get("service_tier")))
-    return {"service_tier": tier} if tier else {}
 
 
 def output_schema(asked: Json) -> Json | None:
@@ -153,7 +116,6 @@ def output_schema(asked: Json) -> Json | None:
 
 
 def tool_name_list(asked: Json) -> Iterator[str]:
-    """Yield the names of all tools of a request: those it declares, and those in its history."""
     for each in objects_in(asked, "tools"):
         yield str(each.get("name") or "")
     for message in objects_in(asked, "messages"):
@@ -179,7 +141,6 @@ def estimated_tokens(asked: Json) -> int:
 
 
 def estimated_count(asked: Json) -> Json:
-    """Return the answer to count_tokens of a provider that does not count."""
     return {"input_tokens": estimated_tokens(asked), ESTIMATED: True}
 
 

@@ -1,8 +1,7 @@
 """The clients of the `anthropic` and `openai` SDKs ask for lists of models and check keys.
 
 Their requests go through `ProviderClient`, so proxies, certificates and errors are those of model calls. Loading an SDK
-takes about a second and 60 MB: this module is imported where a list is asked for, never for a model call.
-"""
+takes about a second and 60 MB: this module is imported where a list is asked for, never for a model call."""
 
 from __future__ import annotations
 
@@ -47,9 +46,7 @@ class _ProviderTransport(httpx2.AsyncBaseTransport):
 
 class SdkClient:
     """Asks the endpoint of `client` with an SDK, `anthropic` or `openai`. A context: leaving it closes the connections.
-
-    Every request may raise ProviderError, and what `sign` raises.
-    """
+    Every request may raise ProviderError, and what `sign` raises."""
 
     def __init__(self, sdk: str, client: ProviderClient, sign: Sign) -> None:
         self._sdk: Any = import_module(sdk)
@@ -73,7 +70,6 @@ class SdkClient:
         await self._stack.aclose()
 
     async def list_models(self) -> httpx2.Response:
-        """Return the provider's answer with its list of models."""
         return await self._answer(self._api.models.with_raw_response.list(**self._pages))
 
     async def get(self, path: str) -> httpx2.Response:

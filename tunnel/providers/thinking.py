@@ -1,9 +1,8 @@
 """Levels of effort, and thinking that must go back to its provider unchanged.
 
-A signature of ccb names the provider and the model that it belongs to. With another model it is left out, and so is
-one that somebody else made: each provider refuses what it cannot read. Thinking as plain text goes back to any model of
-its provider, and to no other provider.
-"""
+A signature of ccb names the provider and the model that it belongs to: each provider refuses what it cannot read. With
+another model it is left out. Thinking as plain text goes back to any model of its provider, and to no other
+provider."""
 
 from __future__ import annotations
 
@@ -37,14 +36,12 @@ def wanted_effort(asked: Json) -> str:
 
 
 def wants_thinking(asked: Json) -> bool:
-    """Return whether a request asks to see what the model thinks."""
     thinking = asked.get("thinking")
     return isinstance(thinking, dict) and thinking.get("type") in ("enabled", "adaptive")
 
 
 def clamped(level: str, known: Sequence[str]) -> str:
-    """Return the level of `known` that is nearest: the highest below, or the lowest of all. `known` is in rising
-    order."""
+    """Return the level of `known`, in rising order, that is nearest: the highest below, or the lowest of all."""
     if not level or not known:
         return ""
     below = [each for each in known if LEVELS.index(each) <= LEVELS.index(level)]
@@ -52,7 +49,6 @@ def clamped(level: str, known: Sequence[str]) -> str:
 
 
 def sealed(provider: str, model: str, state: Json) -> str:
-    """Return the signature that carries `state`."""
     data = dump({"p": provider, "m": model, "s": state}).encode("utf-8", "replace")
     return SEALED + base64.urlsafe_b64encode(data).decode()
 
@@ -69,33 +65,33 @@ def is_of(block: Json, provider: str) -> bool:
     return _sealed_in(block).get("p") == provider
 
 
-def _sealed_in(block: Json) -> Json:
+def _signature_of(block: Json) -> str:
+    """Return the signature of ccb in a thinking or redacted_thinking block, "" for any other."""
     text = block.get("data") if block.get("type") == "redacted_thinking" else block.get("signature")
-    if not isinstance(text, str) or not text.startswith(SEALED):
-        return {}
+    return text if isinstance(text, str) and text.startswith(SEALED) else ""
+
+
+def _sealed_in(block: Json) -> Json:
     try:
-        data = json.loads(base64.urlsafe_b64decode(text[len(SEALED) :]))
+        data = json.loads(base64.urlsafe_b64decode(_signature_of(block)[len(SEALED) :]))
     except (ValueError, RecursionError, binascii.Error):
         return {}
     return data if isinstance(data, dict) else {}
 
 
-def without_ours(messages: Sequence[Json]) -> list[Json]:
-    """Return the messages without the thinking that other providers made, for Anthropic's own API."""
+def without_ours(asked: Json) -> Json:
+    """Return a request without the thinking that other providers made: Anthropic refuses signatures that it has not
+    made."""
+    messages = asked.get("messages")
+    if not isinstance(messages, list):
+        return asked
     kept = []
     for message in messages:
         content = message.get("content") if isinstance(message, dict) else None
         if isinstance(content, list):
-            left = [block for block in content if not _is_ours(block)]
+            left = [block for block in content if not (isinstance(block, dict) and _signature_of(block))]
             if not left:
                 continue
             message = {**message, "content": left}
         kept.append(message)
-    return kept
-
-
-def _is_ours(block: object) -> bool:
-    if not isinstance(block, dict) or block.get("type") not in ("thinking", "redacted_thinking"):
-        return False
-    text = block.get("data") if block["type"] == "redacted_thinking" else block.get("signature")
-    return isinstance(text, str) and text.startswith(SEALED)
+    return {**asked, "messages": kept}

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import logging
 import math
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from functools import partial
 from typing import Self
 
 from ..errors import CcbError
@@ -16,32 +16,122 @@ from ..providers.api_errors import Refusal
 from ..providers.costs import ANSWERED, BilledRequest
 from ..providers.provider import Provider, ProviderError, ProviderRequest
 from ..wire.model_facts import ModelTable
-from .answer_intake import AnswerIntake
-from .auditing import Auditor
+from .answer_reader import AnswerReader, Auditor
 from .body_store import BodyStore
 from .metering import Accounts, CallMeter, Reservation
-from .policy import MAX_WRONG, CallGrant, CallPace, NonceGuard, Policy, RequestHead, WrongNonce, request_headers
-from .proxied_call import (
-    HOLD,
-    CallReader,
-    CallRegistry,
-    ProxiedCall,
-    own_answer,
+from .policy import (
+    MAX_WRONG,
+    CallGrant,
+    CallPace,
+    NonceGuard,
+    Policy,
+    RequestHead,
+    WrongNonce,
+    request_headers,
+    response_headers,
 )
-from .request_upload import RequestUpload
+from .proxied_call import HOLD, CallReader, CallRegistry, ProxiedCall, ResponseHead, own_answer
 
 log = logging.getLogger(__name__)
 
 _WARNED_EVERY_S = 60.0
+_IN_THREAD = 64 * 1024  # bytes from which on a body is checked in a thread: it takes a millisecond and more
+
+
+class BodyLost(Exception):
+    """Raised by the body of a front when its sender is gone before the end."""
+
+
+class RequestUpload:
+    """Passes one request body on: counted, limited, and ended with a clear error, which is in `failure` too, because an
+    HTTP client may wrap it. A provider reads `pieces`. `most_kept` are the bytes that are kept to be looked at, `sent`
+    the bytes so far; `digest` is their SHA-256 in hex, once it is all of them."""
+
+    def __init__(
+        self, call: ProxiedCall, body: AsyncIterator[bytes], head: RequestHead, policy: Policy, most_kept: int
+    ) -> None:
+        self._call = call
+        self._body = body
+        self._size = head.size
+        self._answers = head.path.partition("?")[0] == ANSWERED
+        self._policy = policy
+        self._most_kept = most_kept
+        self.failure: Refusal | None = None
+        self._kept: list[bytes] | None = []
+        self.keeps_body = True
+        self.sent = 0
+        self.digest = ""
+        call.uploaded = head.size == 0
+
+    def taken_body(self) -> bytes | None:
+        """Return the body that has been sent, and keep it no longer: what streams for minutes needs none. None if it
+        was too large to keep."""
+        kept, self._kept, self.keeps_body = self._kept, None, False
+        return None if kept is None else b"".join(kept)
+
+    def pieces(self) -> AsyncIterator[bytes]:
+        """Yield the body: piece by piece, or in one piece if the policy has to see all of it first. Raise Refusal if it
+        is too large, not allowed, differs from its announced length, or is no longer wanted."""
+        return self._checked() if self._policy.requests else self._received()
+
+    async def _checked(self) -> AsyncIterator[bytes]:
+        body = b"".join([piece async for piece in self._received(held=True)])
+        try:
+            if len(body) > _IN_THREAD:
+                await asyncio.to_thread(self._policy.requests.check, body, answers=self._answers)
+            else:
+                self._policy.requests.check(body, answers=self._answers)
+        except Refusal as refusal:
+            self.failure = refusal
+            raise
+        self._call.uploaded = True
+        yield body
+
+    async def _received(self, *, held: bool = False) -> AsyncIterator[bytes]:
+        """Yield what arrives. `held`: the provider gets nothing of it yet."""
+        digest, size = hashlib.sha256(), self._size
+        try:
+            while size is None or self.sent < size:
+                piece = await anext(self._body, None)
+                if piece is None:
+                    break
+                self._note(piece)
+                digest.update(piece)
+                if size is not None and self.sent >= size:
+                    self._call.uploaded = self._call.uploaded or not held
+                    self.digest = digest.hexdigest()
+                    if self.sent > size:
+                        raise Refusal(400, "the request body is longer than announced")
+                yield piece
+            if isinstance(self._body, AsyncGenerator):  # one that waits to be asked again would hold its last piece
+                await self._body.aclose()
+            if size is not None and self.sent < size:
+                raise Refusal(400, "the request body is shorter than announced")
+        except Refusal as refusal:
+            self.failure = refusal
+            raise
+        except BodyLost as error:
+            self.failure = Refusal(400, "the request body did not arrive whole")
+            raise self.failure from error
+        self._call.uploaded = not held
+        self.digest = digest.hexdigest()
+
+    def _note(self, piece: bytes) -> None:
+        if self._call.over:  # a provider would bill a whole request, although nobody reads the answer
+            raise Refusal(400, "the call was given up while its request was sent")
+        self.sent += len(piece)
+        self._policy.check_size(self.sent)
+        if self.sent > self._most_kept:
+            self._kept = None
+        elif self._kept is not None:
+            self._kept.append(piece)
 
 
 class AuthProxy:
-    """Owns the model calls of one session, over any number of connections, and the provider that answers them.
-
-    Use as a context; leaving it aborts the calls that are under way. Calls without a reader are kept for `hold`
-    seconds. `accounts` decide whether another call may be paid for, and are told what each has used; `auditor` is told
-    what it was about. `models` say what each costs. `warn` tells the person that the worker does more than it should.
-    """
+    """Owns the model calls of one session, over any number of connections, and the provider that answers them. A
+    context; leaving it aborts the calls that are under way. Calls without a reader are kept for `hold` seconds.
+    `accounts` decide whether another call may be paid for, and are told what each has used; `auditor` is told what it
+    was about. `models` say what each costs. `warn` tells the person that the worker does more than it should."""
 
     def __init__(
         self,
@@ -63,7 +153,7 @@ class AuthProxy:
         self._calls = CallRegistry(self._abort, hold)
         self._tasks: dict[ProxiedCall, asyncio.Task[None]] = {}
         self._reserved: dict[ProxiedCall, Reservation | None] = {}  # None until it is, so for ever where it is refused
-        self._grant = CallGrant(self._policy.lasts_s)
+        self.grant = CallGrant(self._policy.lasts_s)
         self._pace = CallPace(self._policy.max_burst, self._policy.max_per_minute, time.monotonic())
         self._warned_at = -_WARNED_EVERY_S
         self.bodies = BodyStore()
@@ -89,20 +179,15 @@ class AuthProxy:
     @property
     def keeps_calls(self) -> bool:
         """Whether there are responses that a worker may still read."""
-        return len(self._calls) > 0
-
-    @property
-    def grant(self) -> CallGrant:
-        """Whether calls may be made at all."""
-        return self._grant
+        return bool(self._calls.calls)
 
     def revoke(self) -> None:
         """Let the worker call no models any more. Calls under way end with the next byte."""
-        self._grant.revoke()
-        refusal = self._grant.refusal()
+        self.grant.revoked = True
+        refusal = self.grant.refusal()
         assert refusal is not None
         log.warning("the person has revoked the model calls of this session")
-        for call in {*self._tasks, *self._calls.all()}:
+        for call in {*self._tasks, *self._calls.calls.values()}:
             call.revoke(refusal)
             self._abort(call)
 
@@ -111,12 +196,9 @@ class AuthProxy:
         self, head: RequestHead, body: AsyncIterator[bytes], *, nonce: NonceGuard, offset: int = 0
     ) -> AsyncIterator[CallReader]:
         """Answer one request of the connection that `nonce` guards, and yield what reads the answer, once its head is
-        there. A refusal is an answer, and so is an unreachable provider.
-
-        A request with the `head.id` of an earlier one reads that response on at `offset`; nothing is sent again and
-        `body` is not touched. Leaving the context aborts the call, unless the request has an id and its body has been
-        sent: then it goes on without a reader.
-        """
+        there. A refusal is an answer, and so is an unreachable provider. A request with the `head.id` of an earlier one
+        reads that response on at `offset`; nothing is sent again. Leaving the context aborts the call, unless it has an
+        id and its body has been sent: then it goes on without a reader."""
         call: ProxiedCall | None = None
         try:
             try:
@@ -125,7 +207,12 @@ class AuthProxy:
                 response = reader
                 await reader.head()
             except (Refusal, ProviderError) as failure:
-                response = own_answer(failure if isinstance(failure, Refusal) else self._unreachable(failure))
+                if isinstance(failure, ProviderError):
+                    text = f"this laptop cannot reach {self._provider.name}: {failure}"
+                    never = {"x-should-retry": "false"} if failure.permanent else {}
+                    text += "" if never else f"; check {self._provider.what_to_check}"
+                    failure = Refusal(502 if never else 503, text, kind="laptop_unreachable", headers=never)
+                response = own_answer(failure)
             yield response
         finally:
             if call is not None:
@@ -138,7 +225,6 @@ class AuthProxy:
         self._epoch = epoch
 
     def prepare(self) -> None:
-        """Load what sends the calls, in a thread: there is time for it now. Later calls do nothing."""
         self._provider.prepare()
 
     def link_up(self) -> None:
@@ -152,19 +238,18 @@ class AuthProxy:
 
     def knows(self, call_id: str) -> bool:
         """Return whether a request with `call_id` would read an earlier call on instead of starting a new one."""
-        call = self._calls.find(call_id)
+        call = self._calls.calls.get(call_id)
         return call is not None and call.uploaded
 
     def discard(self, call_id: str) -> None:
-        """Abort and forget a call that the worker no longer wants."""
-        call = self._calls.find(call_id)
+        call = self._calls.calls.get(call_id)
         if call is not None:
             self._calls.drop(call)
 
     def _find_or_start(
         self, head: RequestHead, body: AsyncIterator[bytes], offset: int
     ) -> tuple[ProxiedCall, CallReader]:
-        call = self._calls.find(head.id) if head.id else None
+        call = self._calls.calls.get(head.id) if head.id else None
         if call is not None and not call.uploaded:
             log.info("model call %s starts again: the provider did not get its whole request", head.id)
             self._calls.drop(call)
@@ -189,11 +274,10 @@ class AuthProxy:
         self._tasks[call] = task
         task.add_done_callback(lambda task: self._ended(call, meter, given_up=task.cancelled()))
         if head.id:
-            self._calls.add(call)
+            self._calls.calls[head.id] = call
         return call, reader
 
     def _check(self, head: RequestHead, nonce: NonceGuard) -> None:
-        """Raise Refusal unless the request is allowed. The person is told of a wrong nonce."""
         try:
             self._policy.check(head, nonce)
         except WrongNonce:
@@ -203,12 +287,11 @@ class AuthProxy:
             elif nonce.wrong == MAX_WRONG:
                 self._warn(f"{MAX_WRONG} requests with wrong nonces: this connection may make no model calls any more.")
             raise
-        refusal = self._grant.refusal()
+        refusal = self.grant.refusal()
         if refusal is not None:
             raise refusal
 
     def _check_pace(self) -> None:
-        """Raise Refusal if the worker starts calls too quickly. The person is told, once in a while."""
         now = time.monotonic()
         wait = self._pace.wait(now)
         if not wait:
@@ -238,12 +321,6 @@ class AuthProxy:
         if task is not None:
             task.cancel()
 
-    def _unreachable(self, error: ProviderError) -> Refusal:
-        text, kind = f"this laptop cannot reach {self._provider.name}: {error}", "laptop_unreachable"
-        if error.permanent:
-            return Refusal(502, text, kind=kind, headers={"x-should-retry": "false"})
-        return Refusal(503, f"{text}; check {self._provider.what_to_check}", kind=kind)
-
     def _ended(self, call: ProxiedCall, meter: CallMeter, *, given_up: bool) -> None:
         self._tasks.pop(call, None)
         reserved = self._reserved.pop(call, Reservation())
@@ -251,7 +328,6 @@ class AuthProxy:
             self._accounts.ended(meter.report(complete=call.complete, given_up=given_up), reserved)
 
     async def _run(self, call: ProxiedCall, head: RequestHead, body: AsyncIterator[bytes], meter: CallMeter) -> None:
-        """Send the call to the provider and fill `call` with the response."""
         upload = RequestUpload(call, body, head, self._policy, self._auditor.max_body)
         try:
             await self._exchange(call, head, upload, meter)
@@ -282,24 +358,30 @@ class AuthProxy:
                 self._reserved[call] = None
                 self._reserved[call] = await self._accounts.reserve(asked)
 
-        look = partial(self._look_at, upload, head.id, answers=answers)
-        headers, limit = request_headers(head.headers), self._policy.max_answer
-        intake = AnswerIntake(call, meter, self._auditor, limit, look)
-        pieces = upload.pieces()
-        request = ProviderRequest(head.method, head.path, headers, pieces, head.size, asks)
-        try:
-            async with self._provider.exchange(request) as response:
-                intake.begin(response.status, response.headers)
+        headers, limit, received = request_headers(head.headers), self._policy.max_answer, 0
+        request = ProviderRequest(head.method, head.path, headers, upload.pieces(), head.size, asks)
+        async with self._provider.exchange(request) as response:
+            meter.status = response.status
+            seen = ResponseHead(response.status, response_headers(response.headers))
+            call.start(seen)
+            reader = AnswerReader(head.id, meter, self._auditor, seen.headers)
+            try:
                 async for chunk in response.chunks:
-                    await intake.take(chunk)
-        finally:
-            intake.close()
+                    received += len(chunk)
+                    if limit is not None and received > limit:
+                        text = f"the laptop's settings allow answers of {limit} bytes"
+                        raise Refusal(502, text, kind="laptop_not_allowed", headers={"x-should-retry": "false"})
+                    has_room = call.put(chunk)
+                    self._look_at(upload, head.id, answers=answers)
+                    reader.feed(chunk)
+                    if not has_room:
+                        await call.room()
+            finally:
+                reader.close()
 
     def _look_at(self, upload: RequestUpload, call_id: str, *, answers: bool) -> None:
-        """Let the auditor have a request that has been sent, and free its memory: what streams for minutes needs none.
-        Later calls do nothing."""
-        if not upload.keeps_body:
-            return
-        if upload.digest and answers:
-            self._auditor.sent(call_id, upload.kept_body(), upload.digest)
-        upload.forget_body()
+        """Let the auditor have a request that has been sent, and free its memory. Later calls do nothing."""
+        if upload.keeps_body:
+            body = upload.taken_body()
+            if upload.digest and answers:
+                self._auditor.sent(call_id, body, upload.digest)

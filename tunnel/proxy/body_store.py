@@ -1,8 +1,7 @@
 """The request bodies of a session that the laptop keeps, so that the worker sends only what is new in the next one.
 
 The body that comes out is exactly the one whose SHA-256 the worker named, and everything behind this module (policy,
-providers) sees that one only. A copy can only be made of a body of the same session.
-"""
+providers) sees that one only. A copy can only be made of a body of the same session."""
 
 from __future__ import annotations
 
@@ -31,7 +30,7 @@ class CannotRebuild(Exception):
 @dataclass
 class Saving:
     """What deltas have saved on the way from the host: bytes of all bodies, bytes that were sent for them, and how many
-    bodies had to be sent again as a whole."""
+    bodies had to be sent again."""
 
     bodies: int = 0
     sent: int = 0
@@ -50,9 +49,7 @@ class BodyStore:
     @asynccontextmanager
     async def receive(self, opened: CallOpen, arriving: AsyncIterator[bytes]) -> AsyncIterator[AsyncIterator[bytes]]:
         """Turn the bytes that arrive for a call into its body. Raise CannotRebuild if the worker must send all of it.
-
-        The body of a call without parts passes through, and is kept if there is room.
-        """
+        The body of a call without parts passes through, and is kept if there is room."""
         fits = opened.size <= MAX_BODY and self._in_flight + opened.size <= _MAX_IN_FLIGHT
         if not opened.parts and not (fits and opened.digest):
             yield arriving
@@ -78,7 +75,8 @@ class BodyStore:
                 body = b"".join(pieces)
                 digest = _digest(body) if size < _IN_THREAD else await asyncio.to_thread(_digest, body)
                 self._kept.put(digest, size, body)
-                self._count(size, size)
+                self.saving.bodies += size
+                self.saving.sent += size
             yield piece
 
     async def _rebuilt(self, opened: CallOpen, arriving: AsyncIterator[bytes]) -> bytes:
@@ -98,12 +96,9 @@ class BodyStore:
             raise self._failed() from error
         self._kept.was_copied(opened.base, sum(opened.parts[2::3]))
         self._kept.put(opened.digest, len(body), body)
-        self._count(len(body), sent)
-        return body
-
-    def _count(self, size: int, sent: int) -> None:
-        self.saving.bodies += size
+        self.saving.bodies += len(body)
         self.saving.sent += sent
+        return body
 
     def _failed(self) -> CannotRebuild:
         self.saving.again += 1
@@ -137,7 +132,6 @@ def new_bytes(parts: Sequence[int], base_size: int, size: int) -> int:
 
 
 def rebuild(base: bytes, parts: Sequence[int], new: bytes) -> bytes:
-    """Return the body of which `new_bytes` has checked the parts."""
     old, fresh, at = memoryview(base), memoryview(new), 0
     pieces = []
     for index in range(0, len(parts), 3):

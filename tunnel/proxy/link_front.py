@@ -1,8 +1,7 @@
 """The front for frames of the link: HTTP-shaped streams with credit in both directions.
 
 One `LinkFront` serves one connection. When the connection ends its calls go on in the auth proxy, and the next
-connection may ask for them by their ids.
-"""
+connection may ask for them by their ids."""
 
 from __future__ import annotations
 
@@ -22,11 +21,10 @@ from ..providers.provider import ProviderError
 from ..secret import Secret
 from ..wire.body_deltas import MAX_PARTS, pack
 from ..wire.frames import CHUNK, INITIAL_CREDIT, CallData, CallEnd, CallHead, CallOpen, Cancel, Credit, Frame, Packed
-from .auth_proxy import AuthProxy
+from .auth_proxy import AuthProxy, BodyLost
 from .body_store import CannotRebuild
 from .policy import NonceGuard, RequestHead
 from .proxied_call import CallReader, Superseded
-from .request_upload import BodyLost
 
 log = logging.getLogger(__name__)
 
@@ -101,14 +99,12 @@ class _Stream:
                 await self._grant(self.opened.stream, len(chunk))
 
     def take(self, count: int) -> None:
-        """Note that the worker has taken `count` more bytes of the response."""
         self.credit += count
         self._taken += count
-        self.acknowledge()
+        self.release()
         self._credit_news.set()
 
-    def acknowledge(self) -> None:
-        """Release the bytes of the response that the worker has taken."""
+    def release(self) -> None:
         if self.response is not None:
             self.response.ack(self._taken)
 
@@ -120,17 +116,13 @@ class _Stream:
         return self.credit
 
     def acknowledged(self) -> bool:
-        """Return whether the response is over and the worker has taken all of it."""
         return self.finished and (self.response is None or self._taken >= self.response.offset)
 
 
 class LinkFront:
     """Serves the model calls of one connection whose `attach` carried `nonce`. `send` must wait while the link is full.
-
-    `packs` says that the worker takes compressed pieces of answers.
-
-    Use as a context. On leaving, the streams end without a frame and their calls go on in the auth proxy.
-    """
+    `packs`: the worker takes compressed pieces of answers. A context: on leaving, the streams end without a frame and
+    their calls go on in the auth proxy."""
 
     def __init__(self, proxy: AuthProxy, send: Send, nonce: Secret, *, epoch: int = 0, packs: bool = False) -> None:
         self._proxy = proxy
@@ -165,7 +157,6 @@ class LinkFront:
 
     @property
     def open_streams(self) -> int:
-        """The number of streams whose response the worker has not completely taken."""
         return len(self._streams)
 
     async def read_out(self) -> None:
@@ -210,7 +201,6 @@ class LinkFront:
         stream.task = asyncio.create_task(self._serve(stream), name=f"model stream {opened.stream}")
 
     def _refused(self, opened: CallOpen) -> str:
-        """Return why there will be no such stream, "" if there will."""
         if opened.stream in self._streams:
             return "the stream number is in use"
         if len(self._streams) >= MAX_STREAMS:
@@ -230,10 +220,8 @@ class LinkFront:
         await self._answers.put(Credit(self._epoch, stream, count))
 
     async def _send_answers(self) -> None:
-        """Send credit and errors.
-
-        `handle` only queues them: it must go on reading frames while the link cannot send.
-        """
+        """Send credit and errors. `handle` only queues them: it must go on reading frames while the link cannot
+        send."""
         try:
             while True:
                 await self._send(await self._answers.get())
@@ -268,10 +256,8 @@ class LinkFront:
                 self._forget(stream)
 
     async def _outcome(self, stream: _Stream) -> CallEnd:
-        """Answer a call and return the end of its stream, with what was wrong.
-
-        Raise CcbError when the connection is gone.
-        """
+        """Answer a call and return the end of its stream, with what was wrong. Raise CcbError when the connection is
+        gone."""
         wrong, again = "", False
         try:
             await self._respond(stream)
@@ -298,8 +284,8 @@ class LinkFront:
                 body = await stack.enter_async_context(self._proxy.bodies.receive(opened, body))
             call = self._proxy.call(head, body, nonce=self._nonce, offset=opened.offset)
             response = await stack.enter_async_context(call)
-            if response.refusal is not None and opened.offset:
-                raise response.refusal
+            if response.call.refusal is not None and opened.offset:
+                raise response.call.refusal
             stream.response = response
             await self._send(CallHead(self._epoch, opened.stream, response.status, dict(response.headers)))
             while True:
@@ -309,11 +295,10 @@ class LinkFront:
                 if not chunk:
                     return
                 stream.credit -= len(chunk)
-                stream.acknowledge()
+                stream.release()
                 await self._send(self._piece(opened.stream, offset, chunk))
 
     def _piece(self, stream: int, offset: int, chunk: bytes) -> CallData:
-        """Return the frame for a piece of an answer: compressed, if it gets shorter."""
         if self._packs and len(packed := pack(chunk)) < len(chunk):
             return Packed(self._epoch, stream, offset, base64.b64encode(packed).decode("ascii"))
         return CallData(self._epoch, stream, offset, base64.b64encode(chunk).decode("ascii"))

@@ -1,7 +1,6 @@
 """What each model call has used, read from the provider's own answer on its way through the auth proxy.
 
-The worker's word does not count: a hostile one could say that it has used nothing.
-"""
+The worker's word does not count: a hostile one could say that it has used nothing."""
 
 from __future__ import annotations
 
@@ -38,8 +37,8 @@ class CallReport:
     """One model call that has ended. `model` is the name under which it is paid for, "" if none was asked; `priced`:
     its price is known. Token counts are those of the provider. `began` is the Unix time in seconds, the others are
     seconds. `status` is that of the provider, 0 if it was not reached. `digest` is the SHA-256 of the request body in
-    hex, "" if it was not sent whole. `estimated`: the provider has not told all of the tokens. `untold`: the
-    answer is complete but reports no usage, so the counts are the upper limit."""
+    hex, "" if it was not sent whole. `estimated`: the provider has not told all of the tokens. `untold`: the answer is
+    complete but reports no usage, so the counts are the upper limit."""
 
     call_id: str
     path: str
@@ -88,7 +87,7 @@ class CallMeter:
         self._path = path
         self._started = time.monotonic()
         self._first_byte: float | None = None
-        self._status = 0
+        self.status = 0  # that of the answer
         self._sent, self._digest = 0, ""
         self._answered = ""  # the model
         self._request: BilledRequest | None = None
@@ -98,12 +97,7 @@ class CallMeter:
         self._cut = False  # a stream that has begun, and not ended
         self._failed = False
 
-    def answer(self, status: int) -> None:
-        """Note the status of the answer."""
-        self._status = status
-
     def arrived(self, size: int) -> None:
-        """Note that bytes of the answer have arrived."""
         self._received += size
         if self._first_byte is None:
             self._first_byte = time.monotonic()
@@ -113,7 +107,6 @@ class CallMeter:
         self._request = request
 
     def event(self, event: Json) -> None:
-        """Read one event of the answer, or an answer in one piece."""
         kind = event.get("type")
         begins = kind == "message_start"
         self._failed |= kind == "error" or bool(event.get("error") and _ANSWER.isdisjoint(event))
@@ -128,7 +121,6 @@ class CallMeter:
         add_usage(self._usage, told)
 
     def uploaded(self, size: int, digest: str) -> None:
-        """Note how many bytes of the request were sent, and the SHA-256 of a whole one."""
         self._sent, self._digest = size, digest
 
     def report(self, *, complete: bool, given_up: bool = False) -> CallReport:
@@ -151,7 +143,7 @@ class CallMeter:
             began=time.time() - (ended - self._started),
             first_byte_s=(self._first_byte or ended) - self._started,
             duration_s=ended - self._started,
-            status=self._status,
+            status=self.status,
             complete=complete,
             request_bytes=self._sent,
             digest=self._digest,
@@ -162,7 +154,6 @@ class CallMeter:
 
     @property
     def _dearer(self) -> Json:
-        """What makes the answer dearer, as the usage says it."""
         request, dearer = self._request, Json()
         if request is not None and request.fast:
             dearer["speed"] = "fast"
@@ -172,7 +163,7 @@ class CallMeter:
 
     def _counts(self) -> bool:
         """Return whether a model was asked, and has answered as far as its server tells."""
-        return self._status == 200 and bool(self._digest) and self._path == ANSWERED
+        return self.status == 200 and bool(self._digest) and self._path == ANSWERED
 
     def _take_most(self) -> bool:
         """Take the most that a complete answer can have used, if its provider does not tell: what was paid counts, not
@@ -188,10 +179,10 @@ class CallMeter:
         return True
 
     def _estimate(self, seconds: float) -> None:
-        """Take what an answer without its end has cost at least: it is paid for, but only its end says how much.
-        `seconds` is how long the model has worked that was not waited for. Without this, a worker could spend any
-        budget by never reading an answer to its end."""
-        unanswered = seconds > 0 and not self._status and self._digest and self._path == ANSWERED
+        """Take what an answer without its end has cost at least: only its end says how much. `seconds` is how long the
+        model has worked that was not waited for. Without this, a worker could spend any budget by never reading an
+        answer to its end."""
+        unanswered = seconds > 0 and not self.status and self._digest and self._path == ANSWERED
         if not (self._counts() or unanswered):
             return
         if not any(count(self._usage, name) for name in TOKENS[:3]):

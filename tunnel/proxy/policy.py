@@ -1,7 +1,6 @@
 """What a worker may ask: the nonce, the pace, the time, routes, headers and limits.
 
-The limits hold for the bytes that the provider gets. So a body is checked whole before its first byte goes on.
-"""
+The limits hold for the bytes that the provider gets. So a body is checked whole before its first byte goes on."""
 
 from __future__ import annotations
 
@@ -10,7 +9,6 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
 from fnmatch import fnmatchcase
-from itertools import starmap
 
 from ..providers.api_errors import Refusal
 from ..providers.provider import MAX_BODY, ROUTES
@@ -25,30 +23,19 @@ _NO_RETRY = {"x-should-retry": "false"}
 
 
 class CallGrant:
-    """Begins with the auth proxy and lasts `lasts_s` seconds, without end if that is None. `now` gives monotonic
-    seconds."""
+    """Whether calls may be made at all: for `lasts_s` seconds from now on, without end if that is None."""
 
     def __init__(self, lasts_s: float | None = None, now: Callable[[], float] = time.monotonic) -> None:
         self._now = now
         self._ends_at = None if lasts_s is None else now() + lasts_s
-        self._revoked = False
-
-    @property
-    def revoked(self) -> bool:
-        """Whether the person has taken it back."""
-        return self._revoked
-
-    def revoke(self) -> None:
-        """Take it back."""
-        self._revoked = True
+        self.revoked = False  # whether the person has taken it back
 
     def left_s(self) -> float | None:
-        """Return the seconds until it expires, None if it does not."""
         return None if self._ends_at is None else max(0.0, self._ends_at - self._now())
 
     def refusal(self) -> Refusal | None:
         """Return the answer to every call from now on, None while calls may start."""
-        if self._revoked:
+        if self.revoked:
             text = "this session may call no models any more: the person has revoked that on the laptop"
             return Refusal(403, text, kind=REVOKED, headers=_NO_RETRY)
         if self._ends_at is not None and self._now() >= self._ends_at:
@@ -57,8 +44,7 @@ class CallGrant:
         return None
 
 
-MAX_WRONG = 10
-"""Wrong nonces after which a front answers nothing any more, not even a request with the right one."""
+MAX_WRONG = 10  # wrong nonces after which a front answers nothing any more, not even a request with the right one
 
 
 class NonceGuard:
@@ -67,11 +53,6 @@ class NonceGuard:
     def __init__(self, nonce: Secret) -> None:
         self._nonce = nonce
         self.wrong = 0
-
-    @property
-    def closed(self) -> bool:
-        """Whether too many wrong nonces were tried."""
-        return self.wrong >= MAX_WRONG
 
     def matches(self, presented: str) -> bool:
         """Return whether a request with this nonce would be admitted. Compare in constant time."""
@@ -107,7 +88,7 @@ class CallPace:
 @dataclass(frozen=True)
 class RequestLimits:
     """`models` are patterns such as `claude-*`, any of which a model's name must match; empty for every model.
-    `max_output_tokens` is the largest `max_tokens`, None for no limit."""
+    `max_output_tokens` is the largest `max_tokens`."""
 
     models: Sequence[str] = ()
     max_output_tokens: int | None = None
@@ -116,10 +97,8 @@ class RequestLimits:
         return bool(self.models) or self.max_output_tokens is not None
 
     def allows(self, model: object) -> bool:
-        """Return whether a model may be asked."""
-        if not self.models:
-            return True
-        return isinstance(model, str) and bool(model) and any(fnmatchcase(model, each) for each in self.models)
+        named = isinstance(model, str) and bool(model)
+        return not self.models or (named and any(fnmatchcase(str(model), each) for each in self.models))
 
     def check(self, body: bytes, *, answers: bool) -> None:
         """Raise Refusal unless a whole body is allowed. `answers`: the model answers, so a body names the length."""
@@ -138,7 +117,7 @@ class RequestLimits:
 
 def _others(request: Json) -> Iterator[Json]:
     """Yield what names another model that may answer: those that take over, and tools that ask one. What does not name
-    it (`"fallbacks": "default"`) is yielded as an object without a model."""
+    it (`"fallbacks": "default"`) is an object without a model."""
     for member in ("fallbacks", "models"):
         found = request.get(member)
         for each in found if isinstance(found, list) else [found] if found else []:
@@ -150,7 +129,7 @@ def _others(request: Json) -> Iterator[Json]:
 
 
 def _refusal(text: str) -> Refusal:
-    return Refusal(403, text, kind="laptop_not_allowed", headers={"x-should-retry": "false"})
+    return Refusal(403, text, kind="laptop_not_allowed", headers=_NO_RETRY)
 
 
 _CREDENTIAL_LIKE = re.compile(r"auth|cookie|credential|nonce|secret|token$|(^|-)(api-?)?key|organization|workspace")
@@ -159,60 +138,37 @@ _REQUEST_NAMES = frozenset({"accept", "content-type", "user-agent", "x-app", "id
 _REQUEST_PREFIXES = ("anthropic-", "x-stainless-", "x-claude-")
 
 _RESPONSE_NAMES = frozenset(
-    {
-        "content-type",
-        "content-encoding",
-        "content-length",
-        "cache-control",
-        "request-id",
-        "x-request-id",
-        "retry-after",
-        "retry-after-ms",
-        "x-should-retry",
-    }
+    (
+        *("content-type", "content-encoding", "content-length", "cache-control", "request-id", "x-request-id"),
+        *("retry-after", "retry-after-ms", "x-should-retry"),
+    )
 )
 _RESPONSE_PREFIXES = ("anthropic-ratelimit-", "anthropic-priority-", "anthropic-fast-")
 
 
 def request_headers(from_worker: Mapping[str, str]) -> dict[str, str]:
-    """Return the headers of the worker that a provider may see, with names in lower case.
-
-    Credentials of any kind and headers of the connection (host, transfer-encoding, …) stay behind.
-    """
-    return _passing(from_worker.items(), _request_name)
+    """Return the headers of the worker that a provider may see, with names in lower case. Credentials of any kind and
+    headers of the connection (host, transfer-encoding, …) stay behind."""
+    passed = {}
+    for name, value in from_worker.items():
+        name = name.lower()
+        allowed = name in _REQUEST_NAMES or name.startswith(_REQUEST_PREFIXES)
+        if name == "idempotency-key" or (allowed and not _CREDENTIAL_LIKE.search(name)):
+            passed[name] = value
+    return passed
 
 
 def response_headers(from_provider: Iterable[tuple[str, str]]) -> dict[str, str]:
-    """Return the headers of the provider that the worker may see, with names in lower case.
-
-    Cookies, account names and details of the server stay behind.
-    """
-    return _passing(from_provider, _response_name)
-
-
-def _passing(headers: Iterable[tuple[str, str]], passed_name: Callable[[str], str]) -> dict[str, str]:
-    return {passed: value for name, value in headers if (passed := passed_name(name))}
+    """Return the headers of the provider that the worker may see, with names in lower case. Cookies, account names and
+    details of the server stay behind."""
+    named = ((name.lower(), value) for name, value in from_provider)
+    return {name: value for name, value in named if name in _RESPONSE_NAMES or name.startswith(_RESPONSE_PREFIXES)}
 
 
-def _request_name(name: str) -> str:
-    """Return the name in lower case, "" if the header stays behind."""
-    name = name.lower()
-    allowed = name in _REQUEST_NAMES or name.startswith(_REQUEST_PREFIXES)
-    return name if name == "idempotency-key" or (allowed and not _CREDENTIAL_LIKE.search(name)) else ""
-
-
-def _response_name(name: str) -> str:
-    """Return the name in lower case, "" if the header stays behind."""
-    name = name.lower()
-    return name if name in _RESPONSE_NAMES or name.startswith(_RESPONSE_PREFIXES) else ""
-
-
-MAX_CALLS = 64
-"""How many model calls of one auth proxy may be under way at the same time."""
-
+MAX_CALLS = 64  # how many model calls of one auth proxy may be under way
 MAX_BURST, MAX_PER_MINUTE = 300, 300
-"""How many model calls one auth proxy starts at once, and in a minute. Eight sub-agents with quick answers stay below;
-a worker that only wants to spend money does not."""
+"""How many model calls one auth proxy starts at once, and in a minute. Eight sub-agents with quick answers stay
+below."""
 
 
 _QUERY = re.compile(r"[A-Za-z0-9_.~=&,:+*@-]{0,1024}")
@@ -222,17 +178,10 @@ _MAX_VALUE = 8192
 _MAX_HEADERS = 64
 
 
-def _is_header(name: str, value: str) -> bool:
-    return bool(_NAME.fullmatch(name) and len(value) <= _MAX_VALUE and _VALUE.fullmatch(value))
-
-
 @dataclass(frozen=True)
 class RequestHead:
-    """A model call as a front received it.
-
-    `id` identifies the call permanently; a call with an empty id cannot be resumed. `path` is the raw request target
-    with its query. `size` is the announced length of the body in bytes, None if it was not announced.
-    """
+    """A model call as a front received it. `id` identifies the call permanently; one with an empty id cannot be
+    resumed. `path` is the raw request target with its query, `size` the announced length of the body in bytes."""
 
     id: str
     nonce: str
@@ -252,9 +201,7 @@ class WrongNonce(Refusal):
 @dataclass(frozen=True)
 class Policy:
     """The limits of one auth proxy. A path must equal an allowed one byte for byte, so no other spelling can pass.
-
-    `max_body` and `max_answer` are bytes, None for no limit. `lasts_s` are the seconds for which calls may be made.
-    """
+    `max_body` and `max_answer` are bytes. `lasts_s` are the seconds for which calls may be made."""
 
     max_body: int = MAX_BODY
     max_answer: int | None = None
@@ -268,8 +215,9 @@ class Policy:
     def check(self, head: RequestHead, nonce: NonceGuard) -> None:
         """Raise Refusal unless `head` is allowed. The nonce is compared first and in constant time."""
         if not nonce.admits(head.nonce):
-            said = "too many wrong nonces were tried" if nonce.closed else "the nonce is missing or wrong"
-            raise WrongNonce(403, f"{said} on this connection", headers={"x-should-retry": "false"})
+            closed = nonce.wrong >= MAX_WRONG
+            said = "too many wrong nonces were tried" if closed else "the nonce is missing or wrong"
+            raise WrongNonce(403, f"{said} on this connection", headers=_NO_RETRY)
         path, _, query = head.path.partition("?")
         if (head.method, path) not in self.routes:
             raise Refusal(404, "the auth proxy does not serve this method and path")
@@ -277,11 +225,11 @@ class Policy:
             raise Refusal(404, "the auth proxy does not serve this query")
         if len(head.headers) > _MAX_HEADERS:
             raise Refusal(400, f"more than {_MAX_HEADERS} request headers")
-        if not all(starmap(_is_header, head.headers.items())):
-            raise Refusal(400, "a request header is malformed")
+        for name, value in head.headers.items():
+            if not (_NAME.fullmatch(name) and len(value) <= _MAX_VALUE and _VALUE.fullmatch(value)):
+                raise Refusal(400, "a request header is malformed")
         self.check_size(head.size or 0)
 
     def check_size(self, size: int) -> None:
-        """Raise Refusal if a body of `size` bytes is over the limit."""
         if size > self.max_body:
             raise Refusal(413, f"the request body is over the limit of {self.max_body} bytes")

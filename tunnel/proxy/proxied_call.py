@@ -1,9 +1,8 @@
 """Keeps the answer to one call until the worker has it, and finds calls by their ids.
 
-A task of the auth proxy appends what the provider sends. One reader at a time takes bytes out by offset and
-acknowledges them. Bytes that are not acknowledged stay, so after a lost connection another reader can go on at any of
-them. When the buffer is full the provider waits, whether or not there is a reader.
-"""
+One reader at a time takes bytes out by offset and acknowledges them. Bytes that are not acknowledged stay, so after a
+lost connection another reader can go on at any of them. When the buffer is full the provider waits, whether or not
+there is a reader."""
 
 from __future__ import annotations
 
@@ -14,8 +13,7 @@ from ..providers.api_errors import Refusal
 from ..providers.provider import ProviderError
 from ..wire.dataclass import dataclass
 
-BUFFER = 4 * 1024 * 1024
-"""Bytes of a response that are kept ahead of its reader."""
+BUFFER = 4 * 1024 * 1024  # bytes of a response that are kept ahead of its reader
 
 
 class Superseded(Exception):
@@ -31,45 +29,27 @@ class ResponseHead:
 
 
 class ProxiedCall:
-    """The response of one call. One task fills it; at most one `CallReader` reads it.
-
-    `uploaded` says that the provider has the whole request: from then on the call must not be sent again. `refusal` is
-    why the proxy itself answers, None for an answer of the provider.
-    """
+    """The response of one call. One task fills it; at most one `CallReader` reads it. `uploaded` says that the provider
+    has the whole request: from then on the call must not be sent again. `refusal` is why the proxy itself answers, None
+    for an answer of the provider. `over`: nothing more will arrive; `complete`: all of it has, else `failure` is why
+    not."""
 
     def __init__(self, call_id: str, refusal: Refusal | None = None) -> None:
         self.id = call_id
         self.refusal = refusal
         self.uploaded = False
-        self._limit = BUFFER
         self.head: ResponseHead | None = None
-        """The response head, None until it has arrived."""
-
         self.over = self.complete = False
-        """Whether nothing more will arrive, and whether all of it has."""
-
         self.failure: Refusal | ProviderError | None = None
-        """Why the call failed, or None."""
-
+        self.reader: CallReader | None = None
+        self._limit = BUFFER
         self._bytes = bytearray()  # those that are not acknowledged
         self._base = 0  # the offset of the first of them
-        self._reader: CallReader | None = None
         self._waiting: asyncio.Future[None] | None = None  # the reader, for news
         self._full: asyncio.Future[None] | None = None  # the provider, for room
 
     @property
-    def limit(self) -> int:
-        """Bytes to keep ahead of the reader before the provider has to wait."""
-        return self._limit
-
-    @limit.setter
-    def limit(self, limit: int) -> None:
-        self._limit = limit
-        self._make_room()
-
-    @property
     def held(self) -> int:
-        """Bytes kept in memory."""
         return len(self._bytes)
 
     @property
@@ -77,130 +57,111 @@ class ProxiedCall:
         """The offset of the next byte to arrive."""
         return self._base + len(self._bytes)
 
+    def limit(self, size: int) -> None:
+        """Set how many bytes are kept ahead of the reader before the provider has to wait."""
+        self._limit = size
+        _resolve(self._full)
+
     def start(self, head: ResponseHead) -> None:
-        """Note the response head."""
         self.head = head
-        self._wake()
+        _resolve(self._waiting)
 
     def put(self, chunk: bytes) -> bool:
         """Append bytes of the body, and return whether there is room for more. A call that is over takes none."""
         if chunk and not self.over:
             self._bytes += chunk
-            self._wake()
+            _resolve(self._waiting)
         return self.held < self._limit
 
     async def news(self) -> None:
-        """Wait for the head, more bytes, the end, or another reader."""
         self._waiting = asyncio.get_running_loop().create_future()
         await self._waiting
 
     async def room(self) -> None:
-        """Wait while the buffer is full."""
         while self.held >= self._limit:
             self._full = asyncio.get_running_loop().create_future()
             await self._full
 
     def finish(self) -> None:
-        """Note that the body is complete."""
         self.over = self.complete = True
-        self._wake()
+        _resolve(self._waiting)
 
     def fail(self, error: Refusal | ProviderError) -> None:
         """End the call without a complete response. Bytes that have arrived can still be read."""
         if not self.over:
             self.failure, self.over = error, True
-        self._wake()
+        _resolve(self._waiting)
 
     def revoke(self, refusal: Refusal) -> None:
         """End the call at once: not even bytes that have arrived can be read any more."""
         self.failure, self.over, self.complete = refusal, True, False
         self.acknowledge(self.end)
-        self._wake()
+        _resolve(self._waiting)
 
     def attach(self, offset: int) -> CallReader:
-        """Return a reader that starts at byte `offset` and acknowledges everything before it.
-
-        An earlier reader gets `Superseded`. Raise Refusal (410) if the buffer does not reach from or to `offset`.
-        """
+        """Return a reader that starts at byte `offset` and acknowledges everything before it. An earlier reader gets
+        `Superseded`. Raise Refusal (410) if the buffer does not reach from or to `offset`."""
         if not self._base <= offset <= self.end:
             raise Refusal(410, f"byte {offset} of this response is not held any more")
-        earlier, self._reader = self._reader, CallReader(self, offset)
-        if earlier is not None:
-            self._wake()
-        if offset:
-            self._reader.ack(offset)
-        return self._reader
+        self.reader = CallReader(self, offset)
+        _resolve(self._waiting)
+        self.acknowledge(offset)
+        return self.reader
 
     def bytes_at(self, offset: int, limit: int) -> bytes:
-        """Return the bytes from `offset` on that have arrived, at most `limit`."""
         start = offset - self._base
         return bytes(self._bytes[start : start + limit])
 
     def acknowledge(self, offset: int) -> None:
-        """Release the bytes before `offset`."""
         if offset > self._base:
             del self._bytes[: offset - self._base]
             self._base = offset
-            self._make_room()
+            _resolve(self._full)
 
-    def _make_room(self) -> None:
-        full, self._full = self._full, None
-        if full is not None and not full.done():
-            full.set_result(None)
 
-    def _wake(self) -> None:
-        waiting, self._waiting = self._waiting, None
-        if waiting is not None and not waiting.done():
-            waiting.set_result(None)
+def _resolve(future: asyncio.Future[None] | None) -> None:
+    if future is not None and not future.done():
+        future.set_result(None)
 
 
 class CallReader:
     """Reads one call. `offset` is the position of the next byte in the response."""
 
     def __init__(self, call: ProxiedCall, offset: int) -> None:
-        self._call = call
+        self.call = call
         self.offset = offset
 
     @property
     def current(self) -> bool:
         """Whether no later reader has taken over."""
-        return self._call._reader is self
+        return self.call.reader is self
 
     @property
     def status(self) -> int:
-        """The HTTP status, once the head is there."""
-        assert self._call.head is not None
-        return self._call.head.status
+        assert self.call.head is not None
+        return self.call.head.status
 
     @property
     def headers(self) -> Mapping[str, str]:
-        """The headers that the worker may see, once the head is there. Names are in lower case."""
-        assert self._call.head is not None
-        return self._call.head.headers
-
-    @property
-    def refusal(self) -> Refusal | None:
-        """Why the proxy itself answers; None for an answer of the provider."""
-        return self._call.refusal
+        assert self.call.head is not None
+        return self.call.head.headers
 
     async def head(self) -> ResponseHead:
         """Wait for the response head. Raise Refusal or ProviderError if the call fails before it arrives."""
-        call = self._call
+        call = self.call
         while call.head is None:
             if call.failure is not None:
                 raise call.failure
-            if call._reader is not self:
+            if not self.current:
                 raise Superseded
             await call.news()
         return call.head
 
     async def read(self, limit: int = 64 * 1024) -> bytes:
-        """Return the next bytes, at most `limit`; b"" at the end of the response.
-
-        Raise Superseded, or when everything that arrived has been read and the call failed, Refusal or ProviderError.
-        """
-        call = self._call
-        while call._reader is self:
+        """Return the next bytes, at most `limit`; b"" at the end of the response. Raise Superseded, or when everything
+        that arrived has been read and the call failed, Refusal or ProviderError."""
+        call = self.call
+        while self.current:
             if piece := call.bytes_at(self.offset, limit):
                 self.offset += len(piece)
                 return piece
@@ -214,7 +175,7 @@ class CallReader:
     def ack(self, offset: int) -> None:
         """Release the bytes before `offset`: the worker has them."""
         if self.current:
-            self._call.acknowledge(min(offset, self.offset))
+            self.call.acknowledge(min(offset, self.offset))
 
 
 HOLD = 600.0
@@ -223,66 +184,51 @@ HOLD = 600.0
 READ_AHEAD = 64 * 1024 * 1024
 """Bytes that all calls without a reader may hold together. Each has an equal share; at its share its provider waits."""
 
-MAX_HELD = 256
-"""How many finished calls without a reader are kept. Beyond it the oldest is forgotten."""
-
-MAX_HELD_BYTES = 8 * 1024 * 1024
-"""How many bytes the finished calls without a reader may hold. Beyond it the oldest is forgotten."""
+MAX_HELD, MAX_HELD_BYTES = 256, 8 * 1024 * 1024
+"""How many finished calls without a reader are kept, and their bytes. Beyond that the oldest is forgotten."""
 
 
 class CallRegistry:
-    """Finds calls by id. An id stands for one call and one outcome until it is forgotten.
-
-    While the link is down nothing is forgotten: a response that was paid for is there when the worker comes back,
-    however late. `abort` is called for every call that is forgotten; it ends one that is under way.
-    """
+    """Finds calls by id. An id stands for one call and one outcome until it is forgotten. While the link is down
+    nothing is forgotten: a response that was paid for is there when the worker comes back, however late. `abort` is
+    called for every call that is forgotten; it ends one that is under way."""
 
     def __init__(self, abort: Callable[[ProxiedCall], None], hold: float = HOLD) -> None:
         self._abort = abort
         self._hold = hold
-        self._calls: dict[str, ProxiedCall] = {}
+        self.calls: dict[str, ProxiedCall] = {}
         self._unread: dict[str, ProxiedCall] = {}
         self._expiries: dict[str, asyncio.TimerHandle] = {}
         self._link_down = False
 
-    def __len__(self) -> int:
-        return len(self._calls)
-
-    def find(self, call_id: str) -> ProxiedCall | None:
-        """Return the call with this id, or None."""
-        return self._calls.get(call_id)
-
-    def all(self) -> list[ProxiedCall]:
-        """Return every call."""
-        return list(self._calls.values())
-
-    def add(self, call: ProxiedCall) -> None:
-        """Register a new call."""
-        self._calls[call.id] = call
-
     def reader_came(self, call: ProxiedCall) -> None:
         """Stop the clock of `call`: it has a reader again."""
-        self._stop_clock(call.id)
-        self._unread.pop(call.id, None)
-        call.limit = BUFFER
+        self._read(call.id)
+        call.limit(BUFFER)
         self._share()
 
     def reader_left(self, call: ProxiedCall) -> None:
-        """Start the clock of `call`, which has no reader now: keep it for HOLD seconds, counted while the link is
-        up."""
-        if self._calls.get(call.id) is not call:
+        """Keep `call`, which has no reader now, for HOLD seconds, counted while the link is up."""
+        if self.calls.get(call.id) is not call:
             return
         self._unread[call.id] = call
         self._share()
-        if not self._link_down:
-            self._start_clock(call)
-            self._evict()
+        if self._link_down:
+            return
+        self._start_clock(call)
+        kept = [call for call in self._unread.values() if call.over]
+        size = sum(call.held for call in kept)
+        while kept and (len(kept) > MAX_HELD or size > MAX_HELD_BYTES):
+            oldest = kept.pop(0)
+            size -= oldest.held
+            self.drop(oldest)
 
     def link_down(self) -> None:
         """Stop the clocks: no worker is connected."""
         self._link_down = True
-        for call_id in list(self._expiries):
-            self._stop_clock(call_id)
+        for handle in self._expiries.values():
+            handle.cancel()
+        self._expiries.clear()
 
     def link_up(self) -> None:
         """Start the clocks: a worker is connected and can ask for its calls."""
@@ -291,42 +237,31 @@ class CallRegistry:
             self._start_clock(call)
 
     def drop(self, call: ProxiedCall) -> None:
-        """Forget `call`, and abort it if it is under way."""
-        if self._calls.get(call.id) is call:
-            self._stop_clock(call.id)
-            self._unread.pop(call.id, None)
-            del self._calls[call.id]
+        if self.calls.get(call.id) is call:
+            self._read(call.id)
+            del self.calls[call.id]
             self._abort(call)
 
     def close(self) -> None:
-        """Forget and abort every call."""
-        for call in list(self._calls.values()):
+        for call in list(self.calls.values()):
             self.drop(call)
+
+    def _read(self, call_id: str) -> None:
+        self._unread.pop(call_id, None)
+        if handle := self._expiries.pop(call_id, None):
+            handle.cancel()
 
     def _share(self) -> None:
         for call in self._unread.values():
-            call.limit = max(BUFFER, READ_AHEAD // len(self._unread))
+            call.limit(max(BUFFER, READ_AHEAD // len(self._unread)))
 
     def _start_clock(self, call: ProxiedCall) -> None:
-        self._stop_clock(call.id)
-        self._expiries[call.id] = asyncio.get_running_loop().call_later(self._hold, self.drop, call)
-
-    def _stop_clock(self, call_id: str) -> None:
-        handle = self._expiries.pop(call_id, None)
-        if handle is not None:
+        if handle := self._expiries.get(call.id):
             handle.cancel()
-
-    def _evict(self) -> None:
-        kept = [call for call in self._unread.values() if call.over]
-        size = sum(call.held for call in kept)
-        while kept and (len(kept) > MAX_HELD or size > MAX_HELD_BYTES):
-            oldest = kept.pop(0)
-            size -= oldest.held
-            self.drop(oldest)
+        self._expiries[call.id] = asyncio.get_running_loop().call_later(self._hold, self.drop, call)
 
 
 def own_answer(refusal: Refusal) -> CallReader:
-    """Return the answer of the proxy itself to a call that it refuses."""
     body = refusal.body()
     headers = {"content-type": "application/json", "content-length": str(len(body)), **refusal.headers}
     call = ProxiedCall("", refusal)

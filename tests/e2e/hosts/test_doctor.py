@@ -38,7 +38,7 @@ ON_HOST = {
     "bash", "git", "rg", "locale", "secrets", "round trip", "throughput", "clock", "MaxSessions",
 }  # fmt: skip
 ON_CONNECTION = {
-    "address", "ssh options", "known_hosts", "keys", "reachability", "SSH server", "host key", "login",
+    "address", "known_hosts", "keys", "reachability", "SSH server", "host key", "login",
     "pipelined login",
 }  # fmt: skip
 
@@ -76,7 +76,6 @@ async def test_a_good_host_is_examined_from_the_laptop_to_its_disks(
     assert "1 public key" in found["connection", "login"]["found"]
     assert "SHA256:" in found["connection", "host key"]["found"]
     assert found["host", "MaxSessions"]["found"].startswith("3 or more")
-    assert "command line" in found["connection", "ssh options"]["found"]
     assert API_KEY not in done.stdout
     assert not list(host_user.home.iterdir()), "the doctor leaves nothing"
     assert not Path(f"/tmp/ccb-{pwd.getpwnam(host_user.name).pw_uid}").exists()
@@ -309,9 +308,6 @@ async def test_an_ssh_with_options_of_its_own_is_described_as_it_connects(
     found = findings(done)
     assert (done.code, blocking(found)) == (0, [])
     assert found["connection", "address"]["found"] == f"{host_user.name}@127.0.0.1 port {sshd.port}"
-    options = found["connection", "ssh options"]["found"].splitlines()
-    assert f"port {sshd.port}  ({config}:3)" in options
-    assert "serveraliveinterval 77  (command line)" in options and "compression yes  (command line)" in options
     assert f"at {sshd.known_hosts}:1" in found["connection", "known_hosts"]["found"]
     assert str(sshd.identity) in found["connection", "keys"]["found"]
     assert " -v box true` shows what ssh tries" in found["connection", "login"]["found"]
@@ -334,7 +330,7 @@ async def test_every_jump_host_is_described_before_the_host_behind_it(
             assert f"no key of [127.0.0.1]:{hop.port}" in found[places[1], "known_hosts"]["found"]
             assert found["connection", "known_hosts"]["state"] == "ok"
             for where in places[1:]:
-                assert found[where, "ssh options"] and found[where, "keys"]
+                assert found[where, "keys"]
         told = await laptop.run(["doctor", f"{host_user.name}@127.0.0.1", *sshd.client_options(), *words])
     assert "Jump host me@127.0.0.1" in told.stdout.splitlines()
 
@@ -396,7 +392,6 @@ async def test_secrets_of_options_and_environment_are_not_shown(
     for way in ([], ["--transport", "ssh"]):
         done = await laptop.run([*argv, *way], HTTPS_PROXY=proxy, ANTHROPIC_BASE_URL="https://provider.invalid")
         assert "1 thing blocks" in done.stdout, done.stdout
-        assert "setenv TOKEN=… (command line)" in done.stdout and f"proxycommand {sys.executable} …" in done.stdout
         logs = [path.read_text(encoding="utf-8") for path in (laptop.home / ".local/state/ccb").rglob("*.*")]
         assert logs and "hunter" not in "".join([done.stdout, done.stderr, *logs])
     for said in ("--json", "--debug"):

@@ -19,7 +19,7 @@ from tests.support.model.fake_model import API_KEY, FakeModel
 from tests.support.network.http_server import serving
 
 from ccb.local.command_line.exit_codes import ExitCode
-from ccb.local.commands.auth_login import target
+from ccb.local.commands.auth import target
 from ccb.local.config.settings import ProviderSettings, Settings
 from ccb.tunnel.providers.credential import Credential
 from ccb.tunnel.secret import Secret
@@ -256,21 +256,10 @@ async def test_without_a_keyring_a_key_can_be_kept_under_a_passphrase(machine: M
     assert (await machine.auth("logout")).code == 0 and (await machine.auth("status")).code == ExitCode.AUTH_FAILED
 
 
-async def test_a_broken_settings_file_is_named(machine: Machine) -> None:
-    machine.write_settings("{")
-    status = await machine.auth("status")
-    assert status.code == ExitCode.CONFIG and str(machine.settings) in status.err
-
-
 @pytest.mark.parametrize("args", [[], ["nothing"], ["login", "--wrong"]])
 async def test_wrong_arguments_are_a_usage_error(machine: Machine, args: list[str]) -> None:
     outcome = await machine.auth(*args)
     assert outcome.code == ExitCode.USAGE and "See `ccb help" in outcome.err
-
-
-async def test_help_is_no_error(machine: Machine) -> None:
-    outcome = await machine.auth("--help")
-    assert outcome.code == 0 and "login" in outcome.out
 
 
 async def test_without_a_terminal_login_wants_the_option(machine: Machine) -> None:

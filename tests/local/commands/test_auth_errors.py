@@ -12,9 +12,6 @@ from tests.support.person.file_keyring import FileKeyring
 from tests.support.run_words import run_words
 
 from ccb.local.command_line.exit_codes import ExitCode
-from ccb.local.credentials.accounts import Account, ProviderAccounts
-from ccb.local.credentials.secret_store import KeyStore
-from ccb.tunnel.secret import Secret
 
 LOGIN = json.dumps({"access_token": "a", "refresh_token": "r", "client_id": "c"})
 
@@ -51,13 +48,3 @@ def test_what_cannot_be_stored_is_refused_before_anybody_is_asked(
 ) -> None:
     assert auth(*args, stdin=stdin) in (ExitCode.USAGE, ExitCode.CONFIG)
     assert says in capsys.readouterr().err
-
-
-def test_of_several_accounts_none_is_forgotten_by_accident(
-    auth: Callable[..., int], capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
-    accounts = ProviderAccounts(KeyStore(lambda: FileKeyring(tmp_path / "keyring.json")), "api.anthropic.com", tmp_path)
-    for name in ("work", "lab"):
-        accounts.put(Account(name, "api_key", Secret("k")))
-    assert auth("logout") == ExitCode.USAGE
-    assert "has several accounts: work, lab" in capsys.readouterr().err and len(accounts.all()) == 2

@@ -23,8 +23,7 @@ from ccb.local.ledger import audit as recorder
 from ccb.local.ledger.audit import SessionAudit, text_digest
 from ccb.local.ledger.call_ledger import AuditEntry, CallLedger, CallPlace, ledger_path, open_ledger
 from ccb.tunnel.providers.model_router import ModelRouter
-from ccb.tunnel.proxy.answer_intake import AnswerReader
-from ccb.tunnel.proxy.auditing import Auditor, WantedCall
+from ccb.tunnel.proxy.answer_reader import AnswerReader, Auditor, WantedCall
 from ccb.tunnel.proxy.auth_proxy import AuthProxy
 from ccb.tunnel.proxy.metering import CallMeter
 from ccb.tunnel.wire.messages import ControlRequest, ControlResponse, parse_message

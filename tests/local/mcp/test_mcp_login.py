@@ -10,6 +10,7 @@ import urllib.parse
 import urllib.request
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -21,7 +22,7 @@ from ccb.local.credentials.encrypted_file import EncryptedFile
 from ccb.local.credentials.secret_store import KeyStore, SecretStore
 from ccb.local.mcp.laptop_server import ClientSide, LaptopServer
 from ccb.local.mcp.mcp_config import HttpServer, OAuthClient
-from ccb.local.mcp.mcp_login import StoredLogins, log_in, log_out
+from ccb.local.mcp.mcp_login import log_in, log_out, stored_login
 from ccb.tunnel.errors import CredentialError
 from ccb.tunnel.wire.control_protocol import RequestRefused
 
@@ -53,7 +54,7 @@ async def protected(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[tuple[Auth
 
 async def greeted(config: HttpServer, secrets: SecretStore | None = None) -> bool:
     """Whether a new session can call the server. It never opens a browser."""
-    server = LaptopServer("far", config, ClientSide(sys.stderr, auth=StoredLogins(secrets or KeyStore()).at))
+    server = LaptopServer("far", config, ClientSide(sys.stderr, auth=partial(stored_login, secrets or KeyStore())))
     try:
         reply = await server.reply(CALL)
         return bool(reply["result"]["content"][0]["text"] == "hello you")

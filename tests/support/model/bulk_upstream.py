@@ -1,7 +1,6 @@
 """An upstream that costs little: throws the request away and answers what the query says. Runs as its own process.
 
-`/v1/messages?bytes=N` answers N bytes; `?events=N&gap=MS` answers N timestamped SSE events, MS milliseconds apart.
-"""
+`/v1/messages?bytes=N` answers N bytes; `?events=N&gap=MS` answers N timestamped SSE events, MS milliseconds apart."""
 
 from __future__ import annotations
 
@@ -10,8 +9,7 @@ import sys
 import time
 from urllib.parse import parse_qs, urlsplit
 
-_PIECE = (b"data: " + b"x" * 120 + b"\n\n") * 512
-"""Events, of which 512 are 64 KB."""
+_PIECE = (b"data: " + b"x" * 120 + b"\n\n") * 512  # events, of which 512 are 64 KB
 
 
 async def _serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -1,8 +1,7 @@
 """The keys of the tests as canaries: after a test, nothing that it has written may hold one.
 
 A key is on purpose where a test puts it for ccb to find. These places are listed here, each with its reason; everything
-else (logs, errors, journals, crash reports, ledgers, recorded calls, homes of hosts) is searched byte by byte.
-"""
+else (logs, errors, journals, crash reports, ledgers, recorded calls, homes of hosts) is searched byte by byte."""
 
 from __future__ import annotations
 
@@ -12,9 +11,7 @@ import stat
 from collections.abc import Iterator
 from pathlib import Path
 
-KEY = b"sk-ant-test-key-0000"
-"""The key that the whole test kit uses (`fake_model.API_KEY`)."""
-
+KEY = b"sk-ant-test-key-0000"  # the key that the whole test kit uses (`fake_model.API_KEY`)
 ON_PURPOSE = re.compile(
     r"(^|/)(?:"
     r"keyring\.json"  # the keyring of the test kit, which is a file

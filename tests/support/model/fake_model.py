@@ -1,18 +1,14 @@
 """A scripted Anthropic Messages API over real HTTP with real SSE. See ../README.md.
 
-`async with FakeModel([...]) as model:` in tests,
-or `python -m tests.support.model.fake_model --script FILE` as a program.
-"""
+`async with FakeModel([...]) as model:` in tests, or `python -m tests.support.model.fake_model --script FILE` as a
+program."""
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import json
 import ssl
-import sys
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Self
 
 from aiohttp import web
@@ -33,12 +29,10 @@ _ERROR_TYPES = {
 
 
 class FakeModel:
-    """Serves on 127.0.0.1 while its context is open. Accepts `key` as x-api-key or as bearer token.
-
-    `requests` holds every request to POST /v1/messages, `other_requests` all others (count_tokens, models, unknown
-    paths), `aborted` the numbers of those whose client left before the end. A history in which a tool_use has no
-    tool_result is refused with 400, as the real API does.
-    """
+    """Serves on 127.0.0.1 while its context is open. Accepts `key` as x-api-key or as bearer token. `requests` holds
+    every request to POST /v1/messages, `other_requests` all others (count_tokens, models, unknown paths), `aborted` the
+    numbers of those whose client left before the end. A history in which a tool_use has no tool_result is refused with
+    400, as the real API does."""
 
     def __init__(
         self,
@@ -254,27 +248,3 @@ def _turns(messages: list[Json]) -> list[list[Json]]:
             turns.append(list(blocks))
         role = entry.get("role")
     return turns
-
-
-async def _serve(script: list[ScriptEntry], port: int, key: str) -> None:
-    async with FakeModel(script, key=key, port=port) as model:
-        sys.stdout.write(model.url + "\n")
-        sys.stdout.flush()
-        await asyncio.Event().wait()
-
-
-def main() -> None:
-    """Serve a script file until interrupted; the first line on stdout is the URL."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--script", required=True, type=Path, help="JSON file with the list of replies")
-    parser.add_argument("--port", type=int, default=0, help="0 takes a free one")
-    parser.add_argument("--key", default=API_KEY, help="the API key to accept")
-    args = parser.parse_args()
-    try:
-        asyncio.run(_serve(json.loads(args.script.read_text(encoding="utf-8")), args.port, args.key))
-    except KeyboardInterrupt:
-        sys.exit(130)
-
-
-if __name__ == "__main__":
-    main()

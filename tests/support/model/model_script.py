@@ -1,8 +1,7 @@
 """What a scripted model says: replies as data, and the events of the Messages API they turn into.
 
 A script is a list of replies; each is a JSON object with the fields of `Reply`, or a Python callable that is given the
-recorded request and returns such an object, or None when it has nothing to say to it.
-"""
+recorded request and returns such an object, or None when it has nothing to say to it."""
 
 from __future__ import annotations
 
@@ -88,24 +87,16 @@ _CONDITIONS: Mapping[str, Callable[[Recorded, Any], bool]] = {
 
 @dataclass(frozen=True)
 class Reply:
-    """One answer of the model.
-
-    Content: `text` is one text block; `blocks` is a list of {"type":"text","text"}, {"type":"thinking","thinking",
-    "signature"}, {"type":"tool_use","name","input","id"?,"raw"?} (`raw` replaces the JSON text of the input, for broken
-    JSON), {"type":"fill","bytes"} (a text block of that size). `pieces` are the sizes, in characters and used in turn,
-    in which texts and inputs are split over deltas (default: odd sizes).
-
-    Time: `first_delay` before the response head, `delay` between events, in seconds. `stall_after` events nothing more
-    is sent until `FakeModel.release()`.
-
-    Failure: `status` not 200 answers an error with `error` {"type","message"} and `headers` (`retry_after` is short
-    for that header); `cut_after` bytes of the body the connection is closed; `error_after` events an `error` event is
-    sent and the stream ends.
-
-    `when` chooses: {"tool_result_contains", "tool_result_lacks", "tool_result_is_error", "has_tool_result",
-    "user_contains", "anywhere", "model", "stream"} (all must hold), or a Python predicate. `times` is how often the
-    reply may be used; 0 is without end.
-    """
+    """One answer of the model. Content: `text` is one text block; `blocks` is a list of {"type":"text","text"},
+    {"type":"thinking","thinking", "signature"}, {"type":"tool_use","name","input","id"?,"raw"?} (`raw` replaces the
+    JSON text of the input, for broken JSON), {"type":"fill","bytes"} (a text block of that size). `pieces` are the
+    sizes, in characters and used in turn, in which texts and inputs are split over deltas (default: odd sizes). Time:
+    `first_delay` before the response head, `delay` between events, in seconds. `stall_after` events nothing more is
+    sent until `FakeModel.release()`. Failure: `status` not 200 answers an error with `error` {"type","message"} and
+    `headers` (`retry_after` is short for that header); `cut_after` bytes of the body the connection is closed;
+    `error_after` events an `error` event is sent and the stream ends. `when` chooses: {"tool_result_contains",
+    "tool_result_lacks", "tool_result_is_error", "has_tool_result", "user_contains", "anywhere", "model", "stream"} (all
+    must hold), or a Python predicate. `times` is how often the reply may be used; 0 is without end."""
 
     text: str | None = None
     blocks: list[Json] = field(default_factory=list)

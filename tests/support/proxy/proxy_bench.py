@@ -83,7 +83,7 @@ class Memory:
 async def bench(directory: Path) -> AsyncIterator[Bench]:
     """Upstream, proxy and clients, ready and warm."""
     upstream, url = await _start("tests.support.model.bulk_upstream")
-    proxy, socket = await _start("tests.support.proxy.proxy_process", str(directory / "front"), url)
+    proxy, socket = await _start("tests.support.proxy.proxy_alone", str(directory), "-", url)
     try:
         async with (
             aiohttp.ClientSession(url, connector=aiohttp.TCPConnector(limit=0)) as direct,

@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
+from typing import Any
 
 from tests.support.model.fake_model import API_KEY
 
@@ -64,6 +65,36 @@ async def body_of(response: CallReader) -> AsyncIterator[bytes]:
 async def read_all(response: CallReader) -> bytes:
     """The whole body."""
     return b"".join([piece async for piece in body_of(response)])
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A whole answer of the proxy."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+    @property
+    def error(self) -> dict[str, Any]:
+        parsed = json.loads(self.body)
+        assert parsed["type"] == "error"
+        return dict(parsed["error"])
+
+
+async def answer_to(
+    proxy: AuthProxy,
+    body: bytes = b"{}",
+    *,
+    connection: NonceGuard | None = None,
+    size: int = 64 * 1024,
+    **head: Any,
+) -> Answer:
+    """Make one call: `head` as for `request_head`, the body in pieces of `size`."""
+    asked = request_head(body, **head)
+    async with proxy.call(asked, pieces(body, size), nonce=connection or guard()) as response:
+        text = await read_all(response)
+        return Answer(response.status, response.headers, text)
 
 
 @asynccontextmanager
@@ -141,6 +172,16 @@ class Worker:
             await self.calls.handle(CallData(3, stream, start, base64.b64encode(chunk).decode()))
             await self._notify()
         await self.calls.handle(CallEnd(3, stream))
+
+    async def begin(self, stream: int, body: bytes, *, call_id: str = "a", offset: int = 0) -> Stream:
+        """Open `stream`, and send its body."""
+        await self.open(stream, len(body), call_id=call_id, offset=offset)
+        await self.upload(stream, body)
+        return self.streams[stream]
+
+    async def first_bytes(self, stream: int, least: int = 1) -> None:
+        """Wait until the answer has begun."""
+        await self.until(lambda: len(self.streams[stream].body) >= least)
 
     async def post(self, stream: int, body: bytes, *, call_id: str = "", path: str = "/v1/messages") -> Stream:
         """A whole call; returns when it has ended."""

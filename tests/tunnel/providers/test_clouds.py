@@ -30,9 +30,8 @@ from ccb.local.config.settings import ProviderSettings, Settings
 from ccb.local.providers.named_provider import named_provider
 from ccb.local.providers.session_provider import session_provider
 from ccb.tunnel.errors import ConfigError, CredentialError
-from ccb.tunnel.providers.bedrock import API_VERSION as BEDROCK_VERSION
+from ccb.tunnel.providers.cloud_provider import BEDROCK_VERSION, VERTEX_VERSION
 from ccb.tunnel.providers.provider import ProviderError
-from ccb.tunnel.providers.vertex import API_VERSION as VERTEX_VERSION
 from ccb.tunnel.proxy.auth_proxy import AuthProxy
 
 Json = dict[str, Any]

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import json
 import socket
 import ssl
 from pathlib import Path
@@ -17,7 +16,7 @@ from tests.support.model.fake_model import FakeModel
 from tests.support.network.certificates import Authority
 from tests.support.network.connect_proxy import connect_proxy
 from tests.support.network.http_server import serving
-from tests.support.proxy.proxy_client import guard, message_body, pieces, proxy_to, read_all, request_head
+from tests.support.proxy.proxy_client import Answer, answer_to, message_body, proxy_to
 
 from ccb.local.config.settings import NetworkSettings
 from ccb.tunnel.errors import ConfigError
@@ -28,14 +27,9 @@ from ccb.tunnel.providers.provider import ProviderError, ProviderRequest
 from ccb.tunnel.providers.request_body import as_body
 
 
-async def answer_through(url: str, environ: dict[str, str] | None = None) -> tuple[int, bytes, str | None]:
-    """Status, body and x-should-retry of one call."""
-    body = message_body()
-    async with (
-        proxy_to(url, environ=environ) as proxy,
-        proxy.call(request_head(body), pieces(body), nonce=guard()) as answer,
-    ):
-        return answer.status, await read_all(answer), answer.headers.get("x-should-retry")
+async def answer_through(url: str, environ: dict[str, str] | None = None) -> Answer:
+    async with proxy_to(url, environ=environ) as proxy:
+        return await answer_to(proxy, message_body())
 
 
 @pytest.fixture
@@ -120,8 +114,8 @@ def test_cas_are_read_where_somebody_on_the_way_has_a_certificate_to_show(base: 
 
 async def test_a_certificate_of_the_ca_in_ssl_cert_file_is_trusted(authority: Authority) -> None:
     async with FakeModel([{"text": "secure"}], tls=authority.server()) as model:
-        status, body, _ = await answer_through(model.url, {"SSL_CERT_FILE": str(authority.ca_file)})
-    assert status == 200 and b"message_stop" in body
+        answer = await answer_through(model.url, {"SSL_CERT_FILE": str(authority.ca_file)})
+    assert answer.status == 200 and b"message_stop" in answer.body
 
 
 async def test_ssl_cert_dir_is_honoured_too(authority: Authority, tmp_path: Path) -> None:
@@ -131,8 +125,7 @@ async def test_ssl_cert_dir_is_honoured_too(authority: Authority, tmp_path: Path
     assert context.cert_store_stats()["x509_ca"] == 1
     (directory / f"{subject_hash(authority.ca_file)}.0").write_bytes(authority.ca_file.read_bytes())
     async with FakeModel([{"text": "secure"}], tls=authority.server()) as model:
-        status, _, _ = await answer_through(model.url, {"SSL_CERT_DIR": str(directory)})
-    assert status == 200
+        assert (await answer_through(model.url, {"SSL_CERT_DIR": str(directory)})).status == 200
 
 
 def subject_hash(certificate: Path) -> str:
@@ -148,24 +141,18 @@ async def test_a_certificate_that_does_not_check_out_is_refused_for_good(authori
     tls = authority.server("10.9.8.7" if fault == "other name" else "127.0.0.1", expired=fault == "expired")
     environ = {} if fault == "unknown CA" else {"SSL_CERT_FILE": str(authority.ca_file)}
     async with FakeModel([{"text": "never"}], tls=tls) as model:
-        status, body, retry = await answer_through(model.url, environ)
+        answer = await answer_through(model.url, environ)
         assert not model.requests
-    message = json.loads(body)["error"]["message"]
-    assert (status, retry) == (502, "false")
-    assert "certificate" in message and "SSL_CERT_FILE" in message
+    assert (answer.status, answer.headers["x-should-retry"]) == (502, "false")
+    assert "certificate" in answer.error["message"] and "SSL_CERT_FILE" in answer.error["message"]
 
 
-@pytest.mark.parametrize("name", ["SSL_CERT_FILE", "SSL_CERT_DIR"])
-def test_a_ca_that_does_not_exist_is_named(name: str, tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=name):
-        tls_context({name: str(tmp_path / "nothing")})
-
-
-def test_a_ca_file_that_is_none_is_a_config_error(tmp_path: Path) -> None:
-    path = tmp_path / "ca.pem"
-    path.write_text("not a certificate")
-    with pytest.raises(ConfigError, match="SSL_CERT_FILE"):
-        tls_context({"SSL_CERT_FILE": str(path)})
+@pytest.mark.parametrize("name", ["SSL_CERT_FILE", "SSL_CERT_DIR", "CCB_CLIENT_CERT"])
+def test_a_certificate_that_does_not_exist_or_is_none_is_named(name: str, tmp_path: Path) -> None:
+    (tmp_path / "none.pem").write_text("not a certificate")
+    for path in (tmp_path / "nothing", *([tmp_path / "none.pem"] if name != "SSL_CERT_DIR" else [])):
+        with pytest.raises(ConfigError, match=name):
+            tls_context({name: str(path)})
 
 
 async def test_https_goes_through_the_proxy_of_the_environment(authority: Authority) -> None:
@@ -176,8 +163,8 @@ async def test_https_goes_through_the_proxy_of_the_environment(authority: Author
         port = model.url.rpartition(":")[2]
         with_password = proxy.url.replace("http://", "http://me:p%40ss@")
         environ = {"HTTPS_PROXY": with_password, "SSL_CERT_FILE": str(authority.ca_file)}
-        status, body, _ = await answer_through(f"https://model.test:{port}", environ)
-        assert status == 200 and b"message_stop" in body
+        answer = await answer_through(f"https://model.test:{port}", environ)
+        assert answer.status == 200 and b"message_stop" in answer.body
         (head,) = proxy.requests
     assert head[0] == f"CONNECT model.test:{port} HTTP/1.1"
     sent = {line.partition(": ")[0].lower(): line.partition(": ")[2] for line in head[1:]}
@@ -190,36 +177,30 @@ async def test_https_goes_through_the_proxy_of_the_environment(authority: Author
 async def test_a_proxy_that_refuses_is_named(refuse: int, status: int, retry: str | None) -> None:
     async with connect_proxy(refuse=refuse) as proxy:
         got = await answer_through("https://model.test", {"https_proxy": proxy.url})
-    assert (got[0], got[2]) == (status, retry)
-    assert f"proxy on the way to model.test answered {refuse}" in json.loads(got[1])["error"]["message"]
+    assert (got.status, got.headers.get("x-should-retry")) == (status, retry)
+    assert f"proxy on the way to model.test answered {refuse}" in got.error["message"]
 
 
 async def test_a_proxy_that_is_not_there_is_named(unused_tcp_port: int) -> None:
-    environ = {"https_proxy": f"http://127.0.0.1:{unused_tcp_port}"}
-    status, body, _ = await answer_through("https://model.test", environ)
-    assert status == 503
-    assert "the proxy on the way to model.test does not answer" in json.loads(body)["error"]["message"]
+    answer = await answer_through("https://model.test", {"https_proxy": f"http://127.0.0.1:{unused_tcp_port}"})
+    assert answer.status == 503 and "the proxy on the way to model.test does not answer" in answer.error["message"]
 
 
 @pytest.mark.parametrize(
-    ("environ", "used"),
+    ("environ", "base", "used"),
     [
-        ({"HTTPS_PROXY": "http://p:1"}, True),
-        ({"https_proxy": "p:1"}, True),
-        ({"ALL_PROXY": "http://p:1"}, True),
-        ({"HTTP_PROXY": "http://p:1"}, False),
-        ({"HTTPS_PROXY": "http://p:1", "no_proxy": "*"}, False),
-        ({"HTTPS_PROXY": ""}, False),
+        ({"HTTPS_PROXY": "http://p:1"}, "https://model.test", True),
+        ({"https_proxy": "p:1"}, "https://model.test", True),
+        ({"ALL_PROXY": "http://p:1"}, "https://model.test", True),
+        ({"HTTP_PROXY": "http://p:1"}, "https://model.test", False),
+        ({"HTTPS_PROXY": "http://p:1", "no_proxy": "*"}, "https://model.test", False),
+        ({"HTTPS_PROXY": ""}, "https://model.test", False),
+        ({"http_proxy": "http://p:1", "ALL_PROXY": "http://p:1"}, "http://127.0.0.1:1", False),
+        ({"HTTPS_PROXY": "http://p:1", "ALL_PROXY": "http://p:1"}, "https://localhost:1", False),
     ],
 )
-def test_which_proxy_is_used(environ: dict[str, str], used: bool) -> None:
-    assert (anthropic_endpoint({**environ, "ANTHROPIC_BASE_URL": "https://model.test"}).proxy is not None) is used
-
-
-def test_a_loopback_upstream_never_goes_through_a_proxy() -> None:
-    environ = {"http_proxy": "http://p:1", "HTTPS_PROXY": "http://p:1", "ALL_PROXY": "http://p:1"}
-    for base in ("http://127.0.0.1:1", "https://localhost:1"):
-        assert anthropic_endpoint({**environ, "ANTHROPIC_BASE_URL": base}).proxy is None
+def test_which_proxy_is_used(environ: dict[str, str], base: str, used: bool) -> None:
+    assert (anthropic_endpoint({**environ, "ANTHROPIC_BASE_URL": base}).proxy is not None) is used
 
 
 @pytest.mark.parametrize("value", ["socks5://p:1", "http://", "http://p:99999"])
@@ -251,8 +232,7 @@ async def test_cookies_of_one_answer_do_not_reach_the_next_request() -> None:
 
     async with serving(handle) as url, proxy_to(url) as proxy:
         for _ in range(2):
-            async with proxy.call(request_head(b"{}"), pieces(b"{}"), nonce=guard()) as answer:
-                await read_all(answer)
+            await answer_to(proxy)
     assert seen == [None, None]
 
 
@@ -309,14 +289,6 @@ async def test_a_gateway_that_wants_a_certificate_of_this_machine_gets_it(author
                 await get(client)
 
 
-def test_a_client_certificate_that_cannot_be_used_is_named_and_no_terminal_is_asked(tmp_path: Path) -> None:
-    path = tmp_path / "mine.pem"
-    path.write_text("no certificate")
-    for named in (path, tmp_path / "nothing"):
-        with pytest.raises(ConfigError, match="CCB_CLIENT_CERT cannot be used"):
-            tls_context({"CCB_CLIENT_CERT": str(named)})
-
-
 def test_the_settings_stand_in_for_variables_that_are_not_set() -> None:
     own = NetworkSettings(caFile="/ca.pem", clientCertificate="~/me.pem")
     found = own.over({"SSL_CERT_FILE": "", "HOME": "/h", "CCB_CLIENT_KEY": "/k"})
@@ -340,34 +312,26 @@ async def test_requests_one_after_the_other_share_a_connection() -> None:
     assert len(peers) == 1
 
 
-async def test_a_provider_that_falls_silent_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http_client, "READ_TIMEOUT", 0.2)
+@pytest.mark.parametrize(("limit", "pause"), [(0.2, 60.0), (0.6, 0.2)], ids=["silent", "slow"])
+async def test_a_provider_is_given_up_when_it_falls_silent_and_not_however_long_it_goes_on(
+    limit: float, pause: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(http_client, "READ_TIMEOUT", limit)
 
-    async def silent(request: web.Request) -> web.StreamResponse:
-        response = web.StreamResponse()
-        await response.prepare(request)
-        await response.write(b"half")
-        await asyncio.Event().wait()
-        return response
-
-    async with serving(silent) as url, client_of(url) as client:
-        with pytest.raises(ProviderError, match="did not answer in time"):
-            await get(client)
-
-
-async def test_a_provider_that_goes_on_is_not_given_up_however_long_it_takes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http_client, "READ_TIMEOUT", 0.6)
-
-    async def slow(request: web.Request) -> web.StreamResponse:
+    async def answer(request: web.Request) -> web.StreamResponse:
         response = web.StreamResponse()
         await response.prepare(request)
         for _ in range(5):
-            await asyncio.sleep(0.2)
             await response.write(b"piece ")
+            await asyncio.sleep(pause)
         return response
 
-    async with serving(slow) as url, client_of(url) as client:
-        assert await get(client) == (200, b"piece " * 5)
+    async with serving(answer) as url, client_of(url) as client:
+        if pause < limit:
+            assert await get(client) == (200, b"piece " * 5)
+            return
+        with pytest.raises(ProviderError, match="did not answer in time"):
+            await get(client)
 
 
 async def test_an_upstream_that_closes_an_idle_connection_costs_no_call() -> None:

@@ -8,7 +8,7 @@ import random
 from typing import Any
 
 import pytest
-from hypothesis import assume, given
+from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.providers.adapters import adapter, tool, user
 from tests.support.providers.dialect_server import Raw, sse
@@ -38,77 +38,66 @@ def chunk(*calls: Json, finish: str | None = None, index: int = 0) -> Json:
 
 
 READ, BASH, BOTH = [("Read", {"a": 1})], [("Bash", {"b": 2})], [("Read", {"a": 1}), ("Bash", {"b": 2})]
-ROWS: list[tuple[str, list[list[Json]], list[tuple[str, Json]]]] = [
-    ("a name in two pieces", [[frag(0, "x", "Re")], [frag(0, None, "ad", '{"a":')], [frag(0, None, None, "1}")]], READ),
-    (
-        "a name in pieces with the same id",
-        [[frag(0, "x", "Re")], [frag(0, "x", "ad")], [frag(0, "x", "", '{"a":1}')]],
-        READ,
-    ),
-    ("a name that grows", [[frag(0, "x", "Re")], [frag(0, "x", "Read")], [frag(0, "x", None, '{"a":1}')]], READ),
-    (
-        "a name that goes on as another tool",
-        [[frag(0, "x", "Bash")], [frag(0, None, "Output", "{}")]],
-        [("BashOutput", {})],
-    ),
-    ("the name with each piece", [[frag(0, "x", "Read", '{"a"')], [frag(0, "x", "Read", ":1}")]], READ),
-    ("the name with each piece, no id", [[frag(0, None, "Read", '{"a"')], [frag(0, None, "Read", ":1}")]], READ),
-    ("a name in pieces before any index", [[frag(None, "x", "Re")], [frag(None, "x", "ad", '{"a":1}')]], READ),
-    (
-        "the input before the name",
+ROWS: dict[str, tuple[list[list[Json]], list[tuple[str, Json]]]] = {
+    "a name that grows": ([[frag(0, "x", "Re")], [frag(0, "x", "Read")], [frag(0, "x", None, '{"a":1}')]], READ),
+    "the name with each piece": ([[frag(0, "x", "Read", '{"a"')], [frag(0, "x", "Read", ":1}")]], READ),
+    "the name with each piece, no id": ([[frag(0, None, "Read", '{"a"')], [frag(0, None, "Read", ":1}")]], READ),
+    "the input before the name": (
         [[frag(0, "x", "", '{"a"')], [frag(0, None, "Read")], [frag(0, None, None, ":1}")]],
         READ,
     ),
-    ("one call twice in an event", [[frag(0, "x", "Read", '{"a"'), frag(0, "x", "Read", ":1}")]], READ),
-    ("an index only at first", [[frag(0, "x", "Read", '{"a"')], [frag(None, None, None, ":1}")]], READ),
-    ("an index only later", [[frag(None, "x", "Read", '{"a"')], [frag(0, None, None, ":1}")]], READ),
-    (
-        "no id at all",
+    "one call twice in an event": ([[frag(0, "x", "Read", '{"a"'), frag(0, "x", "Read", ":1}")]], READ),
+    "an index only at first": ([[frag(0, "x", "Read", '{"a"')], [frag(None, None, None, ":1}")]], READ),
+    "an index only later": ([[frag(None, "x", "Read", '{"a"')], [frag(0, None, None, ":1}")]], READ),
+    "no id at all": (
         [[frag(0, None, "Read")], [frag(0, None, None, '{"a":1}')], [frag(1, None, "Bash", '{"b":2}')]],
         BOTH,
     ),
-    ("an empty id", [[frag(0, "", "Read", '{"a"')], [frag(0, "", "", ":1}")]], READ),
-    ("a new id in each chunk", [[frag(0, "x", "Read")], [frag(0, "y", None, '{"a"')], [frag(0, "z", "", ":1}")]], READ),
-    ("a new id and the name in each chunk", [[frag(0, "x", "Read", '{"a"')], [frag(0, "y", "Read", ":1}")]], READ),
-    ("a new id in each chunk, no index", [[frag(None, "x", "Read")], [frag(None, "y", None, '{"a":1}')]], READ),
-    ("a new id with each piece of the name", [[frag(0, "x", "Re")], [frag(0, "y", "ad", '{"a":1}')]], READ),
-    ("two calls on one index", [[frag(0, "x", "Read", '{"a":1}')], [frag(0, "y", "Bash", '{"b":2}')]], BOTH),
-    ("two calls on one index, no ids", [[frag(0, None, "Read", '{"a":1}')], [frag(0, None, "Bash", '{"b":2}')]], BOTH),
-    (
-        "two calls of one tool on one index, no ids",
+    "an empty id": ([[frag(0, "", "Read", '{"a"')], [frag(0, "", "", ":1}")]], READ),
+    "a new id in each chunk": (
+        [[frag(0, "x", "Read")], [frag(0, "y", None, '{"a"')], [frag(0, "z", "", ":1}")]],
+        READ,
+    ),
+    "a new id in each chunk, no index": ([[frag(None, "x", "Read")], [frag(None, "y", None, '{"a":1}')]], READ),
+    "two calls on one index": ([[frag(0, "x", "Read", '{"a":1}')], [frag(0, "y", "Bash", '{"b":2}')]], BOTH),
+    "two calls on one index, no ids": ([[frag(0, None, "Read", '{"a":1}')], [frag(0, None, "Bash", '{"b":2}')]], BOTH),
+    "two calls of one tool on one index, no ids": (
         [[frag(0, None, "Read", '{"a":1}')], [frag(0, None, "Read", '{"b":2}')]],
         [("Read", {"a": 1}), ("Read", {"b": 2})],
     ),
-    (
-        "two calls on one index in one event",
-        [[frag(0, "x", "Read"), frag(0, "y", "Bash")], [frag(0, "y", None, '{"b":2}'), frag(0, "x", None, '{"a":1}')]],
-        BOTH,
-    ),
-    (
-        "two calls of one tool on one index in one event, their inputs later",
+    "two calls of one tool on one index in one event, their inputs later": (
         [[frag(0, "x", "Read"), frag(0, "y", "Read")], [frag(0, "x", None, '{"a":1}')], [frag(0, "y", None, "{}")]],
         [*READ, ("Read", {})],
     ),
-    (
-        "two calls on one index, their inputs later",
+    "two calls on one index, their inputs later": (
         [[frag(0, "x", "Read")], [frag(0, "y", "Bash")], [frag(0, "x", None, '{"a":1}')], [frag(0, "y", None, "{}")]],
         [*READ, ("Bash", {})],
     ),
-    (
-        "two calls in one event without ids and indexes, their inputs later",
-        [[frag(None, None, "Read"), frag(None, None, "Bash")], [frag(None, arguments='{"a":1}'), frag(None)]],
-        [*READ, ("Bash", {})],
+    "calls in one event without ids and indexes": (
+        [[frag(None, None, "Read", '{"a":1}'), frag(None, None, "Read", '{"b":2}')]],
+        [("Read", {"a": 1}), ("Read", {"b": 2})],
     ),
-    (
-        "an empty call before another",
+    "fragments of two calls mixed": (
+        [
+            [frag(0, "x", "Read"), frag(1, "y", "Bash")],
+            [frag(1, arguments='{"b"'), frag(0, arguments='{"a"')],
+            [frag(0, arguments=":1}"), frag(1, arguments=":2}")],
+        ],
+        BOTH,
+    ),
+    "five calls in one event": (
+        [[frag(place, f"i{place}", "Bash", f'{{"n":{place}}}') for place in range(5)]],
+        [("Bash", {"n": place}) for place in range(5)],
+    ),
+    "an empty call before another": (
         [[frag(0, "x", "Bash")], [frag(1, "y", "Read", '{"a":1}')]],
         [("Bash", {}), *READ],
     ),
-    ("empty names behind the first", [[frag(0, "x", "Read", '{"a"')], [frag(0, "x", " ", ":1}")]], READ),
-]
+    "empty names behind the first": ([[frag(0, "x", "Read", '{"a"')], [frag(0, "x", " ", ":1}")]], READ),
+}
 
 
-@pytest.mark.parametrize(("chunks", "calls"), [row[1:] for row in ROWS], ids=[row[0] for row in ROWS])
+@pytest.mark.parametrize(("chunks", "calls"), ROWS.values(), ids=ROWS)
 @pytest.mark.parametrize("finish", ["tool_calls", "stop"])
 async def test_calls_are_put_together(chunks: list[list[Json]], calls: list[tuple[str, Json]], finish: str) -> None:
     events = [chunk(*each) for each in chunks]
@@ -127,28 +116,24 @@ INPUTS = st.dictionaries(st.sampled_from("ab"), st.sampled_from([1, "}", {"x}": 
 @given(
     st.lists(st.tuples(st.sampled_from(TOOL_NAMES), INPUTS), min_size=1, max_size=3),
     st.sampled_from(["its own", "0", "none"]),
-    st.sampled_from(["first", "each", "new", "none"]),
-    st.sampled_from(["whole", "pieces", "each", "longer"]),
+    st.sampled_from(["first", "each", "none"]),
+    st.booleans(),
     st.randoms(use_true_random=False),
 )
 def test_any_way_to_cut_calls_gives_the_same_calls(
-    calls: list[tuple[str, Json]], indexes: str, ids: str, names: str, chance: random.Random
+    calls: list[tuple[str, Json]], indexes: str, ids: str, named: bool, chance: random.Random
 ) -> None:
-    """Where one tool's name begins another's, names that grow with new ids have two readings: they are left out."""
-    assume((ids, names) != ("new", "longer"))
     target = ModelTarget("lab", "m", "lab/m", ModelTraits())
-    reader, new = ChatReader(ChatRules(), target, ToolNames(TOOL_NAMES), fallback_id="msg_1"), itertools.count()
+    reader = ChatReader(ChatRules(), target, ToolNames(TOOL_NAMES))
+    reader.answer.begin("1")
     for number, (name, given_input) in enumerate(calls):
-        text, at = json.dumps(given_input), chance.randint(1, len(name) - 1)
+        text = json.dumps(given_input)
         cuts = sorted({0, *(chance.randint(0, len(text)) for _ in range(3)), len(text)})
-        heads = {"pieces": [name[:at], name[at:]], "longer": [name[:at], name]}.get(names, [name])
-        fragments = [(head, "") for head in heads]
-        fragments += [(name if names == "each" else "", text[one:two]) for one, two in itertools.pairwise(cuts)]
-        if chance.random() < 0.5:  # the input begins with the name
-            fragments[len(heads) - 1 : len(heads) + 1] = [(heads[-1], fragments[len(heads)][1])]
+        fragments = [(name if named else "", text[one:two]) for one, two in itertools.pairwise(cuts)]
+        fragments = [(name, fragments[0][1]), *fragments[1:]] if chance.random() < 0.5 else [(name, ""), *fragments]
         for place, (head, arguments) in enumerate(fragments):
             index = {"its own": number, "0": 0}.get(indexes)
-            made = {"each": f"id{number}", "new": f"new{next(new)}", "first": None if place else f"id{number}"}.get(ids)
+            made = {"each": f"id{number}", "first": None if place else f"id{number}"}.get(ids)
             reader.feed(json.dumps(chunk(frag(index, made, head, arguments))).encode())
     reader.feed(json.dumps(chunk(finish="tool_calls")).encode())
     reader.end()

@@ -1,26 +1,20 @@
 """A second provider with a dialect of its own, behind the same auth proxy: resuming needs nothing of Anthropic's
 provider.
 
-The API of this provider takes a prompt as plain text and answers with one word a line; `.` ends the answer.
-"""
+The API of this provider takes a prompt as plain text and answers with one word a line; `.` ends the answer."""
 
 from __future__ import annotations
 
-import asyncio
 import json
-import random
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Self
 
 import aiohttp
-import pytest
 from aiohttp import web
-from tests.support.network.cut_line import CutLine
 from tests.support.network.http_server import serving
-from tests.support.proxy.proxy_client import NONCE, Worker, guard, message_body, pieces, read_all, request_head
+from tests.support.proxy.proxy_client import NONCE, answer_to, message_body
 
-from ccb.remote.daemon.model_streams import ModelStreams
 from ccb.tunnel.errors import CredentialError
 from ccb.tunnel.providers.provider import ProviderError, ProviderRequest, ProviderResponse
 from ccb.tunnel.proxy.auth_proxy import AuthProxy
@@ -90,21 +84,17 @@ class WordProvider:
 
 
 class WordApi:
-    """The server of the word API. With `stall_after` it waits for `go_on` after so many words."""
+    """The server of the word API."""
 
-    def __init__(self, words: list[str], *, stall_after: int | None = None) -> None:
+    def __init__(self, words: list[str]) -> None:
         self.words = words
         self.requests: list[tuple[str, dict[str, str]]] = []
-        self.go_on = asyncio.Event()
-        self._stall_after = stall_after
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
         self.requests.append((await request.text(), dict(request.headers)))
         response = web.StreamResponse()
         await response.prepare(request)
-        for number, word in enumerate(self.words):
-            if number == self._stall_after:
-                await self.go_on.wait()
+        for word in self.words:
             await response.write(f"{word}\n".encode())
         await response.write(b".\n")
         return response
@@ -125,76 +115,27 @@ async def test_the_worker_gets_anthropic_events_and_only_the_provider_sees_its_k
     api = WordApi(["one", "two"])
     body = message_body("count")
     brought = {"Authorization": "Bearer stolen", "X-Auth-Nonce": NONCE, "Anthropic-Version": "1", "Host": "evil"}
-    async with (
-        proxy_to(api) as proxy,
-        proxy.call(request_head(body, headers=brought), pieces(body), nonce=guard()) as got,
-    ):
-        assert (got.status, got.headers) == (200, {"content-type": "text/event-stream"})
-        assert await read_all(got) == api.answer()
+    async with proxy_to(api) as proxy:
+        got = await answer_to(proxy, body, headers=brought)
+    assert (got.status, got.headers) == (200, {"content-type": "text/event-stream"}) and got.body == api.answer()
     ((prompt, headers),) = api.requests
     assert (prompt, headers["word-key"]) == ("count", KEY)
     assert json.loads(headers["worker-headers"]) == {"anthropic-version": "1"}
 
 
-@pytest.mark.parametrize("seed", range(2))
-async def test_over_drops_the_worker_has_every_byte_once_and_the_provider_one_request(seed: int) -> None:
-    chance = random.Random(seed)
-    api = WordApi(["".join(chance.choices("abcdefgh", k=chance.randrange(1, 3000))) for _ in range(40)])
-    body = message_body("q" * chance.choice((10, 300_000)))
-    calls = ModelStreams()
-
-    async def ask() -> bytes:
-        async with calls.request("c", "POST", "/v1/messages", {}, [body]) as response:
-            return b"".join([chunk async for chunk in response.body()])
-
-    async with proxy_to(api) as proxy:
-        asked = asyncio.create_task(ask())
-        await asyncio.sleep(0)
-        for number in range(20):
-            cut = chance.randrange(len(api.answer())) if number < 19 else None
-            async with CutLine(calls, proxy, number + 1, cut_up=cut) as line:
-                await line.until_over(asked)
-            if asked.done():
-                break
-        assert await asked == api.answer()
-    assert len(api.requests) == 1
-
-
-async def test_a_response_is_read_on_at_an_offset_after_a_drop() -> None:
-    api = WordApi(["first", "second", "third"], stall_after=1)
-    body = message_body()
-    begun = len(event("message_start") + event("content_block_delta", text="first"))
-    async with proxy_to(api) as proxy:
-        async with Worker(proxy, auto_credit=False) as worker:
-            await worker.open(1, len(body), call_id="c")
-            await worker.upload(1, body)
-            await worker.received(1, begun)
-        assert proxy.knows("c") and proxy.under_way == 1
-        api.go_on.set()
-        async with Worker(proxy) as worker:
-            await worker.open(7, len(body), call_id="c", offset=10)
-            stream = await worker.ended(7)
-        assert (stream.first_offset, bytes(stream.body)) == (10, api.answer()[10:])
-    assert len(api.requests) == 1
-
-
 async def test_a_request_that_this_provider_does_not_serve_is_refused() -> None:
     api = WordApi(["never"])
     async with proxy_to(api) as proxy:
-        head = request_head(b"{}", path="/v1/messages/count_tokens")
-        async with proxy.call(head, pieces(b"{}"), nonce=guard()) as answer:
-            assert answer.status == 404 and b"words.example" in await read_all(answer)
+        answer = await answer_to(proxy, path="/v1/messages/count_tokens")
+        assert answer.status == 404 and b"words.example" in answer.body
     assert not api.requests
 
 
 async def test_a_missing_key_and_an_unreachable_api_are_answers_of_the_proxy(unused_tcp_port: int) -> None:
-    body = message_body()
-    async with (
-        proxy_to(WordApi([]), key=None) as proxy,
-        proxy.call(request_head(body), pieces(body), nonce=guard()) as answer,
-    ):
-        assert answer.status == 401 and b"the word API has no key" in await read_all(answer)
-    provider = WordProvider(f"http://127.0.0.1:{unused_tcp_port}", Secret(KEY))
-    async with AuthProxy(provider) as proxy, proxy.call(request_head(body), pieces(body), nonce=guard()) as answer:
-        text = (await read_all(answer)).decode()
+    async with proxy_to(WordApi([]), key=None) as proxy:
+        answer = await answer_to(proxy, message_body())
+        assert answer.status == 401 and b"the word API has no key" in answer.body
+    async with AuthProxy(WordProvider(f"http://127.0.0.1:{unused_tcp_port}", Secret(KEY))) as proxy:
+        answer = await answer_to(proxy, message_body())
+    text = answer.body.decode()
     assert answer.status == 503 and "words.example" in text and "check the word service" in text and KEY not in text

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ccb.remote.model.answer_stream import SseParser
-from ccb.tunnel.proxy.answer_intake import TellingEvents
+from ccb.tunnel.proxy.answer_reader import TellingEvents
 
 LINES = st.lists(
     st.tuples(

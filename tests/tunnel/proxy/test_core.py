@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator
-from typing import Any
 
 import pytest
 from aiohttp import web
@@ -13,154 +12,95 @@ from tests.support.model.fake_model import API_KEY, FakeModel
 from tests.support.network.http_server import serving
 from tests.support.proxy.proxy_client import (
     NONCE,
+    answer_to,
     body_of,
     guard,
     message_body,
     pieces,
     proxy_to,
-    read_all,
     request_head,
 )
 
 from ccb.tunnel.errors import CredentialError
-from ccb.tunnel.providers.credential import Credential, CredentialKind, FixedCredential
+from ccb.tunnel.providers.credential import Credential, FixedCredential
 from ccb.tunnel.providers.provider import ProviderError
-from ccb.tunnel.proxy.policy import CallPace, Policy
-from ccb.tunnel.proxy.request_upload import BodyLost
+from ccb.tunnel.proxy.auth_proxy import BodyLost
+from ccb.tunnel.proxy.policy import CallPace, Policy, RequestHead
 from ccb.tunnel.secret import Secret
-
-
-def error_of(body: bytes) -> dict[str, Any]:
-    parsed = json.loads(body)
-    assert parsed["type"] == "error"
-    return dict(parsed["error"])
 
 
 async def test_a_call_gets_the_key_and_loses_every_credential_and_hop_header_it_brought(fake_model: FakeModel) -> None:
     fake_model.add({"text": "hello"})
     body = message_body()
-    brought = {
-        "Authorization": "Bearer stolen",
-        "X-Api-Key": "stolen",
-        "Proxy-Authorization": "Basic c3RvbGVu",
-        "Cookie": "session=stolen",
-        "X-Auth-Nonce": NONCE,
-        "Anthropic-Auth-Token": "stolen",
-        "Anthropic-Api-Key": "stolen",
-        "Connection": "upgrade",
-        "Upgrade": "h2c",
-        "Transfer-Encoding": "chunked",
-        "Content-Length": "999999",
-        "Host": "evil.example",
-        "X-Forwarded-For": "10.0.0.1",
-        "Accept-Encoding": "gzip",
-        "Content-Type": "application/json",
-        "User-Agent": "worker/1",
-        "Anthropic-Version": "2023-06-01",
-        "Anthropic-Beta": "a-1,b-2",
-        "X-Stainless-Retry-Count": "0",
-    }
-    async with (
-        proxy_to(fake_model.url) as proxy,
-        proxy.call(
-            request_head(body, headers=brought, path="/v1/messages?beta=true"), pieces(body), nonce=guard()
-        ) as answer,
-    ):
-        assert answer.status == 200
-        text = await read_all(answer)
-    assert text.endswith(b'{"type": "message_stop"}\n\n')
-    (seen,) = fake_model.requests
-    assert (seen.path, seen.query, seen.body) == ("/v1/messages", "beta=true", json.loads(body))
-    assert {name: value for name, value in seen.headers.items() if name != "host"} == {
-        "x-api-key": API_KEY,
+    kept = {
         "content-type": "application/json",
-        "content-length": str(len(body)),
         "user-agent": "worker/1",
         "anthropic-version": "2023-06-01",
         "anthropic-beta": "a-1,b-2",
         "x-stainless-retry-count": "0",
-        "accept-encoding": "identity",
     }
-    assert seen.headers["host"] == fake_model.url.removeprefix("http://")
+    stolen = ("Authorization", "X-Api-Key", "Proxy-Authorization", "Cookie", "X-Auth-Nonce", "Anthropic-Auth-Token")
+    hops = {"Connection": "upgrade", "Upgrade": "h2c", "Transfer-Encoding": "chunked", "Content-Length": "999999"}
+    hops |= {"Host": "evil.example", "X-Forwarded-For": "10.0.0.1", "Accept-Encoding": "gzip"}
+    brought = {**dict.fromkeys((*stolen, "Anthropic-Api-Key"), "stolen"), **hops}
+    brought |= {name.title(): value for name, value in kept.items()}
+    async with proxy_to(fake_model.url) as proxy:
+        answer = await answer_to(proxy, body, headers=brought, path="/v1/messages?beta=true")
+    assert answer.status == 200 and answer.body.endswith(b'{"type": "message_stop"}\n\n')
+    (seen,) = fake_model.requests
+    assert (seen.path, seen.query, seen.body) == ("/v1/messages", "beta=true", json.loads(body))
+    added = {"x-api-key": API_KEY, "content-length": str(len(body)), "accept-encoding": "identity"}
+    assert seen.headers == {**kept, **added, "host": fake_model.url.removeprefix("http://")}
 
 
 @pytest.mark.parametrize(
-    ("credential", "kind", "headers"),
+    ("credential", "headers"),
     [
-        (Credential("a", api_key=Secret("k")), CredentialKind.API_KEY, {"x-api-key": "k"}),
-        (Credential("b", bearer=Secret("t")), CredentialKind.BEARER, {"authorization": "Bearer t"}),
-        (
-            Credential("c", api_key=Secret("k"), bearer=Secret("t")),
-            CredentialKind.BOTH,
-            {"x-api-key": "k", "authorization": "Bearer t"},
-        ),
+        (Credential("a", api_key=Secret("k")), {"x-api-key": "k"}),
+        (Credential("b", bearer=Secret("t")), {"authorization": "Bearer t"}),
+        (Credential("c", api_key=Secret("k"), bearer=Secret("t")), {"x-api-key": "k", "authorization": "Bearer t"}),
     ],
     ids=["key", "bearer", "both"],
 )
 async def test_each_kind_of_credential_travels_in_its_own_header(
-    fake_model: FakeModel, credential: Credential, kind: CredentialKind, headers: dict[str, str]
+    fake_model: FakeModel, credential: Credential, headers: dict[str, str]
 ) -> None:
-    head = request_head(method="GET", path="/v1/models?limit=5")
-    async with (
-        proxy_to(fake_model.url, credential=FixedCredential(credential)) as proxy,
-        proxy.call(head, pieces(b""), nonce=guard()) as answer,
-    ):
-        await read_all(answer)
+    async with proxy_to(fake_model.url, credential=FixedCredential(credential)) as proxy:
+        await answer_to(proxy, b"", method="GET", path="/v1/models?limit=5")
     (seen,) = fake_model.other_requests
     sent = {name: seen.headers[name] for name in ("x-api-key", "authorization") if name in seen.headers}
-    assert (sent, seen.query, credential.kind) == (headers, "limit=5", kind)
+    assert (sent, seen.query) == (headers, "limit=5")
 
 
 async def test_the_response_passes_byte_for_byte_and_sensitive_headers_stay_behind() -> None:
     raw = bytes(range(256)) * 700
+    kept = {
+        "content-type": "application/x-odd",
+        "content-encoding": "gzip",
+        "request-id": "req_1",
+        "retry-after": "7",
+        "anthropic-ratelimit-requests-remaining": "3",
+        "x-should-retry": "false",
+    }
+    hidden = ("anthropic-organization-id", "set-cookie", "authorization", "x-api-key", "server", "via", "cf-ray")
 
     async def handle(_: web.Request) -> web.Response:
-        return web.Response(
-            status=418,
-            body=raw,
-            headers={
-                "content-type": "application/x-odd",
-                "content-encoding": "gzip",
-                "request-id": "req_1",
-                "retry-after": "7",
-                "anthropic-ratelimit-requests-remaining": "3",
-                "x-should-retry": "false",
-                "anthropic-organization-id": "org",
-                "set-cookie": "a=b",
-                "authorization": "Bearer echo",
-                "x-api-key": "echo",
-                "server": "internal",
-                "via": "internal",
-                "x-envoy-upstream-service-time": "1",
-                "cf-ray": "1",
-            },
-        )
+        headers = {**kept, **dict.fromkeys((*hidden, "x-envoy-upstream-service-time"), "internal")}
+        return web.Response(status=418, body=raw, headers=headers)
 
     async with serving(handle) as url, proxy_to(url) as proxy:
-        async with proxy.call(request_head(b"{}"), pieces(b"{}"), nonce=guard()) as answer:
-            assert await read_all(answer) == raw
-        assert (answer.status, answer.headers) == (
-            418,
-            {
-                "content-type": "application/x-odd",
-                "content-encoding": "gzip",
-                "content-length": str(len(raw)),
-                "request-id": "req_1",
-                "retry-after": "7",
-                "anthropic-ratelimit-requests-remaining": "3",
-                "x-should-retry": "false",
-            },
-        )
+        answer = await answer_to(proxy)
+    assert (answer.status, answer.body) == (418, raw)
+    assert answer.headers == {**kept, "content-length": str(len(raw))}
 
 
 @pytest.mark.parametrize("given", ["", "nonce-of-this-connectio", "nonce-of-this-connection ", "ünïcödé"])
 async def test_a_wrong_nonce_is_403_whatever_else_is_asked(fake_model: FakeModel, given: str) -> None:
     async with proxy_to(fake_model.url) as proxy:
         for path in ("/v1/messages", "/nowhere"):
-            async with proxy.call(request_head(nonce=given, path=path), pieces(b""), nonce=guard()) as answer:
-                assert (answer.status, error_of(await read_all(answer))["type"]) == (403, "permission_error")
-        async with proxy.call(request_head(nonce=""), pieces(b""), nonce=guard("")) as answer:
-            assert answer.status == 403
+            answer = await answer_to(proxy, b"", nonce=given, path=path)
+            assert (answer.status, answer.error["type"]) == (403, "permission_error")
+        assert (await answer_to(proxy, b"", nonce="", connection=guard(""))).status == 403
     assert not fake_model.requests and not fake_model.other_requests
 
 
@@ -196,11 +136,9 @@ async def test_a_wrong_nonce_is_403_whatever_else_is_asked(fake_model: FakeModel
     ],
 )
 async def test_any_other_method_or_path_is_404_and_never_leaves(fake_model: FakeModel, method: str, path: str) -> None:
-    async with (
-        proxy_to(fake_model.url) as proxy,
-        proxy.call(request_head(method=method, path=path), pieces(b""), nonce=guard()) as answer,
-    ):
-        assert (answer.status, error_of(await read_all(answer))["type"]) == (404, "not_found_error")
+    async with proxy_to(fake_model.url) as proxy:
+        answer = await answer_to(proxy, b"", method=method, path=path)
+    assert (answer.status, answer.error["type"]) == (404, "not_found_error")
     assert not fake_model.requests and not fake_model.other_requests
 
 
@@ -217,74 +155,56 @@ async def test_any_other_method_or_path_is_404_and_never_leaves(fake_model: Fake
     ],
 )
 async def test_a_malformed_header_is_refused(fake_model: FakeModel, headers: dict[str, str]) -> None:
-    async with (
-        proxy_to(fake_model.url) as proxy,
-        proxy.call(request_head(headers=headers), pieces(b""), nonce=guard()) as answer,
-    ):
-        assert answer.status == 400
+    async with proxy_to(fake_model.url) as proxy:
+        assert (await answer_to(proxy, b"", headers=headers)).status == 400
     assert not fake_model.requests
 
 
 async def test_a_body_over_the_limit_is_413_by_its_announcement_and_while_it_streams(fake_model: FakeModel) -> None:
     body = b"x" * 5000
     async with proxy_to(fake_model.url, policy=Policy(max_body=4096)) as proxy:
-        async with proxy.call(request_head(body), pieces(body), nonce=guard()) as answer:
-            assert (answer.status, error_of(await read_all(answer))["type"]) == (413, "request_too_large")
-        unannounced = request_head(body)
-        unannounced = type(unannounced)("", NONCE, "POST", "/v1/messages", {}, None)
-        async with proxy.call(unannounced, pieces(body, 500), nonce=guard()) as answer:
-            assert answer.status == 413
-    assert not fake_model.requests
-
-
-async def test_the_default_limit_is_32_mib() -> None:
-    assert Policy().max_body == 32 * 1024 * 1024
+        answer = await answer_to(proxy, body)
+        assert (answer.status, answer.error["type"]) == (413, "request_too_large")
+        unannounced = RequestHead("", NONCE, "POST", "/v1/messages", {}, None)
+        async with proxy.call(unannounced, pieces(body, 500), nonce=guard()) as response:
+            assert response.status == 413
+    assert not fake_model.requests and Policy().max_body == 32 * 1024 * 1024
 
 
 @pytest.mark.parametrize("announced", [3, 9])
 async def test_a_body_of_another_length_than_announced_is_refused(fake_model: FakeModel, announced: int) -> None:
-    async with (
-        proxy_to(fake_model.url) as proxy,
-        proxy.call(request_head(b"x" * announced), pieces(b"x" * 6, 2), nonce=guard()) as answer,
-    ):
-        assert (answer.status, error_of(await read_all(answer))["type"]) == (400, "invalid_request_error")
+    head = request_head(b"x" * announced)
+    async with proxy_to(fake_model.url) as proxy, proxy.call(head, pieces(b"x" * 6, 2), nonce=guard()) as answer:
+        assert answer.status == 400
     assert not fake_model.requests
 
 
 async def test_an_upstream_that_refuses_connections_is_503_in_the_shape_of_the_api(unused_tcp_port: int) -> None:
-    async with (
-        proxy_to(f"http://127.0.0.1:{unused_tcp_port}") as proxy,
-        proxy.call(request_head(b"{}"), pieces(b"{}"), nonce=guard()) as answer,
-    ):
-        error = error_of(await read_all(answer))
-        assert (answer.status, error["type"], "x-should-retry" in answer.headers) == (503, "laptop_unreachable", False)
-        where, to_do = f"127.0.0.1:{unused_tcp_port}", "check ANTHROPIC_BASE_URL, the network, HTTPS_PROXY"
-        assert error["message"] == (
-            f"this laptop cannot reach {where}: 127.0.0.1 does not answer: Connection refused; {to_do}"
-        )
+    where = f"127.0.0.1:{unused_tcp_port}"
+    async with proxy_to(f"http://{where}") as proxy:
+        answer = await answer_to(proxy)
+    assert (answer.status, answer.error["type"]) == (503, "laptop_unreachable")
+    assert "x-should-retry" not in answer.headers
+    assert answer.error["message"] == (
+        f"this laptop cannot reach {where}: 127.0.0.1 does not answer: Connection refused; "
+        "check ANTHROPIC_BASE_URL, the network, HTTPS_PROXY"
+    )
 
 
 async def test_a_name_that_does_not_resolve_is_503_and_named() -> None:
-    async with (
-        proxy_to("https://no-such-host.invalid") as proxy,
-        proxy.call(request_head(b"{}"), pieces(b"{}"), nonce=guard()) as answer,
-    ):
-        assert answer.status == 503
-        assert "no-such-host.invalid does not resolve" in error_of(await read_all(answer))["message"]
+    async with proxy_to("https://no-such-host.invalid") as proxy:
+        answer = await answer_to(proxy)
+    assert answer.status == 503 and "no-such-host.invalid does not resolve" in answer.error["message"]
 
 
 async def test_a_redirect_is_not_followed_with_the_credential(fake_model: FakeModel) -> None:
     async def handle(_: web.Request) -> web.Response:
         return web.Response(status=307, headers={"location": f"{fake_model.url}/v1/messages"})
 
-    async with (
-        serving(handle) as url,
-        proxy_to(url) as proxy,
-        proxy.call(request_head(b"{}"), pieces(b"{}"), nonce=guard()) as answer,
-    ):
-        assert (answer.status, answer.headers["x-should-retry"]) == (502, "false")
-        assert error_of(await read_all(answer))["type"] == "laptop_unreachable"
-    assert not fake_model.requests
+    async with serving(handle) as url, proxy_to(url) as proxy:
+        answer = await answer_to(proxy)
+    assert (answer.status, answer.headers["x-should-retry"]) == (502, "false")
+    assert answer.error["type"] == "laptop_unreachable" and not fake_model.requests
 
 
 async def test_an_upstream_that_breaks_off_is_an_error_behind_exactly_what_had_arrived(fake_model: FakeModel) -> None:
@@ -310,19 +230,12 @@ class NoCredential:
 
 
 async def test_without_a_credential_the_worker_gets_401_with_what_to_do_and_no_evidence(fake_model: FakeModel) -> None:
-    async with (
-        proxy_to(fake_model.url, credential=NoCredential()) as proxy,
-        proxy.call(request_head(b"{}"), pieces(b"{}"), nonce=guard()) as answer,
-    ):
-        error = error_of(await read_all(answer))
-        assert (answer.status, error["type"], answer.headers["x-should-retry"]) == (
-            401,
-            "authentication_error",
-            "false",
-        )
-        assert "no API key" in error["message"] and "ccb auth login" in error["message"]
-        assert "sk-secret" not in error["message"]
-    assert not fake_model.requests
+    async with proxy_to(fake_model.url, credential=NoCredential()) as proxy:
+        answer = await answer_to(proxy)
+    assert (answer.status, answer.error["type"]) == (401, "authentication_error")
+    assert answer.headers["x-should-retry"] == "false" and not fake_model.requests
+    message = answer.error["message"]
+    assert "no API key" in message and "ccb auth login" in message and "sk-secret" not in message
 
 
 class Rotating:
@@ -343,14 +256,9 @@ async def test_after_a_401_a_source_that_can_refresh_is_asked_again_and_the_work
     fake_model: FakeModel,
 ) -> None:
     fake_model.add({"text": "ok"})
-    body = message_body()
-    answers = []
     async with proxy_to(fake_model.url, credential=Rotating()) as proxy:
-        for _ in range(2):
-            async with proxy.call(request_head(body), pieces(body), nonce=guard()) as answer:
-                await read_all(answer)
-                answers.append((answer.status, answer.headers.get("x-should-retry")))
-    assert answers == [(401, "true"), (200, None)]
+        answers = [await answer_to(proxy, message_body()) for _ in range(2)]
+    assert [(each.status, each.headers.get("x-should-retry")) for each in answers] == [(401, "true"), (200, None)]
 
 
 async def test_the_first_bytes_arrive_while_the_model_is_still_talking(fake_model: FakeModel) -> None:
@@ -363,7 +271,7 @@ async def test_the_first_bytes_arrive_while_the_model_is_still_talking(fake_mode
         first = await answer.read()
         assert b"message_start" in first and not fake_model.finished
         fake_model.release()
-        assert b"message_stop" in await read_all(answer)
+        assert b"message_stop" in b"".join([piece async for piece in body_of(answer)])
 
 
 async def test_a_call_that_nobody_can_resume_is_aborted_when_its_reader_leaves(fake_model: FakeModel) -> None:
@@ -414,12 +322,9 @@ async def test_a_worker_that_only_calls_is_held_back_and_the_person_is_told(fake
     body, told = message_body(), list[str]()
     policy = Policy(max_burst=5, max_per_minute=0.5)
     async with proxy_to(fake_model.url, policy=policy, warn=told.append) as proxy:
-        answers = []
-        for number in range(20):
-            async with proxy.call(request_head(body, call_id=f"c{number}"), pieces(body), nonce=guard()) as answer:
-                answers.append((answer.status, int(answer.headers.get("retry-after", 0)) > 60))
-                await answer.read()
-    assert answers == [(200, False)] * 5 + [(529, True)] * 15
+        answers = [await answer_to(proxy, body, call_id=f"c{number}") for number in range(20)]
+    assert [each.status for each in answers] == [200] * 5 + [529] * 15
+    assert all(int(each.headers["retry-after"]) > 60 for each in answers[5:])
     assert len(fake_model.requests) == 5, "nothing was paid for the others"
     assert len(told) == 1 and "more than 0.5 model calls in a minute" in told[0]
 

@@ -1,8 +1,7 @@
 """One model call over connections that break off at any byte: the worker has every byte once, the provider one request.
 
 The ends are the real ones (the worker's `remote.daemon.model_streams`, the in-band front of the auth proxy), and so is
-the provider's HTTP.
-"""
+the provider's HTTP."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.model.fake_model import API_KEY, FakeModel
 from tests.support.network.http_server import serving
-from tests.support.proxy.proxy_client import guard, message_body, pieces, proxy_to, read_all, request_head
+from tests.support.proxy.proxy_client import answer_to, guard, message_body, pieces, proxy_to, request_head
 
 from ccb.tunnel.providers.anthropic import AnthropicProvider, anthropic_client
 from ccb.tunnel.providers.api_errors import Refusal
@@ -30,41 +30,27 @@ def provider_of(url: str) -> AnthropicProvider:
     return AnthropicProvider(FixedCredential(credential), anthropic_client({"ANTHROPIC_BASE_URL": url}))
 
 
-def kind_of(body: bytes) -> str:
-    return str(json.loads(body)["error"]["type"])
-
-
 async def test_wrong_nonces_are_told_and_after_ten_the_connection_answers_nothing(fake_model: FakeModel) -> None:
-    connection = guard()
-    told: list[str] = []
+    connection, told = guard(), list[str]()
     async with proxy_to(fake_model.url, warn=told.append) as proxy:
         for _ in range(MAX_WRONG):
-            async with proxy.call(request_head(nonce="guessed"), pieces(b""), nonce=connection) as answer:
-                assert answer.status == 403
-        body = message_body()
-        async with proxy.call(request_head(body), pieces(body), nonce=connection) as answer:
-            assert (answer.status, b"too many wrong nonces" in await read_all(answer)) == (403, True)
+            assert (await answer_to(proxy, b"", nonce="guessed", connection=connection)).status == 403
+        answer = await answer_to(proxy, message_body(), connection=connection)
+        assert (answer.status, b"too many wrong nonces" in answer.body) == (403, True)
         fake_model.add({"text": "hello"})
-        async with proxy.call(request_head(body), pieces(body), nonce=guard()) as answer:
-            assert answer.status == 200, "the next connection has a nonce of its own"
+        assert (await answer_to(proxy, message_body())).status == 200, "the next connection has a nonce of its own"
     assert len(told) == 2 and "wrong nonce" in told[0] and str(MAX_WRONG) in told[1]
 
 
 async def test_only_allowed_models_and_lengths_reach_the_provider(fake_model: FakeModel) -> None:
     fake_model.add({"text": "hello"})
     limits = RequestLimits(models=("m", "claude-*"), max_output_tokens=100)
-    bodies = {
-        200: message_body(),
-        403: message_body().replace(b'"m"', b'"gpt-9"'),
-    }
     async with AuthProxy(provider_of(fake_model.url), Policy(requests=limits)) as proxy:
-        for status, body in bodies.items():
-            async with proxy.call(request_head(body), pieces(body, 7), nonce=guard()) as answer:
-                assert answer.status == status
-                text = await read_all(answer)
-        assert kind_of(text) == "laptop_not_allowed" and b"gpt-9" in text
+        assert (await answer_to(proxy, message_body(), size=7)).status == 200
+        refused = await answer_to(proxy, message_body().replace(b'"m"', b'"gpt-9"'), size=7)
+    assert (refused.status, refused.error["type"]) == (403, "laptop_not_allowed") and b"gpt-9" in refused.body
     (seen,) = fake_model.requests
-    assert seen.body == json.loads(bodies[200])
+    assert seen.body == json.loads(message_body())
 
 
 @pytest.mark.parametrize(
@@ -154,9 +140,8 @@ async def test_the_limits_and_the_choice_of_a_provider_read_every_body_in_the_sa
     else:
         limits.check(body, answers=True)
     router = ModelRouter(NamedProvider("default", called), lambda name: NamedProvider(name, called))
-    async with AuthProxy(router) as proxy, proxy.call(request_head(body), pieces(body), nonce=guard()) as answer:
-        assert answer.status == (400 if model is None else 200)
-        await read_all(answer)
+    async with AuthProxy(router) as proxy:
+        assert (await answer_to(proxy, body)).status == (400 if model is None else 200)
     assert called == {None: [], "m": ["default"], "openai/gpt-9": ["openai"]}[model]
 
 
@@ -171,13 +156,9 @@ def test_any_body_is_allowed_or_refused_and_nothing_else(body: bytes) -> None:
 
 async def test_an_answer_over_the_limit_ends(fake_model: FakeModel) -> None:
     fake_model.add({"text": "x" * 5_000})
-    body = message_body()
-    async with (
-        AuthProxy(provider_of(fake_model.url), Policy(max_answer=2_000)) as proxy,
-        proxy.call(request_head(body, call_id="c"), pieces(body), nonce=guard()) as answer,
-    ):
+    async with AuthProxy(provider_of(fake_model.url), Policy(max_answer=2_000)) as proxy:
         with pytest.raises(Refusal, match="2000 bytes"):
-            await read_all(answer)
+            await answer_to(proxy, message_body(), call_id="c")
 
 
 async def test_a_revoked_session_gets_not_another_byte_and_starts_no_call() -> None:
@@ -201,9 +182,9 @@ async def test_a_revoked_session_gets_not_another_byte_and_starts_no_call() -> N
             with pytest.raises(Refusal, match="revoked"):
                 await answer.read()
         for call_id in ("c", "d"):
-            async with proxy.call(request_head(body, call_id=call_id), pieces(body), nonce=guard()) as refused:
-                assert (refused.status, kind_of(await read_all(refused))) == (403, "laptop_revoked")
-                assert refused.headers["x-should-retry"] == "false"
+            refused = await answer_to(proxy, body, call_id=call_id)
+            assert (refused.status, refused.error["type"]) == (403, "laptop_revoked")
+            assert refused.headers["x-should-retry"] == "false"
         async with asyncio.timeout(10):
             while proxy.under_way:
                 await asyncio.sleep(0)

@@ -6,6 +6,7 @@ import asyncio
 import base64
 import gc
 import json
+from contextlib import AsyncExitStack
 
 import pytest
 from aiohttp import web
@@ -74,37 +75,24 @@ async def test_a_head_that_no_worker_sends_is_not_kept(
         assert (worker.calls.open_streams, ended.head) == (0, None)
 
 
-async def test_a_large_request_flows_with_credit_and_arrives_whole() -> None:
-    seen: list[bytes] = []
-
-    async def handle(request: web.Request) -> web.Response:
-        seen.append(await request.read())
-        return web.Response(body=b"ok")
-
-    body = bytes(range(256)) * (5 * MIB // 256)
-    async with serving(handle) as url, proxy_to(url) as proxy, Worker(proxy) as worker:
-        stream = await worker.post(1, body)
-        assert bytes(stream.body) == b"ok"
-        assert seen == [body]
-
-
-async def test_a_sender_without_credit_waits_until_the_upstream_takes_more() -> None:
-    gate = asyncio.Event()
+async def test_a_sender_without_credit_waits_until_the_upstream_takes_more_and_all_of_it_arrives() -> None:
+    gate, seen = asyncio.Event(), list[bytes]()
 
     async def handle(request: web.Request) -> web.Response:
         await gate.wait()
-        return web.Response(body=str(len(await request.read())).encode())
+        seen.append(await request.read())
+        return web.Response(body=b"ok")
 
-    size = 24 * MIB
+    body = bytes(range(256)) * (24 * MIB // 256)
     async with serving(handle) as url, proxy_to(url) as proxy, Worker(proxy) as worker:
-        await worker.open(1, size)
-        uploading = asyncio.create_task(worker.upload(1, b"x" * size))
+        await worker.open(1, len(body))
+        uploading = asyncio.create_task(worker.upload(1, body))
         await worker.until(lambda: worker.streams[1].upload_credit < CHUNK)
         assert not uploading.done()
         gate.set()
         await uploading
         await worker.ended(1)
-        assert bytes(worker.streams[1].body) == str(size).encode()
+        assert bytes(worker.streams[1].body) == b"ok" and seen == [body]
 
 
 async def test_a_response_never_exceeds_the_credit_and_goes_on_when_it_is_granted() -> None:
@@ -114,8 +102,7 @@ async def test_a_response_never_exceeds_the_credit_and_goes_on_when_it_is_grante
         return web.Response(body=raw)
 
     async with serving(handle) as url, proxy_to(url) as proxy, Worker(proxy, auto_credit=False) as worker:
-        await worker.open(1, 0)
-        stream = worker.streams[1]
+        stream = await worker.begin(1, b"")
         await worker.received(1, INITIAL_CREDIT)
         for step in (1, CHUNK, 700_000):
             before = len(stream.body)
@@ -126,27 +113,17 @@ async def test_a_response_never_exceeds_the_credit_and_goes_on_when_it_is_grante
         assert bytes(stream.body) == raw
 
 
-async def test_cancel_aborts_the_upstream_request_and_forgets_the_call(fake_model: FakeModel) -> None:
-    fake_model.add({"text": "x", "stall_after": 2}, {"text": "again"})
-    body = message_body()
+@pytest.mark.parametrize("begun", [True, False])
+async def test_cancel_aborts_the_upstream_request_and_forgets_the_call(fake_model: FakeModel, begun: bool) -> None:
+    fake_model.add({"text": "x", "stall_after": 2} if begun else {"text": "x", "first_delay": 60})
     async with proxy_to(fake_model.url) as proxy, Worker(proxy) as worker:
-        await worker.open(1, len(body), call_id="a")
-        await worker.upload(1, body)
-        await worker.until(lambda: bool(worker.streams[1].body))
+        await worker.begin(1, message_body())
+        await fake_model.until(lambda model: len(model.requests) == 1)
+        if begun:
+            await worker.first_bytes(1)
         await worker.cancel(1)
         await fake_model.until(lambda model: model.aborted == [1])
         assert (worker.calls.open_streams, proxy.knows("a"), worker.streams[1].end) == (0, False, None)
-
-
-async def test_cancel_before_the_response_head_aborts_as_well(fake_model: FakeModel) -> None:
-    fake_model.add({"text": "x", "first_delay": 60})
-    body = message_body()
-    async with proxy_to(fake_model.url) as proxy, Worker(proxy) as worker:
-        await worker.open(1, len(body), call_id="a")
-        await worker.upload(1, body)
-        await fake_model.until(lambda model: len(model.requests) == 1)
-        await worker.cancel(1)
-        await fake_model.until(lambda model: model.aborted == [1])
 
 
 async def test_an_upstream_cut_ends_the_stream_with_an_error(fake_model: FakeModel) -> None:
@@ -171,8 +148,7 @@ async def test_bad_data_ends_its_stream_only(fake_model: FakeModel, frame: CallD
     async with proxy_to(fake_model.url) as proxy, Worker(proxy) as worker:
         await worker.open(1, 10 * MIB)
         await worker.calls.handle(frame)
-        await worker.ended(1)
-        end = worker.streams[1].end
+        end = (await worker.ended(1)).end
         assert end is not None and "bad data frame" in end.error
         assert (await worker.post(2, message_body())).end == CallEnd(3, 2)
         await worker.calls.handle(CallData(3, 1, 0, ""))  # a late frame of the broken stream is ignored
@@ -216,15 +192,13 @@ async def test_a_call_goes_on_while_the_link_is_down_and_is_picked_up_where_it_w
     body = message_body()
     async with proxy_to(fake_model.url) as proxy:
         async with Worker(proxy) as first:
-            await first.open(1, len(body), call_id="a")
-            await first.upload(1, body)
+            await first.begin(1, body)
             await first.until(lambda: len(first.streams[1].body) > 400)
         start = bytes(first.streams[1].body)
         fake_model.release()
         await fake_model.until(lambda model: model.finished == [1])
         async with Worker(proxy) as second:
-            await second.open(7, len(body), call_id="a", offset=len(start))
-            await second.upload(7, body)
+            await second.begin(7, body, offset=len(start))
             await second.ended(7)
             resumed = second.streams[7]
             assert resumed.head is not None and resumed.head.headers["request-id"] == "req_0001"
@@ -260,12 +234,10 @@ async def test_a_resumed_upload_is_thrown_away_but_still_gets_credit(fake_model:
     body = message_body("long " * MIB)
     async with proxy_to(fake_model.url) as proxy:
         async with Worker(proxy) as first:
-            await first.open(1, len(body), call_id="a")
-            await first.upload(1, body)
-            await first.until(lambda: bool(first.streams[1].body))
+            await first.begin(1, body)
+            await first.first_bytes(1)
         async with Worker(proxy) as second:
-            await second.open(1, len(body), call_id="a", offset=len(first.streams[1].body))
-            await second.upload(1, body)
+            await second.begin(1, body, offset=len(first.streams[1].body))
             fake_model.release()
             await second.ended(1)
             assert second.streams[1].body.endswith(b'"message_stop"}\n\n')
@@ -275,29 +247,10 @@ async def test_a_resumed_upload_is_thrown_away_but_still_gets_credit(fake_model:
 async def test_an_unknown_call_cannot_be_resumed_in_its_middle(fake_model: FakeModel) -> None:
     async with proxy_to(fake_model.url) as proxy, Worker(proxy) as worker:
         await worker.open(1, 10, call_id="never-seen", offset=100)
-        await worker.ended(1)
-        end = worker.streams[1].end
-        assert (
-            end is not None
-            and end.error == "the laptop that read this answer is gone, and the answer cannot be resumed"
-        )
+        end = (await worker.ended(1)).end
+        said = "the laptop that read this answer is gone, and the answer cannot be resumed"
+        assert end is not None and end.error == said
     assert not fake_model.requests
-
-
-async def test_a_link_that_drops_during_the_upload_leaves_nothing_and_the_call_may_start_again(
-    fake_model: FakeModel,
-) -> None:
-    fake_model.add({"text": "ok"})
-    body = message_body("x" * 3000)
-    async with proxy_to(fake_model.url) as proxy:
-        async with Worker(proxy) as first:
-            await first.open(1, len(body), call_id="a")
-            await first.calls.handle(CallData(3, 1, 0, base64.b64encode(body[:1000]).decode()))
-        assert not proxy.knows("a")
-        async with Worker(proxy) as second:
-            stream = await second.post(1, body, call_id="a")
-            assert stream.head is not None and stream.head.status == 200
-    assert len(fake_model.requests) == 1
 
 
 @pytest.mark.parametrize("moment", range(30))
@@ -305,31 +258,35 @@ async def test_a_link_that_drops_at_any_moment_around_the_upload_costs_one_call(
     moment: int, fake_model: FakeModel
 ) -> None:
     fake_model.add({"text": "a"}, {"text": "b"})
-    body = message_body()
     async with proxy_to(fake_model.url) as proxy:
         async with Worker(proxy) as first:
-            await first.open(1, len(body), call_id="a")
-            await first.upload(1, body)
+            await first.begin(1, message_body())
             for _ in range(moment):
                 await asyncio.sleep(0)
         async with Worker(proxy) as second:
-            await second.open(1, len(body), call_id="a")
-            await second.upload(1, body)
-            await second.ended(1)
+            await second.post(1, message_body(), call_id="a")
     assert len(fake_model.requests) == 1
 
 
-async def test_a_new_connection_may_send_a_call_whose_upload_hangs_on_the_old_one(fake_model: FakeModel) -> None:
+@pytest.mark.parametrize("dropped", [True, False], ids=["the link dropped", "the old link hangs"])
+async def test_a_call_whose_upload_was_not_whole_may_start_again_on_a_new_connection(
+    fake_model: FakeModel, dropped: bool
+) -> None:
     fake_model.add({"text": "ok"})
     body = message_body("x" * 3000)
-    async with proxy_to(fake_model.url) as proxy, Worker(proxy) as old:
+    async with proxy_to(fake_model.url) as proxy, AsyncExitStack() as stack:
+        old = await stack.enter_async_context(Worker(proxy))
         await old.open(1, len(body), call_id="a")
         await old.calls.handle(CallData(3, 1, 0, base64.b64encode(body[:1000]).decode()))
+        if dropped:
+            await stack.aclose()
+            assert not proxy.knows("a")
         async with Worker(proxy) as new:
             stream = await new.post(1, body, call_id="a")
             assert stream.head is not None and stream.head.status == 200
-        given_up = (await old.ended(1)).head
-        assert given_up is not None and given_up.status == 503
+        if not dropped:
+            given_up = (await old.ended(1)).head
+            assert given_up is not None and given_up.status == 503
     assert len(fake_model.requests) == 1
 
 
@@ -354,9 +311,8 @@ async def test_a_second_reader_of_the_same_call_ends_the_first(fake_model: FakeM
     fake_model.add({"text": "x", "stall_after": 3})
     body = message_body()
     async with proxy_to(fake_model.url) as proxy, Worker(proxy) as worker:
-        await worker.open(1, len(body), call_id="a")
-        await worker.upload(1, body)
-        await worker.until(lambda: bool(worker.streams[1].body))
+        await worker.begin(1, body)
+        await worker.first_bytes(1)
         await worker.open(2, len(body), call_id="a", offset=len(worker.streams[1].body))
         await worker.ended(1)
         assert worker.streams[1].end == CallEnd(3, 1, "the call is read by a newer stream")
@@ -372,9 +328,8 @@ async def test_a_call_is_kept_as_long_as_there_is_no_link_and_not_much_longer_wi
     body = message_body()
     async with proxy_to(fake_model.url, hold=0.05) as proxy:
         async with Worker(proxy) as worker:
-            await worker.open(1, len(body), call_id="a")
-            await worker.upload(1, body)
-            await worker.until(lambda: bool(worker.streams[1].body))
+            await worker.begin(1, body)
+            await worker.first_bytes(1)
         await asyncio.sleep(0.3)  # the time is what is tested: many times as long as an unread call is kept
         assert proxy.knows("a") and not fake_model.aborted
         async with Worker(proxy):  # a connection that does not ask for it
@@ -397,7 +352,7 @@ async def test_without_a_link_more_is_read_ahead_than_for_a_slow_reader() -> Non
     async with serving(handle) as url, proxy_to(url) as proxy:
         async with Worker(proxy, auto_credit=False) as worker:
             await worker.open(1, 0, call_id="a")
-            await worker.until(lambda: bool(worker.streams[1].body))
+            await worker.first_bytes(1)
         async with asyncio.timeout(60):
             await written.wait()
         async with Worker(proxy) as back:

@@ -15,15 +15,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.model.fake_model import API_KEY, FakeModel
 from tests.support.network.http_server import serving
-from tests.support.proxy.proxy_client import guard, message_body, pieces, read_all, request_head
+from tests.support.proxy.proxy_client import answer_to, guard, message_body, pieces, request_head
 
 from ccb.tunnel.providers.anthropic import AnthropicProvider, anthropic_client
 from ccb.tunnel.providers.api_errors import Refusal
 from ccb.tunnel.providers.costs import BilledRequest, answer_cost, billed, most_cost
 from ccb.tunnel.providers.credential import Credential, FixedCredential
 from ccb.tunnel.providers.model_router import ModelRouter
-from ccb.tunnel.proxy.answer_intake import AnswerReader
-from ccb.tunnel.proxy.auditing import Auditor
+from ccb.tunnel.proxy.answer_reader import AnswerReader, Auditor
 from ccb.tunnel.proxy.auth_proxy import AuthProxy
 from ccb.tunnel.proxy.metering import Accounts, CallMeter, CallReport, Reservation
 from ccb.tunnel.secret import Secret
@@ -43,9 +42,9 @@ END = {"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": {
 ANSWER = "".join(f"event: {each['type']}\ndata: {json.dumps(each)}\n\n" for each in (START, TEXT, END)).encode()
 
 
-def metered(*chunks: bytes, status: int = 200, headers: dict[str, str] | None = None) -> CallReport:
+def metered(*chunks: bytes, headers: dict[str, str] | None = None) -> CallReport:
     meter = CallMeter("c1", "/v1/messages", MODELS)
-    meter.answer(status)
+    meter.status = 200
     with closing(AnswerReader("c1", meter, Auditor(), STREAM if headers is None else headers)) as reader:
         for chunk in chunks:
             reader.feed(chunk)
@@ -100,6 +99,16 @@ def test_an_endless_line_is_not_kept() -> None:
     assert meter.report(complete=True).tokens.output == 200
 
 
+def priced(message: dict[str, Any]) -> CallReport:
+    """The report of an answer in one piece."""
+    return metered(json.dumps(message).encode(), headers={"content-type": "application/json"})
+
+
+def router_to(url: str) -> ModelRouter:
+    credential = FixedCredential(Credential("k", api_key=Secret(API_KEY)))
+    return ModelRouter(AnthropicProvider(credential, anthropic_client({"ANTHROPIC_BASE_URL": url})), lambda name: None)
+
+
 class KeptAccounts(Accounts):
     """Keeps the reports, and refuses once there are `most` of them."""
 
@@ -124,13 +133,9 @@ class KeptAccounts(Accounts):
 async def test_every_call_is_reported_once_and_none_starts_that_the_accounts_refuse(fake_model: FakeModel) -> None:
     fake_model.add({"text": "hello", "usage": {"input_tokens": 7, "output_tokens": 5}})
     accounts = KeptAccounts(most=1)
-    client = anthropic_client({"ANTHROPIC_BASE_URL": fake_model.url})
-    provider = AnthropicProvider(FixedCredential(Credential("k", api_key=Secret(API_KEY))), client)
     body = message_body()
-    async with AuthProxy(ModelRouter(provider, lambda name: None), accounts=accounts) as proxy:
-        async with proxy.call(request_head(body, call_id="c1"), pieces(body), nonce=guard()) as answer:
-            assert answer.status == 200
-            await read_all(answer)
+    async with AuthProxy(router_to(fake_model.url), accounts=accounts) as proxy:
+        assert (await answer_to(proxy, body, call_id="c1")).status == 200
         async with asyncio.timeout(10):
             while not accounts.reports:
                 await asyncio.sleep(0)
@@ -138,8 +143,8 @@ async def test_every_call_is_reported_once_and_none_starts_that_the_accounts_ref
         assert (report.call_id, report.status, report.complete) == ("c1", 200, True)
         assert report.tokens.output > 0 and report.model
         assert (report.request_bytes, report.digest) == (len(body), hashlib.sha256(body).hexdigest())
-        async with proxy.call(request_head(body, call_id="c2"), pieces(body), nonce=guard()) as answer:
-            assert (answer.status, "laptop_budget" in (await read_all(answer)).decode()) == (403, True)
+        answer = await answer_to(proxy, body, call_id="c2")
+        assert (answer.status, answer.error["type"]) == (403, "laptop_budget")
     assert len(fake_model.requests) == len(accounts.reports) == 1
     assert (accounts.reserved, accounts.reservations) == (0, 1)
 
@@ -225,29 +230,17 @@ def test_a_call_that_waits_for_its_budget_holds_nothing_of_its_conversation() ->
 
 async def test_a_call_that_fails_is_of_the_model_that_was_asked(fake_model: FakeModel) -> None:
     fake_model.add({"status": 529})
-    accounts, body = KeptAccounts(), message_body()
-    client = anthropic_client({"ANTHROPIC_BASE_URL": fake_model.url})
-    provider = AnthropicProvider(FixedCredential(Credential("k", api_key=Secret(API_KEY))), client)
-    async with (
-        AuthProxy(ModelRouter(provider, lambda name: None), accounts=accounts) as proxy,
-        proxy.call(request_head(body), pieces(body), nonce=guard()) as answer,
-    ):
-        assert answer.status == 529
-        await read_all(answer)
+    accounts = KeptAccounts()
+    async with AuthProxy(router_to(fake_model.url), accounts=accounts) as proxy:
+        assert (await answer_to(proxy, message_body())).status == 529
     (report,) = accounts.reports
     assert (report.status, report.model, report.cost_usd) == (529, "m", 0)
 
 
-async def test_what_a_call_reserves_is_released_however_it_ends(fake_model: FakeModel) -> None:
-    accounts = KeptAccounts()
-    provider = AnthropicProvider(
-        FixedCredential(Credential("k", api_key=Secret(API_KEY))),
-        anthropic_client({"ANTHROPIC_BASE_URL": "http://127.0.0.1:9"}),
-    )
-    body = message_body()
-    async with AuthProxy(ModelRouter(provider, lambda name: None), accounts=accounts) as proxy:
-        async with proxy.call(request_head(body), pieces(body), nonce=guard()) as answer:
-            assert answer.status >= 500
+async def test_what_a_call_reserves_is_released_however_it_ends() -> None:
+    accounts, body = KeptAccounts(), message_body()
+    async with AuthProxy(router_to("http://127.0.0.1:9"), accounts=accounts) as proxy:
+        assert (await answer_to(proxy, body)).status >= 500
         assert accounts.reservations == 1
         proxy._find_or_start(request_head(body, call_id="c2"), pieces(body), 0)
         proxy.discard("c2")  # before its task has begun
@@ -262,7 +255,7 @@ def test_an_answer_under_another_name_costs_what_the_model_costs_that_was_asked(
     models.learn("lab/coder", ModelFacts(input_price=3, output_price=15))
     meter = CallMeter("c1", "/v1/messages", models)
     meter.asked(BilledRequest("lab/coder", 100, others_answer=others))
-    meter.answer(200)
+    meter.status = 200
     with closing(AnswerReader("c1", meter, Auditor(), STREAM)) as reader:
         reader.feed(ANSWER.replace(b"claude-sonnet-4-5-20250929", b"coder"))
     report = meter.report(complete=True)
@@ -289,14 +282,12 @@ EXTRAS: list[tuple[dict[str, object], float]] = [  # more of a usage, and the do
 @pytest.mark.parametrize(("more", "dollars"), EXTRAS)
 def test_what_a_request_can_buy_beside_tokens_is_in_the_cost(more: dict[str, object], dollars: float) -> None:
     message = {"type": "message", "model": "claude-sonnet-4-6", "usage": {**SONNET, **more}}
-    report = metered(json.dumps(message).encode(), headers={"content-type": "application/json"})
-    assert report.cost_usd == pytest.approx(3 + dollars)
+    assert priced(message).cost_usd == pytest.approx(3 + dollars)
 
 
 def test_fast_answers_of_older_models_cost_six_times_as_much() -> None:
     message = {"model": "claude-opus-4-6", "usage": {**SONNET, "speed": "fast"}}
-    report = metered(json.dumps(message).encode(), headers={"content-type": "application/json"})
-    assert report.cost_usd == pytest.approx(30)
+    assert priced(message).cost_usd == pytest.approx(30)
 
 
 @pytest.mark.parametrize(
@@ -310,7 +301,7 @@ def test_fast_answers_of_older_models_cost_six_times_as_much() -> None:
 def test_a_long_request_costs_more_where_the_window_of_a_million_does(model: str, read: int, dollars: float) -> None:
     usage = {"input_tokens": 200_000, "cache_read_input_tokens": read, "output_tokens": 100_000}
     message = {"model": model, "usage": usage}
-    report = metered(json.dumps(message).encode(), headers={"content-type": "application/json"})
+    report = priced(message)
     assert report.cost_usd == pytest.approx(dollars)
 
 
@@ -342,7 +333,7 @@ def test_tokens_outside_of_the_totals_count() -> None:
     advised = {"model": "claude-opus-4-5", "type": "advisor_message", "input_tokens": 7, "output_tokens": 40}
     usage = {"input_tokens": 5, "output_tokens": 1, "iterations": [{"input_tokens": 5, "output_tokens": 1}, advised]}
     message = {"model": "claude-sonnet-4-5", "usage": usage}
-    report = metered(json.dumps(message).encode(), headers={"content-type": "application/json"})
+    report = priced(message)
     assert (report.tokens.input, report.tokens.output) == (12, 41)
 
 
@@ -364,15 +355,11 @@ async def test_an_answer_that_is_not_read_to_its_end_is_paid_for(seen: str) -> N
         return response
 
     accounts = KeptAccounts()
-    credential = FixedCredential(Credential("k", api_key=Secret(API_KEY)))
     body = json.dumps({"model": "claude-opus-4-5", "max_tokens": 9, "messages": ["x" * 40_000]}).encode()
-    async with serving(upstream) as url:
-        provider = AnthropicProvider(credential, anthropic_client({"ANTHROPIC_BASE_URL": url}))
-        router = ModelRouter(provider, lambda name: None)
-        async with AuthProxy(router, accounts=accounts) as proxy, asyncio.timeout(20):
-            await left_early(proxy, body, seen, arrived)
-            while not accounts.reports:
-                await asyncio.sleep(0)
+    async with serving(upstream) as url, AuthProxy(router_to(url), accounts=accounts) as proxy, asyncio.timeout(20):
+        await left_early(proxy, body, seen, arrived)
+        while not accounts.reports:
+            await asyncio.sleep(0)
     (report,) = accounts.reports
     assert not report.complete
     if seen == "nothing":
@@ -389,7 +376,7 @@ def test_what_makes_an_answer_dearer_counts_also_without_its_end() -> None:
         meter = CallMeter("c", "/v1/messages", ModelTable())
         meter.asked(billed(asked, 40_000))
         meter.uploaded(40_000, "digest")
-        meter.answer(200)
+        meter.status = 200
         meter.arrived(4_000)
         reports.append(meter.report(complete=False))
     usual, fast = reports

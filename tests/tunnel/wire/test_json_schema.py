@@ -13,7 +13,7 @@ from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 
 from ccb.remote.tools.input_schema import issues, whole_numbers
 from ccb.tunnel.providers.dialect import object_schema
-from ccb.tunnel.providers.gemini import gemini_schema
+from ccb.tunnel.providers.openai_chat import gemini_schema
 from ccb.tunnel.wire.json_schema import restored, tool_schema
 
 Json = dict[str, Any]

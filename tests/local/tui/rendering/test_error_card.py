@@ -14,7 +14,7 @@ from ccb.tunnel.proxy.policy import CallGrant
 
 def _revoked() -> CallGrant:
     grant = CallGrant()
-    grant.revoke()
+    grant.revoked = True
     return grant
 
 
