@@ -1,4 +1,4 @@
-"""Which question is on a card."""
+"""Which question is on a card, and which card it gets."""
 
 from __future__ import annotations
 
@@ -8,15 +8,22 @@ from enum import Enum
 
 from textual.containers import Vertical
 
+from ccb.tunnel.wire.control_protocol import TRUST_PROJECT
+from ccb.tunnel.wire.mcp_messages import ELICITATION
 from ccb.tunnel.wire.messages import ControlRequest
+from ccb.tunnel.wire.tool_traits import View, traits_of
 
 from ..session.session_client import Json, SessionClient
-from ..transcript.questions import OpenQuestions, ReplayMonitor
-from .cards.card_for import card_for
+from ..terminal.keymap import Keymap
+from ..transcript.questions import OpenQuestions, ReplayMonitor, read_questions
+from .cards.approval_card import ApprovalCard
+from .cards.form_card import ElicitationCard, QuestionsCard
+from .cards.plan_card import AgreementCard, PlanCard, TrustCard
 from .cards.question_card import CardAnswer, QuestionCard
 from .composer.composer import Composer
 from .rendering.approval_text import place_of_call
 from .rendering.permission_updates import covers, session_updates
+from .rendering.themes import Palette
 from .widgets.connection_banner import ConnectionView
 from .widgets.transcript import Transcript
 
@@ -172,19 +179,19 @@ class Approvals(Vertical):
 
     def tick(self) -> None:
         """Bring the card up to date."""
-        card = self.card
-        if (card.request if card is not None else None) is not self._questions.head:
+        if self.unsettled:
             self._show_soon()
-        if card is None:
-            return
-        self._update_situation(card)
-        card.show_titles()
+        if self.card is not None:
+            self._update_situation(self.card)
+            self.card.show_titles()
 
     def focus_card(self) -> None:
         """Give the card the focus, because the person wants to answer."""
-        if self.card is not None and self.wants_focus:
+        if self.card is None:
+            return
+        if self.wants_focus:
             self.card.focus()
-        elif self.card is not None and self.card.settling:
+        elif self.card.settling:
             self._wished_at = time.monotonic()
 
     def on_question_card_settled(self, event: QuestionCard.Settled) -> None:
@@ -259,3 +266,21 @@ class Approvals(Vertical):
             self._composer.focus()
         note = "" if self._connection.shown_up else _SENT_LATER
         card.set_situation(driving=not watching, note=_ONLY_WATCHING if watching else note)
+
+
+def card_for(request: ControlRequest, place: str, palette: Palette, keymap: Keymap) -> QuestionCard:
+    """Return the card for a question. A call that cannot be shown in a better way gets the approval card, which shows
+    any input exactly."""
+    if request.subtype == TRUST_PROJECT.name:
+        return TrustCard(request, place, palette, keymap)
+    if request.subtype == ELICITATION.name:
+        return ElicitationCard(request, place, palette, keymap)
+    traits = traits_of(request.tool_name)
+    form = read_questions(request.input) if traits.view is View.QUESTIONS else None
+    if form is not None:
+        return QuestionsCard(request, place, palette, form, keymap)
+    if traits.view is View.PLAN:
+        return PlanCard(request, place, palette, keymap)
+    if traits.asks and traits.view is not View.QUESTIONS:
+        return AgreementCard(request, place, palette, keymap)
+    return ApprovalCard(request, place, palette, keymap)

@@ -16,7 +16,7 @@ from .widgets.painting import call_once_after
 
 if TYPE_CHECKING:
     from .panels.page_holder import PageHolder
-    from .panels.rewind_panel import Rewinding
+    from .panels.rewind_panel import RewindPanel
     from .panels.transfer_panel import FileCarrying
     from .session_actions import SessionActions
     from .widgets.connection_banner import ConnectionView
@@ -86,18 +86,13 @@ KEYS = (
 
 
 def key_sections(keymap: Keymap) -> list[tuple[str, list[tuple[str, str]]]]:
-    """Return what /keys shows: the keys that the setting `keys` may change, by their ids."""
-    rows = [(f"{key_id}: {keymap.names(key_id)}", does) for key_id, does in key_ids().items()]
-    return [('Change them in the settings: "keys": {"details": "Ctrl+Y"}', rows)]
-
-
-def key_ids() -> dict[str, str]:
-    """Return what the key of each id does."""
+    """Return what /keys shows: the keys that the setting `keys` may change, by their ids, and what they do."""
     found: dict[str, str] = {}
     for key, does in KEYS:
         for key_id, _ in ID.findall(key):
             found.setdefault(key_id, does)
-    return {key_id: found[key_id] for key_id in DEFAULT_KEYS}
+    rows = [(f"{key_id}: {keymap.names(key_id)}", found[key_id]) for key_id in DEFAULT_KEYS]
+    return [('Change them in the settings: "keys": {"details": "Ctrl+Y"}', rows)]
 
 
 class StopKeys:
@@ -109,7 +104,7 @@ class StopKeys:
         actions: SessionActions,
         connection: ConnectionView,
         reading: PageHolder,
-        rewinding: Rewinding,
+        rewinding: RewindPanel,
         files: FileCarrying,
     ) -> None:
         self._shell = shell
@@ -119,9 +114,7 @@ class StopKeys:
         self._rewinding = rewinding
         self._files = files
 
-    @property
-    def _keymap(self) -> Keymap:
-        return self._shell.composer.keymap
+        self._keymap = shell.composer.keymap
 
     def interrupt(self) -> None:
         """End the running turn. Pressed twice while nothing runs and nothing is typed: go back to an earlier prompt."""
@@ -143,7 +136,7 @@ class StopKeys:
             key = self._keymap.name("interrupt")
             self._actions.hint(f"the agent is working: {key} interrupts it, then go back")
         else:
-            self.if_driving(lambda: self._rewinding.run_worker(self._rewinding.open()))
+            self.if_driving(self._rewinding.open)
 
     def if_driving(self, act: Callable[[], object]) -> None:
         """Do something that only the client does that drives the session. Else say why not."""

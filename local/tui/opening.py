@@ -38,10 +38,6 @@ class OpeningLine(Static):
         queues, leaves = self._keymap.name("send"), self._keymap.name("ladder")
         self.update(f"◌ {self._host}  {doing}  ·  {queues} queues a prompt  ·  {leaves} leaves")
 
-    def hint(self, text: str) -> None:
-        """Show an answer to a key."""
-        self.update(text)
-
 
 class Opening(Static):
     """Shows what goes on while the connection is made, and keeps the prompts that the person sends meanwhile."""

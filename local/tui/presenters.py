@@ -1,4 +1,4 @@
-"""Status, banner, pulse."""
+"""What brings the screen up to date: the connection, the status line, and the pulse that does it regularly."""
 
 from __future__ import annotations
 
@@ -9,8 +9,6 @@ from textual.message_pump import MessagePump
 
 from ..session.session_client import LinkChange, LinkState
 from ..slash_commands.session_api import ReplInfo
-from ..terminal.keymap import Keymap
-from ..transcript.notices import AskedAgain
 from ..transcript.transcript_reducer import TranscriptReducer
 from .approvals import Approvals
 from .composer.composer import Composer
@@ -32,8 +30,8 @@ class ConnectionPresenter:
         transcript: Transcript,
         reducer: TranscriptReducer,
     ) -> None:
-        self.view = view
         self.banner = Banner()
+        self._view = view
         self._composer = composer
         self._approvals = approvals
         self._transcript = transcript
@@ -42,8 +40,8 @@ class ConnectionPresenter:
 
     def changed(self, change: LinkChange, now: float) -> bool:
         """Handle a change of the connection. Return whether its state is another one than before."""
-        before = self.view.state
-        self.view.changed(change, now)
+        before = self._view.state
+        self._view.changed(change, now)
         self.tick(now)
         return change.state is not before
 
@@ -51,7 +49,7 @@ class ConnectionPresenter:
         """Show the connection. `now` is in monotonic seconds."""
         if not (self.banner.is_attached and self._approvals.is_attached):  # the person is leaving
             return
-        view, reducer, composer = self.view, self._reducer, self._composer
+        view, reducer, composer = self._view, self._reducer, self._composer
         view.settle(now)
         connected = view.shown is LinkState.CONNECTED
         lost, self._was_connected = self._was_connected and not connected, connected
@@ -103,13 +101,48 @@ HINT_S = 3.0
 _FOR_MODEL_S = 2.0
 """Seconds of a turn after which the line may say that the agent waits for the model: most calls begin to answer before
 that, and a word that changes all the time says nothing."""
-
 _MAX_AGAIN_S = 3_600.0
+
+
+class TurnClock:
+    """Measures the turn that runs: how long the agent works in it, and when the model is asked again."""
+
+    def __init__(self, reducer: TranscriptReducer) -> None:
+        self._reducer = reducer
+        self._worked_s: float | None = None  # in this turn, without the time in which it waited for the person
+        self._measured_at = 0.0
+        self._asking = False
+        self._turn = 0
+        self._retry: object = None
+        self._again_at = 0.0
+
+    def busy(self, now: float, *, asking: bool, interrupted: bool) -> Busy | None:
+        """Return what the agent does now, None without a turn. `asking`: a question waits for the person."""
+        reducer = self._reducer
+        if not reducer.running:
+            self._worked_s = None
+        elif self._worked_s is None or self._turn != reducer.turns:
+            self._worked_s, self._turn = 0.0, reducer.turns
+        elif not self._asking:
+            self._worked_s += now - self._measured_at
+        self._measured_at, self._asking = now, asking
+        if self._worked_s is None:
+            return Busy(0.0, asking=True) if asking else None
+        for_model = self._worked_s >= _FOR_MODEL_S and reducer.waits_for_model
+        return Busy(self._worked_s, asking, for_model, interrupted, self._again_in(now))
+
+    def _again_in(self, now: float) -> float | None:
+        """Return the seconds until the model is asked again, None if it has not failed."""
+        retry = self._reducer.notices.asked_again
+        if retry is not self._retry:
+            delay = min(retry.delay_s, _MAX_AGAIN_S) if retry is not None else 0.0
+            self._retry, self._again_at = retry, now + delay
+        return None if retry is None else max(self._again_at - now, 0.0)
 
 
 class StatusPresenter:
     """Collects the facts of the status line from the other parts of the interface. `tell_state` hears what the session
-    does, in words, for the window's title. `keys` says what the keys of the input do now."""
+    does, in words, for the window's title."""
 
     def __init__(
         self,
@@ -118,27 +151,22 @@ class StatusPresenter:
         connection: ConnectionView,
         approvals: Approvals,
         transcript: Transcript,
-        keymap: Keymap,
+        composer: Composer,
+        tell_state: Callable[[str], None],
     ) -> None:
-        self.tell_state: Callable[[str], None] = lambda state: None
-        self.keys: Callable[[], str] = lambda: ""
         self.line = StatusLine()
-        self.todos = TodoPanel(keymap.name("todos"))
-        self._keymap = keymap
+        self.todos = TodoPanel(composer.keymap.name("todos"))
+        self.tell_state = tell_state
         self._info = info
         self._reducer = reducer
         self._connection = connection
         self._approvals = approvals
         self._transcript = transcript
-        self._worked_s: float | None = None  # in this turn, without the time in which it waited for the person
-        self._measured_at = 0.0
-        self._waited = False
-        self._turn = 0
+        self._composer = composer
+        self._clock = TurnClock(reducer)
         self._interrupted_turn: int | None = None
         self._hint = ""
         self._hint_until = 0.0
-        self._retry: AskedAgain | None = None
-        self._again_at = 0.0
 
     def hint(self, text: str, seconds: float = HINT_S) -> None:
         """Show a short answer to a key for a while."""
@@ -150,10 +178,6 @@ class StatusPresenter:
         self._interrupted_turn = self._reducer.turns if begun else None
         self.show()
 
-    def clear_hint(self) -> None:
-        """Forget the hint, which no longer applies."""
-        self._hint = ""
-
     def tick(self, now: float) -> None:
         """Drop an old hint, and show the line."""
         if now > self._hint_until:
@@ -163,54 +187,24 @@ class StatusPresenter:
 
     def show(self) -> None:
         """Show the line with the facts of this moment."""
-        reducer, connection = self._reducer, self._connection
-        self._measure(time.monotonic())
+        reducer, connection, prompts = self._reducer, self._connection, self._reducer.prompts
+        asking, interrupted = self._approvals.open_count > 0, self._interrupted_turn == reducer.turns
         facts = StatusFacts(
             host=self._info.host,
             path=self._info.path,
             model=reducer.model,
             mode=reducer.mode,
-            sandbox=reducer.sandbox,
             link=LinkFacts(connection.shown, connection.unanswered_s, connection.round_trip_s),
             totals=reducer.totals,
-            busy=self._busy,
+            busy=self._clock.busy(time.monotonic(), asking=asking, interrupted=interrupted),
             hint=self._hint,
-            tasks=len(reducer.tasks.running),
-            queued=reducer.prompts.queued_count,
-            steering=reducer.prompts.steering_count,
-            branch=reducer.branch,
-            keys=self.keys(),
-            keymap=self._keymap,
             card_waits=self._approvals.waits_for,
             more_below=self._transcript.lines_below > 1,
+            sandbox=reducer.sandbox,
+            tasks=len(reducer.tasks.running),
+            waiting=(prompts.queued_count - prompts.steering_count, prompts.steering_count),
+            keys=self._composer.vim.label,
+            branch=reducer.branch,
         )
-        self.line.show(facts, self._transcript.palette())
+        self.line.show(facts, self._transcript.palette(), self._composer.keymap)
         self.tell_state(state_in_words(facts))
-
-    @property
-    def _busy(self) -> Busy | None:
-        worked_s = self._worked_s
-        if worked_s is None:
-            return Busy(0.0, asking=True) if self._waited else None
-        for_model = worked_s >= _FOR_MODEL_S and self._reducer.waits_for_model
-        interrupted = self._interrupted_turn == self._reducer.turns
-        return Busy(worked_s, self._waited, for_model, interrupted, self._again_in())
-
-    def _again_in(self) -> float | None:
-        """Return the seconds until the model is asked again, None if it has not failed."""
-        retry, now = self._reducer.notices.asked_again, time.monotonic()
-        if retry is not self._retry:
-            delay = min(retry.delay_s, _MAX_AGAIN_S) if retry is not None else 0.0
-            self._retry, self._again_at = retry, now + delay
-        return None if retry is None else max(self._again_at - now, 0.0)
-
-    def _measure(self, now: float) -> None:
-        """Measure how long the agent has been working in this turn."""
-        reducer = self._reducer
-        if not reducer.running:
-            self._worked_s = None
-        elif self._worked_s is None or self._turn != reducer.turns:
-            self._worked_s, self._turn = 0.0, reducer.turns
-        elif not self._waited:
-            self._worked_s += now - self._measured_at
-        self._measured_at, self._waited = now, self._approvals.open_count > 0

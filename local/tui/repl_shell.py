@@ -39,6 +39,7 @@ class LeaveState:
         self.fate = SessionFate.OPEN
         self.error: CcbError | None = None  # why the session was lost
         self._quit_pressed_at = -QUIT_WINDOW_S
+        self._quit_pressed_at = -QUIT_WINDOW_S
 
     @property
     def stopped(self) -> bool:
@@ -49,10 +50,6 @@ class LeaveState:
     def exit_code(self) -> int:
         """The exit code to return if the person leaves now."""
         return code_of(self.error) if self.error is not None else ExitCode.OK
-
-    def stop_requested(self) -> None:
-        """Note that the person ends the session on the host."""
-        self.fate = SessionFate.STOPPING
 
     def session_ended(self, error: CcbError | None) -> SessionFate:
         """Note that no more events will come; `error` is set if the session was lost. Return the session's fate."""

@@ -19,7 +19,7 @@ from .cards.question_card import CardAnswer
 from .presenters import HINT_S, StatusPresenter
 from .rendering.permission_updates import kept_note, kept_updates
 from .rendering.tool_output import FIX
-from .repl_shell import LeaveState
+from .repl_shell import LeaveState, SessionFate
 from .widgets.connection_banner import ConnectionView
 
 if TYPE_CHECKING:
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
 Json = dict[str, Any]
 
-_SENT_LATER = "sent when the connection is there again"
 _MODES = ("default", "acceptEdits", "plan")
 
 
@@ -70,7 +69,7 @@ class SessionActions:
 
     def waits_for_connection(self) -> None:
         """Say that what the person does now reaches the host later."""
-        self._status.hint(_SENT_LATER)
+        self._status.hint("sent when the connection is there again")
 
     def hint(self, text: str, seconds: float = HINT_S) -> None:
         """Show a short answer to a key."""
@@ -133,19 +132,16 @@ class SessionActions:
             self._interrupting = False
             self._status.interrupting(taken)  # until the turn has ended
 
-    async def _set_mode(self, mode: str) -> None:
+    async def next_mode(self) -> None:
+        """Change to the mode after the one that the person chose last, also while the host has not confirmed that."""
+        chosen = self._modes_asked[-1] if self._modes_asked else self._reducer.mode
+        mode = _MODES[(_MODES.index(chosen) + 1 if chosen in _MODES else 0) % len(_MODES)]
         self._modes_asked.append(mode)
         try:
             if await self._attempt(self._client.request(Request(SET_PERMISSION_MODE, mode))):
                 self._reducer.mode = mode
         finally:
             self._modes_asked.remove(mode)
-
-    async def next_mode(self) -> None:
-        """Change to the mode after the one that the person chose last, also while the host has not confirmed that."""
-        mode = self._modes_asked[-1] if self._modes_asked else self._reducer.mode
-        place = _MODES.index(mode) if mode in _MODES else -1
-        await self._set_mode(_MODES[(place + 1) % len(_MODES)])
 
     async def move_to_background(self) -> None:
         """Let the commands that the agent waits for go on in the background."""
@@ -175,7 +171,7 @@ class SessionActions:
         if self._connection.watching:
             self._status.hint(self._connection.only_watches_hint())
             return
-        self._leaving.stop_requested()
+        self._leaving.fate = SessionFate.STOPPING
         when = "" if self._connection.up else " when the connection is there again"
         self._reducer.notice(f"Stopping the session on {host}{when} …", Level.WARNING)
         await self._attempt(self._client.stop())

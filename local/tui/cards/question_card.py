@@ -1,7 +1,7 @@
 """Focus and keys of every card.
 
-A card never takes keys that were meant for the composer: it listens only after the person has gone to it with Tab,
-Alt+A or a click, a character only marks an answer, which Enter gives, and text goes to the composer.
+A card listens only after the person has gone to it with Tab, Alt+A or a click, a character only marks an answer, which
+Enter gives, and text goes to the composer.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from textual import events
+from textual.app import ComposeResult
 from textual.containers import Vertical
 from textual.content import Content
 from textual.message import Message
@@ -165,9 +166,14 @@ class QuestionCard(Vertical, can_focus=True):
         """Return what the lower border says first."""
         return ""
 
+    def compose(self) -> ComposeResult:
+        self.show_titles()
+        yield self.subject
+        yield from self.below()
+
     def below(self) -> list[Widget]:
         """Return the widgets below the subject."""
-        return [self.field]
+        raise NotImplementedError
 
     def show_choices(self) -> None:
         """Show which answers are possible now."""
@@ -397,15 +403,11 @@ class QuestionCard(Vertical, can_focus=True):
             self.subject.move(_SCROLL_KEYS[key])
         elif key in STEPS:
             self.step(key)
-        elif (by := self._walk(key)) and not burst:
+        elif not burst and (by := next((by for key_id, by in _WALKS.items() if self.keymap.has(key_id, key)), 0)):
             self.post_message(self.Walked(by))
         else:
             return False
         return True
-
-    def _walk(self, key: str) -> int:
-        """Return in which direction a key goes to another question, 0 for other keys."""
-        return next((by for key_id, by in _WALKS.items() if self.keymap.has(key_id, key)), 0)
 
     def turn(self, pages: int) -> bool:
         """Scroll the subject by pages. Return False if all of it is on the screen."""

@@ -9,8 +9,19 @@ from rich.text import Text
 from textual.widgets import Static
 
 from ...session.session_client import SessionClient
-from .completion_names import FileNames, LaptopNames, WorkerCommands, history_offers, mention_at, path_argument_at
-from .completion_offers import Candidate, Offer, Offers, choice_offers, command_offers
+from .completion_names import (
+    Candidate,
+    FileNames,
+    LaptopNames,
+    Offer,
+    Offers,
+    WorkerCommands,
+    choice_offers,
+    command_offers,
+    history_offers,
+    mention_at,
+    path_argument_at,
+)
 from .composer import Composer
 
 _ROWS = 8

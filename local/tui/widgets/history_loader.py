@@ -33,12 +33,13 @@ class HistoryLoader:
         self._holes = [each for each in self._holes if self._transcript.has_block(each)] + [hole]
         self._transcript.add(hole, before=self._reducer.prompts.first_waiting())
 
-    def hole_on_screen(self) -> HoleBlock | None:
-        """Return the hole that the person looks at. Return None while they see none, or one is being loaded."""
+    def load_in_sight(self, *, turn_page: bool) -> bool:
+        """Load the hole that the person looks at, unless one is being loaded. Return whether they look at one."""
         self._holes = [hole for hole in self._holes if self._transcript.has_block(hole)]
-        if self._loading:
-            return None
-        return next((hole for hole in self._holes if self._transcript.is_in_view(hole)), None)
+        hole = None if self._loading else next(filter(self._transcript.is_in_view, self._holes), None)
+        if hole is not None:
+            self._transcript.run_worker(self.load(hole, turn_page=turn_page))
+        return hole is not None
 
     async def load(self, hole: HoleBlock, *, turn_page: bool) -> None:
         """Load the newest events of a hole. What is on the screen stays, or moves to the bottom (`turn_page`)."""

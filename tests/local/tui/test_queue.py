@@ -24,7 +24,7 @@ async def queued(at: Desk, *texts: str) -> list[str]:
 
 async def listed(at: Desk) -> None:
     await at.chord("alt+q")
-    await at.until(lambda: at.app.view.queue.panel is not None and at.app.focused is not at.app.composer)
+    await at.until(lambda: at.app.view.queue.display and at.app.focused is not at.app.composer)
     await at.sees("Enter edits")
 
 

@@ -39,7 +39,7 @@ async def test_a_person_picks_a_prompt_and_what_goes_back() -> None:
         await at.pilot.press("enter")
         await at.until(lambda: at.app.composer.text == "the first thing")  # to be changed and sent again
         assert at.session.controls[-1] == ("rewind_conversation", {"user_message_id": "u1", "files": True})
-        assert at.app.view.rewinding.panel is None and at.app.focused is at.app.composer
+        assert not at.app.view.rewinding.display and at.app.focused is at.app.composer
         at.session.fact(
             "rewind",
             message="u1",
@@ -74,7 +74,7 @@ async def test_esc_twice_opens_it_and_esc_leaves_step_by_step() -> None:
         await at.pilot.press("escape", "escape")
         await at.sees("Go back to before which prompt?")
         await at.pilot.press("escape")
-        await at.until(lambda: at.app.view.rewinding.panel is None)
+        await at.until(lambda: not at.app.view.rewinding.display)
 
 
 async def test_there_is_no_going_back_while_the_agent_works() -> None:
@@ -84,4 +84,4 @@ async def test_there_is_no_going_back_while_the_agent_works() -> None:
         await at.until(lambda: "working" in at.status)
         await at.enter("/rewind")
         await at.until(lambda: "the agent is working" in at.status)
-        assert at.app.view.rewinding.panel is None
+        assert not at.app.view.rewinding.display

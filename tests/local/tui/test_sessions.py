@@ -18,7 +18,7 @@ from ccb.local.session.session_client import LinkState
 from ccb.local.slash_commands.session_api import LaptopSide, NextSession, ReplInfo, arguments_for
 from ccb.local.tui.app import Repl
 from ccb.local.tui.between_sessions import choose_first, take_off
-from ccb.local.tui.panels.session_panel import PreviewLines
+from ccb.local.tui.panels.session_panel import preview_lines
 from ccb.local.tui.rendering.themes import palette_of
 from ccb.local.tui.repl_shell import Switching
 from ccb.tunnel.errors import ConnectionLost, UsageError
@@ -197,7 +197,7 @@ def test_the_preview_names_calls_as_the_conversation_does() -> None:
         'asks to use AskUserQuestion {"questions": [{"question": "Which one?", "header": "One"}]}',
     ]
     palette = palette_of(BUILTIN_THEMES["textual-dark"].to_color_system().generate(), dark=True)
-    lines = PreviewLines(60, palette, "/srv/shop").lines(said, 10)
+    lines = preview_lines(said, 10, 60, palette, "/srv/shop")
     shown = [line.plain for line in lines]
     assert shown == ["⚙ Edit cart.py", "⚙ AskUserQuestion Which one?", "? AskUserQuestion Which one?"]
 

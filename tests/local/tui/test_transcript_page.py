@@ -10,7 +10,7 @@ from tests.support.repl.scripted_session import ScriptedSession
 from ccb.local.config.settings_loading import ScreenSettings
 from ccb.local.session.session_client import LinkState, SessionEvent
 from ccb.local.terminal.keymap import keymap_of
-from ccb.local.tui.panels.reading_page import SearchedBlocks
+from ccb.local.tui.panels.pages import SearchedBlocks
 
 Json = dict[str, Any]
 

@@ -193,7 +193,7 @@ async def completions(at: Desk, text: str) -> None:
 
 
 async def banner(at: Desk, text: str) -> None:
-    at.app._login_says(text)
+    at.app.login_says(text)
     at.app.view.login_says(text)
     await at.pilot.pause()
 

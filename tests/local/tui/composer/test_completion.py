@@ -5,8 +5,7 @@ from __future__ import annotations
 from tests.support.repl.pilot import desk
 
 from ccb.local.slash_commands.command_table import worker_rows
-from ccb.local.tui.composer.completion_names import from_worker
-from ccb.local.tui.composer.completion_offers import Candidate, fitting
+from ccb.local.tui.composer.completion_names import Candidate, fitting, from_worker
 
 LISTED = [
     {"name": "compact", "description": "Summarise what was said", "argumentHint": "[hint]"},

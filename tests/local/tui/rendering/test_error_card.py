@@ -57,7 +57,7 @@ async def test_an_error_is_a_card_with_a_bar_that_is_not_copied() -> None:
     async with desk(size=(60, 30)) as at:
         error = ConnectionLost("It broke. " * 10, evidence="exit 1", do="Mend it.")
         at.app.view.reducer.notice("before")
-        at.app.view._actions.show_error(error)
+        at.app.view.actions.show_error(error)
         await at.sees("▌ It broke.", "▌ exit 1", "▌ → Mend it.")
         assert len([line for line in at.lines if line.strip().startswith("▌")]) == 4, "the long line has a bar as well"
         at.app.screen.text_select_all()

@@ -185,7 +185,7 @@ async def test_the_time_in_which_it_waits_for_the_person_is_not_counted_as_work(
 
 def test_a_wide_terminal_also_shows_branch_share_of_the_context_queue_and_round_trip() -> None:
     totals = UsageTotals(context_tokens=24_000, model="m", cost_usd=0.5)
-    full = replace(WORKING, model="m", totals=totals, queued=2, branch="fix/total", link=trip(0.0351))
+    full = replace(WORKING, model="m", totals=totals, waiting=(2, 0), branch="fix/total", link=trip(0.0351))
     assert line(full, 120) == (
         "● devbox:/srv/deep/app  ask  2 queued  working 4 s, Esc interrupts  fix/total  m  context 24.0k  $0.50  35 ms"
     )
