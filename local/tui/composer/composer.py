@@ -1,4 +1,4 @@
-"""The text area."""
+"""The input: a text area with history, completion, vim's keys, pastes and files that go along."""
 
 from __future__ import annotations
 
@@ -131,37 +131,38 @@ class Composer(TextArea):
 
     def _handle_key(self, event: events.Key) -> bool:
         """Handle the keys that differ from a plain text area. Return whether this was one."""
-        if event.character is not None and self.is_shortcut(event.character):
-            typed = not (self.read_only or self.vim.commands)
-            self.shortcuts.pressed(event.character, self.last_key, may_begin_word=typed)
-            self.post_message(self.Shortcut(event.character))
+        if self._is_shortcut_key(event) or self._is_for_completion(event.key) or self._vim_took(event):
             return True
-        keymap = self.keymap
-        if not self.vim.commands and keymap.has("history", event.key) and self.around.completes("history"):
-            return True
-        if event.key in ("enter", "up", "down", "escape") and self.around.completes(event.key):
-            return True
-        if self._vim_took(event):
-            return True
-        if keymap.has("send", event.key) or keymap.has("steer", event.key):
-            self._submit(steers=keymap.has("steer", event.key))
-            return True
-        if keymap.has("paste", event.key) and not self.read_only:
+        keymap, key = self.keymap, event.key
+        before, self._chord = self._chord, key
+        if keymap.has("send", key) or keymap.has("steer", key):
+            self._submit(steers=keymap.has("steer", key))
+        elif keymap.has("paste", key) and not self.read_only:
             self.paste_image()
-            return True
-        if keymap.has("newline", event.key):
+        elif keymap.has("newline", key):
             self.insert("\n")
-            return True
-        before, self._chord = self._chord, event.key
-        if keymap.has("editor", event.key) or (event.key == "ctrl+e" and before == "ctrl+x"):
+        elif keymap.has("editor", key) or (key == "ctrl+e" and before == "ctrl+x"):
             if not self.read_only:
                 self.post_message(self.EditorWanted())
-            return True
-        if event.key == "ctrl+x" and self.selection.is_empty and not keymap.uses(event.key):
-            return True  # it may begin Ctrl+X Ctrl+E; without a selection there is nothing to cut
-        if event.key == "backspace":
+        elif key == "backspace":
             return self._remove_placeholder()
-        return self._handle_arrow(event.key)
+        else:  # Ctrl+X may begin Ctrl+X Ctrl+E; without a selection there is nothing to cut
+            cuts_nothing = key == "ctrl+x" and self.selection.is_empty and not keymap.uses(key)
+            return cuts_nothing or self._handle_arrow(key)
+        return True
+
+    def _is_shortcut_key(self, event: events.Key) -> bool:
+        if event.character is None or not self.is_shortcut(event.character):
+            return False
+        typed = not (self.read_only or self.vim.commands)
+        self.shortcuts.pressed(event.character, self.last_key, may_begin_word=typed)
+        self.post_message(self.Shortcut(event.character))
+        return True
+
+    def _is_for_completion(self, key: str) -> bool:
+        if not self.vim.commands and self.keymap.has("history", key) and self.around.completes("history"):
+            return True
+        return key in ("enter", "up", "down", "escape") and self.around.completes(key)
 
     def _vim_took(self, event: events.Key) -> bool:
         """Let vim's keys have a key. Return whether it was one of theirs."""
@@ -169,20 +170,23 @@ class Composer(TextArea):
             return False
         key = event.character if event.is_printable and event.character not in (None, " ") else event.key
         before = self.text
-        step = self.vim.press(key or "", before, self.cursor_at)
-        if step is None:
+        taken = self.vim.press(key or "", before, self.cursor_at)
+        if taken is None:
             return self.vim.commands and event.is_printable
-        if step.effect in (VimEffect.UNDO, VimEffect.REDO):
-            self._undo_change() if step.effect is VimEffect.UNDO else self._redo_change()
-        elif step.effect in (VimEffect.EARLIER, VimEffect.LATER):
-            self._recall(-1 if step.effect is VimEffect.EARLIER else 1)
+        vim, effect = taken
+        if effect is VimEffect.UNDO:
+            self._undo_change()
+        elif effect is VimEffect.REDO:
+            self.vim.begins(before)
+            self.redo()
+        elif effect in (VimEffect.EARLIER, VimEffect.LATER):
+            self._recall(-1 if effect is VimEffect.EARLIER else 1)
         else:
             self.history.checkpoint()  # what is typed next is another change
-            if step.text != before:
-                start, end = changed_part(before, step.text)
-                self.put(step.text[start : len(step.text) - end], start, len(before) - end)
-            marked = self.vim.marked(step.text) or (step.at, step.at)
-            self.selection = Selection(*map(self._location, marked))
+            if vim.text != before:
+                start, end = changed_part(before, vim.text)
+                self.put(vim.text[start : len(vim.text) - end], start, len(before) - end)
+            self.selection = Selection(*map(self._location, self.vim.marked() or (vim.at, vim.at)))
         return True
 
     def _undo_change(self) -> None:
@@ -193,10 +197,6 @@ class Composer(TextArea):
         while began is not None and self.text not in (began, before):
             before = self.text
             self.undo()
-
-    def _redo_change(self) -> None:
-        self.vim.begins(self.text)
-        self.redo()
 
     def _handle_arrow(self, key: str) -> bool:
         """Leave the text by its first or last line: to an earlier or a later prompt."""
