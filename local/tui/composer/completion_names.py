@@ -55,20 +55,18 @@ Choices = Mapping[str, str]
 @dataclass(frozen=True)
 class Candidate:
     """One command. `name` is without its slash, `hint` shows its arguments, `does` explains it, `choices` are the
-    arguments that are known; if it `takes_text`, others are as good. `on_host`: the worker carries it out. All texts
-    can be shown."""
+    arguments that are known; if it `takes_text`, others are as good. All texts can be shown."""
 
     name: str
     hint: str
     does: str
-    on_host: bool = False
     choices: Choices = field(default_factory=dict)
     takes_text: bool = False
 
 
-def fitting(typed: str, commands: Iterable[Candidate]) -> Sequence[Candidate]:
-    """Return the commands that the text in the composer may become: those that begin with it, then those that contain
-    it, each sorted by name. [] if it is not the first word of a command."""
+def fitting(typed: str, commands: Iterable[Candidate]) -> list[Candidate]:
+    """Return the commands that a text may become: those that begin with it, then those that contain it, each sorted by
+    name. [] if it is not the first word of a command."""
     if not typed.startswith("/") or any(char.isspace() or char == "/" for char in typed[1:]):
         return []
     word = typed[1:].lower()
@@ -83,21 +81,12 @@ def command_offers(text: str, commands: Iterable[Candidate]) -> Offers | None:
     found, word = fitting(text, commands), text[1:]
     if not found or (len(found) == 1 and found[0].name == word and not found[0].hint):
         return None
-    whole = any(each.name == word for each in found)
-    return Offers(
-        [
-            Offer(
-                f"/{each.name} {each.hint}".rstrip(),
-                each.does,
-                f"/{each.name}" + (" " if each.hint else ""),
-                0,
-                len(text),
-                enter=bool(word) and not whole,
-            )
-            for each in found
-        ],
-        text,
-    )
+    enter = bool(word) and not any(each.name == word for each in found)
+    offers = []
+    for each in found:
+        name, blank = f"/{each.name}", " " if each.hint else ""
+        offers.append(Offer(f"{name} {each.hint}".rstrip(), each.does, name + blank, 0, len(text), enter=enter))
+    return Offers(offers, text)
 
 
 def choice_offers(text: str, commands: Iterable[Candidate]) -> Offers | None:
@@ -106,14 +95,14 @@ def choice_offers(text: str, commands: Iterable[Candidate]) -> Offers | None:
     if not text.startswith("/") or not space or "\n" in text:
         return None
     command = next((each for each in commands if each.name == name), None)
-    choices: Choices = command.choices if command is not None else {}
-    sought = typed.lower()
+    if command is None or typed in command.choices:
+        return None
+    choices, sought = command.choices, typed.lower()
     fits = [each for each in choices if each.lower().startswith(sought)]
     fits = fits or [each for each in choices if sought in f"{each} {choices[each]}".lower()]
-    if not fits or typed in choices:
-        return None
-    start, enter = len(text) - len(typed), bool(typed) and command is not None and not command.takes_text
-    return Offers([Offer(each, choices[each], each, start, len(text), enter=enter) for each in fits], f"/{name} ")
+    start, enter = len(text) - len(typed), bool(typed) and not command.takes_text
+    offers = [Offer(each, choices[each], each, start, len(text), enter=enter) for each in fits]
+    return Offers(offers, f"/{name} ") if offers else None
 
 
 _OPEN = re.compile(r'(?:^|(?<=[\s(\[]))@(?:"([^"\n]*)|([^\s"]*))\Z')  # as the worker reads a mention
@@ -159,7 +148,6 @@ class FileNames:
         self._changed = changed
         self._known: OrderedDict[str, tuple[float, FoundNames]] = OrderedDict()
         self._last: tuple[str, ...] = ()
-        self._asking = ""
         self._note = ""
 
     def wanted(self, mention: Mention) -> bool:
@@ -184,19 +172,16 @@ class FileNames:
             if found is None:
                 self._say("the worker of this session cannot list files: it is of an older version")
                 return
-            self._keep(query, found)
+            self._known[query] = time.monotonic(), found
+            self._known.move_to_end(query)
+            self._last = found.names
+            while len(self._known) > _MAX_KEPT:
+                self._known.popitem(last=False)
             self._say("the tree is too large to know all of it: ./ lists a directory" if found.cut else "")
             if found.settled:
                 return
             await asyncio.sleep(pause)
             pause = min(2 * pause, _LONGEST_PAUSE_S)
-
-    def _keep(self, query: str, found: FoundNames) -> None:
-        self._known[query] = time.monotonic(), found
-        self._known.move_to_end(query)
-        self._last = found.names
-        while len(self._known) > _MAX_KEPT:
-            self._known.popitem(last=False)
 
     def _say(self, note: str) -> None:
         self._note = note
@@ -205,15 +190,9 @@ class FileNames:
     def offers(self, mention: Mention) -> Offers | None:
         """Return what is known to fit. None if that is nothing, or what is typed already."""
         query = mention.query
-        known = self._known.get(query)
-        names = (
-            known[1].names
-            if known is not None
-            else tuple(each for each in self._last if holds_in_order(each, query.lower()))
-        )
-        if names and names[0] == query and not query.endswith("/"):
-            return None
-        if not names and not self._note:
+        fit = tuple(each for each in self._last if holds_in_order(each, query.lower()))
+        names = self._known[query][1].names if query in self._known else fit
+        if (names and names[0] == query and not query.endswith("/")) or not (names or self._note):
             return None
         return Offers([offer_of(each, mention) for each in names], f"{mention.sign}{mention.start}", self._note)
 
@@ -223,17 +202,9 @@ def offer_of(name: str, mention: Mention) -> Offer:
     quoted = any(char.isspace() or (char in _SPECIAL and not mention.sign) for char in name)
     directory = name.endswith("/")
     within = name if mention.sign else name.replace("\\", "\\\\")  # a command reads its words as a shell does
-    insert = mention.sign + (f'"{within}"' if quoted else name)
-    literal = mention.query.lower() in name.lower()
-    return Offer(
-        name,
-        "",
-        insert if directory else insert + " ",
-        mention.start,
-        mention.end,
-        back=int(quoted and directory),
-        enter=literal,
-    )
+    insert = mention.sign + (f'"{within}"' if quoted else name) + ("" if directory else " ")
+    literal, back = mention.query.lower() in name.lower(), int(quoted and directory)
+    return Offer(name, "", insert, mention.start, mention.end, back, enter=literal)
 
 
 _MAX_SHOWN = 50
@@ -249,9 +220,8 @@ def history_offers(text: str, sent: Sequence[str]) -> Offers:
     if len(found) < _MAX_SHOWN:
         held = set(found)
         found += [each for each in newest if each not in held and holds_in_order(each[:_SEARCHED], wanted)]
-    items = [
-        Offer(one_line(each[: 2 * _SHOWN])[:_SHOWN], "", each, 0, len(text), enter=True) for each in found[:_MAX_SHOWN]
-    ]
+    shown = [(one_line(each[: 2 * _SHOWN])[:_SHOWN], each) for each in found[:_MAX_SHOWN]]
+    items = [Offer(line, "", prompt, 0, len(text), enter=True) for line, prompt in shown]
     more = f"{len(found)} prompts fit" if len(found) > _MAX_SHOWN else ""
     return Offers(items, "history", more if items else "no earlier prompt fits: Esc goes back")
 
@@ -367,10 +337,11 @@ def from_worker(commands: object) -> list[Candidate]:
         listed = _LIST.validate_python(commands)[:_MAX_COMMANDS]
     except ValidationError:
         return []
-    return [
-        Candidate(_shown(each.name), _shown(each.argumentHint), _shown(each.description), on_host=True)
-        for each in listed
-    ]
+
+    def shown(text: str) -> str:
+        return one_line(text)[:_MAX_TEXT]
+
+    return [Candidate(shown(each.name), shown(each.argumentHint), shown(each.description)) for each in listed]
 
 
 class WorkerCommands:
@@ -401,7 +372,3 @@ class WorkerCommands:
         if not any(each.name == name for each in self.known):
             await self.ask()
         return any(each.name == name for each in self.known)
-
-
-def _shown(text: str) -> str:
-    return one_line(text)[:_MAX_TEXT]

@@ -287,9 +287,8 @@ class SearchedBlocks(Transcript):
         return place[0] if place is not None else None
 
     def _line_of(self, found: Found) -> int | None:
-        layout = self._block_layout
-        position = layout.position(found[0])
-        return layout.start(position) + found[1] if layout.is_laid_out(position) else None
+        start = self._block_layout.start(self._block_layout.position(found[0]))
+        return start + found[1] if start is not None else None
 
     @property
     def _has_marks(self) -> bool:

@@ -1,8 +1,7 @@
 """The lines of an approval card, and how they are folded to the width of the screen.
 
 Every row begins with a gutter of ccb, so no text of the host or the model can look like words of ccb. A row that goes
-on a line has the mark `┆` there. A row that goes on is full, or ends with a visible space: the fold adds and removes
-nothing.
+on a line has the mark `┆` there, and is full, or ends with a visible space: the fold adds and removes nothing.
 """
 
 from __future__ import annotations
@@ -105,10 +104,9 @@ def _pieces(picture: str, width: int) -> Iterator[str]:
 
 def _row(row: list[str]) -> str:
     """Return a row that is continued. A space at its end is made visible: else it could not be told from nothing."""
-    end = len(row)
-    while end and row[end - 1] == " ":
-        end -= 1
-    return "".join(row[:end]) + "␣" * (len(row) - end)
+    text = "".join(row)
+    bare = text.rstrip(" ")
+    return bare + "␣" * (len(text) - len(bare))
 
 
 def drawn(row: CardRow, palette: Palette) -> Text:

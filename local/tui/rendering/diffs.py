@@ -1,4 +1,4 @@
-"""Changes of files."""
+"""Changes of files, as lines of a card and as the transcript draws them."""
 
 from __future__ import annotations
 
@@ -75,14 +75,15 @@ def patch_lines(patch: Sequence[Any]) -> Iterator[DiffLine]:
 
 def is_patch(patch: object) -> bool:
     """Return whether `patch` is a `structuredPatch` of which `patch_lines` leaves nothing out."""
-    return isinstance(patch, list) and all(_is_hunk(hunk) for hunk in patch)
+    return isinstance(patch, list) and all(map(_is_hunk, patch))
 
 
 def _is_hunk(hunk: object) -> bool:
-    if not isinstance(hunk, dict) or type(hunk.get("oldStart")) is not int or type(hunk.get("newStart")) is not int:
+    lines = hunk.get("lines") if isinstance(hunk, dict) else None
+    if not isinstance(hunk, dict) or not isinstance(lines, list):
         return False
-    lines = hunk.get("lines")
-    return isinstance(lines, list) and all(
+    starts = type(hunk.get("oldStart")) is type(hunk.get("newStart")) is int
+    return starts and all(
         isinstance(line, str) and line[:1] in ("+", "-", " ", "\\") and "\n" not in line for line in lines
     )
 
@@ -180,15 +181,17 @@ class EditView:
 
     def _lines(self) -> tuple[list[DiffLine], int]:
         """Return the lines to show, and how many more there are."""
-        block = self.block
-        every = list(patch_lines(block.patch)) or list(planned_lines(block.name, block.tool_input))
-        left_out = len(every) - self.limit
+        every = list(patch_lines(self.block.patch)) or list(planned_lines(self.block.name, self.block.tool_input))
+        left_out, half = len(every) - self.limit, self.limit // 2
         if left_out > 0 and self.details:
-            return _both_ends(every, self.limit), 0
+            gap = DiffLine("…", f"{counted(len(every) - 2 * half, 'line')} in the middle not shown")
+            return [*every[:half], gap, *every[-half:]], 0
         return every[: self.limit], left_out
 
     def _look(self, lines: Sequence[DiffLine]) -> _EditLook:
-        language = _language(self.block) if len(lines) <= _MAX_COLOURED_LINES else ""
+        path = self.block.tool_input.get("file_path")
+        coloured = len(lines) <= _MAX_COLOURED_LINES and isinstance(path, str)
+        language = _lexer_of(PurePosixPath(str(path)).name) if coloured else ""
         return _EditLook(self.palette, self.details, number_width(lines), language)
 
 
@@ -271,13 +274,6 @@ class _EditPart:
             yield self.look.split(self.pairs, options.max_width)
 
 
-def _both_ends(lines: Sequence[DiffLine], limit: int) -> list[DiffLine]:
-    """Return the first and the last lines, `limit` together, with the number of those between."""
-    half = limit // 2
-    gap = DiffLine("…", f"{counted(len(lines) - 2 * half, 'line')} in the middle not shown")
-    return [*lines[:half], gap, *lines[-half:]]
-
-
 def _rows(lines: Sequence[DiffLine]) -> Iterator[Pair]:
     """Pair the lines of both sides: runs of removed and added lines stand beside each other, others on both sides."""
     removed: list[DiffLine] = []
@@ -293,12 +289,6 @@ def _rows(lines: Sequence[DiffLine]) -> Iterator[Pair]:
             if line.sign != "-":
                 yield line, line
     yield from zip_longest(removed, added)
-
-
-def _language(block: ToolBlock) -> str:
-    """Return the name of the lexer for the file of an edit, or ""."""
-    path = block.tool_input.get("file_path")
-    return _lexer_of(PurePosixPath(path).name) if isinstance(path, str) else ""
 
 
 @lru_cache(maxsize=64)

@@ -1,7 +1,7 @@
 """Markdown, and copying it.
 
-A block is drawn a second time for this, without a limit to its lines. What can be seen of both drawings is the same, so
-the places of the one are found in the other.
+A block is drawn a second time for copying, without a limit to its lines. What can be seen of both drawings is the
+same, so the places of the one are found in the other.
 """
 
 from __future__ import annotations
@@ -57,18 +57,11 @@ def _with_targets(tokens: Iterable[Token]) -> Iterator[Token]:
         elif token.type == "link_close" and words is not None:
             target = str(opening.attrs.get("href", ""))
             shown = "".join(each.content for each in words)
-            if once := shown in (target, target.removeprefix("mailto:")):
-                target = shown
+            if shown in (target, target.removeprefix("mailto:")):
+                yield from (opening, _text(shown), token)
             else:
-                yield from (
-                    Token("words_open", _LINK_WORDS, 1),
-                    *words,
-                    Token("words_close", _LINK_WORDS, -1),
-                    _text(" ("),
-                )
-            yield from (opening, _text(target), token)
-            if not once:
-                yield _text(")")
+                yield from (Token("words_open", _LINK_WORDS, 1), *words, Token("words_close", _LINK_WORDS, -1))
+                yield from (_text(" ("), opening, _text(target), token, _text(")"))
             words = None
         elif words is not None:
             words.append(token)
@@ -91,7 +84,8 @@ class _Code(CodeBlock):
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         code = str(self.text).rstrip()
         theme, _, background = self.theme.partition(" ")
-        lexer = self.lexer_name if _is_quickly_coloured(code) else "text"
+        quick = len(code) <= _MAX_HIGHLIGHTED and max(map(len, _SIGN.split(code))) <= _MAX_WORDS
+        lexer = self.lexer_name if quick else "text"
         yield Padding(_CodeLines(code, lexer, theme=theme, word_wrap=True, background_color=background), (0, 0, 0, 2))
 
 
@@ -117,10 +111,6 @@ class _CodeLines(Syntax):
                     line.append(Segment(text, styles[kind]))
         if line:
             yield from _code_rows(line, base, console, wrapping)
-
-
-def _is_quickly_coloured(code: str) -> bool:
-    return len(code) <= _MAX_HIGHLIGHTED and max(map(len, _SIGN.split(code))) <= _MAX_WORDS
 
 
 def _within(seconds: float, tokens: Iterable[tuple[_Kind, str]], code: str) -> Iterator[tuple[_Kind, str]]:
@@ -283,6 +273,7 @@ _LAYOUT = frozenset((TAB, "▌"))
 """Characters that only one of the drawings has, or not as often as the other: of quotes and tabs."""
 
 _PROMPT = "❯ "
+_QUOTE_BAR = re.compile(r"^ *(?:▌ |(?=▌))")
 
 _WORD = re.compile(r"[\w./~:@%+=&?#$-]+")
 _NO_ENDS = ".,:;?!"
@@ -300,7 +291,8 @@ def word_at(line: str, column: int) -> tuple[int, int] | None:
 def copied_text(rows: Sequence[str], whole: Sequence[str], selection: Selection, top: int) -> str:
     """Return what is selected of a block. `rows` are its lines on the screen, the first one with the number `top`,
     `whole` those of the other drawing."""
-    start, end = _bounds(rows, selection, top)
+    start = (0, 0) if selection.start is None else (selection.start.y - top, selection.start.x)
+    end = (len(rows), 0) if selection.end is None else (selection.end.y - top, selection.end.x)
     shown, written = _seen(rows), _seen(whole)
     if [each[2] for each in shown] != [each[2] for each in written]:
         if 0 <= end[0] < len(rows) and end[1] >= len(rows[end[0]].rstrip()):
@@ -316,15 +308,12 @@ def copied_text(rows: Sequence[str], whole: Sequence[str], selection: Selection,
         begin = 0
     lines = [whole[first[0]][begin:], *whole[first[0] + 1 : last[0] + 1]]
     lines[-1] = lines[-1][: last[1] + 1 - (begin if first[0] == last[0] else 0)]
-    text = "\n".join(_without_quote_bar(line).rstrip(" ") for line in lines)
+    bare = (line.lstrip(" ") for line in lines)
+    unquoted = (
+        each.removeprefix("▌ ") if each.startswith("▌") else line for each, line in zip(bare, lines, strict=True)
+    )
+    text = "\n".join(line.rstrip(" ") for line in unquoted)
     return text.removeprefix(_PROMPT).replace(TAB, "\t")
-
-
-def _bounds(rows: Sequence[str], selection: Selection, top: int) -> tuple[tuple[int, int], tuple[int, int]]:
-    """Return where a selection starts and ends in the rows, as row and column."""
-    start = (0, 0) if selection.start is None else (selection.start.y - top, selection.start.x)
-    end = (len(rows), 0) if selection.end is None else (selection.end.y - top, selection.end.x)
-    return start, end
 
 
 def _seen(lines: Sequence[str]) -> list[tuple[int, int, str]]:
@@ -360,8 +349,3 @@ def _as_on_screen(rows: Sequence[str], start: tuple[int, int], end: tuple[int, i
     filled = [line for line in lines if line.strip()]
     indent = min((len(line) - len(line.lstrip(" ")) for line in filled), default=0)
     return "\n".join(line[indent:].rstrip(" ") for line in lines).strip("\n")
-
-
-def _without_quote_bar(line: str) -> str:
-    bare = line.lstrip(" ")
-    return bare.removeprefix("▌ ") if bare.startswith("▌") else line

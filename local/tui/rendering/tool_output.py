@@ -1,4 +1,4 @@
-"""Calls, errors."""
+"""Calls of tools and errors: what is drawn of them."""
 
 from __future__ import annotations
 
@@ -102,7 +102,9 @@ def headline(name: str, tool_input: Mapping[str, Any], cwd: str = "", *, whole: 
     if view in (View.CHECKLIST, View.PLAN):
         return ""
     if view is View.QUESTIONS:
-        return _headers(tool_input.get("questions"))
+        questions = tool_input.get("questions")
+        listed = questions if isinstance(questions, list) else []
+        return ", ".join(one_line(str(each.get("header") or "?")) for each in listed if isinstance(each, dict))
     if view is View.AGENT:
         return agent_label(tool_input)[:_MAX_HEADLINE]
     for key in _SUBJECTS:
@@ -115,12 +117,6 @@ def headline(name: str, tool_input: Mapping[str, Any], cwd: str = "", *, whole: 
                 first += f" in {path_in(cwd, path)}"
             return "\n    ".join([first, *more]) if whole else first + (" …" if more else "")
     return one_line(json.dumps(tool_input, ensure_ascii=False)[:_MAX_HEADLINE]) if tool_input else ""
-
-
-def _headers(questions: object) -> str:
-    """Return the headers of questions in one line."""
-    listed = questions if isinstance(questions, list) else []
-    return ", ".join(one_line(str(each.get("header") or "?")) for each in listed if isinstance(each, dict))
 
 
 def tool_output(block: ToolBlock, palette: Palette, *, details: bool, key: str = MORE_KEY) -> Text | None:
@@ -195,17 +191,15 @@ def _lines(block: ToolBlock, text: str) -> list[str]:
 def _folded(block: ToolBlock, lines: list[str], style: str, key: str) -> Text:
     """Draw a few lines of a result: for a command the last lines, else the first. Blank lines take no room here, but
     count."""
-    view = traits_of(block.name).view
     filled = [number for number, line in enumerate(lines) if line.strip()]
-    if len(filled) <= _MAX_SUMMARY_LINES:
-        return _gutter([lines[number] for number in filled], style)
-    if view is View.COMMAND:
-        shown = filled[1 - _MAX_SUMMARY_LINES :]
-        earlier = f"… {counted(shown[0], 'earlier line')} ({key})"
-        return _gutter([earlier, *(lines[number] for number in shown)], style)
-    shown = filled[:_MAX_SUMMARY_LINES]
-    more = f"… {counted(len(lines) - shown[-1] - 1, 'more line')} ({key})"
-    return _gutter([*(lines[number] for number in shown), more], style)
+    before, after = [], []
+    if len(filled) > _MAX_SUMMARY_LINES and traits_of(block.name).view is View.COMMAND:
+        filled = filled[1 - _MAX_SUMMARY_LINES :]
+        before = [f"… {counted(filled[0], 'earlier line')} ({key})"]
+    elif len(filled) > _MAX_SUMMARY_LINES:
+        filled = filled[:_MAX_SUMMARY_LINES]
+        after = [f"… {counted(len(lines) - filled[-1] - 1, 'more line')} ({key})"]
+    return _gutter([*before, *(lines[number] for number in filled), *after], style)
 
 
 def _gutter(lines: list[str], style: str, *, wrap: bool = False) -> Text:

@@ -155,31 +155,31 @@ class ConnectionView:
         """Return the text of the banner, or None while no banner is shown. `typing`: letters are text now, so it
         names the chord instead of R."""
         shown = self._shown
+        shown, reason = self._shown, self.reason
         retry = self._keymap.name("retry") if typing and not self.watching else RETRY_KEY
         if shown.state is LinkState.RECONNECTING:
             return self._reconnecting(now, retry)
         if shown.state is LinkState.NEEDS_PERSON:
-            return BannerMessage("not connected", self.reason, retry, "logs in")
+            return BannerMessage("not connected", reason, retry, "logs in")
         if shown.state is LinkState.FENCED:
             takes = "takes it back" if self._has_driven else "takes it over"
-            return BannerMessage("only watching", self.reason, self._keymap.name("take-back"), takes)
-        if shown.state is LinkState.LOST:
-            if typing:
-                return BannerMessage("lost", self.reason, self._keymap.name("quit"), "twice leaves")
-            return BannerMessage("lost", self.reason)  # the composer names the key
-        return None
+            return BannerMessage("only watching", reason, self._keymap.name("take-back"), takes)
+        if shown.state is not LinkState.LOST:
+            return None
+        if typing:
+            return BannerMessage("lost", reason, self._keymap.name("quit"), "twice leaves")
+        return BannerMessage("lost", reason)  # the composer names the key
 
     def _reconnecting(self, now: float, retry: str) -> BannerMessage:
         """Describe the wait for the next attempt, or the running attempt and, once it may hang, its age."""
         shown, age = self._shown, now - self._tried_at
         attempt = f"attempt {shown.attempt}" if shown.attempt else ""
+        head, key, does = "reconnecting now", "", ""
         if age < 0:
             head, key, does = f"reconnecting in {math.ceil(-age)} s", retry, "connects now"
         elif age > STUCK_S:
             attempt = f"{attempt}, for {age:.0f} s" if attempt else f"for {age:.0f} s"
-            head, key, does = "reconnecting now", "" if self._may_ask else retry, "tries again now"
-        else:
-            head, key, does = "reconnecting now", "", ""
+            key, does = "" if self._may_ask else retry, "tries again now"
         return BannerMessage(f"{head} ({attempt})" if attempt else head, self.reason, key, does)
 
 

@@ -1,7 +1,7 @@
-"""Blocks into lines, kept.
+"""Draws blocks to lines, and keeps them.
 
-A drawn line is a list of segments. A `Strip` of it, with the caches that it has for each way to cut and colour it, is
-made only of what is on the screen: thousands of them would make each collection of garbage a pause that can be felt.
+A drawn line is a list of segments. A `Strip` is made only of what is on the screen: thousands of them would make each
+collection of garbage a pause that can be felt.
 """
 
 from __future__ import annotations
@@ -98,22 +98,14 @@ class BlockLayout:
         self._laid = [*self.blocks]
         self._ends = list(accumulate(self.heights))
 
-    def is_laid_out(self, position: int) -> bool:
-        """Return whether the block at an index had a place at the last `lay_out`."""
-        return position < len(self._ends)
-
-    def start(self, position: int) -> int:
-        """Return the first line of the block at an index."""
-        return self._ends[position] - self.heights[position]
-
-    def end(self, position: int) -> int:
-        """Return the line after the block at an index."""
-        return self._ends[position]
+    def start(self, position: int) -> int | None:
+        """Return the first line of the block at an index, None if it had no place at the last `lay_out`."""
+        return self._ends[position] - self.heights[position] if position < len(self._ends) else None
 
     def overlaps(self, block: Block, first: int, end: int) -> bool:
         """Return whether a block had one of the lines from `first` to before `end` at the last `lay_out`."""
         position = self.position(block)
-        return self.is_laid_out(position) and self.end(position) > first and self.start(position) < end
+        return position < len(self._ends) and self._ends[position] > first and (self.start(position) or 0) < end
 
     def at_line(self, line: int) -> tuple[Block, int, int] | None:
         """Return the block at a line, which of its lines that is, and how many it had at the last `lay_out`; None below
@@ -145,7 +137,8 @@ def draw_parts(console: Console, renderer: BlockRenderer, block: Block, width: i
         with console.use_theme(renderer.palette.markdown):
             drawn = console.render_lines(renderable, options, pad=False, new_lines=False)
         lines: list[Line] = []
-        for line in map(_without_hidden_links, drawn):
+        for whole in drawn:  # hidden links and control segments go: the remote must not make the terminal do anything
+            line = [without_hidden_link(segment) for segment in whole if not segment.control]
             if line_text(line).strip():
                 lines += [*blank, line]
                 begun, blank = True, []
@@ -160,8 +153,7 @@ def line_text(line: Line) -> str:
 
 
 def letters_of(lines: Sequence[Line]) -> int:
-    """Return the number of letters and digits in `lines`. It is the same at every width, unlike that of blanks and
-    rules."""
+    """Return the number of letters and digits in `lines`, which is the same at every width."""
     return sum(map(str.isalnum, "".join(map(line_text, lines))))
 
 
@@ -189,11 +181,6 @@ def turned(strip: Strip, frame: int) -> Strip:
 def estimated_height(block: Block, width: int) -> int:
     """Guess the number of lines of a block that is far from what is shown."""
     return _ESTIMATED_TOOL_LINES if isinstance(block, ToolBlock) else 2 + block.size() // width
-
-
-def _without_hidden_links(line: list[Segment]) -> Line:
-    """Drop hidden links and control segments: the remote must not make the terminal do anything."""
-    return [without_hidden_link(segment) for segment in line if not segment.control]
 
 
 CacheKey = tuple[object, ...]

@@ -1,8 +1,7 @@
-"""The conversation as one widget.
+"""The conversation as one widget: one for each message costs two orders of magnitude more.
 
-A widget for each message costs two orders of magnitude more (measured). The heights of blocks that were never drawn
-at this width are estimated, and corrected when they come into view. Changes are laid out at most once a frame, so that
-streaming never takes the whole CPU.
+The heights of blocks that were never drawn at this width are estimated, and corrected when they come into view. Changes
+are laid out at most once a frame, so that streaming never takes the whole CPU.
 """
 
 from __future__ import annotations
@@ -80,8 +79,9 @@ class Spinners:
         layout, top = self._layout, round(self._transcript.scroll_y)
         last = len(layout.blocks)
         for position in range(max(0, last - _MAX_ANIMATED), last):
-            if is_animated(layout.blocks[position]) and layout.is_laid_out(position):
-                row = layout.start(position) + self._drawing.head_line(layout.blocks[position]) - top
+            start = layout.start(position) if is_animated(layout.blocks[position]) else None
+            if start is not None:
+                row = start + self._drawing.head_line(layout.blocks[position]) - top
                 if 0 <= row < self._transcript.size.height:
                     yield row
 
@@ -215,8 +215,9 @@ class Transcript(ScrollView, can_focus=False):
         screen; with `turn_page` they move to the bottom."""
         layout = self._block_layout
         position = layout.position(after) + 1
-        if position < len(layout.blocks) and layout.is_laid_out(position - 1):
-            row = layout.end(position - 1) - round(self.scroll_y)
+        start = layout.start(position - 1)
+        if position < len(layout.blocks) and start is not None:
+            row = start + layout.heights[position - 1] - round(self.scroll_y)
             bottom = max(0, self.size.height - _OVERLAP_LINES)
             self._keep_in_place = layout.blocks[position], bottom if turn_page else row
             self.release_anchor()
@@ -332,20 +333,21 @@ class Transcript(ScrollView, can_focus=False):
     def _scroll_back(self, top: tuple[Block, int] | None) -> None:
         """After a layout, scroll back to the person's place. `top`: the block at the top before, and its line there."""
         layout = self._block_layout
+        layout = self._block_layout
         kept, self._keep_in_place = self._keep_in_place, None
         first = self._in_sight
         if kept is not None and kept[0] in layout:
             self._in_sight = None
-            y = layout.start(layout.position(kept[0])) - kept[1]
+            y = (layout.start(layout.position(kept[0])) or 0) - kept[1]
             self.scroll_to(y=y, animate=False, immediate=True, force=True)
         elif first is not None and self._anchor_released and first.block in layout:
             lines = self._drawing.lines(first.block, self._text_width())
-            y = layout.start(layout.position(first.block)) + line_after(lines, first.letters)
+            y = (layout.start(layout.position(first.block)) or 0) + line_after(lines, first.letters)
             self.scroll_to(y=y, animate=False, immediate=True)
         elif top is not None and self._anchor_released and top[0] in layout:
             position = layout.position(top[0])
-            line = min(top[1], max(0, layout.heights[position] - 1))
-            self.scroll_to(y=layout.start(position) + line, animate=False, immediate=True)
+            y = (layout.start(position) or 0) + min(top[1], max(0, layout.heights[position] - 1))
+            self.scroll_to(y=y, animate=False, immediate=True)
 
     def _text_width(self) -> int:
         return max(10, self.scrollable_content_region.width)
@@ -405,7 +407,6 @@ class Transcript(ScrollView, can_focus=False):
         return self._palette
 
     def _whole_lines(self, block: Block) -> list[Line]:
-        """Return all lines of a block, however long they take."""
         return self._drawing.whole(block, self._text_width())
 
     def _canvas(self) -> tuple[Console, Palette]:
