@@ -152,12 +152,10 @@ class Repl(App[int]):
 
     @property
     def view(self) -> SessionView:
-        """The session on the screen, once there is one."""
         assert self.attached is not None
         return self.attached
 
     def on_terminal_driver_background_report(self, event: TerminalDriver.BackgroundReport) -> None:
-        """The terminal has said what its background is."""
         self.appearance.background_is(light=event.light)
 
     @property
@@ -239,7 +237,6 @@ class Repl(App[int]):
 
     @property
     def bug(self) -> Exception | None:
-        """The exception that ended the interface."""
         return self._exception
 
     def _print_error_renderables(self) -> None:
@@ -252,7 +249,6 @@ class Repl(App[int]):
         self.attention.ring(kind, silent=self.login_handover.active)
 
     def on_app_focus(self) -> None:
-        """The terminal has the focus again. What had it here may have gone meanwhile."""
         self.call_later(self._focus_something)
 
     def _focus_something(self) -> None:
@@ -271,7 +267,6 @@ class Repl(App[int]):
     # Logins.
 
     def login_says(self, text: str) -> None:
-        """Show text of a login that is not a question."""
         says = self.opening.say if self.attached is None else self.attached.login_says
         self.call_later(says, neutralise(text))  # the caller does not run in the context of this app
 
@@ -304,7 +299,6 @@ class Repl(App[int]):
 
     @work(exclusive=True, group="editor")
     async def on_composer_editor_wanted(self) -> None:
-        """Let the person write the prompt in their editor. The session goes on meanwhile."""
         try:
             with self.batch_update(), self.suspend():
                 text = await edited(self.composer.whole_text, self.appearance.environ)
@@ -331,7 +325,6 @@ class Repl(App[int]):
             self.copy_to_clipboard(text)
 
     def copy_to_clipboard(self, text: str) -> None:
-        """Copy a text, and say in the status line what happened to it."""
 
         async def copy() -> None:
             self._hint(await self.copied(text))
@@ -347,14 +340,12 @@ class Repl(App[int]):
         return await copy(text, self.appearance.environ, driver.write) if driver is not None else "not copied"
 
     def _hint(self, text: str) -> None:
-        """Show a short answer to a key."""
         if self.attached is None:
             self.opening.line.update(text)
         else:
             self.attached.hint(text)
 
     def action_on_session(self, key_id: str) -> None:
-        """Do what the key of an id does to the session, if there is one."""
         if self.attached is None:
             return
         act = partial(SESSION_ACTIONS[key_id], self.attached)
@@ -382,7 +373,6 @@ class Repl(App[int]):
             self.attached.stop_keys.ladder()
 
     async def action_quit(self) -> None:
-        """Ctrl+Q: quit if pressed twice."""
         if self.attached is None:
             self.leave()
         else:
@@ -394,7 +384,6 @@ class Repl(App[int]):
             self._hint("no shell started ccb here, so nothing could continue it")
 
     def action_leave(self) -> None:
-        """Ctrl+D: quit if nothing is typed."""
         if isinstance(self.focused, Input):
             self.focused.action_delete_right()
         elif self.composer.text:
@@ -403,7 +392,6 @@ class Repl(App[int]):
             self.leave()
 
     def leave(self) -> None:
-        """Leave the session, which keeps running on the host."""
         self.exit(self.leaving.exit_code)
 
     def action_toggle_approval(self) -> None:

@@ -67,7 +67,6 @@ class Appearance:
 
     @property
     def names(self) -> list[str]:
-        """What the person may choose here."""
         own = self._store.own_names() if self._store is not None and not self._colours.few else []
         return ["auto", *(name for name in THEME_NAMES if name in self._colours.themes), *own]
 

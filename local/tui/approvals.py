@@ -74,7 +74,6 @@ class Approvals(Vertical):
 
     @property
     def last_seq(self) -> int:
-        """The number of the last event received."""
         return self._replay.seq
 
     def event_came(self, seq: int, *, replayed: bool) -> None:
@@ -88,7 +87,6 @@ class Approvals(Vertical):
         return is_new
 
     def withdrawn(self, request_id: str) -> None:
-        """Remove a question that the worker has withdrawn."""
         self._questions.closed(request_id)
         self._show_soon()
 
@@ -112,7 +110,6 @@ class Approvals(Vertical):
 
     @property
     def open_count(self) -> int:
-        """The number of open questions."""
         return len(self._questions)
 
     @property
@@ -122,7 +119,6 @@ class Approvals(Vertical):
 
     @property
     def unsettled(self) -> bool:
-        """Whether a card is about to appear or to disappear."""
         return (self.card.request if self.card is not None else None) is not self._questions.head
 
     @property
@@ -136,19 +132,16 @@ class Approvals(Vertical):
         return self.card.ASKS_FOR if self.card is not None and self.wants_focus else ""
 
     def clear(self) -> None:
-        """Remove all questions: the session has ended."""
         self._questions.clear()
         self._show_soon()
 
     def answered(self, answer: CardAnswer) -> ControlRequest | None:
-        """Close a question that the person has answered. Return it, for `not_answered`."""
         question = next((each for each in self._questions if each.request_id == answer.request_id), None)
         self._questions.answered(answer.request_id)
         self._show_soon()
         return question
 
     def answered_with(self, answer: CardAnswer) -> list[CardAnswer]:
-        """Return the answers to the other questions that the rule of an answer covers."""
         card, updates = self.card, answer.response.get("updatedPermissions")
         if not updates or card is None or card.request.request_id != answer.request_id or not card.grants_suggestion:
             return []
@@ -158,7 +151,6 @@ class Approvals(Vertical):
         ]
 
     def _covered(self, request: ControlRequest) -> list[ControlRequest]:
-        """Return the other open questions for which the worker suggests the same rule, and which that rule covers."""
         rule = session_updates(request)
         if not covers(rule, request):
             return []
@@ -166,7 +158,6 @@ class Approvals(Vertical):
         return [each for each in others if covers(rule, each)]
 
     def on_question_card_walked(self, event: QuestionCard.Walked) -> None:
-        """Show another question. The person stays at the answers."""
         event.stop()
         if len(self._questions) > 1:
             self._walked = True
@@ -178,7 +169,6 @@ class Approvals(Vertical):
         self._questions.not_answered(request)
 
     def tick(self) -> None:
-        """Bring the card up to date."""
         if self.unsettled:
             self._show_soon()
         if self.card is not None:
@@ -202,7 +192,6 @@ class Approvals(Vertical):
             self.focus_card()
 
     def toggle_focus(self) -> None:
-        """Move the focus to the card, or back."""
         if self.wants_focus or (self.card is not None and self.card.settling):
             self.focus_card()
         else:
@@ -221,7 +210,6 @@ class Approvals(Vertical):
         return True
 
     def fit_card(self) -> None:
-        """Fit the card to the new size of the screen."""
         if self.card is not None:
             self.card.call_after_refresh(self.card.fit)
 
@@ -235,7 +223,6 @@ class Approvals(Vertical):
         self.call_later(self._show)
 
     async def _show(self) -> None:
-        """Show the card of the first open question, or none. Once the person leaves there is no place for one."""
         if self.replaying or not self.is_attached:
             return
         wanted: ControlRequest | None = self._questions.show_head()

@@ -50,7 +50,6 @@ class Attention:
         self._state = ""
 
     def session_is(self, place: str, driver: Driver | None, *, headless: bool) -> None:
-        """Name the window after a session."""
         self._place, self._state = one_line(place), ""
         self._driver = None if headless else driver
         self._name()

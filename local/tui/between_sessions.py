@@ -59,7 +59,6 @@ async def run_repl(app: Repl) -> int:
 
 
 def _tell_of_no_session(app: Repl, *, said: bool, why: str) -> None:
-    """Write what the person would miss: what the login `said`, what they typed, and `why` ccb ends."""
     lines = [line for text in app.opening.said for line in text.splitlines()] if said else []
     unsent = [text for text in (*app.opening.queued, app.composer.text.strip()) if text]
     if unsent:

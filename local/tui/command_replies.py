@@ -149,7 +149,6 @@ class CommandReplies(Vertical):
             notices.echo = ""
 
     async def run(self, name: str, argument: str = "") -> None:
-        """Run the command of this name, and draw its reply."""
         command = find_command(name)
         assert command is not None, name
         try:
@@ -254,7 +253,6 @@ class CommandReplies(Vertical):
 
     @work
     async def _host_chosen(self, host: RecentHost) -> None:
-        """Show the sessions of this host, or the command that leads to another one."""
         self._reading.close()
         if host.host == self._api.info.host:
             await self.run("resume", "" if host.here else host.directory)
@@ -291,7 +289,6 @@ class CommandReplies(Vertical):
             self._shell.switching.go_to(NextSession(row.session))
 
     def show_queue(self) -> None:
-        """Show the prompts that wait for the agent."""
         self._stop_keys.if_driving(self._queue.open)
 
     # What only the screen can do.
@@ -364,7 +361,6 @@ class CommandReplies(Vertical):
             self._show(Text(f"Theme: {shown}. /theme takes {', '.join(appearance.names)}; the choice is kept."))
 
     async def _copy(self, number: str) -> None:
-        """Copy the answer that is `number` from the end, the last one without a number."""
         answers = self._api.transcript.answers
         place = int(number) if number.isdigit() and len(number) < 4 else 0 if number else 1
         if not answers:

@@ -114,7 +114,6 @@ def _typed(char: str) -> events.Key:
 
 
 def _keys(sequence: str) -> Iterator[events.Key]:
-    """Yield the keys of an escape sequence: one, or none if it is no key."""
     if sequence == ESC:
         yield events.Key("escape", ESC)
     elif other := _OTHER_KEY.fullmatch(sequence):
@@ -141,7 +140,6 @@ def _known(sequence: str) -> Iterator[events.Key]:
 
 
 def _alt(char: str) -> events.Key:
-    """Return the key that a terminal sends as ESC and a character: with Alt."""
     if char in "\r\n":
         return events.Key("alt+enter", None)
     if isinstance(known := ANSI_SEQUENCES_KEYS.get(char), tuple) and known[0] is not Keys.Space:
@@ -155,7 +153,6 @@ def _modifiers(number: str) -> _Modifier:
 
 
 def _modified(code: int, final: str, held: _Modifier, *, shifted: int = 0, text: str = "") -> Iterator[events.Key]:
-    """Yield the key of a code with modifiers, once for each character of what it types."""
     char = _character(code) if final == "u" else ""
     name = FUNCTIONAL_KEYS.get(f"{code}{final}") or (_character_to_key(char) if char else "")
     typed = "".join(_character(int(each)) for each in text.split(":") if each)

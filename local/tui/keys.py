@@ -86,7 +86,6 @@ KEYS = (
 
 
 def key_sections(keymap: Keymap) -> list[tuple[str, list[tuple[str, str]]]]:
-    """Return what /keys shows: the keys that the setting `keys` may change, by their ids, and what they do."""
     found: dict[str, str] = {}
     for key, does in KEYS:
         for key_id, _ in ID.findall(key):
@@ -131,7 +130,6 @@ class StopKeys:
             actions.hint(f"press {self._keymap.name('interrupt')} again to go back to an earlier prompt", TWICE_S)
 
     def rewind(self) -> None:
-        """Let the person go back to an earlier prompt."""
         if self._actions.busy and not self._connection.watching:
             key = self._keymap.name("interrupt")
             self._actions.hint(f"the agent is working: {key} interrupts it, then go back")
@@ -162,7 +160,6 @@ class StopKeys:
             self.quit_if_pressed_twice("ladder")
 
     def quit_if_pressed_twice(self, key_id: str) -> None:
-        """Leave if the person has pressed the key of this id twice."""
         if self._shell.leaving.quit_pressed(time.monotonic()):
             self._shell.leave()
         else:
@@ -180,7 +177,6 @@ class LoneChord:
         self._held: Timer | None = None
 
     def key_came(self, at: float) -> None:
-        """Note a key or a paste, the chord itself too."""
         self._is_burst, self._last = at - self._last < BURST_S, at
         if self._held is not None:
             self._held.stop()

@@ -34,7 +34,6 @@ class OpeningLine(Static):
         self.say("connecting")
 
     def say(self, doing: str) -> None:
-        """Show what goes on, with the keys that there are meanwhile."""
         queues, leaves = self._keymap.name("send"), self._keymap.name("ladder")
         self.update(f"◌ {self._host}  {doing}  ·  {queues} queues a prompt  ·  {leaves} leaves")
 
@@ -60,12 +59,10 @@ class Opening(Static):
         self.set_interval(1.0, self._draw)
 
     def queue(self, text: str) -> None:
-        """Keep a prompt until the session is there."""
         self.queued.append(text)
         self._draw()
 
     def say(self, text: str) -> None:
-        """Show what the login says."""
         self.said.append(neutralise(text))
         del self.said[:-_MAX_SAID]
         self._draw()

@@ -81,7 +81,6 @@ class RefreshPulse:
         self.wake()
 
     def wake(self) -> None:
-        """Something has happened: be quick for a while."""
         self._quick_until = time.monotonic() + _AFTERWARDS_S
         if not self._is_quick:
             self._is_quick = True
@@ -169,7 +168,6 @@ class StatusPresenter:
         self._hint_until = 0.0
 
     def hint(self, text: str, seconds: float = HINT_S) -> None:
-        """Show a short answer to a key for a while."""
         self._hint, self._hint_until = text, time.monotonic() + seconds
         self.show()
 
@@ -179,14 +177,12 @@ class StatusPresenter:
         self.show()
 
     def tick(self, now: float) -> None:
-        """Drop an old hint, and show the line."""
         if now > self._hint_until:
             self._hint = ""
         self.show()
         self.todos.show(self._reducer.todos, self._transcript.palette())
 
     def show(self) -> None:
-        """Show the line with the facts of this moment."""
         reducer, connection, prompts = self._reducer, self._connection, self._reducer.prompts
         asking, interrupted = self._approvals.open_count > 0, self._interrupted_turn == reducer.turns
         facts = StatusFacts(

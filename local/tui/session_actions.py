@@ -53,7 +53,6 @@ class SessionActions:
 
     @property
     def busy(self) -> bool:
-        """Whether a turn runs."""
         return self._reducer.running
 
     @property
@@ -72,7 +71,6 @@ class SessionActions:
         self._status.hint("sent when the connection is there again")
 
     def hint(self, text: str, seconds: float = HINT_S) -> None:
-        """Show a short answer to a key."""
         self._status.hint(text, seconds)
 
     async def send_prompt(
@@ -110,7 +108,6 @@ class SessionActions:
                 self._approvals.not_answered(question)
 
     async def keep(self, answer: CardAnswer, projects: ProjectDesk | None) -> None:
-        """Keep the rules of an answer that are for this host and directory, and say so."""
         updates = kept_updates(answer.response)
         if not updates or projects is None:
             return
@@ -122,7 +119,6 @@ class SessionActions:
         self._reducer.notice(kept_note(updates), Level.DIM)
 
     async def interrupt(self) -> None:
-        """End the running turn."""
         if self._connection.watching:
             self._status.hint(self._connection.only_watches_hint())
         elif self.can_interrupt:
@@ -164,7 +160,6 @@ class SessionActions:
         return True
 
     async def stop(self, host: str) -> None:
-        """End the session on the host; the interface ends with it."""
         if self._connection.state in (LinkState.LOST, LinkState.CLOSED):
             self._status.hint("there is no session to stop")
             return

@@ -77,12 +77,10 @@ class LastScreen:
             transcript.keep_last(early.blocks)
 
     def event_came(self, seq: int) -> None:
-        """All events up to this number are in the transcript."""
         if self._ends and seq >= self._ends:
             self.take_away()
 
     def take_away(self) -> None:
-        """Show only what has come since."""
         self._ends, self._reducer.catching_up = 0, False
         self._transcript.keep_last([])
 
@@ -152,12 +150,10 @@ class SessionView(Vertical):
 
     @property
     def status_line(self) -> StatusLine:
-        """The line below the composer."""
         return self._status.line
 
     @property
     def card(self) -> QuestionCard | None:
-        """The approval card on the screen."""
         return self.approvals.card
 
     def compose(self) -> ComposeResult:
@@ -184,7 +180,6 @@ class SessionView(Vertical):
             self._pulse.wake()
 
     def hint(self, text: str) -> None:
-        """Show a short answer to a key."""
         self._status.hint(text)
 
     def say(self, texts: Sequence[str], warnings: Sequence[str]) -> None:
@@ -200,7 +195,6 @@ class SessionView(Vertical):
             self.reducer.notice(text.split("\n"))
 
     def login_asks(self) -> None:
-        """Say that a question of a login waits."""
         key = self._shell.composer.keymap.name("retry")
         self.reducer.notice(f"The login asks you something: {key} answers it.", Level.WARNING)
 
@@ -208,7 +202,6 @@ class SessionView(Vertical):
 
     @work(exit_on_error=True)
     async def _listen(self, last_screen: LastScreen) -> None:
-        """Show the events of the session until it ends."""
         slices = WorkSlices(self._shell.keys_first)
         lost: CcbError | None = None
         try:
@@ -233,7 +226,6 @@ class SessionView(Vertical):
         self._session_ended(lost)
 
     def _skipped(self, item: EventGap) -> None:
-        """Show a line in place of events that are not loaded, and take over the state after them."""
         state = parse_snapshot(item.body)
         self._history.skipped(self.approvals.last_seq, item.seq + 1)
         self.approvals.event_came(item.seq, replayed=True)
@@ -266,7 +258,6 @@ class SessionView(Vertical):
             self._shell.ring("idle_prompt")
 
     def _answered(self, answer: ControlResponse) -> None:
-        """Close a question that a client has answered, and tell the person if another client did."""
         settlement = self.approvals.settled(answer.request_id, answer.payload) if answer.request_id else None
         if settlement is Settlement.BY_ANOTHER:
             self.reducer.notice("The question was answered by another client.", Level.DIM)
@@ -298,7 +289,6 @@ class SessionView(Vertical):
         composer.invite(f"Nothing can be sent any more: {composer.keymap.name('leave')} leaves")
 
     def _tick(self) -> bool:
-        """Bring everything up to date that changes with time. Return whether it should happen again soon."""
         now = time.monotonic()
         self._presenter.tick(now)
         self._status.tick(now)
@@ -322,11 +312,9 @@ class SessionView(Vertical):
         ]
 
     def _terminal(self) -> str:
-        """Return in what the person sees the session, for a report."""
         return f"{self.api.environ.get('TERM', '?')}, {self.app.size.width} columns, theme {self._shell.theme}"
 
     def _problems(self) -> list[str]:
-        """Return the warnings and errors of the conversation, for a report."""
         notices = (each for each in self.transcript.blocks if isinstance(each, NoticeBlock))
         return [each.text for each in notices if each.level in (Level.ERROR, Level.WARNING)]
 
@@ -374,7 +362,6 @@ class SessionView(Vertical):
             self.transcript.turn(direction)
 
     def show_todos(self) -> None:
-        """Show all todos, or only the one in progress."""
         if not self._status.todos.toggle():
             self._status.hint("nothing is on the todo list")
 
@@ -385,12 +372,10 @@ class SessionView(Vertical):
             self.reading.details_pressed(time.monotonic())
 
     def farewell(self) -> list[str]:
-        """Return the lines that stay on the terminal."""
         return farewell(self.api.info, self.left_behind)
 
     @property
     def left_behind(self) -> LeftSession:
-        """The state in which the person leaves the session now."""
         hello, error = self.api.client.hello, self._shell.leaving.error
         return LeftSession(
             session_id=hello.session,

@@ -79,7 +79,6 @@ class TerminalDriver(LinuxDriver):
         self._file: Any = _ClosableFile(self._file, self._window_closed)
 
     def ask_background(self) -> None:
-        """Ask the terminal for its background. `BackgroundReport` follows if it answers."""
         if self.input_tty:
             self._asked_at = time.monotonic()
             self.write(BACKGROUND_ASKED)
@@ -93,7 +92,6 @@ class TerminalDriver(LinuxDriver):
             self._soon(partial(self._app._handle_exception, error))
 
     def _read_input(self) -> None:
-        """Turn what the terminal sends into messages."""
         machine, decoder = InputMachine(_escape_seconds()), KeyDecoder()
         with selectors.DefaultSelector() as selector:
             selector.register(self.fileno, selectors.EVENT_READ)
@@ -155,7 +153,6 @@ class TerminalDriver(LinuxDriver):
             self._take_terminal()
 
     def _take_terminal(self) -> None:
-        """Draw the interface anew. In the background this waits, stopped, until the shell gives the terminal back."""
         while True:
             try:
                 termios.tcsetattr(self.fileno, termios.TCSANOW, termios.tcgetattr(self.fileno))

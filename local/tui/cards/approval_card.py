@@ -64,7 +64,6 @@ class AnswerChoices(Static):
         self._driving_and_note = (True, "")
 
     def offer(self, grants: Sequence[str]) -> None:
-        """Offer other rules, which the person has written."""
         self._grants = grants
         self.mark("")
 
@@ -81,7 +80,6 @@ class AnswerChoices(Static):
 
     @property
     def offered(self) -> list[str]:
-        """The answers that are possible now."""
         if not self._readable or self._unseen:
             return ["deny"]
         if not self._grants:
@@ -103,7 +101,6 @@ class AnswerChoices(Static):
         self.draw()
 
     def step(self, by: int) -> None:
-        """Mark the next answer, or the one before."""
         offered = self.offered
         place = offered.index(self.marked) + by if self.marked in offered else (0 if by > 0 else -1)
         self.mark(offered[place % len(offered)])
@@ -123,7 +120,6 @@ class AnswerChoices(Static):
         self.update(text)
 
     def _parts(self) -> list[Text]:
-        """Return each answer with its key, and what else the person can do now."""
         accent = f"bold {self._palette.accent}"
         entries: list[tuple[str, str, str]] = []
         if not self._readable:
@@ -146,7 +142,6 @@ class AnswerChoices(Static):
         return parts
 
     def words(self, answer: str) -> str:
-        """Return what an answer does."""
         if answer == "always" and self.marked == answer:
             return f"always: for this host and directory, in {kept_in()}"
         if answer == "edit":
@@ -191,7 +186,6 @@ class ChoiceCard(QuestionCard):
         super().__init__(request, place, palette, ApprovalSubject(lines, palette), keymap)
 
     def choose(self, answer: str) -> None:
-        """Give an answer, which is possible now."""
         raise NotImplementedError
 
     def below(self) -> list[Widget]:
@@ -296,7 +290,6 @@ class ApprovalCard(ChoiceCard):
         return not self._edited
 
     def _rule_given(self, text: str) -> None:
-        """Offer the rule that the person has written in the place of the suggested one."""
         edited = with_rule(self._updates, text)
         if edited is None:
             self.field.placeholder = f"Not a rule for {self.title()}. {_OTHER_RULE}"
@@ -321,6 +314,5 @@ def said_with(message: str, text: str) -> str:
 
 
 def _shortened(text: str) -> str:
-    """Return a text of the worker on one line, within its limit."""
     name = escaped_name(text)
     return name if len(name) <= _MAX_REASON else name[: _MAX_REASON - 1] + "…"

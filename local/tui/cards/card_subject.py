@@ -65,7 +65,6 @@ class ApprovalSubject(ScrollView, can_focus=False):
 
     @property
     def rows(self) -> list[CardRow]:
-        """All rows at the present width."""
         return self._rows
 
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
@@ -156,7 +155,6 @@ class FormRows(ApprovalSubject):
         self._marked = (0, -1)
 
     def show(self, lines: list[CardLine], marked: tuple[int, int]) -> None:
-        """Show other lines, and as many as possible of the marked ones."""
         self._marked = marked
         self.replace_lines(lines)
         self.call_after_refresh(self._bring_into_view)

@@ -126,7 +126,6 @@ class FormCard(QuestionCard):
         return f"{self.asker()}: {escaped_name(what)[:_MAX_TITLE]}{where}"
 
     def asker(self) -> str:
-        """Return who asks, in words that a colon follows."""
         return "The agent asks"
 
     def below(self) -> list[Widget]:
@@ -266,7 +265,6 @@ class FormCard(QuestionCard):
             self._draw()
 
     def _settle_marks(self) -> None:
-        """Note that the characters so far were marks, not the beginning of a text."""
         self._keys.release()
         self._before = deepcopy(self.form)
 
@@ -286,7 +284,6 @@ class FormCard(QuestionCard):
             self._mark(-1)
 
     def _go_on(self) -> None:
-        """Go to the next question, or give the answers if there is none."""
         if self.form.go(1):
             self._mark(-1)
         else:

@@ -60,11 +60,9 @@ class AgreementCard(ChoiceCard):
         super().__init__(request, place, palette, lines, choices, keymap)
 
     def lines(self, request: ControlRequest) -> list[CardLine]:
-        """Return what is proposed."""
         return [own_words(_PLAN_FIRST), *subject_lines(request)]
 
     def ways(self, request: ControlRequest) -> Mapping[str, str]:
-        """Return the possible answers and their words."""
         return {"yes": "plan first", "deny": "no, go on"}
 
     def title(self) -> str:
@@ -81,7 +79,6 @@ class AgreementCard(ChoiceCard):
             self.respond({"behavior": "allow", **self.agreed(answer)})
 
     def agreed(self, answer: str) -> Json:
-        """Return what a yes says besides."""
         return {"updatedInput": self.request.input}
 
     def field_given(self, text: str) -> None:

@@ -63,7 +63,6 @@ class Attachment:
 
     @property
     def placeholder(self) -> str:
-        """What the composer shows for it."""
         if self.path is None:
             return f"[Image {'x'.join(map(str, self.pixels or ()))}]"
         return f"[{self.kind}: {shown_name(self.path)} {size_text(self.size)}]"
@@ -88,7 +87,6 @@ class Attachments:
         self._images = 0
 
     def take_image(self, image: Attachment, composed: str = "") -> AttachedFile:
-        """Keep an image of the clipboard. `composed` is what the composer holds."""
         try:
             self._make_room(1, image.size, composed)
         except NotAttached as error:
@@ -101,7 +99,6 @@ class Attachments:
         )
 
     def take(self, files: Sequence[Attachment], composed: str = "") -> AttachedFile:
-        """Keep files that were dropped. `composed` is what the composer holds."""
         try:
             self._make_room(len(files), sum(each.size for each in files), composed)
         except NotAttached as error:
@@ -116,7 +113,6 @@ class Attachments:
         self._leaving |= set(self.named_in(text))
 
     def named_in(self, text: str) -> list[str]:
-        """Return the placeholders in a text, each once, in order."""
         if not self._kept:
             return []
         return list(dict.fromkeys(re.findall("|".join(map(re.escape, self._kept)), text)))
@@ -134,7 +130,6 @@ class Attachments:
         return self._replaced(text, lambda each: self._path_of(self._kept[each]))
 
     def placeholder_before(self, text: str) -> str:
-        """Return the placeholder at the end of `text`, or ""."""
         return next((each for each in self._kept if text.endswith(each)), "")
 
     @staticmethod
@@ -167,7 +162,6 @@ class Attachments:
         return sum(each.size for each in self._kept.values())
 
     def _keep(self, new: Attachment) -> str:
-        """Keep a file under its placeholder, which gets a number if another file has it."""
         placeholder, number = new.placeholder, 1
         while placeholder in self._kept and self._kept[placeholder].block != new.block:
             number += 1
@@ -242,7 +236,6 @@ def _read(path: Path) -> bytes | None:
 
 
 def shown_name(path: Path) -> str:
-    """Return the name of a file as a placeholder shows it."""
     name = _UNFIT.sub("_", one_line(path.name)) or "file"
     return name if len(name) <= _MAX_NAME else f"{name[: _MAX_NAME - 11]}…{name[-10:]}"
 
@@ -275,7 +268,6 @@ def dropped_paths(text: str) -> list[Path]:
 
 
 def may_name_files(text: str) -> bool:
-    """Return whether it is worth looking for files that `text` names. Does not block."""
     return text.lstrip().startswith(_STARTS) and len(text) <= _MAX_CHARS
 
 

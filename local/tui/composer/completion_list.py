@@ -74,7 +74,6 @@ class CompletionList(Static):
         return self._offers.items[self._at] if self._offers.items else None
 
     def refresh_list(self) -> None:
-        """The text, the cursor or what is known has changed."""
         offers = _NOTHING if self._composer.read_only else self._offered()
         if offers.subject != self._dismissed:
             self._dismissed = ""
@@ -89,7 +88,6 @@ class CompletionList(Static):
             self.run_worker(self._refresh_after(self.worker_commands.ask()), exclusive=True, group="commands")
 
     def _offered(self) -> Offers:
-        """Return what fits, and ask the host for what it may know better."""
         text = self._composer.text
         if self._searching:
             return history_offers(text, self._composer.recall.sent)
@@ -126,7 +124,6 @@ class CompletionList(Static):
             self.refresh_list()
 
     def take_key(self, key: str) -> bool:
-        """Handle a key of the composer. Return whether the list took it."""
         if key in ("enter", "tab"):
             self.refresh_list()  # the text may have changed since the list was drawn
         chosen = self.chosen
@@ -151,7 +148,6 @@ class CompletionList(Static):
         return True
 
     def _draw(self) -> None:
-        """Draw the list if it has changed. Most keys leave it empty, and drawing lays out the whole screen."""
         if self._drawn == (self._offers, self._at):
             return
         self._drawn = self._offers, self._at

@@ -128,7 +128,6 @@ class Mention:
 
 
 def mention_at(text: str, cursor: int) -> Mention | None:
-    """Return the mention in which the cursor is, if it is in one."""
     first = max(text.rfind("\n", 0, cursor) + 1, cursor - _MAX_LINE)
     found = _OPEN.search(text[first:cursor])
     if found is None:
@@ -198,7 +197,6 @@ class FileNames:
 
 
 def offer_of(name: str, mention: Mention) -> Offer:
-    """Return the offer that puts a name in place of what is typed."""
     quoted = any(char.isspace() or (char in _SPECIAL and not mention.sign) for char in name)
     directory = name.endswith("/")
     within = name if mention.sign else name.replace("\\", "\\\\")  # a command reads its words as a shell does
@@ -227,7 +225,6 @@ def history_offers(text: str, sent: Sequence[str]) -> Offers:
 
 
 def holds_in_order(text: str, letters: str) -> bool:
-    """Return whether `text` holds these lower-case letters in this order."""
     rest = iter(text.lower())
     return all(letter in rest for letter in letters if not letter.isspace())
 
@@ -278,7 +275,6 @@ class LaptopNames:
         return folder != self._folder or not name
 
     async def ask(self, query: str) -> None:
-        """Read the directory of a path."""
         folder, _ = _split(query)
         names = await in_thread(lambda: _entries(folder))
         self._folder, self._names = folder, names
@@ -298,13 +294,11 @@ class LaptopNames:
 
 
 def _split(path: str) -> tuple[str, str]:
-    """Return the directory of a path, with the slash behind it, and the name."""
     folder, slash, name = path.rpartition("/")
     return folder + slash, name
 
 
 def _entries(folder: str) -> list[str]:
-    """Return what a directory holds, those that are directories with a slash. [] if it cannot be read."""
     names: list[str] = []
     try:
         with os.scandir(Path(folder).expanduser()) as entries:
@@ -332,7 +326,6 @@ _LIST = TypeAdapter(list[_Listed])
 
 
 def from_worker(commands: object) -> list[Candidate]:
-    """Read the list of a worker; [] for one that is malformed."""
     try:
         listed = _LIST.validate_python(commands)[:_MAX_COMMANDS]
     except ValidationError:
@@ -368,7 +361,6 @@ class WorkerCommands:
             return self.known != before
 
     async def knows(self, name: str) -> bool:
-        """Return whether the worker has a command of this name."""
         if not any(each.name == name for each in self.known):
             await self.ask()
         return any(each.name == name for each in self.known)

@@ -102,13 +102,11 @@ class Composer(TextArea):
         self.placeholder = why or self._invitation
 
     def invite(self, text: str) -> None:
-        """Show `text` while nothing is typed."""
         self._invitation = text
         if not self._locked_because:
             self.placeholder = text
 
     def is_shortcut(self, key: str) -> bool:
-        """Return whether a letter is a shortcut now, and not text."""
         return key in self.shortcuts.active and (self.read_only or not self.text)
 
     async def _on_key(self, event: events.Key) -> None:
@@ -130,7 +128,6 @@ class Composer(TextArea):
         return own is not None and await self.app.run_action(own.action, self)
 
     def _handle_key(self, event: events.Key) -> bool:
-        """Handle the keys that differ from a plain text area. Return whether this was one."""
         if self._is_shortcut_key(event) or self._is_for_completion(event.key) or self._vim_took(event):
             return True
         keymap, key = self.keymap, event.key
@@ -165,7 +162,6 @@ class Composer(TextArea):
         return key in ("enter", "up", "down", "escape") and self.around.completes(key)
 
     def _vim_took(self, event: events.Key) -> bool:
-        """Let vim's keys have a key. Return whether it was one of theirs."""
         if self.read_only or not self.vim.on:
             return False
         key = event.character if event.is_printable and event.character not in (None, " ") else event.key
@@ -199,7 +195,6 @@ class Composer(TextArea):
             self.undo()
 
     def _handle_arrow(self, key: str) -> bool:
-        """Leave the text by its first or last line: to an earlier or a later prompt."""
         if key == "up" and self.navigator.is_first_wrapped_line(self.cursor_location):
             if not self.text and self.around.may_take_back():
                 self.post_message(self.TakeBack())
@@ -211,7 +206,6 @@ class Composer(TextArea):
 
     @property
     def whole_text(self) -> str:
-        """The text with everything that was pasted."""
         return self._pasted.expanded(self.text)
 
     def rewritten(self, text: str) -> None:
@@ -221,7 +215,6 @@ class Composer(TextArea):
         self.move_cursor(self.document.end)
 
     def _remove_placeholder(self) -> bool:
-        """Remove a whole placeholder before the cursor. Return whether there was one."""
         at = self.cursor_at
         before = self.text[:at] if self.selection.is_empty else ""
         placeholder = self._pasted.placeholder_before(before) or self.attachments.placeholder_before(before)
@@ -256,7 +249,6 @@ class Composer(TextArea):
         self.border_title = Content(self._meant())
 
     def _meant(self) -> str:
-        """Return what the text is if it is no prompt, by its first character."""
         host = one_line(self.around.host)
         return {"!": f"A shell command on {host}", "#": f"A note for every agent on {host}"}.get(self.text[:1], "")
 
@@ -268,7 +260,6 @@ class Composer(TextArea):
             await self._pasted_text(event.text)
 
     async def _pasted_text(self, text: str) -> None:
-        """Insert a text that the person has pasted. If it names files, they go along with the prompt."""
         taken = await self._taken(text) if may_name_files(text) else None
         if self.read_only:
             return
@@ -324,7 +315,6 @@ class Composer(TextArea):
 
     @property
     def cursor_at(self) -> int:
-        """How many characters of the text are before the cursor."""
         row, column = self.cursor_location
         return sum(len(line) + 1 for line in self.text.split("\n")[:row]) + column
 
@@ -355,7 +345,6 @@ class Composer(TextArea):
         self.post_message(self.Submitted(text, before, steers))
 
     def _recall(self, step: int) -> bool:
-        """Show the previous or next prompt; after the newest one comes the draft. Return whether there was one."""
         text = None if self.read_only else self.recall.step(step, self.text)
         if text is None:
             return False
@@ -380,7 +369,6 @@ class PastedTexts:
         self._count = 0
 
     def shortened(self, text: str) -> str:
-        """Return what the composer shows for a pasted text: the text itself, or a placeholder."""
         lines = text.count("\n") + (not text.endswith("\n"))
         if len(text) <= _LONG and lines <= _LINES:
             return text
@@ -393,14 +381,12 @@ class PastedTexts:
         return placeholder
 
     def expanded(self, text: str) -> str:
-        """Return `text` with the pasted texts in place of their placeholders."""
         if not self._texts:
             return text
         names = "|".join(map(re.escape, self._texts))
         return re.sub(names, lambda found: self._texts[found[0]], text)
 
     def placeholder_before(self, text: str) -> str:
-        """Return the placeholder at the end of `text`, or ""."""
         return next((each for each in self._texts if text.endswith(each)), "")
 
 
@@ -416,7 +402,6 @@ class ShortcutLetters:
         self._pressed_at = 0.0
 
     def pressed(self, letter: str, at: float, *, may_begin_word: bool) -> None:
-        """Note that the person pressed a shortcut."""
         self._letter, self._pressed_at = letter if may_begin_word else "", at
 
     def begun_word(self, at: float, *, printable: bool) -> str:

@@ -248,7 +248,6 @@ class Vim:
         return found_in_line(text, at, char, count, kind) if kind else None
 
     def _below(self, count: int) -> int:
-        """Return a place in the last of so many lines, from this one on."""
         below = vertical(self.text, self.at, count - 1, 0) if count > 1 else self.at
         return len(self.text) if below is None else below
 
@@ -261,7 +260,6 @@ class Vim:
             self._take(command.name, *span, lines=lines)
 
     def _lines(self, command: VimCommand) -> tuple[int, int] | None:
-        """Return the whole lines that an operator takes."""
         at, motion, count = self.at, command.motion, command.count or 1
         if motion in _VERTICAL:
             other = vertical(self.text, at, _VERTICAL[motion] * count, 0)
@@ -272,7 +270,6 @@ class Vim:
         return line_start(self.text, min(at, other)), line_end(self.text, max(at, other))
 
     def _span(self, command: VimCommand) -> tuple[int, int] | None:
-        """Return what an operator takes that is not whole lines: start and end."""
         text, at, motion, count = self.text, self.at, command.motion, command.count or 1
         if motion in ("i", "a"):
             return text_object(text, at, motion == "a", command.arg)
@@ -289,7 +286,6 @@ class Vim:
         return start, end
 
     def _end_of_words(self, count: int, *, big: bool) -> int:
-        """Return the last letter of so many words: what a word is to c ends there."""
         text, at = self.text, self.at
         ends_here = word_end(text, at - 1, big=big) == at if at else word_end(" " + text, 0) == 1
         end = at
@@ -298,7 +294,6 @@ class Vim:
         return end
 
     def _take(self, operator: str, start: int, end: int, *, lines: bool) -> None:
-        """Carry out an operator on what is between two places."""
         self.register, self._whole_lines = self.text[start:end][:_MAX_REGISTER], lines
         self.mode, self._column = VimMode.NORMAL, None
         if operator == "y":
@@ -378,7 +373,6 @@ class Vim:
     # What is marked.
 
     def marked(self) -> tuple[int, int]:
-        """Return start and end of what is marked."""
         low, high = min(self._anchor, self.at), max(self._anchor, self.at)
         if self.mode is VimMode.LINES:
             return line_start(self.text, low), line_end(self.text, high)
@@ -427,17 +421,14 @@ class VimKeys:
         self._began: deque[str] = deque(maxlen=_MAX_UNDONE)  # the texts with which changes began
 
     def use(self, *, on: bool) -> None:
-        """Edit with vim's keys from now on, or no longer."""
         self._vim = Vim() if on else None
 
     @property
     def on(self) -> bool:
-        """Whether the person edits with vim's keys."""
         return self._vim is not None
 
     @property
     def commands(self) -> bool:
-        """Whether a letter is a command now, and no text."""
         return self._vim is not None and self._vim.mode is not VimMode.INSERT
 
     @property
@@ -446,7 +437,6 @@ class VimKeys:
         return " ".join((self._vim.mode.value, "".join(self._vim.pending))).rstrip() if self._vim is not None else ""
 
     def sent(self) -> None:
-        """Note that the text was sent: the next one is typed."""
         if self._vim is not None:
             self._vim.mode, self._vim.pending, self._vim.entered = VimMode.INSERT, (), None
             self._began.clear()
@@ -466,7 +456,6 @@ class VimKeys:
         return vim, effect
 
     def begins(self, text: str) -> None:
-        """Note that a change begins with `text`."""
         self._began.append(text)
 
     def undone(self, text: str) -> str | None:

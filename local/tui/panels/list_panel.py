@@ -37,7 +37,6 @@ class PanelClosed(Message):
 
 
 def typed(text: str, event: events.Key) -> str:
-    """Return a line of text after a key in it."""
     if event.key == "backspace":
         return text[:-1]
     if event.key == "ctrl+u":
@@ -88,18 +87,15 @@ class ListPanel(Static, can_focus=True):
         raise NotImplementedError
 
     def _step(self, key: str, rows: int) -> int:
-        """Move the mark in a list of so many rows. Return by how many rows the key moves it, 0 for other keys."""
         steps = {**_STEPS, "pageup": -self.MAX_ROWS, "pagedown": self.MAX_ROWS, **(_LETTERS if self.LETTERS else {})}
         self._at = min(max(self._at + steps.get(key, 0), 0), max(0, rows - 1))
         return steps.get(key, 0)
 
     def _window(self, rows: int, room: int) -> range:
-        """Return the indexes of the rows to show where there is room for `room` of them."""
         first = min(max(0, self._at - room // 2), max(0, rows - room))
         return range(first, min(first + room, rows))
 
     def _room(self, frame: int) -> int:
-        """Return how many rows are shown on a screen that needs `frame` lines for other things."""
         return max(3, min(self.MAX_ROWS, self.app.size.height - frame))
 
     @property
@@ -107,7 +103,6 @@ class ListPanel(Static, can_focus=True):
         return palette_of(self.app.theme_variables, dark=self.app.current_theme.dark)
 
     def _row(self, *, marked: bool) -> Text:
-        """Return the beginning of a row."""
         row = Text(no_wrap=True, overflow="ellipsis")
         return row.append("› " if marked else "  ", style=f"bold {self._palette.accent}")
 
@@ -306,7 +301,6 @@ class RulePanel(ListPanel):
         self._draw()
 
     def fail(self, why: str) -> None:
-        """A change was refused."""
         self._hint = one_line(why)
         self._draw()
 
@@ -415,13 +409,11 @@ class HelpPanel(VerticalScroll, can_focus=True):
         self._draw()
 
     def show(self, sections: Sequence[HelpSection], title: str) -> None:
-        """Show other rows."""
         self._sections, self._title = sections, title
         if self.is_mounted:
             self._draw()
 
     def turn(self, direction: int) -> None:
-        """Scroll by a page."""
         if direction < 0:
             self.scroll_page_up(animate=False)
         else:

@@ -50,11 +50,9 @@ class PageHolder(Vertical):
 
     @property
     def page(self) -> ReadingPage | None:
-        """The page that is open."""
         return self.shown if isinstance(self.shown, ReadingPage) else None
 
     def open(self, widget: Widget) -> None:
-        """Show a page or a panel in place of what is shown now."""
         self.close()
         self.shown = widget
         if isinstance(widget, ReadingPage | ListPanel):
@@ -64,7 +62,6 @@ class PageHolder(Vertical):
         widget.focus()
 
     def open_transcript(self) -> TranscriptPage:
-        """Open the whole conversation on a page of its own."""
         page = TranscriptPage(self._client, self._info.place, self._info.client_name, self.transcript.shelf)
         self.open(page)
         return page
@@ -109,7 +106,6 @@ class PageHolder(Vertical):
             self.page.focus()
 
     def received(self, event: SessionEvent | EventGap) -> None:
-        """Something happens in the session."""
         if isinstance(self.shown, TranscriptPage):
             if isinstance(event, EventGap):
                 self.shown.skipped(event)

@@ -97,7 +97,6 @@ class ReadingPage(Vertical, can_focus=True):
         raise NotImplementedError
 
     async def as_text(self) -> str:
-        """Return all of it as a document, once it is loaded."""
         await self._filled.wait()
         await self.load_all()
         return markdown_of(self.heading, self.body.blocks)
@@ -110,7 +109,6 @@ class ReadingPage(Vertical, can_focus=True):
         return False
 
     def turn(self, direction: int) -> None:
-        """Turn a page."""
         self.body.turn(direction)
 
     def say(self, text: str) -> None:
@@ -235,7 +233,6 @@ class SearchedBlocks(Transcript):
         self._lay_out()
 
     def to_the_start(self) -> None:
-        """Go to the first line."""
         self._lay_out()
         self.release_anchor()
         self.scroll_home(animate=False, immediate=True)
@@ -265,7 +262,6 @@ class SearchedBlocks(Transcript):
             self.bring_up(*self.found[self.at])
 
     def bring_up(self, block: Block, line: int) -> None:
-        """Bring a line of a block on the screen, near its top."""
         layout = self._block_layout
         position = layout.position(block)
         if position == len(layout.blocks):
@@ -298,7 +294,6 @@ class SearchedBlocks(Transcript):
         return super()._marked(self._with_found(strip, line) if self.sought else strip, line)
 
     def _with_found(self, strip: Strip, line: int) -> Strip:
-        """Return the line with what is sought marked."""
         text = strip.text
         lower = text.lower()
         if self.sought not in lower or len(lower) != len(text):
@@ -316,7 +311,6 @@ class SearchedBlocks(Transcript):
 
 
 def may_hold(block: Block, sought: str) -> bool:
-    """Return whether what is drawn of a block may hold a text. Only those are drawn to be searched."""
     if isinstance(block, ToolBlock) and block.agent is not None:
         return True
     plain = _MARKUP.sub("", sought)
@@ -336,7 +330,6 @@ def _texts(block: Block) -> list[str]:
 
 
 def _leaves(value: object) -> Iterator[str]:
-    """Yield the texts in a JSON value."""
     if isinstance(value, dict):
         for each in value.values():
             yield from _leaves(each)
@@ -425,7 +418,6 @@ class DiffPage(ReadingPage):
         await self._fetch_lines()
 
     async def _fetch_lines(self) -> None:
-        """Fetch the lines of the files that are unfolded, one after the other."""
         for block in self._files:
             if block.unfolded and block.patch is None and not block.problem:
                 await self._fetch_file(block)
@@ -483,7 +475,6 @@ class TranscriptPage(ReadingPage):
         self.say("")
 
     def received(self, event: SessionEvent) -> None:
-        """Something happens in the session."""
         if self._early is not None:
             self._early.append(event)
         elif event.kind == "progress":
@@ -494,7 +485,6 @@ class TranscriptPage(ReadingPage):
             self._reducer.apply_event(event.record, replayed=event.replayed)
 
     def skipped(self, item: EventGap) -> None:
-        """Events of the session are not sent: they can be loaded."""
         if self._early is None and item.seq > self._seq:
             self._loader.skipped(self._seq, item.seq + 1)
             self._reducer.skipped(parse_snapshot(item.body), running=self._client.hello.state != "idle")

@@ -65,7 +65,6 @@ class QueuePanel(ListPanel):
         composer.around.steer_next = lambda: self.run_worker(self.steer_next())
 
     def open(self) -> None:
-        """Show the prompts that wait."""
         if self.display:
             return
         self._rows = [_Row(each) for each in self._prompts.waiting]
@@ -82,7 +81,6 @@ class QueuePanel(ListPanel):
         self._composer.focus()
 
     def refresh_panel(self) -> None:
-        """Show what has changed."""
         waiting = self._prompts.waiting
         ids = {each.id for each in waiting}
         gone = [_Row(row.prompt, taken=True) for row in self._rows if row.prompt.id not in ids]
@@ -133,7 +131,6 @@ class QueuePanel(ListPanel):
             await self._steer(prompt)
 
     async def _edit(self, prompt: WaitingPrompt) -> None:
-        """Take a prompt out of the queue and into the composer, unless it could not be sent again as it was."""
         files = self._composer.attachments.named_in(prompt.text)
         ids = [each.id for each in self._prompts.waiting]
         followers = ids[ids.index(prompt.id) + 1 :] if prompt.id in ids else []
@@ -156,7 +153,6 @@ class QueuePanel(ListPanel):
         return True
 
     async def _steer(self, prompt: WaitingPrompt) -> None:
-        """Let a prompt that waits for the end of the turn go to the agent with the next tool results."""
         if prompt.facts.steers:
             self._says.hint("the agent gets this prompt with its next tool results already")
         elif prompt.text.startswith(("!", "/")):
@@ -184,7 +180,6 @@ class QueuePanel(ListPanel):
             self.refresh_panel()
 
     async def _asked(self, prompt: WaitingPrompt, doing: str, request: Request[P, Json], done: str) -> bool:
-        """Ask the worker. Return whether its answer says that it is `done`; say it if not."""
         self._doing[prompt.id] = doing
         self.refresh_panel()
         try:

@@ -77,7 +77,6 @@ class RewindPanel(ListPanel):
 
     @work(exclusive=True, group="points")
     async def open(self) -> None:
-        """Let the person pick a prompt."""
         listed = None if self.display else await self._asked(Request(REWIND_POINTS, None), PastPrompts)
         if listed is None:
             return
@@ -125,7 +124,6 @@ class RewindPanel(ListPanel):
 
     @work(exclusive=True, group="preview")
     async def _look(self, point: PastPrompt) -> None:
-        """Show what would change in the files."""
         preview = await self._asked(Request(REWIND_FILES, FileRewind(point.id, dry_run=True)), RewindPreview)
         if preview is None:
             self._close()

@@ -237,7 +237,6 @@ _QUIET = ("idle", "ended", "")
 
 
 def session_line(row: SessionRow, width: int, palette: Palette, current: str, *, marked: bool) -> Text:
-    """Draw one row in `width` cells."""
     state = cut("here" if row.session == current else _STATES.get(row.state, row.state), _STATE_CELLS)
     line = Text(no_wrap=True).append("› " if marked else "  ", style=f"bold {palette.accent}")
     used = f"{age_text(row.idle_s):>{_NUMBER_CELLS}}"
@@ -285,7 +284,6 @@ def _side_by_side(lines: Sequence[Text], said: Sequence[Text], width: int, palet
 
 
 def question_lines(host: str, row: SessionRow, typed: str, palette: Palette, *, deletes: bool) -> list[Text]:
-    """Draw the question that the person answers by typing: the new name, or the word that deletes."""
     lines, question = [], "New name (Enter keeps it, Esc leaves it): "
     if deletes:
         name, place = HostText(cut(row.prompt.cell or row.session, 60)), f"{one_line(host)}:{row.cwd.cell}"

@@ -116,13 +116,11 @@ class FileCarrying(Vertical):
         yield self._offer
 
     def follow(self, copying: Copying) -> None:
-        """Show how far a copy is, and how it ends."""
         self.refresh_panel()
         fetched = self._fetched if copying.shown else None
         self.run_worker(self._until_done(copying.transfer, fetched), group="copies")
 
     def open_now(self) -> None:
-        """Alt+O: open the file that the panel shows."""
         self.run_worker(self.open_offered(), group="copies")
 
     async def open_offered(self) -> None:
@@ -157,7 +155,6 @@ class FileCarrying(Vertical):
         return "breaking the copy off" if cancelled else ""
 
     async def _until_done(self, transfer: Transfer, fetched: FetchedFiles | None) -> None:
-        """Say how a copy has ended, or show the file that it has `fetched`."""
         found = await (outcome(transfer) if fetched is None else fetched.arrived(transfer))
         self.refresh_panel()
         self._show_offer()

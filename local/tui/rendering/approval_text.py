@@ -141,7 +141,6 @@ def _table(values: Mapping[str, Any], voice: RowStyle = RowStyle.EXACT, *, names
 
 
 def _texts(values: Any) -> list[str]:
-    """Return all strings of an input, keys included."""
     if isinstance(values, str):
         return [values]
     if isinstance(values, dict):
@@ -216,7 +215,6 @@ def _change(name: str, values: Json, compared: object) -> list[CardLine]:
 
 
 def _said(name: str, values: Json) -> list[CardLine]:
-    """Return what the call itself says about the change."""
     if traits_of(name).view is View.NEW_CONTENT:
         return [own_words("Write this as the whole file:"), *diff_card_lines(list(content_lines(values["content"])))]
     lines = []

@@ -275,7 +275,6 @@ class BlockRenderer:
 
 
 def _in_parts(text: Text) -> Iterator[Text]:
-    """Yield a long text in parts of some dozens of lines."""
     if text.plain.count("\n") <= _PART_LINES and len(text) <= _PART_CHARS:
         yield text
         return

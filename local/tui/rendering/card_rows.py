@@ -57,12 +57,10 @@ class CardRow:
 
     @property
     def plain(self) -> str:
-        """The text of the row."""
         return self.gutter + self.picture
 
 
 def own_words(text: str, voice: RowStyle = RowStyle.CCB) -> CardLine:
-    """Return a line with words of ccb."""
     return CardLine("· ", text, voice, "· ")
 
 
@@ -103,14 +101,12 @@ def _pieces(picture: str, width: int) -> Iterator[str]:
 
 
 def _row(row: list[str]) -> str:
-    """Return a row that is continued. A space at its end is made visible: else it could not be told from nothing."""
     text = "".join(row)
     bare = text.rstrip(" ")
     return bare + "␣" * (len(text) - len(bare))
 
 
 def drawn(row: CardRow, palette: Palette) -> Text:
-    """Draw a row in the colours of the theme."""
     style = {
         RowStyle.EXACT: "bold",
         RowStyle.ADDED: palette.good,

@@ -40,7 +40,6 @@ class DiffLine:
 
 
 def diff_card_lines(lines: Sequence[DiffLine]) -> list[CardLine]:
-    """Return a diff as lines of an approval card."""
     width = number_width(lines)
     goes_on = " " * (width + 1 if width else 0) + f"{GOES_ON} "
     return [
@@ -74,7 +73,6 @@ def patch_lines(patch: Sequence[Any]) -> Iterator[DiffLine]:
 
 
 def is_patch(patch: object) -> bool:
-    """Return whether `patch` is a `structuredPatch` of which `patch_lines` leaves nothing out."""
     return isinstance(patch, list) and all(map(_is_hunk, patch))
 
 
@@ -105,7 +103,6 @@ def planned_lines(name: str, tool_input: Mapping[str, Any]) -> Iterator[DiffLine
 
 
 def content_lines(content: str) -> Iterator[DiffLine]:
-    """Yield the lines of a new file."""
     lines = content.split("\n")
     for number, line in enumerate(lines[:-1], 1):
         yield DiffLine("+", line, number)
@@ -122,7 +119,6 @@ def replacement_lines(old: str, new: str) -> Iterator[DiffLine]:
 
 
 def number_width(lines: Sequence[DiffLine]) -> int:
-    """Return how many digits the line numbers take."""
     return max((len(str(line.number)) for line in lines if line.number is not None), default=0)
 
 
@@ -133,7 +129,6 @@ def gutter(line: DiffLine, width: int) -> str:
 
 
 def shown_line(line: DiffLine) -> str:
-    """Return the text of a line as an exact picture."""
     return line.text if line.sign in "…\\" else escaped(line.text)
 
 
@@ -171,7 +166,6 @@ class EditView:
             yield self._more(left_out)
 
     def unified(self) -> Text:
-        """Draw the lines one below the other."""
         lines, left_out = self._lines()
         text = self._look(lines).unified(lines)
         return text.append("\n").append_text(self._more(left_out)) if left_out > 0 else text
@@ -180,7 +174,6 @@ class EditView:
         return Text(f"… {counted(left_out, 'more line')} ({self.key})", style=self.palette.dim)
 
     def _lines(self) -> tuple[list[DiffLine], int]:
-        """Return the lines to show, and how many more there are."""
         every = list(patch_lines(self.block.patch)) or list(planned_lines(self.block.name, self.block.tool_input))
         left_out, half = len(every) - self.limit, self.limit // 2
         if left_out > 0 and self.details:
@@ -205,7 +198,6 @@ class _EditLook:
     language: str
 
     def unified(self, lines: Sequence[DiffLine], width: int = 0) -> Text:
-        """Draw lines one below the other."""
         draw = self._drawing(width)
         text = Text(no_wrap=not self.details, overflow="fold" if self.details else "ellipsis")
         for count, line in enumerate(lines):
@@ -275,7 +267,6 @@ class _EditPart:
 
 
 def _rows(lines: Sequence[DiffLine]) -> Iterator[Pair]:
-    """Pair the lines of both sides: runs of removed and added lines stand beside each other, others on both sides."""
     removed: list[DiffLine] = []
     added: list[DiffLine] = []
     for line in lines:

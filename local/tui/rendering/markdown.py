@@ -114,7 +114,6 @@ class _CodeLines(Syntax):
 
 
 def _within(seconds: float, tokens: Iterable[tuple[_Kind, str]], code: str) -> Iterator[tuple[_Kind, str]]:
-    """Yield the tokens of code for as long as their lexer may take, and then the rest of the code as one token."""
     end, done = time.monotonic() + seconds, 0
     for kind, token in tokens:
         if time.monotonic() > end:
@@ -125,7 +124,6 @@ def _within(seconds: float, tokens: Iterable[tuple[_Kind, str]], code: str) -> I
 
 
 def _code_rows(line: list[Segment], ground: Style, console: Console, options: ConsoleOptions) -> Iterator[Segment]:
-    """Yield a line of code as one row that fills the width of `options`, or as several if it is too long."""
     side, end = Segment(" ", ground), Segment.line()
     room = options.max_width - sum(segment.cell_length for segment in line)
     if room >= 0:
@@ -317,7 +315,6 @@ def copied_text(rows: Sequence[str], whole: Sequence[str], selection: Selection,
 
 
 def _seen(lines: Sequence[str]) -> list[tuple[int, int, str]]:
-    """Return all that can be seen: line, column and character."""
     return [
         (row, column, char)
         for row, line in enumerate(lines)
@@ -328,7 +325,6 @@ def _seen(lines: Sequence[str]) -> list[tuple[int, int, str]]:
 
 
 def _uncut(rows: Sequence[str], whole: Sequence[str]) -> list[str]:
-    """Return the rows, those that the screen has cut with their end, if each is a line of the other drawing."""
     filled = [row for row, line in enumerate(rows) if line.strip()]
     others = [line.strip() for line in whole if line.strip()]
     uncut = list(rows)
@@ -340,7 +336,6 @@ def _uncut(rows: Sequence[str], whole: Sequence[str]) -> list[str]:
 
 
 def _as_on_screen(rows: Sequence[str], start: tuple[int, int], end: tuple[int, int]) -> str:
-    """Return what is selected as it is drawn, without the indent that all its lines have."""
     lines = []
     for row, line in enumerate(rows):
         if start[0] <= row <= end[0]:

@@ -40,7 +40,6 @@ def describe_update(update: Json) -> list[str]:
 
 
 def suggestions(request: ControlRequest) -> list[Json]:
-    """Return the permission updates that the worker suggests."""
     return _listed(request.request.get("permission_suggestions"), dict)
 
 
@@ -78,12 +77,10 @@ def _is_about(rule: Json, tool_name: str, tool_input: Json) -> bool:
 
 
 def kept_updates(response: Json) -> list[Json]:
-    """Return the updates of an answer that are kept for this host and directory."""
     return [each for each in response.get("updatedPermissions", ()) if each.get("destination") == KEPT]
 
 
 def kept_note(updates: Sequence[Json]) -> str:
-    """Return in words which updates the laptop has kept."""
     rules = ", ".join(text for each in updates for text in describe_update(each))
     return f"Kept for this host and directory, on the laptop: {rules}"
 
@@ -95,7 +92,6 @@ def kept_in() -> str:
 
 
 def can_be_kept(updates: list[Json]) -> bool:
-    """Return whether updates can be kept beyond the session: only rules can."""
     return bool(updates) and all(each.get("type") == "addRules" for each in updates)
 
 

@@ -134,7 +134,6 @@ class PictureShelf:
         return []
 
     async def _work(self) -> None:
-        """Decode what waits, one picture after the other."""
         try:
             while self._waiting:
                 key, redraw = self._waiting.popitem()  # the person looks at what was drawn last
@@ -182,7 +181,6 @@ def _drawn(picture: PictureData, room: tuple[int, int]) -> list[Line]:
 
 
 def _on_white(picture: Picture) -> Picture:
-    """Return an image in RGB; what can be seen through is white, as on a page."""
     if "A" not in picture.mode and picture.mode != "P":
         return picture.convert("RGB")
     from PIL import Image

@@ -87,7 +87,6 @@ def palette_of(colours: Mapping[str, str], *, dark: bool) -> Palette:
 
 
 def _ground(colours: Mapping[str, str], name: str, *, dark: bool) -> str:
-    """Return a colour of the theme as the ground of text: mostly that of the screen."""
     share = _GROUND_SHARE_DARK if dark else _GROUND_SHARE_LIGHT
     return Color.parse(colours["background"]).blend(Color.parse(colours[name]), share).hex
 
@@ -160,7 +159,6 @@ class ThemeStore:
             log.warning("the theme cannot be kept: %s", error)
 
     def own_names(self) -> list[str]:
-        """Return the names of the person's own themes."""
         try:
             found = sorted(each.stem for each in self._own.iterdir() if each.suffix == ".json")
         except OSError:
@@ -238,7 +236,6 @@ LIGHT = TextualTheme(
 
 
 def _ansi(name: str, accent: str, warning: str, *, dark: bool) -> TextualTheme:
-    """A theme of the 16 colours that the terminal itself defines, on its own background."""
     marked = {"background": "ansi_default", "foreground": "ansi_default", "text-style": "reverse"}
     return TextualTheme(
         name=name,
@@ -312,7 +309,6 @@ class TerminalColours:
 
     @property
     def themes(self) -> Mapping[str, str]:
-        """The names of themes by what a person calls them."""
         if self.few:
             return {"dark": ANSI_DARK.name, "light": ANSI_LIGHT.name}
         ansi = ANSI_LIGHT.name if self.light else ANSI_DARK.name

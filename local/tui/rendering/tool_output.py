@@ -50,7 +50,6 @@ _FIXES = (
 
 
 def error_lines(text: str) -> list[str]:
-    """Return the lines of an error, the last one with what to do, if anything is known to help."""
     lines = text.splitlines() or [""]
     if any(line.startswith(FIX) for line in lines):
         return lines
@@ -168,7 +167,6 @@ class SummedUpHeadline:
 
 
 def both_ends(lines: list[str]) -> list[str]:
-    """Return the lines, or both ends of very many with a line that counts those between."""
     left_out = len(lines) - MAX_DETAIL_LINES
     if left_out <= 0:
         return lines
@@ -182,7 +180,6 @@ def counted(count: int, what: str) -> str:
 
 
 def _lines(block: ToolBlock, text: str) -> list[str]:
-    """Return the lines of a text from a tool, safe to show. Blank lines at the end are left out."""
     if traits_of(block.name).view is View.COMMAND:
         text = last_state(text)
     return neutralise(block.unmarked(text)).rstrip().splitlines()
@@ -203,7 +200,6 @@ def _folded(block: ToolBlock, lines: list[str], style: str, key: str) -> Text:
 
 
 def _gutter(lines: list[str], style: str, *, wrap: bool = False) -> Text:
-    """Draw lines under a headline."""
     text = Text(style=style, no_wrap=not wrap, overflow="fold" if wrap else "ellipsis")
     for number, line in enumerate(lines):
         text.append(("└ " if number == 0 else "\n  ") + line)
@@ -211,7 +207,6 @@ def _gutter(lines: list[str], style: str, *, wrap: bool = False) -> Text:
 
 
 def todo_list(tool_input: Mapping[str, Any], palette: Palette) -> Text:
-    """Draw a list of todos as a checklist."""
     text = Text()
     items = tool_input.get("todos")
     styles = {"completed": ("☒", f"strike {palette.dim}"), "in_progress": ("◐", "bold")}
@@ -234,7 +229,6 @@ def last_state(text: str) -> str:
 
 
 def _last_state_of_line(line: str) -> str:
-    """Return the last state of one line. The time is linear in its length, however often it is written over."""
     cells: list[str] = []
     column = 0
     for part in _MOVES.split(line):

@@ -92,7 +92,6 @@ _ADDRESS = re.compile(r"https?://[!-~]{1,2000}")
 
 
 def is_shown_address(text: str, target: str) -> bool:
-    """Return whether `text` is all or a part of a plain web address `target`."""
     return bool(text) and text in target and _ADDRESS.fullmatch(target) is not None
 
 
@@ -201,7 +200,6 @@ def _harmless(segment: Segment) -> Segment:
 
 
 def _without_heaps(text: str) -> Iterable[str]:
-    """Yield the characters of a text without those that are too many on one cell."""
     marks = 0
     for char in text:
         marks = 0 if get_character_cell_size(char) else marks + 1

@@ -56,22 +56,18 @@ class ConnectionView:
 
     @property
     def state(self) -> LinkState:
-        """The state of the connection now."""
         return self._change.state
 
     @property
     def shown(self) -> LinkState:
-        """The state of the connection on the screen."""
         return self._shown.state
 
     @property
     def shown_up(self) -> bool:
-        """Whether the screen shows that there is a connection."""
         return self.shown in (LinkState.CONNECTED, LinkState.FENCED)
 
     @property
     def unanswered_s(self) -> float:
-        """Seconds since anything came over a connection that seems to be there but does not answer; else 0."""
         return self._client.unanswered_s if self.up else 0.0
 
     @property
@@ -81,7 +77,6 @@ class ConnectionView:
 
     @property
     def reason(self) -> str:
-        """The reason for the state on the screen, on one line."""
         return one_line(self._shown.reason)
 
     @property
@@ -100,7 +95,6 @@ class ConnectionView:
         return not self._client.driving and self.state not in (LinkState.LOST, LinkState.CLOSED)
 
     def changed(self, change: LinkChange, now: float) -> None:
-        """Take over a change of the connection."""
         self._may_ask = self.state is LinkState.NEEDS_PERSON
         self._tried_at = now if change.retry_at is None else change.retry_at
         self._change = change
@@ -130,7 +124,6 @@ class ConnectionView:
         return f"this terminal only watches: {self._keymap.name('take-back')} drives the session"
 
     def keys(self) -> frozenset[str]:
-        """Return the letters that are shortcuts now."""
         if self.shown in (LinkState.RECONNECTING, LinkState.NEEDS_PERSON):
             return frozenset((RETRY_KEY,))
         return frozenset()
@@ -143,7 +136,6 @@ class ConnectionView:
         return "connecting"
 
     def take_back(self) -> str:
-        """Drive the session again. Return a hint for the person."""
         if self.state in (LinkState.LOST, LinkState.CLOSED):
             return ""
         if self._client.driving:
@@ -171,7 +163,6 @@ class ConnectionView:
         return BannerMessage("lost", reason)  # the composer names the key
 
     def _reconnecting(self, now: float, retry: str) -> BannerMessage:
-        """Describe the wait for the next attempt, or the running attempt and, once it may hang, its age."""
         shown, age = self._shown, now - self._tried_at
         attempt = f"attempt {shown.attempt}" if shown.attempt else ""
         head, key, does = "reconnecting now", "", ""
@@ -214,7 +205,6 @@ class Banner(Static):
     _text: Text | None = None
 
     def show(self, connection: ConnectionView, now: float, palette: Palette, *, typing: bool) -> None:
-        """Show the state of the connection, or hide the banner."""
         message = connection.banner_message(now, typing=typing)
         self.set_class(message is not None, "shown")
         if message is None:

@@ -55,7 +55,6 @@ class BlockLayout:
 
     @property
     def lines(self) -> int:
-        """The number of lines at the last `lay_out`."""
         return self._ends[-1] if self._ends else 0
 
     @property
@@ -78,7 +77,6 @@ class BlockLayout:
             self.weigh(block)
 
     def remove(self, position: int) -> Block:
-        """Remove and return the block at an index."""
         block = self.blocks.pop(position)
         del self.heights[position]
         self._bytes -= self._weights.pop(block)
@@ -87,7 +85,6 @@ class BlockLayout:
         return block
 
     def weigh(self, block: Block) -> None:
-        """Count the memory of a block that is new or has changed."""
         weight = block.weight()
         self._bytes += weight - self._weights.get(block, 0)
         self._weights[block] = weight
@@ -103,7 +100,6 @@ class BlockLayout:
         return self._ends[position] - self.heights[position] if position < len(self._ends) else None
 
     def overlaps(self, block: Block, first: int, end: int) -> bool:
-        """Return whether a block had one of the lines from `first` to before `end` at the last `lay_out`."""
         position = self.position(block)
         return position < len(self._ends) and self._ends[position] > first and (self.start(position) or 0) < end
 
@@ -124,12 +120,10 @@ _ESTIMATED_TOOL_LINES = 2
 
 
 def draw_lines(console: Console, renderer: BlockRenderer, block: Block, width: int) -> list[Line]:
-    """Return the lines of a block, without blank ones at its ends."""
     return [line for part in draw_parts(console, renderer, block, width) for line in part]
 
 
 def draw_parts(console: Console, renderer: BlockRenderer, block: Block, width: int) -> Iterator[list[Line]]:
-    """Yield the lines of a block as they are drawn, some dozens at a time."""
     options = console.options.update(width=width, height=None, highlight=False)
     begun = bool(isinstance(block, MarkdownBlock) and block.opening.lines and block.opening.columns is None)  # in code
     blank: list[Line] = []
@@ -148,7 +142,6 @@ def draw_parts(console: Console, renderer: BlockRenderer, block: Block, width: i
 
 
 def line_text(line: Line) -> str:
-    """Return the characters of a line."""
     return "".join(segment.text for segment in line)
 
 
@@ -158,7 +151,6 @@ def letters_of(lines: Sequence[Line]) -> int:
 
 
 def line_after(lines: Sequence[Line], letters: int) -> int:
-    """Return the index of the line with the first letter after `letters` of them."""
     for index, line in enumerate(lines):
         letters -= letters_of([line])
         if letters < 0:
@@ -167,7 +159,6 @@ def line_after(lines: Sequence[Line], letters: int) -> int:
 
 
 def texts_of(lines: Sequence[Line]) -> list[str]:
-    """Return the characters of lines. A picture has none."""
     return ["".join(segment.text for segment in line if not is_of_picture(segment)) for line in lines]
 
 
@@ -242,7 +233,6 @@ class TranscriptDrawing:
 
     @property
     def unfinished(self) -> bool:
-        """Whether a block waits for the rest of its lines."""
         return bool(self._going)
 
     def height(self, block: Block, width: int) -> int | None:
@@ -251,7 +241,6 @@ class TranscriptDrawing:
         return height if known == (width, block.version) else None
 
     def lines(self, block: Block, width: int) -> list[Line]:
-        """Return the lines of a block to show. The first one is blank unless the block is tight."""
         if block in self._lines and self.height(block, width) is not None:
             lines = self._lines[block] = self._lines.pop(block)
             return lines
@@ -263,7 +252,6 @@ class TranscriptDrawing:
         return self._lines.get(block) or going.lines
 
     def whole(self, block: Block, width: int) -> list[Line]:
-        """Return all lines of a block, however long they take."""
         lines = self.lines(block, width)
         while block in self._going:
             going = self._going[block]
@@ -293,7 +281,6 @@ class TranscriptDrawing:
         self._count -= len(self._lines.pop(block, ()))
 
     def forget(self, block: Block) -> None:
-        """Forget a block that is no longer shown."""
         self._going.pop(block, None)
         self._drop_lines(block)
         self._heights.pop(block, None)
@@ -308,7 +295,6 @@ class TranscriptDrawing:
         return block.tight and not (self.details and isinstance(block, ToolBlock))
 
     def head_line(self, block: Block) -> int:
-        """Return which line of a block is its first one that is not blank."""
         return 0 if self.is_tight(block) else 1
 
     def copied(self, blocks: Sequence[Block], ends: Sequence[int], width: int, selection: Selection) -> str:
@@ -330,7 +316,6 @@ class TranscriptDrawing:
         return copied
 
     def first_lines(self, block: Block, width: int, count: int) -> list[Line]:
-        """Return the first lines of a block at another width than that of now."""
         lines: list[Line] = []
         for part in self._parts(block, width):
             lines += part

@@ -45,12 +45,10 @@ class KeyPriority:
             self._came_at = now
 
     def shown(self) -> None:
-        """What the keys have changed is on the screen."""
         self._came_at = -_HELD_S - _FREE_S
 
     @property
     def waits(self) -> bool:
-        """Whether work should stand still for a key."""
         return time.monotonic() - self._came_at < _HELD_S
 
 
@@ -99,7 +97,6 @@ class ReplScreen(Screen[object]):
         return None
 
     async def _on_idle(self, event: events.Idle) -> None:
-        """Paint what a key has changed without the wait for the next frame. Textual's own handler follows."""
         if self._keys.waits and self.focused in self._dirty_widgets:
             self._on_timer_update()
 
@@ -120,7 +117,6 @@ class ReplScreen(Screen[object]):
 
 
 def marked(strip: Strip, span: tuple[int, int], style: Style) -> Strip:
-    """Return a line with the characters of `span` marked; an end of -1 is that of the line."""
     text = strip.text
     start = cell_len(text[: span[0]])
     end = strip.cell_length if span[1] == -1 else cell_len(text[: span[1]])

@@ -129,7 +129,6 @@ def status_text(facts: StatusFacts, palette: Palette, width: int, keymap: Keymap
 def _shared_out(
     facts: StatusFacts, palette: Palette, current: list[_StatusEntry], room: int, shortest_place: int
 ) -> tuple[list[tuple[str, str]], int]:
-    """Choose the entries about mode, cage and what goes on that fit. Return them, and the least cells for the place."""
     mode = _mode_entry(facts.mode, palette)
     first = _cells(current[0].short) if current else 0
     # A hint answers a key and disappears after seconds: until then it may take the room of the mode.
@@ -178,12 +177,10 @@ def _fitting(entries: list[_StatusEntry], left: int) -> list[tuple[str, str]]:
 
 
 def _cells(text: str) -> int:
-    """Return the cells that an entry takes, with the gap before it."""
     return len(_GAP) + cell_len(text)
 
 
 def _link_mark(link: LinkState, palette: Palette) -> tuple[str, str]:
-    """Return the mark of the connection and its colour."""
     return {
         LinkState.CONNECTED: ("●", palette.good),
         LinkState.CONNECTING: ("◌", palette.warn),
@@ -196,7 +193,6 @@ def _link_mark(link: LinkState, palette: Palette) -> tuple[str, str]:
 
 
 def _link_entries(link: LinkFacts, palette: Palette, tone: str) -> list[_StatusEntry]:
-    """Return what is wrong with the connection: at most one entry."""
     if link.unanswered_s:
         silence = f"no answer for {link.unanswered_s:.0f} s"
         return [_StatusEntry(silence, silence, tone)]
@@ -208,7 +204,6 @@ def _link_entries(link: LinkFacts, palette: Palette, tone: str) -> list[_StatusE
 
 
 def _current_entries(facts: StatusFacts, palette: Palette, tone: str, keymap: Keymap) -> list[_StatusEntry]:
-    """Return the current activities, the most important first. `tone` is the colour of the connection."""
     entries = []
     if facts.hint:
         entries.append(_StatusEntry(facts.hint, facts.hint, palette.warn))
@@ -249,7 +244,6 @@ def _mode_entry(mode: str, palette: Palette) -> _StatusEntry:
 
 
 def _places(host: str, path: str) -> list[str]:
-    """Return ever shorter forms of host and directory: without user and domain, then with the end of the path."""
     host, path = one_line(host), one_line(path)
     short, parts = _short_host(host), path.rstrip("/").split("/")
     ends = ["…/" + "/".join(parts[begin:]) for begin in range(max(2, len(parts) - _MAX_PATH_PARTS), len(parts))]
@@ -269,7 +263,6 @@ def _short_host(host: str) -> str:
 
 
 def _squeezed(host: str, path: str, room: int) -> str:
-    """Return host and directory cut to `room` cells, each without its middle: similar names differ at the ends."""
     host, path = _short_host(one_line(host)), one_line(path)
     directory = path.rstrip("/").rpartition("/")[2] or path
     half = (room - 1) // 2
@@ -278,7 +271,6 @@ def _squeezed(host: str, path: str, room: int) -> str:
 
 
 def _cut(text: str, room: int) -> str:
-    """Return `text` in at most `room` cells, without its middle."""
     if cell_len(text) <= room:
         return text
     for kept in range(room - 1, 0, -1):
@@ -323,7 +315,6 @@ class TodoPanel(Static):
         self.whole = False
 
     def show(self, todos: Todos, palette: Palette) -> None:
-        """Show a list, if it is not on the screen already."""
         now = (todos, palette, self.whole)
         if now != self._shown:
             self._shown = now

@@ -58,11 +58,9 @@ class Spinners:
         self._timer: Timer | None = None
 
     def mounted(self) -> None:
-        """The transcript runs, so that it may have timers."""
         self._timer = self._transcript.set_interval(_TURN_S, self._turn, pause=True)
 
     def resume(self) -> None:
-        """Turn them from now on, if there are any."""
         if self._timer is not None and any(True for _ in self._rows()):
             self._timer.resume()
 
@@ -75,7 +73,6 @@ class Spinners:
             self._timer.pause()  # until one comes into view
 
     def _rows(self) -> Iterator[int]:
-        """Yield the rows of the screen that begin with a spinner."""
         layout, top = self._layout, round(self._transcript.scroll_y)
         last = len(layout.blocks)
         for position in range(max(0, last - _MAX_ANIMATED), last):
@@ -162,7 +159,6 @@ class Transcript(ScrollView, can_focus=False):
         return round(self.max_scroll_y - self.scroll_y) if self._anchor_released else 0
 
     def toggle_details(self) -> None:
-        """Show all of tool output and thinking, or fold it again."""
         self._drawing.details = not self._drawing.details
         self._in_sight = None
         self._redraw_all()
@@ -189,7 +185,6 @@ class Transcript(ScrollView, can_focus=False):
         self._kept_last = list(blocks)
 
     def _make_room(self, block: Block) -> None:
-        """Remove the tips when the conversation begins."""
         if isinstance(block, TipsBlock):
             self._tips = block
         elif self._tips is not None and not isinstance(block, NoticeBlock):
@@ -202,7 +197,6 @@ class Transcript(ScrollView, can_focus=False):
         return self._block_layout.has_room_for_earlier
 
     def has_block(self, block: Block) -> bool:
-        """Return whether a block is in the transcript."""
         return block in self._block_layout
 
     def is_in_view(self, block: Block) -> bool:
@@ -331,7 +325,6 @@ class Transcript(ScrollView, can_focus=False):
             drawn += height
 
     def _scroll_back(self, top: tuple[Block, int] | None) -> None:
-        """After a layout, scroll back to the person's place. `top`: the block at the top before, and its line there."""
         layout = self._block_layout
         layout = self._block_layout
         kept, self._keep_in_place = self._keep_in_place, None
@@ -376,7 +369,6 @@ class Transcript(ScrollView, can_focus=False):
         self._redraw_all()
 
     def _note_first_in_sight(self) -> None:
-        """Remember the first line in sight by the text before it. Its number changes with the width."""
         found = self._block_layout.at_line(round(self.scroll_y)) if self._anchor_released else None
         if self._in_sight is None and found is not None:
             block, line, _ = found
@@ -401,7 +393,6 @@ class Transcript(ScrollView, can_focus=False):
         self._redraw_all()
 
     def palette(self) -> Palette:
-        """Return the palette of the current theme."""
         if self._palette is None:
             self._palette = palette_of(self.app.theme_variables, dark=self.app.current_theme.dark)
         return self._palette
@@ -413,7 +404,6 @@ class Transcript(ScrollView, can_focus=False):
         return self.app.console, self.palette()
 
     def _lines(self, block: Block) -> list[Line]:
-        """Return the lines of a block to show. A long block has all of its lines later, and is laid out again then."""
         lines = self._drawing.lines(block, self._text_width())
         if self._drawing.unfinished and not self._draws_on:
             self._draws_on = True
@@ -421,7 +411,6 @@ class Transcript(ScrollView, can_focus=False):
         return lines
 
     def _draw_on(self) -> None:
-        """Draw a slice of what is not done. Other work of the event loop, such as a key, comes between two slices."""
         if self._keys.waits:
             call_once_after(self, _AFTER_KEY_S, self._draw_on)
             return
@@ -446,7 +435,6 @@ class Transcript(ScrollView, can_focus=False):
         return rows if crop.column_span == (0, look[2]) else [row.crop(*crop.column_span) for row in rows]
 
     def _row(self, line: int, look: _RowLook) -> Strip:
-        """Return the whole row of a line, from those that are kept if nothing in it is animated or marked."""
         drawn, key, animated = self._drawn_line(line) or ([], None, False)
         marks = self._has_marks
         keeps = not (animated or marks)
@@ -491,11 +479,9 @@ class Transcript(ScrollView, can_focus=False):
 
     @property
     def _has_marks(self) -> bool:
-        """Whether some lines are marked, as selected for example."""
         return self.is_attached and self.text_selection is not None
 
     def _marked(self, strip: Strip, line: int) -> Strip:
-        """Return the line with its selected part marked."""
         selection = self.text_selection
         span = selection.get_span(line) if selection is not None else None
         if span is None or any(map(is_of_picture, strip)):
