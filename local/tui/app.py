@@ -48,7 +48,6 @@ if TYPE_CHECKING:
     from .session_view import SessionView
 
 _STDIN = 0
-
 SESSION_ACTIONS: Mapping[str, Callable[[SessionView], object]] = {
     "take-back": lambda view: view.hint(view.connection.take_back()),
     "interrupt": lambda view: view.stop_keys.interrupt(),
@@ -65,9 +64,7 @@ SESSION_ACTIONS: Mapping[str, Callable[[SessionView], object]] = {
 }
 """What the keys of these ids do once there is a session."""
 
-_CHORDS = ("take-back", "queue", "open")
-"""Those that count only if they are pressed alone."""
-
+_CHORDS = ("take-back", "queue", "open")  # those that count only if they are pressed alone
 _APP_ACTIONS = {
     "retry": "retry",
     "ladder": "ladder",

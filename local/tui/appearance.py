@@ -17,8 +17,7 @@ from .terminal_driver import TerminalDriver
 
 log = logging.getLogger(__name__)
 
-_BACKGROUND_S = 2.0
-"""Seconds in which the terminal may say what its background is; later the colours stay as they are."""
+_BACKGROUND_S = 2.0  # seconds in which the terminal may say what its background is; later the colours stay as they are
 
 
 class Appearance:

@@ -11,9 +11,7 @@ from textual.driver import Driver
 
 from ccb.tunnel.plain_text import one_line
 
-_OSC_9 = ("iTerm.app", "WezTerm", "ghostty")
-"""Values of TERM_PROGRAM of terminals that show a notification for OSC 9."""
-
+_OSC_9 = ("iTerm.app", "WezTerm", "ghostty")  # values of TERM_PROGRAM of terminals that show a notification for OSC 9
 _OSC_9_TERMS = ("xterm-kitty", "xterm-ghostty", "wezterm")
 _OSC_777_TERMS = ("foot", "foot-extra", "rxvt-unicode", "rxvt-unicode-256color")
 _ASKS, _DONE = "permission_prompt", "idle_prompt"

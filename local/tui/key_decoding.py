@@ -25,9 +25,7 @@ _EXTENDED = re.compile(
 )
 """A key in the form of Kitty: code, code with Shift, modifiers, press or release, text."""
 
-_OTHER_KEY = re.compile(r"\x1b\[27;(\d{1,3});(\d{1,7})~")
-"""A key in the form of xterm's modifyOtherKeys."""
-
+_OTHER_KEY = re.compile(r"\x1b\[27;(\d{1,3});(\d{1,7})~")  # a key in the form of xterm's modifyOtherKeys
 _NO_KEY = re.compile(r"\x1b\[(?:[\d;]*;[\d;]*R|~)")
 """What Textual's table has for keys: the place of the cursor, and a tilde alone."""
 

@@ -12,9 +12,7 @@ from ccb.tunnel.plain_text import neutralise, one_line
 from ..terminal.keymap import Keymap
 from .rendering.themes import palette_of
 
-_LONG_S = 3.0
-"""Seconds of connecting after which the screen says how long it takes."""
-
+_LONG_S = 3.0  # seconds of connecting after which the screen says how long it takes
 _MAX_SAID = 20
 _MAX_PROMPTS = 5
 _ASKS = "The login asks you something: {key} answers it. What you have typed stays here."

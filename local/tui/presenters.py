@@ -65,8 +65,7 @@ class ConnectionPresenter:
 
 _QUICK_S = 0.1
 _SLOW_S = 1.0
-_AFTERWARDS_S = 1.5
-"""Seconds for which the pulse stays quick after the last key or event."""
+_AFTERWARDS_S = 1.5  # seconds for which the pulse stays quick after the last key or event
 
 
 class RefreshPulse:

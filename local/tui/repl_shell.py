@@ -18,8 +18,7 @@ if TYPE_CHECKING:
     from .attention import Attention
 
 
-QUIT_WINDOW_S = 2.0
-"""Seconds within which Ctrl+C has to be pressed again to quit."""
+QUIT_WINDOW_S = 2.0  # seconds within which Ctrl+C has to be pressed again to quit
 
 
 class SessionFate(Enum):

@@ -28,8 +28,7 @@ from ..rendering.untrusted_text import escaped_name
 from .card_subject import ApprovalSubject
 from .question_card import STEPS, QuestionCard
 
-MAX_BESIDE = 60
-"""Characters of a rule that is shown beside its answer."""
+MAX_BESIDE = 60  # characters of a rule that is shown beside its answer
 
 
 class AnswerChoices(Static):

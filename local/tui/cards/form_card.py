@@ -32,8 +32,7 @@ _ONLY_TEXT = "type the answer"
 
 
 Lines = list[CardLine]
-Rows = list[tuple[int, int]]
-"""For each row to choose from, the first and the last of its lines."""
+Rows = list[tuple[int, int]]  # for each row to choose from, the first and the last of its lines
 
 
 def form_page(form: Form) -> tuple[Lines, Rows]:

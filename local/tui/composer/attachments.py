@@ -30,15 +30,11 @@ from ccb.tunnel.wire.prompt_content import (
 
 from ..rendering.pictures import GOOD_PIXELS, NotDecoded, can_decode, scaled
 
-MAX_TEXT_BYTES = 256 << 10
-"""Largest text file that goes along with a prompt."""
-
+MAX_TEXT_BYTES = 256 << 10  # largest text file that goes along with a prompt
 MAX_KEPT_BYTES = 12 << 20
 """Most bytes of all files that wait in the composer: with what base64 adds they fit into a request."""
 
-MAX_SOURCE_BYTES = 64 << 20
-"""Largest image that is read to be scaled."""
-
+MAX_SOURCE_BYTES = 64 << 20  # largest image that is read to be scaled
 _MAX_KEPT = 20
 _MAX_NAME = 60
 _UNFIT = re.compile(r'["\[\]<>]')  # in a placeholder, or in the name in front of the file's text

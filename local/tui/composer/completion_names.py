@@ -48,8 +48,7 @@ class Offers:
     note: str = ""
 
 
-Choices = Mapping[str, str]
-"""What may follow a command, with a few words about each."""
+Choices = Mapping[str, str]  # what may follow a command, with a few words about each
 
 
 @dataclass(frozen=True)

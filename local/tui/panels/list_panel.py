@@ -28,8 +28,7 @@ from ..widgets.painting import CARET
 
 _STEPS = {"up": -1, "down": 1}
 _LETTERS = {"k": -1, "j": 1}
-FRAME_CELLS = 6
-"""Cells of the screen beside the text of a panel."""
+FRAME_CELLS = 6  # cells of the screen beside the text of a panel
 
 
 class PanelClosed(Message):

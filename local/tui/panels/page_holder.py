@@ -18,8 +18,7 @@ from ..widgets.transcript import Transcript
 from .list_panel import HelpPanel, HelpSection, ListPanel
 from .pages import ReadingPage, TranscriptPage
 
-_TWICE_S = 0.7
-"""Seconds within which a key counts as pressed twice."""
+_TWICE_S = 0.7  # seconds within which a key counts as pressed twice
 
 
 class PageHolder(Vertical):

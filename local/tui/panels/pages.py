@@ -208,14 +208,12 @@ class ReadingPage(Vertical, can_focus=True):
         self._foot.update(foot)
 
 
-_CONTEXT_LINES = 3
-"""Lines above a found line that stay on the screen."""
+_CONTEXT_LINES = 3  # lines above a found line that stay on the screen
 _AT_ONCE = 50  # blocks that are searched before other work gets its turn
 _MARKUP = re.compile(r"[*_`~]")
 _FOUND, _CURRENT = Style(reverse=True), Style(reverse=True, bold=True, underline=True)
 
-Found = tuple[Block, int]
-"""A block, and the line of it that holds what is sought."""
+Found = tuple[Block, int]  # a block, and the line of it that holds what is sought
 
 
 class SearchedBlocks(Transcript):

@@ -32,8 +32,7 @@ from ..composer.composer import Composer
 from ..rendering.themes import Palette
 from .list_panel import ListPanel
 
-TWICE_S = 1.5
-"""Seconds in which Esc counts as pressed twice."""
+TWICE_S = 1.5  # seconds in which Esc counts as pressed twice
 _MAX_FILES = 8
 _SIGNS = {"change": "~", "create": "+", "remove": "-"}
 Shape = TypeVar("Shape", bound=BaseModel)

@@ -32,8 +32,7 @@ _FRAME_LINES = 10
 _WIDE = 110  # cells from which the preview stands beside the list
 _LEAST_ROWS = 3
 _KEYS = "Enter opens · {session-rename!} renames · {session-delete!} deletes · Esc %s · type to search"
-_SETTLE_S = 0.15
-"""Seconds that the mark rests on a session before its preview is fetched."""
+_SETTLE_S = 0.15  # seconds that the mark rests on a session before its preview is fetched
 
 
 class _Does(Enum):

@@ -42,9 +42,7 @@ Json = dict[str, Any]
 MODEL_SAYS = "The model says"
 WHOLE_INPUT = "input"
 MAX_LINES = 20_000
-MAX_CHARS = 1_000_000
-"""The most lines and characters of a call that can be allowed on a card."""
-
+MAX_CHARS = 1_000_000  # the most lines and characters of a call that can be allowed on a card
 _WITH_THE_PLAN = "With the plan you allow these commands, for this session:"
 _MAX_UNREADABLE = 100_000  # characters of a longer call that are shown
 _MAX_WARNINGS = 4

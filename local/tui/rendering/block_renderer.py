@@ -117,9 +117,7 @@ _MAX_LIVE_MARKDOWN = 6_000  # characters; a longer block is plain text until it 
 _MAX_MARKDOWN = 20_000  # characters; a longer block stays plain text
 _PART_LINES = 50  # of a long text, drawn at a time
 _PART_CHARS = 20_000  # of a long line, drawn at a time: Rich takes 100 bytes for each
-SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
-"""The states of the spinner in front of a running tool. Blocks are drawn with the first one."""
-
+SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"  # the states of the spinner in front of a running tool. Blocks are drawn with the first one
 _INDENT = (0, 0, 0, 2)
 _PICTURE = re.compile(r"(?m)^  [▓▒◆▚█·×]{40}$")
 """A row of the picture that /context prints: each glyph stands for a part of the model's window."""

@@ -132,9 +132,7 @@ def shown_line(line: DiffLine) -> str:
     return line.text if line.sign in "…\\" else escaped(line.text)
 
 
-_SPLIT_FROM = 150
-"""The width in cells from which the old text stands beside the new one."""
-
+_SPLIT_FROM = 150  # the width in cells from which the old text stands beside the new one
 _MAX_COLOURED = 300  # characters of a line; the time of some lexers grows with their third power
 _MAX_SYMBOLS = 200  # of a line that have a colour; each takes 20 µs
 _MAX_COLOURED_LINES = 200  # of an edit: each takes a lexer a fraction of a millisecond

@@ -30,12 +30,8 @@ from .themes import Palette
 _PARSER = MarkdownIt("commonmark", {"html": False}).enable(["strikethrough", "table"])
 _NARROW = 80
 _SPARE_CELLS = 2  # of each column of a long table, and a quarter of its width
-TAB = "\ue009"
-"""Stands for a tab in a drawing to copy from, where it would become spaces."""
-
-RULE = "---"
-"""A rule in a drawing to copy from."""
-
+TAB = "\ue009"  # stands for a tab in a drawing to copy from, where it would become spaces
+RULE = "---"  # a rule in a drawing to copy from
 _Kind = TypeVar("_Kind")
 _MAX_LINES = 1_000  # of a piece, which is drawn as a whole; only odd texts have more, and they are shown as they are
 _MAX_HIGHLIGHTED = 20_000  # characters of code

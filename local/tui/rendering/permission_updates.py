@@ -21,8 +21,7 @@ _MAX_RULE = 1_000
 _RULE = re.compile(r"(?P<tool>[^()]+)\((?P<content>[^\S\n]*\S.*)\)")
 
 
-KEPT = "localSettings"
-"""The destination of updates that are kept for this host and directory, in the public protocol."""
+KEPT = "localSettings"  # the destination of updates that are kept for this host and directory, in the public protocol
 
 
 def describe_update(update: Json) -> list[str]:

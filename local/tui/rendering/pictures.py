@@ -29,12 +29,8 @@ if TYPE_CHECKING:
     from ...transcript.blocks import PictureData
 
 
-MAX_DECODED_PIXELS = 64_000_000
-"""Most pixels of an image that is decoded: they take a quarter of a gigabyte."""
-
-MAX_DRAWN_PIXELS = 16_000_000
-"""Most pixels of an image that is decoded without being asked to, to be drawn."""
-
+MAX_DECODED_PIXELS = 64_000_000  # most pixels of an image that is decoded: they take a quarter of a gigabyte
+MAX_DRAWN_PIXELS = 16_000_000  # most pixels of an image that is decoded without being asked to, to be drawn
 GOOD_PIXELS = 2_000
 """Width and height to which images are scaled for the model: the most that a request with many images may have."""
 

@@ -22,9 +22,7 @@ from ...transcript.blocks import ToolBlock, ToolState
 from ...transcript.notices import path_in
 from .themes import Palette
 
-FIX = "→ "
-"""What the line begins with that says what to do."""
-
+FIX = "→ "  # what the line begins with that says what to do
 BAR = "▌ "
 _API_FIX = " · "  # between what the worker says of a model call, and what helps
 _FIXES = (

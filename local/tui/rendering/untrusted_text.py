@@ -166,9 +166,7 @@ def _quoted(word: str) -> str:
     return kept if len(kept) <= _MAX_QUOTED else kept[: _MAX_QUOTED - 1] + "…"
 
 
-_MAX_MARKS = 8
-"""Characters without a width of their own in a row. More would be drawn over the lines around them."""
-
+_MAX_MARKS = 8  # characters without a width of their own in a row. More would be drawn over the lines around them
 _LINE_CONTROLS = re.compile(f"[\t\n]|{CONTROLS.pattern}")
 
 

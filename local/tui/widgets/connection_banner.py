@@ -16,12 +16,8 @@ from ...session.session_client import LinkChange, LinkState, SessionClient
 from ...terminal.keymap import Keymap
 from ..rendering.themes import Palette
 
-BRIEF_S = 1.0
-"""Seconds before a lost connection is shown: most drops are over by then."""
-
-STUCK_S = 5.0
-"""Age in seconds from which the person may give up a connection attempt for a new one."""
-
+BRIEF_S = 1.0  # seconds before a lost connection is shown: most drops are over by then
+STUCK_S = 5.0  # age in seconds from which the person may give up a connection attempt for a new one
 RETRY_KEY = "r"
 _MARKS = {LinkState.NEEDS_PERSON: "!", LinkState.FENCED: "◇", LinkState.LOST: "✗"}
 _MAX_LINES = 3

@@ -20,15 +20,9 @@ from textual.strip import Strip
 from textual.timer import Timer
 from textual.widgets import Input, Static, TextArea
 
-_HELD_S = 0.05
-"""Seconds for which work stands still at most. A key that changes nothing on the screen is never shown."""
-
-_FREE_S = 0.05
-"""Seconds that work then has before the next key holds it."""
-
-_SLICE_S = 0.004
-"""CPU seconds of work in a row; then the event loop turns."""
-
+_HELD_S = 0.05  # seconds for which work stands still at most. A key that changes nothing on the screen is never shown
+_FREE_S = 0.05  # seconds that work then has before the next key holds it
+_SLICE_S = 0.004  # CPU seconds of work in a row; then the event loop turns
 _LOOK_S = 0.005
 
 
@@ -67,8 +61,7 @@ class WorkSlices:
             self._began = time.thread_time()
 
 
-CARET = "▏"
-"""The caret in the lists and lines that take what is typed without an Input."""
+CARET = "▏"  # the caret in the lists and lines that take what is typed without an Input
 
 
 class ReplScreen(Screen[object]):

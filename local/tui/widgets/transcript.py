@@ -42,7 +42,6 @@ from .painting import KeyPriority, call_once_after, marked
 _MIN_FRAME_S = 0.05
 _MAX_FRAME_S = 0.5
 _FRAME_PER_LAYOUT = 8  # a frame lasts this many times the CPU time of the previous layout and painting
-
 _MAX_ANIMATED = 60  # newest blocks that are searched for running tools
 _TURN_S = 0.2
 
