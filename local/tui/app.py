@@ -8,9 +8,12 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+import termios
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, asynccontextmanager, contextmanager, suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from textual import events, work
 from textual.app import App, ComposeResult, SuspendNotSupported
@@ -25,13 +28,13 @@ from ccb.tunnel.plain_text import neutralise
 from ..command_line.exit_codes import ExitCode
 from ..config.settings_loading import DEFAULT_SCREEN, ScreenSettings
 from ..slash_commands.typed_line import parse_command, refusal
+from ..terminal.console import guarded_streams, say
 from ..terminal.editor import NoEditor, edited
-from ..terminal.keymap import DEFAULT_KEYS, Keymap
+from ..terminal.keymap import DEFAULT_KEYS
 from .appearance import Appearance
 from .attention import Attention
 from .composer.composer import Composer
 from .keys import LoneChord
-from .login_handover import LoginHandover
 from .opening import Opening
 from .rendering.themes import terminal_colours, wants_no_colour
 from .repl_shell import LeaveState, Switching
@@ -41,28 +44,27 @@ from .widgets.painting import KeyPriority, ReplScreen
 if TYPE_CHECKING:
     from ..session.session_client import SessionClient
     from ..slash_commands.session_api import LaptopSide, ReplInfo
+    from ..terminal.terminal_prompts import TerminalPrompts
     from .session_view import SessionView
 
-
+_STDIN = 0
 SESSION_ACTIONS: Mapping[str, Callable[[SessionView], object]] = {
-    "take-back": lambda view: view.take_back(),
+    "take-back": lambda view: view.hint(view.connection.take_back()),
     "interrupt": lambda view: view.stop_keys.interrupt(),
-    "background": lambda view: view.move_to_background(),
-    "queue": lambda view: view.show_queue(),
+    "background": lambda view: view.run_worker(view.actions.move_to_background()),
+    "queue": lambda view: view.replies.show_queue(),
     "open": lambda view: view.files.open_now(),
-    "mode": lambda view: view.next_mode(),
+    "mode": lambda view: view.run_worker(view.actions.next_mode()),
     "approval": lambda view: view.approvals.focus_card(),
     "details": lambda view: view.details(),
     "todos": lambda view: view.show_todos(),
     "page-up": lambda view: view.page(-1),
     "page-down": lambda view: view.page(1),
-    "help": lambda view: view.help(),
+    "help": lambda view: view.replies.help(),
 }
 """What the keys of these ids do once there is a session."""
 
-_CHORDS = ("take-back", "queue", "open")
-"""Those that count only if they are pressed alone."""
-
+_CHORDS = ("take-back", "queue", "open")  # those that count only if they are pressed alone
 _APP_ACTIONS = {
     "retry": "retry",
     "ladder": "ladder",
@@ -71,17 +73,6 @@ _APP_ACTIONS = {
     "leave": "leave",
     "approval-tab": "toggle_approval",
 }
-
-
-def _bindings() -> Iterator[Binding]:
-    for key_id, action in {**_APP_ACTIONS, **{each: f"on_session('{each}')" for each in SESSION_ACTIONS}}.items():
-        priority = key_id != "interrupt"  # not before the widget that has the focus: Esc also leaves that
-        yield Binding(",".join(DEFAULT_KEYS[key_id]), action, show=False, priority=priority, id=key_id)
-
-
-def changed_bindings(keymap: Keymap) -> dict[str, str]:
-    """Return the ids whose keys the person has chosen, with the keys, for Textual."""
-    return {each: ",".join(keys) for each, keys in keymap.keys.items() if keys != DEFAULT_KEYS[each]}
 
 
 log = logging.getLogger(__name__)
@@ -113,7 +104,11 @@ class Repl(App[int]):
     .-short Composer, .-short Composer:focus { border: none; min-height: 1; max-height: 3; }
     """
     ENABLE_COMMAND_PALETTE = False
-    BINDINGS: ClassVar[list[BindingType]] = [*_bindings()]
+    BINDINGS: ClassVar[list[BindingType]] = [
+        # Not before the widget that has the focus: Esc also leaves that.
+        Binding(",".join(DEFAULT_KEYS[each]), action, show=False, priority=each != "interrupt", id=each)
+        for each, action in {**_APP_ACTIONS, **{each: f"on_session('{each}')" for each in SESSION_ACTIONS}}.items()
+    ]
 
     VERTICAL_BREAKPOINTS = [(0, "-short"), (_TALL_LINES, "-tall")]  # noqa: RUF012 - no ClassVar in Textual either
 
@@ -133,7 +128,8 @@ class Repl(App[int]):
         self.keys_first = KeyPriority()
         super().__init__(ansi_color=True if colours.few else None)
         self.appearance = Appearance(self, colours, environ)
-        self.set_keymap(changed_bindings(screen.keymap))
+        chosen = screen.keymap.keys.items()
+        self.set_keymap({each: ",".join(keys) for each, keys in chosen if keys != DEFAULT_KEYS[each]})
         self.uses_mouse = screen.mouse
         self._session = session
         self.session_task: asyncio.Task[None] | None = None
@@ -142,29 +138,22 @@ class Repl(App[int]):
         self.composer = Composer(screen.keymap)
         self.composer.vim.use(on=screen.vim)
         self.composer.set_locked(_ONLY_WATCHES if watching else "")
-        self.composer.around.host, self.composer.around.says = host, self._hint
+        around = self.composer.around
+        around.host, around.says, around.shortcut, around.refused = host, self._hint, self.retry, self._refused
         self.opening = Opening(host, screen.keymap, first_prompt)
         self.attached: SessionView | None = None
         self.leaving = LeaveState()
         self.attention = Attention(self, environ)
         self._draws_images = screen.images and not wants_no_colour(environ)
         self.chord = LoneChord(self)
-        self.login_handover = LoginHandover(
-            self,
-            headline=self._login_headline,
-            typed_at=lambda: self.composer.last_key,
-            asks=self._login_asks,
-            says=self._login_says,
-        )
+        self.login_handover = LoginHandover(self)
 
     @property
     def view(self) -> SessionView:
-        """The session on the screen, once there is one."""
         assert self.attached is not None
         return self.attached
 
     def on_terminal_driver_background_report(self, event: TerminalDriver.BackgroundReport) -> None:
-        """The terminal has said what its background is."""
         self.appearance.background_is(light=event.light)
 
     @property
@@ -197,10 +186,10 @@ class Repl(App[int]):
         self.call_after_refresh(self._begin)
 
     def _begin(self) -> None:
-        """Start the session's task. If it ends early, the interface ends."""
         self.session_task = asyncio.create_task(self._attend(), name="session")
 
     async def _attend(self) -> None:
+        """Run the session's task. If it ends early, the interface ends."""
         try:
             await self._session(self)
         except Exception as error:
@@ -237,7 +226,7 @@ class Repl(App[int]):
             await opening.line.remove()
             await opening.remove()
         self.attached = view
-        self.composer.around.may_take_back = lambda: view.can_take_prompt_back
+        self.composer.around.take_back = view.take_prompt_back
         view.say(opening.said, warnings)
         view.submit_all(opening.queued)
 
@@ -246,7 +235,6 @@ class Repl(App[int]):
 
     @property
     def bug(self) -> Exception | None:
-        """The exception that ended the interface."""
         return self._exception
 
     def _print_error_renderables(self) -> None:
@@ -259,7 +247,6 @@ class Repl(App[int]):
         self.attention.ring(kind, silent=self.login_handover.active)
 
     def on_app_focus(self) -> None:
-        """The terminal has the focus again. What had it here may have gone meanwhile."""
         self.call_later(self._focus_something)
 
     def _focus_something(self) -> None:
@@ -277,17 +264,11 @@ class Repl(App[int]):
 
     # Logins.
 
-    def _login_says(self, text: str) -> None:
-        """Show text of a login that is not a question."""
+    def login_says(self, text: str) -> None:
         says = self.opening.say if self.attached is None else self.attached.login_says
         self.call_later(says, neutralise(text))  # the caller does not run in the context of this app
 
-    def _login_headline(self) -> str:
-        """Return the line above the questions of a login."""
-        host = self.opening.host
-        return f"ccb: connecting to {host}" if self.attached is None else f"ccb: logging in to {host} again"
-
-    def _login_asks(self) -> None:
+    def login_asks(self) -> None:
         """Say that a login has a question. The person is typing: the question must not get what is typed."""
         self.bell()
         if self.attached is None:
@@ -310,28 +291,23 @@ class Repl(App[int]):
         else:
             self.opening.queue(event.text)
 
-    def on_composer_take_back(self) -> None:
-        if self.attached is not None:
-            self.attached.take_prompt_back()
-
     @work(exclusive=True, group="editor")
     async def on_composer_editor_wanted(self) -> None:
-        """Ctrl+G: write the prompt in the person's editor. The session goes on meanwhile."""
-
-        problem = await write_in_editor(self, self.composer, self.appearance.environ)
-        if problem:
-            self._hint(problem)
+        try:
+            with self.batch_update(), self.suspend():
+                text = await edited(self.composer.whole_text, self.appearance.environ)
+        except (NoEditor, SuspendNotSupported) as error:
+            self._hint(str(error) or "this terminal cannot be lent to an editor")
+        else:
+            self.composer.rewritten(text)
 
     def on_text_area_changed(self, event: TextArea.Changed) -> None:
         if self.attached is not None and event.text_area is self.composer:
             self.attached.completion.refresh_list()
 
-    def on_composer_shortcut(self) -> None:
-        self.retry()  # there is no other shortcut
-
-    def on_composer_submit_refused(self) -> None:
+    def _refused(self) -> None:
         if self.attached is not None:
-            self.attached.only_watches()
+            self._hint(self.attached.connection.only_watches_hint())
 
     def on_text_selected(self) -> None:
         """Copy the text selected with the mouse at once: the terminal's own selection does not work here."""
@@ -340,12 +316,11 @@ class Repl(App[int]):
             self.copy_to_clipboard(text)
 
     def copy_to_clipboard(self, text: str) -> None:
-        """Copy a text, and say in the status line what happened to it."""
-        self._copy(text)
 
-    @work
-    async def _copy(self, text: str) -> None:
-        self._hint(await self.copied(text))
+        async def copy() -> None:
+            self._hint(await self.copied(text))
+
+        self.run_worker(copy())
 
     async def copied(self, text: str) -> str:
         """Copy a text. Return what happened to it, in words that follow "it was"."""
@@ -356,14 +331,12 @@ class Repl(App[int]):
         return await copy(text, self.appearance.environ, driver.write) if driver is not None else "not copied"
 
     def _hint(self, text: str) -> None:
-        """Show a short answer to a key."""
         if self.attached is None:
-            self.opening.line.hint(text)
+            self.opening.line.update(text)
         else:
             self.attached.hint(text)
 
     def action_on_session(self, key_id: str) -> None:
-        """Do what the key of an id does to the session, if there is one."""
         if self.attached is None:
             return
         act = partial(SESSION_ACTIONS[key_id], self.attached)
@@ -373,7 +346,6 @@ class Repl(App[int]):
             act()
 
     def action_retry(self) -> None:
-        """Alt+R: connect now, or answer what a login asks."""
         self.chord.pressed(self.retry)
 
     def retry(self) -> None:
@@ -382,7 +354,7 @@ class Repl(App[int]):
         if self.attached is None:
             self.opening.asks(False)
         elif not waited:
-            self.attached.retry()
+            self._hint(self.attached.connection.retry())
 
     def action_ladder(self) -> None:
         """Ctrl+C: clear the input, else interrupt, else quit if pressed twice. Leave if there is no session yet."""
@@ -392,7 +364,6 @@ class Repl(App[int]):
             self.attached.stop_keys.ladder()
 
     async def action_quit(self) -> None:
-        """Ctrl+Q: quit if pressed twice."""
         if self.attached is None:
             self.leave()
         else:
@@ -404,7 +375,6 @@ class Repl(App[int]):
             self._hint("no shell started ccb here, so nothing could continue it")
 
     def action_leave(self) -> None:
-        """Ctrl+D: quit if nothing is typed."""
         if isinstance(self.focused, Input):
             self.focused.action_delete_right()
         elif self.composer.text:
@@ -413,7 +383,6 @@ class Repl(App[int]):
             self.leave()
 
     def leave(self) -> None:
-        """Leave the session, which keeps running on the host."""
         self.exit(self.leaving.exit_code)
 
     def action_toggle_approval(self) -> None:
@@ -424,12 +393,85 @@ class Repl(App[int]):
             self.attached.approvals.toggle_focus()
 
 
-async def write_in_editor(app: App[Any], composer: Composer, environ: Mapping[str, str]) -> str:
-    """Let the person write the prompt in their editor. Return what went wrong, "" if it is in the composer again."""
-    try:
-        with app.batch_update(), app.suspend():
-            text = await edited(composer.whole_text, environ)
-    except (NoEditor, SuspendNotSupported) as error:
-        return str(error) or "this terminal cannot be lent to an editor"
-    composer.rewritten(text)
-    return ""
+class LoginHandover:
+    """Gives the terminal to a login that asks a question, and takes it back. `active`: a login has it now.
+
+    What the person types into the composer must not become a password: a question that comes after a key that was
+    pressed there waits until the person agrees. Nor must a password go to the composer: the interface stays away until
+    the first login is over, which `come_back` says."""
+
+    def __init__(self, app: Repl) -> None:
+        self._app = app
+        self._agreed_at = time.monotonic()
+        self._agreed = asyncio.Event()
+        self._waits = False
+        self._first_login = True
+        self._suspended = ExitStack()
+        self.active = False
+
+    def agree(self) -> bool:
+        """The person wants to answer what a login asks. Return whether a question has waited for that."""
+        self._agreed_at = time.monotonic()
+        waited, self._waits = self._waits, False
+        self._agreed.set()
+        return waited
+
+    @contextmanager
+    def serving(self, prompts: TerminalPrompts) -> Iterator[None]:
+        """Ask the questions of `prompts` on the plain terminal, as long as the interface is there."""
+        prompts.pause, prompts.heard = self.suspend, self._heard
+        try:
+            yield
+        finally:
+            prompts.pause = prompts.heard = None
+
+    def _heard(self, text: str) -> bool:
+        """Show text of a login. Return False if the plain terminal does not show it."""
+        if not self.active:
+            self._app.login_says(text)
+        return self.active
+
+    @asynccontextmanager
+    async def suspend(self) -> AsyncIterator[None]:
+        """Suspend the interface. It draws nothing until it resumes, which it does unless the person has left."""
+        while self._app.composer.last_key > self._agreed_at and not self.active:
+            self._agreed.clear()
+            self._waits = True
+            self._app.login_asks()
+            await self._agreed.wait()
+        if not self.active:
+            host, again = self._app.opening.host, self._app.attached is not None
+            headline = f"ccb: logging in to {host} again" if again else f"ccb: connecting to {host}"
+            self._suspended.enter_context(_suspended(self._app, headline))
+            self.active = True
+        try:
+            yield
+        finally:
+            if not self._first_login:
+                self._resume()
+
+    def come_back(self) -> None:
+        """The first login is over: resume. From now on the interface resumes after each question."""
+        self._first_login = False
+        self._resume()
+
+    def _resume(self) -> None:
+        try:
+            self._suspended.close()
+        finally:
+            self.active = False
+
+
+class _AppHasEnded(Exception):
+    """The app ended while it was suspended, so it must not come back."""
+
+
+@contextmanager
+def _suspended(app: Repl, why: str) -> Iterator[None]:
+    with suppress(_AppHasEnded), app.batch_update(), app.suspend(), guarded_streams():
+        say(why)
+        yield
+        if app.return_value is not None:
+            raise _AppHasEnded
+        with suppress(OSError, termios.error):  # what is typed without a question is for nobody
+            termios.tcflush(_STDIN, termios.TCIFLUSH)

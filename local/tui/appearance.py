@@ -17,8 +17,7 @@ from .terminal_driver import TerminalDriver
 
 log = logging.getLogger(__name__)
 
-_BACKGROUND_S = 2.0
-"""Seconds in which the terminal may say what its background is; later the colours stay as they are."""
+_BACKGROUND_S = 2.0  # seconds in which the terminal may say what its background is; later the colours stay as they are
 
 
 class Appearance:
@@ -35,10 +34,13 @@ class Appearance:
         self._chosen = self._store.load() if self._store is not None else ""
         for theme in ALL_THEMES:
             app.register_theme(theme)
-        if self._chosen and not self._use(self._chosen):
-            self._chosen = ""
         if self._chosen:
-            return
+            try:
+                if self._found(self._chosen):
+                    return
+            except ThemeRefused as error:  # it cannot be used any more
+                log.warning("%s", error)
+            self._chosen = ""
         if colours.light or colours.few:
             app.theme = colours.theme
         else:
@@ -64,7 +66,6 @@ class Appearance:
 
     @property
     def names(self) -> list[str]:
-        """What the person may choose here."""
         own = self._store.own_names() if self._store is not None and not self._colours.few else []
         return ["auto", *(name for name in THEME_NAMES if name in self._colours.themes), *own]
 
@@ -79,14 +80,6 @@ class Appearance:
         if self._store is not None:
             self._store.keep(self._chosen)
         return True
-
-    def _use(self, name: str) -> bool:
-        """Use a theme that was kept. One that cannot be used any more is left."""
-        try:
-            return self._found(name)
-        except ThemeRefused as error:
-            log.warning("%s", error)
-            return False
 
     def _found(self, name: str) -> bool:
         theme = self._colours.themes.get(name)

@@ -1,4 +1,4 @@
-"""Which question is on a card."""
+"""Which question is on a card, and which card it gets."""
 
 from __future__ import annotations
 
@@ -8,15 +8,22 @@ from enum import Enum
 
 from textual.containers import Vertical
 
+from ccb.tunnel.wire.control_protocol import TRUST_PROJECT
+from ccb.tunnel.wire.mcp_messages import ELICITATION
 from ccb.tunnel.wire.messages import ControlRequest
+from ccb.tunnel.wire.tool_traits import View, traits_of
 
 from ..session.session_client import Json, SessionClient
-from ..transcript.questions import OpenQuestions, ReplayMonitor
-from .cards.card_for import card_for
+from ..terminal.keymap import Keymap
+from ..transcript.questions import OpenQuestions, ReplayMonitor, read_questions
+from .cards.approval_card import ApprovalCard
+from .cards.form_card import ElicitationCard, QuestionsCard
+from .cards.plan_card import AgreementCard, PlanCard, TrustCard
 from .cards.question_card import CardAnswer, QuestionCard
 from .composer.composer import Composer
 from .rendering.approval_text import place_of_call
 from .rendering.permission_updates import covers, session_updates
+from .rendering.themes import Palette
 from .widgets.connection_banner import ConnectionView
 from .widgets.transcript import Transcript
 
@@ -67,7 +74,6 @@ class Approvals(Vertical):
 
     @property
     def last_seq(self) -> int:
-        """The number of the last event received."""
         return self._replay.seq
 
     def event_came(self, seq: int, *, replayed: bool) -> None:
@@ -81,7 +87,6 @@ class Approvals(Vertical):
         return is_new
 
     def withdrawn(self, request_id: str) -> None:
-        """Remove a question that the worker has withdrawn."""
         self._questions.closed(request_id)
         self._show_soon()
 
@@ -105,7 +110,6 @@ class Approvals(Vertical):
 
     @property
     def open_count(self) -> int:
-        """The number of open questions."""
         return len(self._questions)
 
     @property
@@ -115,7 +119,6 @@ class Approvals(Vertical):
 
     @property
     def unsettled(self) -> bool:
-        """Whether a card is about to appear or to disappear."""
         return (self.card.request if self.card is not None else None) is not self._questions.head
 
     @property
@@ -129,19 +132,16 @@ class Approvals(Vertical):
         return self.card.ASKS_FOR if self.card is not None and self.wants_focus else ""
 
     def clear(self) -> None:
-        """Remove all questions: the session has ended."""
         self._questions.clear()
         self._show_soon()
 
     def answered(self, answer: CardAnswer) -> ControlRequest | None:
-        """Close a question that the person has answered. Return it, for `not_answered`."""
         question = next((each for each in self._questions if each.request_id == answer.request_id), None)
         self._questions.answered(answer.request_id)
         self._show_soon()
         return question
 
     def answered_with(self, answer: CardAnswer) -> list[CardAnswer]:
-        """Return the answers to the other questions that the rule of an answer covers."""
         card, updates = self.card, answer.response.get("updatedPermissions")
         if not updates or card is None or card.request.request_id != answer.request_id or not card.grants_suggestion:
             return []
@@ -151,7 +151,6 @@ class Approvals(Vertical):
         ]
 
     def _covered(self, request: ControlRequest) -> list[ControlRequest]:
-        """Return the other open questions for which the worker suggests the same rule, and which that rule covers."""
         rule = session_updates(request)
         if not covers(rule, request):
             return []
@@ -159,7 +158,6 @@ class Approvals(Vertical):
         return [each for each in others if covers(rule, each)]
 
     def on_question_card_walked(self, event: QuestionCard.Walked) -> None:
-        """Show another question. The person stays at the answers."""
         event.stop()
         if len(self._questions) > 1:
             self._walked = True
@@ -171,20 +169,19 @@ class Approvals(Vertical):
         self._questions.not_answered(request)
 
     def tick(self) -> None:
-        """Bring the card up to date."""
-        card = self.card
-        if (card.request if card is not None else None) is not self._questions.head:
+        if self.unsettled:
             self._show_soon()
-        if card is None:
-            return
-        self._update_situation(card)
-        card.show_titles()
+        if self.card is not None:
+            self._update_situation(self.card)
+            self.card.show_titles()
 
     def focus_card(self) -> None:
         """Give the card the focus, because the person wants to answer."""
-        if self.card is not None and self.wants_focus:
+        if self.card is None:
+            return
+        if self.wants_focus:
             self.card.focus()
-        elif self.card is not None and self.card.settling:
+        elif self.card.settling:
             self._wished_at = time.monotonic()
 
     def on_question_card_settled(self, event: QuestionCard.Settled) -> None:
@@ -195,7 +192,6 @@ class Approvals(Vertical):
             self.focus_card()
 
     def toggle_focus(self) -> None:
-        """Move the focus to the card, or back."""
         if self.wants_focus or (self.card is not None and self.card.settling):
             self.focus_card()
         else:
@@ -214,7 +210,6 @@ class Approvals(Vertical):
         return True
 
     def fit_card(self) -> None:
-        """Fit the card to the new size of the screen."""
         if self.card is not None:
             self.card.call_after_refresh(self.card.fit)
 
@@ -228,7 +223,6 @@ class Approvals(Vertical):
         self.call_later(self._show)
 
     async def _show(self) -> None:
-        """Show the card of the first open question, or none. Once the person leaves there is no place for one."""
         if self.replaying or not self.is_attached:
             return
         wanted: ControlRequest | None = self._questions.show_head()
@@ -259,3 +253,21 @@ class Approvals(Vertical):
             self._composer.focus()
         note = "" if self._connection.shown_up else _SENT_LATER
         card.set_situation(driving=not watching, note=_ONLY_WATCHING if watching else note)
+
+
+def card_for(request: ControlRequest, place: str, palette: Palette, keymap: Keymap) -> QuestionCard:
+    """Return the card for a question. A call that cannot be shown in a better way gets the approval card, which shows
+    any input exactly."""
+    if request.subtype == TRUST_PROJECT.name:
+        return TrustCard(request, place, palette, keymap)
+    if request.subtype == ELICITATION.name:
+        return ElicitationCard(request, place, palette, keymap)
+    traits = traits_of(request.tool_name)
+    form = read_questions(request.input) if traits.view is View.QUESTIONS else None
+    if form is not None:
+        return QuestionsCard(request, place, palette, form, keymap)
+    if traits.view is View.PLAN:
+        return PlanCard(request, place, palette, keymap)
+    if traits.asks and traits.view is not View.QUESTIONS:
+        return AgreementCard(request, place, palette, keymap)
+    return ApprovalCard(request, place, palette, keymap)

@@ -1,4 +1,4 @@
-"""Title, bell, notifications."""
+"""What a person who looks elsewhere sees and hears: the window's title, the bell, notifications."""
 
 from __future__ import annotations
 
@@ -11,9 +11,7 @@ from textual.driver import Driver
 
 from ccb.tunnel.plain_text import one_line
 
-_OSC_9 = ("iTerm.app", "WezTerm", "ghostty")
-"""Values of TERM_PROGRAM of terminals that show a notification for OSC 9."""
-
+_OSC_9 = ("iTerm.app", "WezTerm", "ghostty")  # values of TERM_PROGRAM of terminals that show a notification for OSC 9
 _OSC_9_TERMS = ("xterm-kitty", "xterm-ghostty", "wezterm")
 _OSC_777_TERMS = ("foot", "foot-extra", "rxvt-unicode", "rxvt-unicode-256color")
 _ASKS, _DONE = "permission_prompt", "idle_prompt"
@@ -50,25 +48,25 @@ class Attention:
         self._state = ""
 
     def session_is(self, place: str, driver: Driver | None, *, headless: bool) -> None:
-        """Name the window after a session."""
         self._place, self._state = one_line(place), ""
         self._driver = None if headless else driver
-        self._name(f"ccb {self._place}")
+        self._name()
 
     def state_is(self, state: str) -> None:
         """Say in the window's title what the session does, "" for nothing."""
         if state != self._state and self._place:
             self._state = state
-            self._name(f"{state} · ccb {self._place}" if state else f"ccb {self._place}")
+            self._name()
 
     def restore(self) -> None:
         """Give the window its old name back, if it got another one."""
         if self._named and self._driver is not None:
             self._driver.write(_RESTORE)
 
-    def _name(self, title: str) -> None:
+    def _name(self) -> None:
         if self._driver is not None:
-            self._driver.write(f"{'' if self._named else _SAVE}\x1b]2;{title}\x07")
+            state = f"{self._state} · " if self._state else ""
+            self._driver.write(f"{'' if self._named else _SAVE}\x1b]2;{state}ccb {self._place}\x07")
             self._named = True
 
     def ring(self, kind: str, *, silent: bool) -> None:

@@ -1,4 +1,4 @@
-"""From one to the next."""
+"""From one session to the next, and the end of the interface."""
 
 from __future__ import annotations
 
@@ -59,7 +59,6 @@ async def run_repl(app: Repl) -> int:
 
 
 def _tell_of_no_session(app: Repl, *, said: bool, why: str) -> None:
-    """Write what the person would miss: what the login `said`, what they typed, and `why` ccb ends."""
     lines = [line for text in app.opening.said for line in text.splitlines()] if said else []
     unsent = [text for text in (*app.opening.queued, app.composer.text.strip()) if text]
     if unsent:
@@ -75,10 +74,10 @@ async def take_off(app: Repl) -> None:
     from ..slash_commands.session_api import way_back
 
     view, app.attached, app.leaving = app.view, None, LeaveState()
-    said = way_back(view.left_behind)
     app.opening = Opening(app.opening.host, app.composer.keymap)
-    app.composer.around.may_take_back = lambda: False
+    app.composer.around.take_back = lambda: False
     app.composer.around.steer_next = lambda: None
+    said = way_back(view.left_behind)
     with app.batch_update():
         await app.mount(app.opening, before=app.composer)
         await app.mount(app.opening.line, after=app.composer)
@@ -90,21 +89,19 @@ async def take_off(app: Repl) -> None:
 
 async def choose_first(app: Repl, sessions: HostSessions, rows: Sequence[SessionRow]) -> str | None:
     """Let the person choose the session that comes first. Return its ID, None if they want none."""
-    from .panels.session_panel import SessionPanel, SessionPicker
+    from .panels.session_panel import SessionPanel
 
     host = app.opening.host
-    picker = SessionPicker(
-        host, sessions, SessionPanel(host, rows, "", leaves="leaves ccb", keymap=app.composer.keymap)
-    )
+    panel = SessionPanel(host, sessions, rows, app.composer.keymap, leaves="leaves ccb")
     app.opening.visible = False
-    app.opening.line.hint(f"{host}  choose the session that comes on the screen")
-    await app.mount(picker, before=app.composer)
+    app.opening.line.update(f"{host}  choose the session that comes on the screen")
+    await app.mount(panel, before=app.composer)
     try:
-        row = await picker.chosen()
+        row = await panel.chosen()
     finally:
         app.opening.visible = True
         app.opening.line.say("opening the session")
-        if picker.is_mounted:
-            await picker.remove()
+        if panel.is_mounted:
+            await panel.remove()
     app.composer.focus()
     return row.session if row is not None else None

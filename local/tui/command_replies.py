@@ -1,9 +1,12 @@
-"""Draws the replies of slash commands: as notices, hints, panels and pages. Does what only the screen can."""
+"""Sends what the person submits, and draws the replies of slash commands: as notices, hints, panels and pages. Does
+what only the screen can."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
+from collections import deque
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import aclosing
+from dataclasses import replace
 from typing import TYPE_CHECKING, cast
 
 from pydantic import ValidationError
@@ -16,6 +19,7 @@ from ccb.tunnel.plain_text import neutralise
 from ccb.tunnel.wire.client_requests import RENAME_SESSION
 from ccb.tunnel.wire.control_protocol import Request, RequestFailed
 
+from ..session.session_client import PromptDelivery
 from ..slash_commands.about_session import ChangedFiles, HeldRule, RuleRows, change_rule, held_rules
 from ..slash_commands.command_table import COMMANDS, find_command, worker_rows
 from ..slash_commands.model_and_mode import Models
@@ -24,18 +28,16 @@ from ..slash_commands.registry import Copying, Leave, Live, OpenNext, Reply, Rep
 from ..slash_commands.session_api import NextSession, SessionApi
 from ..slash_commands.tasks_and_queue import Waiting
 from ..slash_commands.this_laptop import Hosts, RecentHost
-from ..slash_commands.typed_line import TypedCommand
+from ..slash_commands.typed_line import TypedCommand, parse_command, refusal
 from ..terminal.editor import NoEditor
 from ..terminal.stdio import in_thread
 from ..transcript.blocks import Level
 from .composer.completion_names import WorkerCommands
 from .keys import KEYS, StopKeys, key_sections
-from .panels.list_panel import HelpPanel, HostPanel
-from .panels.model_panel import ModelPanel
+from .panels.list_panel import HelpPanel, HelpSection, HostPanel, ModelPanel, RulePanel
 from .panels.page_holder import PageHolder
 from .panels.pages import DiffPage
-from .panels.queue_panel import QueueEditing
-from .panels.rule_panel import RulePanel
+from .panels.queue_panel import QueuePanel
 from .panels.transfer_panel import FileCarrying
 from .rendering.themes import ThemeRefused
 from .repl_shell import ReplShell
@@ -43,14 +45,14 @@ from .session_actions import SessionActions
 
 if TYPE_CHECKING:
     from ..providers.known_models import OfferedModels
-    from .panels.session_panel import SessionPicker
+    from .panels.session_panel import SessionPanel
 
-Section = tuple[str, list[tuple[str, str]]]
-"""A heading of a panel, and its rows."""
+_QUEUED = PromptDelivery(waits=True)
+_UNREADABLE = "The worker's answer cannot be read."
 
 
 class CommandReplies(Vertical):
-    """Runs the slash commands of one session. Holds the list of sessions while the person chooses one."""
+    """Handles the inputs of one session. Holds the list of sessions while the person chooses one."""
 
     DEFAULT_CSS = "CommandReplies { height: auto; }"
 
@@ -60,7 +62,7 @@ class CommandReplies(Vertical):
         shell: ReplShell,
         actions: SessionActions,
         reading: PageHolder,
-        queue: QueueEditing,
+        queue: QueuePanel,
         files: FileCarrying,
         stop_keys: StopKeys,
         worker_commands: WorkerCommands,
@@ -74,11 +76,63 @@ class CommandReplies(Vertical):
         self._files = files
         self._stop_keys = stop_keys
         self._worker_commands = worker_commands
-        self._picker: SessionPicker | None = None
+        self._picker: SessionPanel | None = None
+        self._backlog: deque[str] = deque()  # sent one after the other, before anything that is submitted later
 
     def on_mount(self) -> None:
         if self._api.laptop.models is not None:
             self.run_worker(self._api.laptop.models.kept())  # their names are completed
+
+    # Inputs.
+
+    async def submit(self, text: str, how: PromptDelivery) -> None:
+        """Send a prompt, or run a slash command. It waits behind what `submit_all` has not sent yet. What cannot be
+        sent goes back to the composer."""
+        if self._backlog:
+            self._backlog.append(text)
+        elif not await self._submitted(text, how):
+            self._shell.composer.give_back(text)
+
+    async def submit_all(self, first_prompt: str, texts: Sequence[str]) -> None:
+        """Send the first prompt of the command line, and then what was typed before the session was there, in order. If
+        something cannot be sent, it goes back to the composer with all that follows."""
+        self._backlog.extend([first_prompt, *texts] if first_prompt else texts)
+        is_prompt = bool(first_prompt)
+        while self._backlog:
+            text = self._backlog[0]
+            if not await (self._send(text) if is_prompt else self._submitted(text)):
+                self._shell.composer.give_back("\n".join(self._backlog))
+                self._backlog.clear()
+                return
+            self._backlog.popleft()
+            is_prompt = False
+
+    async def _submitted(self, text: str, how: PromptDelivery = _QUEUED) -> bool:
+        """Handle one input. Return False if it must go back to the composer."""
+        typed, why_not = parse_command(text.strip()), refusal(text)
+        if why_not:
+            self._api.transcript.notice(why_not, Level.WARNING)
+            return False
+        if text.startswith(("#", "!")) and self._shell.composer.attachments.named_in(text):
+            self._show(Text(f"Nothing was sent: what begins with {text[0]} takes no files.", Level.WARNING))
+            return False
+        if text.startswith("#"):
+            return await self._actions.remember(text[1:].strip())
+        if text.startswith("!"):
+            self._reading.transcript.anchor()
+            return await self._actions.send_prompt(text.strip(), how=replace(how, command_line=True, waits=True))
+        if typed is None:
+            return await self._send(text.strip(), how)
+        if find_command(typed.name) is None and await self._worker_commands.knows(typed.name):
+            return await self._send(text.strip(), replace(how, waits=True))  # it has a turn of its own
+        await self.answer(typed)
+        return True
+
+    async def _send(self, text: str, how: PromptDelivery = _QUEUED) -> bool:
+        self._reading.transcript.anchor()
+        attachments = self._shell.composer.attachments
+        content = attachments.blocks(text) if attachments.named_in(text) else None
+        return await self._actions.send_prompt(text, content, how=how)
 
     async def answer(self, typed: TypedCommand) -> None:
         """Run a command and show its answer below it. One that opens a panel leaves no trace."""
@@ -95,13 +149,12 @@ class CommandReplies(Vertical):
             notices.echo = ""
 
     async def run(self, name: str, argument: str = "") -> None:
-        """Run the command of this name, and draw its reply."""
         command = find_command(name)
         assert command is not None, name
         try:
             reply = await command.run(self._api, argument)
             if isinstance(reply, View):
-                await self._views[name](self, argument)
+                await self._view(name, argument)
             else:
                 await self._draw(reply)
         except UsageError as error:
@@ -109,7 +162,9 @@ class CommandReplies(Vertical):
         except (CcbError, RequestFailed) as error:
             self._actions.show_error(error)
         except ValidationError:
-            self._show(Text("The worker's answer cannot be read.", Level.ERROR))
+            self._show(Text(_UNREADABLE, Level.ERROR))
+
+    # Replies.
 
     async def _draw(self, reply: Reply) -> None:
         match reply:
@@ -163,8 +218,6 @@ class CommandReplies(Vertical):
         if text.text:
             self._api.transcript.notice(text.lines, text.level)
 
-    # Panels that change.
-
     @work(exclusive=True, group="live list")
     async def _follow(self, panel: HelpPanel, updates: AsyncIterator[Rows]) -> None:
         async with aclosing(cast("AsyncGenerator[Rows, None]", updates)) as lists:
@@ -196,11 +249,10 @@ class CommandReplies(Vertical):
         except RequestFailed as error:
             panel.fail(str(error))
         except ValidationError:
-            panel.fail("The worker's answer cannot be read.")
+            panel.fail(_UNREADABLE)
 
     @work
     async def _host_chosen(self, host: RecentHost) -> None:
-        """Show the sessions of this host, or the command that leads to another one."""
         self._reading.close()
         if host.host == self._api.info.host:
             await self.run("resume", "" if host.here else host.directory)
@@ -209,21 +261,26 @@ class CommandReplies(Vertical):
         self._show(Text([host.command, f"This command opens it; it was {said}."]))
 
     async def _pick_session(self, reply: Sessions) -> None:
-        from .panels.session_panel import SessionPanel, SessionPicker
+        from .panels.session_panel import SessionPanel
 
         sessions, host = self._api.laptop.sessions, self._api.info.host
         if sessions is None or self._picker is not None:
             return
         here, keymap = self._api.client.hello.session, self._shell.composer.keymap
-        self._picker = SessionPicker(
-            host, sessions, SessionPanel(host, reply.listed, here, reply.sought, keymap=keymap)
+        self._picker = SessionPanel(
+            host,
+            sessions,
+            reply.listed,
+            keymap,
+            current=here,
+            sought=reply.sought,
+            rename_here=lambda title: self._api.request(Request(RENAME_SESSION, title)),
         )
-        self._picker.here, self._picker.rename_here = here, self._rename
         await self.mount(self._picker)
         self._go_to_picked(self._picker)
 
     @work
-    async def _go_to_picked(self, picker: SessionPicker) -> None:
+    async def _go_to_picked(self, picker: SessionPanel) -> None:
         row = await picker.chosen()
         self._picker = None
         await picker.remove()
@@ -231,17 +288,33 @@ class CommandReplies(Vertical):
         if row is not None:
             self._shell.switching.go_to(NextSession(row.session))
 
-    async def _rename(self, title: str) -> None:
-        await self._api.request(Request(RENAME_SESSION, title))
-
     def show_queue(self) -> None:
-        """Show the prompts that wait for the agent."""
-        self._stop_keys.if_driving(lambda: self.run_worker(self._queue.open()))
+        self._stop_keys.if_driving(self._queue.open)
 
     # What only the screen can do.
 
-    async def _help(self, sought: str) -> None:
-        self.help(sought)
+    async def _view(self, name: str, argument: str) -> None:
+        match name:
+            case "help":
+                self.help(argument)
+            case "keys":
+                self._reading.open_panel("Keys", key_sections(self._shell.composer.keymap))
+            case "rewind":
+                self._stop_keys.rewind()
+            case "paste":
+                self._shell.composer.paste_image()
+            case "reconnect":
+                self._shell.retry()
+            case "transcript":
+                await self._transcript(argument)
+            case "vim":
+                await self._vim()
+            case "theme":
+                self._theme(argument)
+            case "copy":
+                await self._copy(argument)
+            case "config":
+                await self._edit_settings()
 
     def help(self, sought: str = "") -> None:
         """Show the keys and commands, or close them again. `sought`: only what has these words."""
@@ -249,22 +322,13 @@ class CommandReplies(Vertical):
             return
         keymap = self._shell.composer.keymap
         keys = [(keymap.filled(key), does) for key, does in KEYS]
-        commands = [(each.usage, each.does + _also(each.aliases)) for each in COMMANDS]
+        commands = []
+        for each in COMMANDS:
+            also = f" (also {', '.join(f'/{alias}' for alias in each.aliases)})" if each.aliases else ""
+            commands.append((each.usage, each.does + also))
         known = self._worker_commands.known
         others = worker_rows([(f"/{each.name} {each.hint}".rstrip(), each.does) for each in known])
         self._reading.open_panel("Help", [("Keys", keys), ("Commands", commands), *_sections(others)], sought)
-
-    async def _keys(self, _: str) -> None:
-        self._reading.open_panel("Keys", key_sections(self._shell.composer.keymap))
-
-    async def _rewind(self, _: str) -> None:
-        self._stop_keys.rewind()
-
-    async def _paste(self, _: str) -> None:
-        self._shell.composer.paste_image()
-
-    async def _reconnect(self, _: str) -> None:
-        self._shell.retry()
 
     async def _transcript(self, argument: str) -> None:
         page = self._reading.open_transcript()
@@ -274,7 +338,7 @@ class CommandReplies(Vertical):
             if problem:
                 self._show(Text(f"{problem}.", Level.WARNING))
 
-    async def _vim(self, _: str) -> None:
+    async def _vim(self) -> None:
         from ..config.settings_loading import keep_editor_mode
 
         vim = self._shell.composer.vim
@@ -285,7 +349,7 @@ class CommandReplies(Vertical):
         except ConfigError as error:
             self._show(Text(f"This holds until you leave: {error.what}.", Level.WARNING))
 
-    async def _theme(self, name: str) -> None:
+    def _theme(self, name: str) -> None:
         appearance = self._shell.appearance
         try:
             found = appearance.choose(name)
@@ -297,7 +361,6 @@ class CommandReplies(Vertical):
             self._show(Text(f"Theme: {shown}. /theme takes {', '.join(appearance.names)}; the choice is kept."))
 
     async def _copy(self, number: str) -> None:
-        """Copy the answer that is `number` from the end, the last one without a number."""
         answers = self._api.transcript.answers
         place = int(number) if number.isdigit() and len(number) < 4 else 0 if number else 1
         if not answers:
@@ -309,7 +372,7 @@ class CommandReplies(Vertical):
             which = "The last answer" if place == 1 else f"Answer {place} from the end"
             self._show(Text(f"{which} was {await self._shell.copied(answers[-place])}."))
 
-    async def _edit_settings(self, _: str) -> None:
+    async def _edit_settings(self) -> None:
         from ..config.settings import settings_path
         from ..config.settings_loading import load_settings
         from ..terminal.editor import edit_file
@@ -318,36 +381,17 @@ class CommandReplies(Vertical):
         try:
             with self.app.batch_update(), self.app.suspend():
                 await edit_file(str(settings_path(environ)), environ)
+            await in_thread(lambda: load_settings(environ))
         except (NoEditor, SuspendNotSupported, OSError) as error:
             self._show(Text(f"{error or 'this terminal cannot be lent to an editor'}.", Level.WARNING))
-            return
-        try:
-            await in_thread(lambda: load_settings(environ))
         except CcbError as error:
             said = [each for each in (error.what, error.evidence, error.do) if each]
             self._show(Text(["The settings cannot be read as they are now.", *said], Level.ERROR))
         else:
             self._show(Text("The settings are read from the next run on.", Level.DIM))
 
-    _views: dict[str, Callable[[CommandReplies, str], Awaitable[None]]] = {  # noqa: RUF012 - never changed
-        "help": _help,
-        "keys": _keys,
-        "rewind": _rewind,
-        "paste": _paste,
-        "reconnect": _reconnect,
-        "transcript": _transcript,
-        "vim": _vim,
-        "theme": _theme,
-        "copy": _copy,
-        "config": _edit_settings,
-    }
 
-
-def _also(aliases: Sequence[str]) -> str:
-    return f" (also {', '.join(f'/{each}' for each in aliases)})" if aliases else ""
-
-
-def _sections(rows: Sequence[ReplyRow]) -> list[Section]:
+def _sections(rows: Sequence[ReplyRow]) -> list[HelpSection]:
     sections: dict[str, list[tuple[str, str]]] = {}
     for row in rows:
         sections.setdefault(row.section, []).append((row.name, row.text))

@@ -1,7 +1,7 @@
 """What the tokens of the terminal are to Textual: keys, pastes, the mouse and the focus.
 
-The tables of keys and the reading of the mouse are private parts of Textual 8.2; nothing else here uses them. Its own
-parser raises for what terminals may send, and takes answers for keys.
+The tables of keys and the reading of the mouse are private parts of Textual 8.2. Its own parser raises for what
+terminals may send, and takes answers for keys.
 """
 
 from __future__ import annotations
@@ -25,9 +25,7 @@ _EXTENDED = re.compile(
 )
 """A key in the form of Kitty: code, code with Shift, modifiers, press or release, text."""
 
-_OTHER_KEY = re.compile(r"\x1b\[27;(\d{1,3});(\d{1,7})~")
-"""A key in the form of xterm's modifyOtherKeys."""
-
+_OTHER_KEY = re.compile(r"\x1b\[27;(\d{1,3});(\d{1,7})~")  # a key in the form of xterm's modifyOtherKeys
 _NO_KEY = re.compile(r"\x1b\[(?:[\d;]*;[\d;]*R|~)")
 """What Textual's table has for keys: the place of the cursor, and a tilde alone."""
 
@@ -114,21 +112,24 @@ def _typed(char: str) -> events.Key:
 
 
 def _keys(sequence: str) -> Iterator[events.Key]:
-    """Yield the keys of an escape sequence: one, or none if it is no key."""
     if sequence == ESC:
         yield events.Key("escape", ESC)
-    elif _NO_KEY.fullmatch(sequence):
-        return
     elif other := _OTHER_KEY.fullmatch(sequence):
         yield from _modified(int(other[2]), "u", _modifiers(other[1]), shifted=int(other[2]))
     elif (sequence[-1] == "u" or ";" in sequence or ":" in sequence) and (key := _EXTENDED.fullmatch(sequence)):
         code, shifted, modifiers, event, text, final = key.groups(default="")
-        if event != _RELEASED:
-            number = int(code or "1")
-            yield from _modified(number, final, _modifiers(modifiers), shifted=int(shifted or "0"), text=text)
+        if event != _RELEASED and not _NO_KEY.fullmatch(sequence):
+            held = _modifiers(modifiers)
+            yield from _modified(int(code or "1"), final, held, shifted=int(shifted or "0"), text=text)
     elif sequence == "\x1bOM":
         yield events.Key("shift+enter", None)  # as Konsole sends it; ccb never asks for the keys of a keypad
-    elif isinstance(known := ANSI_SEQUENCES_KEYS.get(sequence), tuple):
+    elif not _NO_KEY.fullmatch(sequence):
+        yield from _known(sequence)
+
+
+def _known(sequence: str) -> Iterator[events.Key]:
+    known = ANSI_SEQUENCES_KEYS.get(sequence)
+    if isinstance(known, tuple):
         yield from (events.Key(each.value, None) for each in known)
     elif isinstance(known, str):
         yield _typed(known)
@@ -137,7 +138,6 @@ def _keys(sequence: str) -> Iterator[events.Key]:
 
 
 def _alt(char: str) -> events.Key:
-    """Return the key that a terminal sends as ESC and a character: with Alt."""
     if char in "\r\n":
         return events.Key("alt+enter", None)
     if isinstance(known := ANSI_SEQUENCES_KEYS.get(char), tuple) and known[0] is not Keys.Space:
@@ -151,15 +151,10 @@ def _modifiers(number: str) -> _Modifier:
 
 
 def _modified(code: int, final: str, held: _Modifier, *, shifted: int = 0, text: str = "") -> Iterator[events.Key]:
-    """Yield the key of a code with modifiers, once for each character of what it types."""
     char = _character(code) if final == "u" else ""
     name = FUNCTIONAL_KEYS.get(f"{code}{final}") or (_character_to_key(char) if char else "")
     typed = "".join(_character(int(each)) for each in text.split(":") if each)
-    if not typed and held in (_Modifier(0), _Modifier.SHIFT) and name:
-        if held and char:
-            typed = _character(shifted) or (char.upper() if char.isalpha() else "")
-        elif not held:
-            typed = char or (name if len(name) == 1 else "")
+    typed = typed or _typed_with(name, char, held, shifted)
     if typed:
         held &= ~_Modifier.ALT if typed.isspace() else ~(_Modifier.ALT | _Modifier.SHIFT)
         for each in typed:
@@ -168,6 +163,15 @@ def _modified(code: int, final: str, held: _Modifier, *, shifted: int = 0, text:
     elif name:
         name = name.lower() if len(name) == 1 else name
         yield events.Key(_with_modifiers(held, name), None if held else _CHARACTERS.get(name))
+
+
+def _typed_with(name: str, char: str, held: _Modifier, shifted: int) -> str:
+    """Return the character of a key whose sequence does not tell it."""
+    if not held:
+        return char or (name if len(name) == 1 else "")
+    if held is not _Modifier.SHIFT or not name or not char:
+        return ""
+    return _character(shifted) or (char.upper() if char.isalpha() else "")
 
 
 def _with_modifiers(held: _Modifier, name: str) -> str:

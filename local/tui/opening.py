@@ -12,9 +12,7 @@ from ccb.tunnel.plain_text import neutralise, one_line
 from ..terminal.keymap import Keymap
 from .rendering.themes import palette_of
 
-_LONG_S = 3.0
-"""Seconds of connecting after which the screen says how long it takes."""
-
+_LONG_S = 3.0  # seconds of connecting after which the screen says how long it takes
 _MAX_SAID = 20
 _MAX_PROMPTS = 5
 _ASKS = "The login asks you something: {key} answers it. What you have typed stays here."
@@ -34,13 +32,8 @@ class OpeningLine(Static):
         self.say("connecting")
 
     def say(self, doing: str) -> None:
-        """Show what goes on, with the keys that there are meanwhile."""
         queues, leaves = self._keymap.name("send"), self._keymap.name("ladder")
         self.update(f"◌ {self._host}  {doing}  ·  {queues} queues a prompt  ·  {leaves} leaves")
-
-    def hint(self, text: str) -> None:
-        """Show an answer to a key."""
-        self.update(text)
 
 
 class Opening(Static):
@@ -64,12 +57,10 @@ class Opening(Static):
         self.set_interval(1.0, self._draw)
 
     def queue(self, text: str) -> None:
-        """Keep a prompt until the session is there."""
         self.queued.append(text)
         self._draw()
 
     def say(self, text: str) -> None:
-        """Show what the login says."""
         self.said.append(neutralise(text))
         del self.said[:-_MAX_SAID]
         self._draw()

@@ -1,16 +1,17 @@
-"""Status, banner, pulse."""
+"""What brings the screen up to date: the connection, the status line, and the pulse that does it regularly."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import field
 
 from textual.message_pump import MessagePump
 
+from ccb.tunnel.wire.dataclass import dataclass
+
 from ..session.session_client import LinkChange, LinkState
 from ..slash_commands.session_api import ReplInfo
-from ..terminal.keymap import Keymap
-from ..transcript.notices import AskedAgain
 from ..transcript.transcript_reducer import TranscriptReducer
 from .approvals import Approvals
 from .composer.composer import Composer
@@ -21,24 +22,17 @@ from .widgets.transcript import Transcript
 _LOCKED = "Nothing can be sent while this terminal only watches"
 
 
+@dataclass(eq=False)
 class ConnectionPresenter:
     """Follows the connection of one session."""
 
-    def __init__(
-        self,
-        view: ConnectionView,
-        composer: Composer,
-        approvals: Approvals,
-        transcript: Transcript,
-        reducer: TranscriptReducer,
-    ) -> None:
-        self.view = view
-        self.banner = Banner()
-        self._composer = composer
-        self._approvals = approvals
-        self._transcript = transcript
-        self._reducer = reducer
-        self._was_connected = True
+    view: ConnectionView
+    composer: Composer
+    approvals: Approvals
+    transcript: Transcript
+    reducer: TranscriptReducer
+    _was_connected: bool = True
+    banner: Banner = field(default_factory=Banner)
 
     def changed(self, change: LinkChange, now: float) -> bool:
         """Handle a change of the connection. Return whether its state is another one than before."""
@@ -49,26 +43,25 @@ class ConnectionPresenter:
 
     def tick(self, now: float) -> None:
         """Show the connection. `now` is in monotonic seconds."""
-        if not (self.banner.is_attached and self._approvals.is_attached):  # the person is leaving
+        if not (self.banner.is_attached and self.approvals.is_attached):  # the person is leaving
             return
-        view, reducer, composer = self.view, self._reducer, self._composer
+        view, reducer, composer = self.view, self.reducer, self.composer
         view.settle(now)
         connected = view.shown is LinkState.CONNECTED
         lost, self._was_connected = self._was_connected and not connected, connected
         if lost:
             reducer.link_lost()
-        elif view.up and reducer.prompts.unsent and not (view.unsent or self._approvals.replaying):
+        elif view.up and reducer.prompts.unsent and not (view.unsent or self.approvals.replaying):
             reducer.all_sent()
-        self._approvals.tick()
+        self.approvals.tick()
         composer.shortcuts.active = view.keys()
         composer.set_locked(_LOCKED if view.watching else "")
-        self.banner.show(view, now, self._transcript.palette(), typing=bool(composer.text))
+        self.banner.show(view, now, self.transcript.palette(), typing=bool(composer.text))
 
 
 _QUICK_S = 0.1
 _SLOW_S = 1.0
-_AFTERWARDS_S = 1.5
-"""Seconds for which the pulse stays quick after the last key or event."""
+_AFTERWARDS_S = 1.5  # seconds for which the pulse stays quick after the last key or event
 
 
 class RefreshPulse:
@@ -83,7 +76,6 @@ class RefreshPulse:
         self.wake()
 
     def wake(self) -> None:
-        """Something has happened: be quick for a while."""
         self._quick_until = time.monotonic() + _AFTERWARDS_S
         if not self._is_quick:
             self._is_quick = True
@@ -103,114 +95,99 @@ HINT_S = 3.0
 _FOR_MODEL_S = 2.0
 """Seconds of a turn after which the line may say that the agent waits for the model: most calls begin to answer before
 that, and a word that changes all the time says nothing."""
-
 _MAX_AGAIN_S = 3_600.0
 
 
-class StatusPresenter:
-    """Collects the facts of the status line from the other parts of the interface. `tell_state` hears what the session
-    does, in words, for the window's title. `keys` says what the keys of the input do now."""
+class TurnClock:
+    """Measures the turn that runs: how long the agent works in it, and when the model is asked again."""
 
-    def __init__(
-        self,
-        info: ReplInfo,
-        reducer: TranscriptReducer,
-        connection: ConnectionView,
-        approvals: Approvals,
-        transcript: Transcript,
-        keymap: Keymap,
-    ) -> None:
-        self.tell_state: Callable[[str], None] = lambda state: None
-        self.keys: Callable[[], str] = lambda: ""
-        self.line = StatusLine()
-        self.todos = TodoPanel(keymap.name("todos"))
-        self._keymap = keymap
-        self._info = info
+    def __init__(self, reducer: TranscriptReducer) -> None:
         self._reducer = reducer
-        self._connection = connection
-        self._approvals = approvals
-        self._transcript = transcript
         self._worked_s: float | None = None  # in this turn, without the time in which it waited for the person
         self._measured_at = 0.0
-        self._waited = False
+        self._asking = False
         self._turn = 0
-        self._interrupted_turn: int | None = None
-        self._hint = ""
-        self._hint_until = 0.0
-        self._retry: AskedAgain | None = None
+        self._retry: object = None
         self._again_at = 0.0
 
-    def hint(self, text: str, seconds: float = HINT_S) -> None:
-        """Show a short answer to a key for a while."""
-        self._hint, self._hint_until = text, time.monotonic() + seconds
-        self.show()
-
-    def interrupting(self, begun: bool) -> None:
-        """Show that the running turn is being interrupted, until it ends; or that it is not."""
-        self._interrupted_turn = self._reducer.turns if begun else None
-        self.show()
-
-    def clear_hint(self) -> None:
-        """Forget the hint, which no longer applies."""
-        self._hint = ""
-
-    def tick(self, now: float) -> None:
-        """Drop an old hint, and show the line."""
-        if now > self._hint_until:
-            self._hint = ""
-        self.show()
-        self.todos.show(self._reducer.todos, self._transcript.palette())
-
-    def show(self) -> None:
-        """Show the line with the facts of this moment."""
-        reducer, connection = self._reducer, self._connection
-        self._measure(time.monotonic())
-        facts = StatusFacts(
-            host=self._info.host,
-            path=self._info.path,
-            model=reducer.model,
-            mode=reducer.mode,
-            sandbox=reducer.sandbox,
-            link=LinkFacts(connection.shown, connection.unanswered_s, connection.round_trip_s),
-            totals=reducer.totals,
-            busy=self._busy,
-            hint=self._hint,
-            tasks=len(reducer.tasks.running),
-            queued=reducer.prompts.queued_count,
-            steering=reducer.prompts.steering_count,
-            branch=reducer.branch,
-            keys=self.keys(),
-            keymap=self._keymap,
-            card_waits=self._approvals.waits_for,
-            more_below=self._transcript.lines_below > 1,
-        )
-        self.line.show(facts, self._transcript.palette())
-        self.tell_state(state_in_words(facts))
-
-    @property
-    def _busy(self) -> Busy | None:
-        worked_s = self._worked_s
-        if worked_s is None:
-            return Busy(0.0, asking=True) if self._waited else None
-        for_model = worked_s >= _FOR_MODEL_S and self._reducer.waits_for_model
-        interrupted = self._interrupted_turn == self._reducer.turns
-        return Busy(worked_s, self._waited, for_model, interrupted, self._again_in())
-
-    def _again_in(self) -> float | None:
-        """Return the seconds until the model is asked again, None if it has not failed."""
-        retry, now = self._reducer.notices.asked_again, time.monotonic()
-        if retry is not self._retry:
-            delay = min(retry.delay_s, _MAX_AGAIN_S) if retry is not None else 0.0
-            self._retry, self._again_at = retry, now + delay
-        return None if retry is None else max(self._again_at - now, 0.0)
-
-    def _measure(self, now: float) -> None:
-        """Measure how long the agent has been working in this turn."""
+    def busy(self, now: float, *, asking: bool, interrupted: bool) -> Busy | None:
+        """Return what the agent does now, None without a turn. `asking`: a question waits for the person."""
         reducer = self._reducer
         if not reducer.running:
             self._worked_s = None
         elif self._worked_s is None or self._turn != reducer.turns:
             self._worked_s, self._turn = 0.0, reducer.turns
-        elif not self._waited:
+        elif not self._asking:
             self._worked_s += now - self._measured_at
-        self._measured_at, self._waited = now, self._approvals.open_count > 0
+        self._measured_at, self._asking = now, asking
+        if self._worked_s is None:
+            return Busy(0.0, asking=True) if asking else None
+        for_model = self._worked_s >= _FOR_MODEL_S and reducer.waits_for_model
+        return Busy(self._worked_s, asking, for_model, interrupted, self._again_in(now))
+
+    def _again_in(self, now: float) -> float | None:
+        """Return the seconds until the model is asked again, None if it has not failed."""
+        retry = self._reducer.notices.asked_again
+        if retry is not self._retry:
+            delay = min(retry.delay_s, _MAX_AGAIN_S) if retry is not None else 0.0
+            self._retry, self._again_at = retry, now + delay
+        return None if retry is None else max(self._again_at - now, 0.0)
+
+
+@dataclass(eq=False)
+class StatusPresenter:
+    """Collects the facts of the status line from the other parts of the interface. `tell_state` hears what the session
+    does, in words, for the window's title."""
+
+    info: ReplInfo
+    reducer: TranscriptReducer
+    connection: ConnectionView
+    approvals: Approvals
+    transcript: Transcript
+    composer: Composer
+    tell_state: Callable[[str], None]
+    _interrupted_turn: int | None = None
+    _hint: str = ""
+    _hint_until: float = 0.0
+
+    def __post_init__(self) -> None:
+        self.line, self._clock = StatusLine(), TurnClock(self.reducer)
+        self.todos = TodoPanel(self.composer.keymap.name("todos"))
+
+    def hint(self, text: str, seconds: float = HINT_S) -> None:
+        self._hint, self._hint_until = text, time.monotonic() + seconds
+        self.show()
+
+    def interrupting(self, begun: bool) -> None:
+        """Show that the running turn is being interrupted, until it ends; or that it is not."""
+        self._interrupted_turn = self.reducer.turns if begun else None
+        self.show()
+
+    def tick(self, now: float) -> None:
+        if now > self._hint_until:
+            self._hint = ""
+        self.show()
+        self.todos.show(self.reducer.todos, self.transcript.palette())
+
+    def show(self) -> None:
+        reducer, connection, prompts = self.reducer, self.connection, self.reducer.prompts
+        asking, interrupted = self.approvals.open_count > 0, self._interrupted_turn == reducer.turns
+        facts = StatusFacts(
+            host=self.info.host,
+            path=self.info.path,
+            model=reducer.model,
+            mode=reducer.mode,
+            link=LinkFacts(connection.shown, connection.unanswered_s, connection.round_trip_s),
+            totals=reducer.totals,
+            busy=self._clock.busy(time.monotonic(), asking=asking, interrupted=interrupted),
+            hint=self._hint,
+            card_waits=self.approvals.waits_for,
+            more_below=self.transcript.lines_below > 1,
+            sandbox=reducer.sandbox,
+            tasks=len(reducer.tasks.running),
+            waiting=(prompts.queued_count - prompts.steering_count, prompts.steering_count),
+            keys=self.composer.vim.label,
+            branch=reducer.branch,
+        )
+        self.line.show(facts, self.transcript.palette(), self.composer.keymap)
+        self.tell_state(state_in_words(facts))

@@ -18,8 +18,7 @@ if TYPE_CHECKING:
     from .attention import Attention
 
 
-QUIT_WINDOW_S = 2.0
-"""Seconds within which Ctrl+C has to be pressed again to quit."""
+QUIT_WINDOW_S = 2.0  # seconds within which Ctrl+C has to be pressed again to quit
 
 
 class SessionFate(Enum):
@@ -42,20 +41,13 @@ class LeaveState:
 
     @property
     def stopped(self) -> bool:
-        """Whether the person has ended the session on the host."""
         return self.fate is SessionFate.STOPPED
 
     @property
     def exit_code(self) -> int:
-        """The exit code to return if the person leaves now."""
         return code_of(self.error) if self.error is not None else ExitCode.OK
 
-    def stop_requested(self) -> None:
-        """Note that the person ends the session on the host."""
-        self.fate = SessionFate.STOPPING
-
     def session_ended(self, error: CcbError | None) -> SessionFate:
-        """Note that no more events will come; `error` is set if the session was lost. Return the session's fate."""
         if error is not None:
             self.fate, self.error = SessionFate.LOST, error
         else:
@@ -76,7 +68,6 @@ class Switching:
         self._next: asyncio.Queue[NextSession] = asyncio.Queue()
 
     def go_to(self, following: NextSession) -> None:
-        """Show another session in place of this one."""
         self._next.put_nowait(following)
 
     async def wait(self, left: asyncio.Event) -> NextSession | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from textual import work
@@ -38,17 +38,16 @@ from .approvals import Approvals, Settlement
 from .cards.question_card import QuestionCard
 from .command_replies import CommandReplies
 from .composer.completion_list import CompletionList
-from .composer.completion_offers import Candidate
+from .composer.completion_names import Candidate
 from .keys import StopKeys
 from .panels.page_holder import PageHolder
-from .panels.queue_panel import QueueEditing
-from .panels.rewind_panel import Rewinding
+from .panels.queue_panel import QueuePanel
+from .panels.rewind_panel import RewindPanel
 from .panels.transfer_panel import FileCarrying
 from .presenters import ConnectionPresenter, RefreshPulse, StatusPresenter
 from .rendering.pictures import PictureShelf
 from .repl_shell import ReplShell, SessionFate
 from .session_actions import SessionActions
-from .submissions import Submissions
 from .widgets.connection_banner import ConnectionView
 from .widgets.history_loader import HistoryLoader
 from .widgets.painting import WorkSlices
@@ -57,102 +56,31 @@ from .widgets.transcript import Transcript
 
 ASKED_ON_CARDS: tuple[RequestKind[Any, Any], ...] = (CAN_USE_TOOL, ELICITATION, TRUST_PROJECT)
 """The requests that the person answers on a card."""
-
 _ON_CARDS = frozenset(kind.name for kind in ASKED_ON_CARDS)
-
-
-class EventRouter:
-    """Routes events. `ring` is called, with the type of the notification, for events that the person may be waiting
-    for, but never during a replay."""
-
-    def __init__(
-        self,
-        client: SessionClient,
-        reducer: TranscriptReducer,
-        approvals: Approvals,
-        history: HistoryLoader,
-        ring: Callable[[str], None],
-    ) -> None:
-        self._client = client
-        self._reducer = reducer
-        self._approvals = approvals
-        self._history = history
-        self._ring = ring
-        for kind in ASKED_ON_CARDS:
-            client.register(kind)
-
-    def skipped(self, item: EventGap) -> None:
-        """Show a line in place of events that are not loaded, and take over the state after them."""
-        state = parse_snapshot(item.body)
-        self._history.skipped(self._approvals.last_seq, item.seq + 1)
-        self._approvals.event_came(item.seq, replayed=True)
-        self._reducer.skipped(state, running=self._client.hello.state != "idle")
-        if self._approvals.replace_all(state.questions):
-            self._reducer.notice("The question that was open here has been settled meanwhile.", Level.DIM)
-
-    def received(self, item: SessionEvent) -> None:
-        """Route an event or progress."""
-        self._approvals.event_came(item.seq, replayed=item.replayed)
-        if item.kind == "progress":
-            if agent_of_message(item.body) == MAIN_AGENT:
-                self._reducer.apply_progress(item.public)
-            self._message(item.public, replayed=item.replayed)  # such as a question that no journal holds
-            return
-        self._reducer.apply_event(item.record, replayed=item.replayed)
-        content = item.record.content
-        if isinstance(content, InputRecord) and isinstance(content.public, ControlResponse):
-            self._answer(content.public)
-        elif isinstance(content, MessageRecord):
-            self._message(item.public, replayed=item.replayed)
-
-    def _message(self, public: PublicMessage, *, replayed: bool) -> None:
-        if isinstance(public, ControlRequest) and public.subtype in _ON_CARDS:
-            if self._approvals.opened(public) and not replayed:
-                self._ring("permission_prompt")
-        elif isinstance(public, ControlCancel):
-            self._approvals.withdrawn(public.request_id)
-        elif isinstance(public, ResultMessage) and not replayed:
-            self._ring("idle_prompt")
-
-    def _answer(self, answer: ControlResponse) -> None:
-        """Close a question that a client has answered, and tell the person if another client did."""
-        if not answer.request_id:
-            return
-        settlement = self._approvals.settled(answer.request_id, answer.payload)
-        if settlement is Settlement.BY_ANOTHER:
-            self._reducer.notice("The question was answered by another client.", Level.DIM)
-        elif settlement is Settlement.BEFORE_US:
-            verdict = "allowed" if (answer.payload or {}).get("behavior") == "allow" else "denied"
-            self._reducer.notice(f"Another client answered first: {verdict}. Your answer was dropped.", Level.WARNING)
 
 
 class LastScreen:
     """Shows the records that a hello has brought at the end of the transcript. The events themselves come above them.
     When the last of these has come, it shows the same, and the early blocks are taken away."""
 
-    def __init__(self, transcript: Transcript, reducer: TranscriptReducer) -> None:
+    def __init__(self, transcript: Transcript, reducer: TranscriptReducer, hello: Greeting) -> None:
         self._transcript = transcript
         self._reducer = reducer
         self._ends = 0  # the number of the last event that had happened before
-
-    def show(self, hello: Greeting) -> None:
-        """Show what this hello has brought."""
         early = BlockList()
         loaded = TranscriptReducer(early)
         for record in parse_page(hello.last):
             loaded.apply_event(record, replayed=True)
         loaded.session_ended()  # what the last worker left open will be closed
         if early.blocks:
-            self._ends, self._reducer.catching_up = hello.seq, True
-            self._transcript.keep_last(early.blocks)
+            self._ends, reducer.catching_up = hello.seq, True
+            transcript.keep_last(early.blocks)
 
     def event_came(self, seq: int) -> None:
-        """All events up to this number are in the transcript."""
         if self._ends and seq >= self._ends:
             self.take_away()
 
     def take_away(self) -> None:
-        """Show only what has come since."""
         self._ends, self._reducer.catching_up = 0, False
         self._transcript.keep_last([])
 
@@ -171,65 +99,61 @@ class SessionView(Vertical):
         shelf: PictureShelf | None = None,
     ) -> None:
         super().__init__()
-        self._client = client
-        self._info = info
         self._shell = shell
-        self._keymap = keymap = shell.composer.keymap
-        self.transcript = Transcript(info.path.rstrip("/"), keymap.name("details"), shell.keys_first, shelf)
-        connection = ConnectionView(client, keymap)
+        composer, keymap, cwd = shell.composer, shell.composer.keymap, info.path.rstrip("/")
+        self.transcript = Transcript(cwd, keymap.name("details"), shell.keys_first, shelf)
+        self.connection = connection = ConnectionView(client, keymap)
         self.reducer = TranscriptReducer(
             self.transcript, model=info.model, mode=info.mode, sandbox=info.sandbox, own_name=info.client_name
         )
-        self.reducer.notices.cwd = info.path.rstrip("/")
-        self.approvals = Approvals(client, connection, self.transcript, shell.composer, info.place)
-        self._presenter = ConnectionPresenter(connection, shell.composer, self.approvals, self.transcript, self.reducer)
+        self.reducer.notices.cwd = cwd
+        self.approvals = Approvals(client, connection, self.transcript, composer, info.place)
+        self._presenter = ConnectionPresenter(connection, composer, self.approvals, self.transcript, self.reducer)
         self._history = HistoryLoader(client, self.transcript, self.reducer)
-        self._last_screen = LastScreen(self.transcript, self.reducer)
-        self._status = StatusPresenter(info, self.reducer, connection, self.approvals, self.transcript, keymap)
-        self._status.tell_state = shell.attention.state_is
-        self._status.keys = lambda: shell.composer.vim.label
-        self._actions = SessionActions(client, self.reducer, connection, self.approvals, self._status, shell.leaving)
-        self.rewinding = Rewinding(client, self.reducer, shell.composer, self._actions)
-        self.reading = reading = PageHolder(client, info, self.transcript, shell.composer, shell.copied)
-        self.queue = QueueEditing(client, self.reducer.prompts, shell.composer, self._actions)
-        self.files = FileCarrying(laptop, self.reducer, self._actions, keymap)
-        self.stop_keys = StopKeys(shell, self._actions, connection, reading, self.rewinding, self.files)
+        self._status = StatusPresenter(
+            info, self.reducer, connection, self.approvals, self.transcript, composer, shell.attention.state_is
+        )
+        self.actions = SessionActions(client, self.reducer, connection, self.approvals, self._status, shell.leaving)
+        self.rewinding = RewindPanel(client, self.reducer, composer, self.actions)
+        self.reading = PageHolder(client, info, self.transcript, composer, shell.copied)
+        self.queue = QueuePanel(client, self.reducer.prompts, composer, self.actions)
+        self.files = FileCarrying(laptop, self.reducer, self.actions, keymap)
+        self.stop_keys = StopKeys(shell, self.actions, connection, self.reading, self.rewinding, self.files)
         self.api = SessionApi(
             client,
             info,
             self.reducer,
             laptop,
             place=Place.SCREEN,
-            waits=self._actions.waits_for_connection,
+            waits=self.actions.waits_for_connection,
             terminal=self._terminal,
             problems=self._problems,
         )
         self._choices = ArgumentChoices(self.api)
-        composer = shell.composer
-        own = self._own_commands
-        self.completion = CompletionList(composer, client, one_line(info.host), own, self._choices.ask, OWN_NAMES)
+        host, asks = one_line(info.host), self._choices.ask
+        self.completion = CompletionList(composer, client, host, self._own_commands, asks, OWN_NAMES)
         composer.around.completes = self.completion.take_key
-        known = self.completion.worker_commands
         self.replies = CommandReplies(
-            self.api, shell, self._actions, reading, self.queue, self.files, self.stop_keys, known
+            self.api,
+            shell,
+            self.actions,
+            self.reading,
+            self.queue,
+            self.files,
+            self.stop_keys,
+            self.completion.worker_commands,
         )
-        self._submissions = Submissions(composer, self.reducer, self.transcript, self._actions, self.replies, known)
         self.approvals.laptop_servers = lambda: self.api.laptop_servers
         self._pulse: RefreshPulse | None = None
-
-    @property
-    def connection(self) -> ConnectionView:
-        """The state of the connection."""
-        return self._presenter.view
+        for kind in ASKED_ON_CARDS:
+            client.register(kind)
 
     @property
     def status_line(self) -> StatusLine:
-        """The line below the composer."""
         return self._status.line
 
     @property
     def card(self) -> QuestionCard | None:
-        """The approval card on the screen."""
         return self.approvals.card
 
     def compose(self) -> ComposeResult:
@@ -237,21 +161,15 @@ class SessionView(Vertical):
         yield from (self.replies, self.queue, self._presenter.banner, self._status.todos, self.files)
 
     def on_mount(self) -> None:
-        self.reducer.notice(
-            [
-                f"ccb {self._info.version}  {self._info.place}",
-                f"The agent works on {self._info.host}. {self._keymap.name('help')} or /help shows the keys.",
-            ],
-            Level.DIM,
-        )
-        self.transcript.add(tips(self._info.host, self._keymap))
-        hello = self._client.hello
+        info, hello, keymap = self.api.info, self.api.client.hello, self._shell.composer.keymap
+        shows_keys = f"The agent works on {info.host}. {keymap.name('help')} or /help shows the keys."
+        self.reducer.notice([f"ccb {info.version}  {info.place}", shows_keys], Level.DIM)
+        self.transcript.add(tips(info.host, keymap))
         level = Level.DIM if hello.storage == "disk" else Level.WARNING  # show at once that the session may not last
         if hello.notes:
             self.reducer.notice([f"On the host: {note}" for note in hello.notes], level)
-        self._last_screen.show(hello)
         self._pulse = RefreshPulse(self, self._tick)
-        self._listen()
+        self._listen(LastScreen(self.transcript, self.reducer, hello))
 
     def on_resize(self) -> None:
         self.approvals.fit_card()
@@ -262,7 +180,6 @@ class SessionView(Vertical):
             self._pulse.wake()
 
     def hint(self, text: str) -> None:
-        """Show a short answer to a key."""
         self._status.hint(text)
 
     def say(self, texts: Sequence[str], warnings: Sequence[str]) -> None:
@@ -278,67 +195,100 @@ class SessionView(Vertical):
             self.reducer.notice(text.split("\n"))
 
     def login_asks(self) -> None:
-        """Say that a question of a login waits."""
-        key = self._keymap.name("retry")
+        key = self._shell.composer.keymap.name("retry")
         self.reducer.notice(f"The login asks you something: {key} answers it.", Level.WARNING)
 
     # Events of the session.
 
     @work(exit_on_error=True)
-    async def _listen(self) -> None:
-        """Show the events of the session until it ends."""
-        router = EventRouter(self._client, self.reducer, self.approvals, self._history, self._shell.ring)
+    async def _listen(self, last_screen: LastScreen) -> None:
         slices = WorkSlices(self._shell.keys_first)
+        lost: CcbError | None = None
         try:
-            async for event in self._client.events():
+            async for event in self.api.client.events():
                 self.wake()
                 if isinstance(event, LinkChange):
                     self._link_changed(event)
-                elif isinstance(event, EventGap):
-                    router.skipped(event)
-                    self.reading.received(event)
-                    self._last_screen.event_came(event.seq)
                 elif isinstance(event, LaptopNotice):
                     self.reducer.notice(event.text, Level.WARNING)
                 else:
-                    router.received(event)
+                    if isinstance(event, EventGap):
+                        self._skipped(event)
+                    else:
+                        self._received(event)
                     self.reading.received(event)
-                    self._last_screen.event_came(event.seq)
+                    last_screen.event_came(event.seq)
                 await slices.next()
         except CcbError as error:
-            self._link_changed(LinkChange(LinkState.LOST, error.what))
-            self._session_ended(error)
-        else:
-            self._link_changed(LinkChange(LinkState.CLOSED))
-            self._session_ended(None)
+            lost = error
+        self._link_changed(LinkChange(LinkState.LOST, lost.what) if lost is not None else LinkChange(LinkState.CLOSED))
+        last_screen.take_away()
+        self._session_ended(lost)
+
+    def _skipped(self, item: EventGap) -> None:
+        state = parse_snapshot(item.body)
+        self._history.skipped(self.approvals.last_seq, item.seq + 1)
+        self.approvals.event_came(item.seq, replayed=True)
+        self.reducer.skipped(state, running=self.api.client.hello.state != "idle")
+        if self.approvals.replace_all(state.questions):
+            self.reducer.notice("The question that was open here has been settled meanwhile.", Level.DIM)
+
+    def _received(self, item: SessionEvent) -> None:
+        self.approvals.event_came(item.seq, replayed=item.replayed)
+        if item.kind == "progress":
+            if agent_of_message(item.body) == MAIN_AGENT:
+                self.reducer.apply_progress(item.public)
+            self._message(item.public, replayed=item.replayed)  # such as a question that no journal holds
+            return
+        self.reducer.apply_event(item.record, replayed=item.replayed)
+        content = item.record.content
+        if isinstance(content, InputRecord) and isinstance(content.public, ControlResponse):
+            self._answered(content.public)
+        elif isinstance(content, MessageRecord):
+            self._message(item.public, replayed=item.replayed)
+
+    def _message(self, public: PublicMessage, *, replayed: bool) -> None:
+        """Show a question, and call the person for what they may be waiting for, but never during a replay."""
+        if isinstance(public, ControlRequest) and public.subtype in _ON_CARDS:
+            if self.approvals.opened(public) and not replayed:
+                self._shell.ring("permission_prompt")
+        elif isinstance(public, ControlCancel):
+            self.approvals.withdrawn(public.request_id)
+        elif isinstance(public, ResultMessage) and not replayed:
+            self._shell.ring("idle_prompt")
+
+    def _answered(self, answer: ControlResponse) -> None:
+        settlement = self.approvals.settled(answer.request_id, answer.payload) if answer.request_id else None
+        if settlement is Settlement.BY_ANOTHER:
+            self.reducer.notice("The question was answered by another client.", Level.DIM)
+        elif settlement is Settlement.BEFORE_US:
+            verdict = "allowed" if (answer.payload or {}).get("behavior") == "allow" else "denied"
+            self.reducer.notice(f"Another client answered first: {verdict}. Your answer was dropped.", Level.WARNING)
 
     def _link_changed(self, change: LinkChange) -> None:
         if not self._presenter.changed(change, time.monotonic()):
             return
-        self._status.clear_hint()  # the attempt that a hint announced has succeeded or failed
+        self._status.hint("")  # the attempt that a hint announced has succeeded or failed
         if change.state in (LinkState.NEEDS_PERSON, LinkState.FENCED):
             self._shell.ring()
-        self._status.show()
 
     def _session_ended(self, error: CcbError | None) -> None:
-        self._last_screen.take_away()
         self.reducer.session_ended()
         self.approvals.clear()
-        fate = self._shell.leaving.session_ended(error)
-        if fate is SessionFate.STOPPED:
+        if self._shell.leaving.session_ended(error) is SessionFate.STOPPED:
             self._shell.leave()
             return
         if error is None:
             self.reducer.notice("The session has ended on the host.", Level.WARNING)
         else:
-            self._actions.show_error(error)
-            command = self._info.resume
+            self.actions.show_error(error)
+            command = self.api.info.resume
             if command and command not in error.do:
                 self.reducer.notice(["Come back with:", command], Level.WARNING)
-        self._shell.composer.invite(f"Nothing can be sent any more: {self._keymap.name('leave')} leaves")
+        composer = self._shell.composer
+        composer.invite(f"Nothing can be sent any more: {composer.keymap.name('leave')} leaves")
 
     def _tick(self) -> bool:
-        """Bring everything up to date that changes with time. Return whether it should happen again soon."""
         now = time.monotonic()
         self._presenter.tick(now)
         self._status.tick(now)
@@ -349,7 +299,6 @@ class SessionView(Vertical):
         return copying or away or self.approvals.unsettled
 
     def _own_commands(self) -> list[Candidate]:
-        """Return the commands of ccb for the list above the composer."""
         colours = dict.fromkeys(self._shell.appearance.names, "")
         return [
             Candidate(
@@ -363,29 +312,27 @@ class SessionView(Vertical):
         ]
 
     def _terminal(self) -> str:
-        """Return in what the person sees the session, for a report."""
         return f"{self.api.environ.get('TERM', '?')}, {self.app.size.width} columns, theme {self._shell.theme}"
 
     def _problems(self) -> list[str]:
-        """Return the warnings and errors of the conversation, for a report."""
         notices = (each for each in self.transcript.blocks if isinstance(each, NoticeBlock))
         return [each.text for each in notices if each.level in (Level.ERROR, Level.WARNING)]
 
-    # What the person sends.
+    # What the person does.
 
     @work
     async def submit(self, text: str, before: tuple[str, ...] = (), *, steers: bool = False) -> None:
         """Send a prompt, in front of the waiting prompts `before`, or run a slash command."""
-        await self._submissions.submit(text, PromptDelivery(before=before, waits=not steers))
+        await self.replies.submit(text, PromptDelivery(before=before, waits=not steers))
 
     @work
     async def submit_all(self, texts: Sequence[str]) -> None:
         """Send the first prompt of the command line, and then what was typed before the session was there, in order."""
-        await self._submissions.submit_all(self._info.first_prompt, texts)
+        await self.replies.submit_all(self.api.info.first_prompt, texts)
 
     async def on_question_card_answered(self, event: QuestionCard.Answered) -> None:
-        await self._actions.answer(event.answer)
-        await self._actions.keep(event.answer, self.api.laptop.projects)
+        await self.actions.answer(event.answer)
+        await self.actions.keep(event.answer, self.api.laptop.projects)
 
     def on_question_card_left(self) -> None:
         self._shell.composer.focus()
@@ -399,67 +346,27 @@ class SessionView(Vertical):
             composer.type(event.text)
 
     def on_transcript_wheel_up(self) -> None:
-        hole = self._history.hole_on_screen()
-        if hole is not None:
-            self.run_worker(self._history.load(hole, turn_page=False))
+        self._history.load_in_sight(turn_page=False)
 
-    # Keys.
-
-    def retry(self) -> None:
-        """Connect now, or log in."""
-        self._status.hint(self.connection.retry())
-
-    def take_back(self) -> None:
-        """Drive the session."""
-        self._status.hint(self.connection.take_back())
-
-    def only_watches(self) -> None:
-        """Say why nothing can be sent."""
-        self._status.hint(self.connection.only_watches_hint())
-
-    @work
-    async def move_to_background(self) -> None:
-        """Let the running command go on in the background."""
-        await self._actions.move_to_background()
-
-    @property
-    def can_take_prompt_back(self) -> bool:
-        """Whether a prompt waits for the agent that may still be changed."""
-        return not self.connection.watching and self.reducer.prompts.queued
-
-    @work
-    async def take_prompt_back(self) -> None:
-        """Put the newest prompt that waits into the composer again."""
-        await self.queue.edit_newest()
-
-    def show_queue(self) -> None:
-        """Show the prompts that wait for the agent."""
-        self.replies.show_queue()
-
-    @work
-    async def next_mode(self) -> None:
-        """Change to the next permission mode."""
-        await self._actions.next_mode()
+    def take_prompt_back(self) -> bool:
+        """Let the person edit the newest prompt that waits for the agent. Return whether there is one that may still be
+        changed."""
+        may = not self.connection.watching and self.reducer.prompts.queued
+        if may:
+            self.run_worker(self.queue.edit_newest())
+        return may
 
     def page(self, direction: int) -> None:
         """Scroll the approval card if it has the focus and is longer than shown, else what is open, else the
         transcript."""
         if self.approvals.turn_page(direction) or self.reading.turn(direction):
             return
-        hole = self._history.hole_on_screen() if direction < 0 else None
-        if hole is not None:
-            self.run_worker(self._history.load(hole, turn_page=True))
-        else:
+        if direction > 0 or not self._history.load_in_sight(turn_page=True):
             self.transcript.turn(direction)
 
     def show_todos(self) -> None:
-        """Show all todos, or only the one in progress."""
         if not self._status.todos.toggle():
             self._status.hint("nothing is on the todo list")
-
-    def help(self) -> None:
-        """Show the keys and commands, or close them again."""
-        self.replies.help()
 
     def details(self) -> None:
         """Show all of tool output and thinking, or the summary; pressed twice, open the whole conversation. On a
@@ -468,13 +375,11 @@ class SessionView(Vertical):
             self.reading.details_pressed(time.monotonic())
 
     def farewell(self) -> list[str]:
-        """Return the lines that stay on the terminal."""
-        return farewell(self._info, self.left_behind)
+        return farewell(self.api.info, self.left_behind)
 
     @property
     def left_behind(self) -> LeftSession:
-        """The state in which the person leaves the session now."""
-        hello, error = self._client.hello, self._shell.leaving.error
+        hello, error = self.api.client.hello, self._shell.leaving.error
         return LeftSession(
             session_id=hello.session,
             used=used_text(self.reducer.totals),

@@ -1,7 +1,7 @@
 """The driver of the terminal under the interface, which survives a closed window.
 
-Textual writes from a thread through a short queue. A write to a closed window raises an error, which ends the thread.
-The queue then fills, and the event loop waits for ever for room in it, so that no signal could end the program.
+Textual writes from a thread through a short queue. A write to a closed window would end the thread, and the event loop
+would wait for ever for room in the queue.
 """
 
 from __future__ import annotations
@@ -32,9 +32,6 @@ _INPUT_BYTES = 4096
 _ANSWERS_S = 3.0
 """Seconds after a question in which Esc alone may be the first character of an answer, and is kept back a little."""
 
-_ESCDELAY = "ESCDELAY"
-"""The variable for the milliseconds after which Esc is the key, as in other programs."""
-
 
 class _ClosableFile:
     """The part of a text file that Textual needs. A closed window calls `on_close`; later writes are lost."""
@@ -45,25 +42,22 @@ class _ClosableFile:
         self._is_closed = False
 
     def write(self, text: str) -> None:
-        if not self._is_closed:
-            try:
-                self._file.write(text)
-            except OSError:
-                self._close()
+        self._try(lambda: self._file.write(text))
 
     def flush(self) -> None:
-        if not self._is_closed:
-            try:
-                self._file.flush()
-            except OSError:
-                self._close()
+        self._try(self._file.flush)
 
     def fileno(self) -> int:
         return self._file.fileno()
 
-    def _close(self) -> None:
-        self._is_closed = True
-        self._on_close()
+    def _try(self, action: Callable[[], object]) -> None:
+        if self._is_closed:
+            return
+        try:
+            action()
+        except OSError:
+            self._is_closed = True
+            self._on_close()
 
 
 class TerminalDriver(LinuxDriver):
@@ -85,7 +79,6 @@ class TerminalDriver(LinuxDriver):
         self._file: Any = _ClosableFile(self._file, self._window_closed)
 
     def ask_background(self) -> None:
-        """Ask the terminal for its background. `BackgroundReport` follows if it answers."""
         if self.input_tty:
             self._asked_at = time.monotonic()
             self.write(BACKGROUND_ASKED)
@@ -99,21 +92,19 @@ class TerminalDriver(LinuxDriver):
             self._soon(partial(self._app._handle_exception, error))
 
     def _read_input(self) -> None:
-        """Turn what the terminal sends into messages."""
         machine, decoder = InputMachine(_escape_seconds()), KeyDecoder()
         with selectors.DefaultSelector() as selector:
             selector.register(self.fileno, selectors.EVENT_READ)
             while not self.exit_event.is_set():
                 wait = _INPUT_S if machine.deadline is None else machine.deadline - time.monotonic()
-                if selector.select(min(max(wait, 0), _INPUT_S)):
-                    data = os.read(self.fileno, _INPUT_BYTES)
-                    if not data:
-                        self.exit_event.wait(_INPUT_S)  # the window is closed, which SIGHUP tells
-                        continue
+                if not selector.select(min(max(wait, 0), _INPUT_S)):
+                    tokens = machine.tick(time.monotonic())
+                elif data := os.read(self.fileno, _INPUT_BYTES):
                     machine.expects = time.monotonic() - self._asked_at < _ANSWERS_S
                     tokens = machine.feed(data, time.monotonic())
                 else:
-                    tokens = machine.tick(time.monotonic())
+                    self.exit_event.wait(_INPUT_S)  # the window is closed, which SIGHUP tells
+                    continue
                 for token in tokens:
                     if isinstance(token, TerminalAnswer):
                         if (light := is_light(token.text)) is not None:
@@ -155,15 +146,13 @@ class TerminalDriver(LinuxDriver):
         return True
 
     def _continued(self) -> None:
-        """Continue after SIGSTOP, which a program cannot prepare for: undo the changes of the shell to screen and
-        terminal. Without leaving application mode first there would be two readers of the keys, and a raw terminal at
-        the end."""
+        """Continue after SIGSTOP, which a program cannot prepare for. Without leaving application mode first there
+        would be two readers of the keys, and a raw terminal at the end."""
         if self._auto_restart:
             self.suspend_application_mode()
             self._take_terminal()
 
     def _take_terminal(self) -> None:
-        """Draw the interface anew. In the background this waits, stopped, until the shell gives the terminal back."""
         while True:
             try:
                 termios.tcsetattr(self.fileno, termios.TCSANOW, termios.tcgetattr(self.fileno))
@@ -179,7 +168,8 @@ class TerminalDriver(LinuxDriver):
 
 
 def _escape_seconds() -> float:
+    """Return after how long Esc is the key: ESCDELAY says it in milliseconds, as for other programs."""
     try:
-        return min(max(int(os.environ[_ESCDELAY]) / 1000, 0.001), 1.0)
+        return min(max(int(os.environ["ESCDELAY"]) / 1000, 0.001), 1.0)
     except (KeyError, ValueError):
         return ESCAPE_S

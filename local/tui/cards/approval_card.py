@@ -1,4 +1,4 @@
-"""Allow once, session, deny."""
+"""The card of a tool call: allow once or for the session, deny, edit the rule."""
 
 from __future__ import annotations
 
@@ -6,11 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rich.text import Text
-from textual.app import ComposeResult
 from textual.widget import Widget
 from textual.widgets import Static
 
-from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.messages import ControlRequest
 
 from ...terminal.keymap import Keymap
@@ -30,19 +28,7 @@ from ..rendering.untrusted_text import escaped_name
 from .card_subject import ApprovalSubject
 from .question_card import STEPS, QuestionCard
 
-MAX_BESIDE = 60
-"""Characters of a rule that is shown beside its answer."""
-
-
-@dataclass(frozen=True)
-class QuestionState:
-    """What decides about the answers. `unseen`: rows that were not on the screen yet. `focused`: the person is at the
-    answers. `driving`: they may answer here. `note` says what happens to an answer now."""
-
-    unseen: int = 0
-    focused: bool = False
-    driving: bool = True
-    note: str = ""
+MAX_BESIDE = 60  # characters of a rule that is shown beside its answer
 
 
 class AnswerChoices(Static):
@@ -63,19 +49,20 @@ class AnswerChoices(Static):
     ) -> None:
         super().__init__(classes="choices")
         self.keys = keys
+        self.marked = ""
+        self.covered = 0
+        """How many of the questions that wait the rules cover as well."""
         self._tab = keymap.name("approval-tab")
         self._keeps = keeps
-        self.marked = ""
         self._grants = grants
         self._palette = palette
         self._readable = readable
-        self._situation = QuestionState()
         self._editable = editable
-        self.covered = 0
-        """How many of the questions that wait the rules cover as well."""
+        self._unseen = 0
+        self._focused = False
+        self._driving_and_note = (True, "")
 
     def offer(self, grants: Sequence[str]) -> None:
-        """Offer other rules, which the person has written."""
         self._grants = grants
         self.mark("")
 
@@ -92,19 +79,19 @@ class AnswerChoices(Static):
 
     @property
     def offered(self) -> list[str]:
-        """The answers that are possible now."""
-        if not self._readable or self._situation.unseen:
+        if not self._readable or self._unseen:
             return ["deny"]
         if not self._grants:
             return ["once", "deny"]
         more = [*(["always"] if self._keeps else []), *(["edit"] if self._editable else [])]
         return ["once", "session", "deny", *more]
 
-    def show(self, situation: QuestionState) -> None:
-        """Show what is possible in a situation."""
-        if situation.focused != self._situation.focused:
+    def show(self, unseen: int, focused: bool, driving_and_note: tuple[bool, str]) -> None:
+        """Show what is possible with `unseen` rows that were not on the screen yet. `focused`: the person is at the
+        answers. They may answer here if they drive the session; the note says what happens to an answer now."""
+        if focused != self._focused:
             self.marked = ""
-        self._situation = situation
+        self._unseen, self._focused, self._driving_and_note = unseen, focused, driving_and_note
         self.draw()
 
     def mark(self, answer: str) -> None:
@@ -113,53 +100,47 @@ class AnswerChoices(Static):
         self.draw()
 
     def step(self, by: int) -> None:
-        """Mark the next answer, or the one before."""
         offered = self.offered
         place = offered.index(self.marked) + by if self.marked in offered else (0 if by > 0 else -1)
         self.mark(offered[place % len(offered)])
 
     def draw(self) -> None:
         """Draw the answers on one line, or one below the other on a narrow screen that is high enough."""
-        situation = self._situation
-        if not situation.driving:
-            self.update(Text(situation.note, style=self._palette.dim))
+        driving, note = self._driving_and_note
+        if not driving:
+            self.update(Text(note, style=self._palette.dim))
             return
         parts = self._parts()
         text = Text("   ").join(parts)
         if text.cell_len > self.content_size.width and self.is_attached and self.screen.has_class("-tall"):
             text = Text("\n").join(parts)
-        if situation.note:
-            text.append(f"\n{situation.note}", style=f"not bold {self._palette.warn}")
+        if note:
+            text.append(f"\n{note}", style=f"not bold {self._palette.warn}")
         self.update(text)
 
     def _parts(self) -> list[Text]:
-        """Return each answer with its key, and what else the person can do now."""
-        accent, situation = f"bold {self._palette.accent}", self._situation
+        accent = f"bold {self._palette.accent}"
         entries: list[tuple[str, str, str]] = []
         if not self._readable:
             entries.append(("", "too long to allow:", ""))
-        elif situation.unseen:
-            lines = f"{situation.unseen:,} line{'s' if situation.unseen != 1 else ''}"
-            if not situation.focused:
+        elif self._unseen:
+            lines = f"{self._unseen:,} line{'s' if self._unseen != 1 else ''}"
+            if not self._focused:
                 return [Text.assemble((self._tab, accent), f" to read on ({lines}) and answer")]
             entries.append(("Space", f"read on: {lines} to see before you can allow it", ""))
         entries += [(self.keys[answer], self.words(answer), answer) for answer in self.offered]
-        if situation.focused:
+        if self._focused:
             entries += [("Enter", "answers", "")] if self.marked else []
             entries.append(("Esc", "back", ""))
         else:
             entries.insert(0, (self._tab, "to answer:", ""))
-        style = "" if situation.focused else self._palette.dim
         parts = []
         for key, does, answer in entries:
-            marked = bool(answer) and answer == self.marked
-            parts.append(
-                Text.assemble((key, accent), f" {does}" if key else does, style="reverse" if marked else style)
-            )
+            style = "reverse" if answer and answer == self.marked else "" if self._focused else self._palette.dim
+            parts.append(Text.assemble((key, accent), f" {does}" if key else does, style=style))
         return parts
 
     def words(self, answer: str) -> str:
-        """Return what an answer does."""
         if answer == "always" and self.marked == answer:
             return f"always: for this host and directory, in {kept_in()}"
         if answer == "edit":
@@ -204,19 +185,13 @@ class ChoiceCard(QuestionCard):
         super().__init__(request, place, palette, ApprovalSubject(lines, palette), keymap)
 
     def choose(self, answer: str) -> None:
-        """Give an answer, which is possible now."""
         raise NotImplementedError
-
-    def compose(self) -> ComposeResult:
-        self.show_titles()
-        yield self.subject
-        yield from self.below()
 
     def below(self) -> list[Widget]:
         return [self._choices, self.field]
 
     def show_choices(self) -> None:
-        self._choices.show(QuestionState(self.unseen, self.has_focus, *self._driving_and_note))
+        self._choices.show(self.unseen, self.has_focus, self._driving_and_note)
 
     def step(self, key: str) -> None:
         if key in ("up", "down") and self.subject.max_scroll_y > 0:
@@ -297,13 +272,9 @@ class ApprovalCard(ChoiceCard):
             self.ask_for_text(_OTHER_RULE, single_rule(self._updates) or "")
         else:
             destination = KEPT if answer == "always" else "session"
-            self._allow([] if answer == "once" else [{**each, "destination": destination} for each in self._updates])
-
-    def _allow(self, updates: list[Json]) -> None:
-        response: Json = {"behavior": "allow", "updatedInput": self.request.input}
-        if updates:
-            response["updatedPermissions"] = updates
-        self.respond(response)
+            updates = [] if answer == "once" else [{**each, "destination": destination} for each in self._updates]
+            granted = {"updatedPermissions": updates} if updates else {}
+            self.respond({"behavior": "allow", "updatedInput": self.request.input, **granted})
 
     def end_of_text(self) -> None:
         self._edits = False
@@ -318,7 +289,6 @@ class ApprovalCard(ChoiceCard):
         return not self._edited
 
     def _rule_given(self, text: str) -> None:
-        """Offer the rule that the person has written in the place of the suggested one."""
         edited = with_rule(self._updates, text)
         if edited is None:
             self.field.placeholder = f"Not a rule for {self.title()}. {_OTHER_RULE}"
@@ -333,12 +303,15 @@ class ApprovalCard(ChoiceCard):
     def field_given(self, text: str) -> None:
         if self._edits:
             self._rule_given(text)
-            return
-        message = _DENIED + (f" The user says: {text}" if text else "")
-        self.respond({"behavior": "deny", "message": message})
+        else:
+            self.respond({"behavior": "deny", "message": said_with(_DENIED, text)})
+
+
+def said_with(message: str, text: str) -> str:
+    """Return what the agent reads of a denial, with the words of the person."""
+    return f"{message} The user says: {text}" if text else message
 
 
 def _shortened(text: str) -> str:
-    """Return a text of the worker on one line, within its limit."""
     name = escaped_name(text)
     return name if len(name) <= _MAX_REASON else name[: _MAX_REASON - 1] + "…"

@@ -1,4 +1,4 @@
-"""Rows that were seen."""
+"""The rows of a card, and which of them were on the screen."""
 
 from __future__ import annotations
 
@@ -65,7 +65,6 @@ class ApprovalSubject(ScrollView, can_focus=False):
 
     @property
     def rows(self) -> list[CardRow]:
-        """All rows at the present width."""
         return self._rows
 
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
@@ -130,17 +129,13 @@ class ApprovalSubject(ScrollView, can_focus=False):
         if number >= len(self._rows):
             return Strip.blank(self._width, self.rich_style)
         text = drawn(self._rows[number], self._palette)
-        segments = [segment for segment in text.render(self.app.console) if segment.text]
-        strip = self._selected(Strip(segments), number)
-        strip = strip.apply_style(self.rich_style).crop_extend(0, self._width, self.rich_style)
-        return strip.apply_offsets(0, number)
-
-    def _selected(self, strip: Strip, number: int) -> Strip:
+        strip = Strip([segment for segment in text.render(self.app.console) if segment.text])
         selection = self.text_selection
         span = selection.get_span(number) if selection is not None else None
-        if span is None:
-            return strip
-        return marked(strip, span, self.screen.get_component_rich_style("screen--selection"))
+        if span is not None:
+            strip = marked(strip, span, self.screen.get_component_rich_style("screen--selection"))
+        strip = strip.apply_style(self.rich_style).crop_extend(0, self._width, self.rich_style)
+        return strip.apply_offsets(0, number)
 
     def get_selection(self, selection: Selection) -> tuple[str, str] | None:
         return selection.extract("\n".join(row.plain for row in self._rows)), "\n"
@@ -160,7 +155,6 @@ class FormRows(ApprovalSubject):
         self._marked = (0, -1)
 
     def show(self, lines: list[CardLine], marked: tuple[int, int]) -> None:
-        """Show other lines, and as many as possible of the marked ones."""
         self._marked = marked
         self.replace_lines(lines)
         self.call_after_refresh(self._bring_into_view)

@@ -14,8 +14,6 @@ from textual.app import ComposeResult
 from textual.widget import Widget
 from textual.widgets import Static
 
-from ccb.tunnel.wire.dataclass import dataclass
-from ccb.tunnel.wire.mcp_messages import ELICITATION
 from ccb.tunnel.wire.messages import ControlRequest
 
 from ...session.remote_session import is_own
@@ -25,6 +23,7 @@ from ..rendering.approval_text import doubts
 from ..rendering.card_rows import GOES_ON, CardLine, RowStyle
 from ..rendering.themes import Palette
 from ..rendering.untrusted_text import escaped, escaped_name
+from .approval_card import said_with
 from .card_subject import FormRows
 from .question_card import STEPS, QuestionCard
 
@@ -32,27 +31,23 @@ OWN_TEXT = "something else: type it"
 _ONLY_TEXT = "type the answer"
 
 
-@dataclass(frozen=True)
-class FormPage:
-    """The lines of one page. `rows` are, for each row to choose from, the first and the last of its lines."""
-
-    lines: list[CardLine]
-    rows: list[tuple[int, int]]
+Lines = list[CardLine]
+Rows = list[tuple[int, int]]  # for each row to choose from, the first and the last of its lines
 
 
-def form_page(form: Form) -> FormPage:
+def form_page(form: Form) -> tuple[Lines, Rows]:
     """Return the field on the screen, or the overview of all answers."""
     return _field_page(form, form.field) if form.field is not None else _overview(form)
 
 
-def _field_page(form: Form, of: FormField) -> FormPage:
+def _field_page(form: Form, of: FormField) -> tuple[Lines, Rows]:
     lines = doubts(of.question, *(text for each in of.options for text in (each.label, each.description)))
     lines += [
         CardLine("? " if number == 0 else "  ", line, RowStyle.EXACT, f"{GOES_ON} ")
         for number, line in enumerate(escaped(of.question).split("\n"))
     ]
     entry = form.entry
-    rows: list[tuple[int, int]] = []
+    rows: Rows = []
     for index, option in enumerate(of.options):
         first = len(lines)
         gutter = f"{_key(index)} {_box(of, chosen=index in entry.chosen)} "
@@ -66,12 +61,12 @@ def _field_page(form: Form, of: FormField) -> FormPage:
         asked = OWN_TEXT if of.options else _ONLY_TEXT
         lines.append(CardLine(gutter, escaped_name(entry.text) or asked, voice, f"    {GOES_ON} "))
         rows.append((len(lines) - 1, len(lines) - 1))
-    return FormPage(lines, rows)
+    return lines, rows
 
 
-def _overview(form: Form) -> FormPage:
-    lines: list[CardLine] = []
-    rows: list[tuple[int, int]] = []
+def _overview(form: Form) -> tuple[Lines, Rows]:
+    lines: Lines = []
+    rows: Rows = []
     for place, (of, entry) in enumerate(zip(form.fields, form.entries, strict=True)):
         first = len(lines)
         question = " ".join(of.question.split("\n"))
@@ -82,7 +77,7 @@ def _overview(form: Form) -> FormPage:
             missing = "no answer" if of.optional else "no answer yet"
             lines.append(CardLine("  → ", missing, RowStyle.CCB, f"  {GOES_ON} "))
         rows.append((first, len(lines) - 1))
-    return FormPage(lines, rows)
+    return lines, rows
 
 
 def _key(index: int) -> str:
@@ -123,12 +118,6 @@ class FormCard(QuestionCard):
     def decline(self, reason: str) -> None:
         """Respond that the person gives no answer."""
 
-    def compose(self) -> ComposeResult:
-        self._draw()
-        yield self.subject
-        yield self._choices
-        yield self.field
-
     def title(self) -> str:
         of, count = self.form.field, len(self.form.fields)
         where = f" ({self.form.place + 1} of {count})" if of is not None and count > 1 else ""
@@ -136,17 +125,16 @@ class FormCard(QuestionCard):
         return f"{self.asker()}: {escaped_name(what)[:_MAX_TITLE]}{where}"
 
     def asker(self) -> str:
-        """Return who asks, in words that a colon follows."""
         return "The agent asks"
 
     def below(self) -> list[Widget]:
         return [self._choices, self.field]
 
     def _draw(self) -> None:
-        page = form_page(self.form)
-        marked = page.rows[self._marked] if 0 <= self._marked < len(page.rows) else (0, -1)
+        lines, rows = form_page(self.form)
+        marked = rows[self._marked] if 0 <= self._marked < len(rows) else (0, -1)
         wrong = self._problem if self.has_class("typing") else ""  # else it stands beside the keys
-        lines = page.lines + ([CardLine("! ", wrong, RowStyle.WARNING, "  ")] if wrong else [])
+        lines += [CardLine("! ", wrong, RowStyle.WARNING, "  ")] if wrong else []
         self._rows.show(lines, marked)
         self.show_titles()
 
@@ -177,6 +165,10 @@ class FormCard(QuestionCard):
 
     # Keys.
 
+    def compose(self) -> ComposeResult:
+        self._draw()
+        yield from super().compose()
+
     def watch_has_focus(self, has_focus: bool) -> None:
         super().watch_has_focus(has_focus)
         self._before = deepcopy(self.form)
@@ -191,11 +183,10 @@ class FormCard(QuestionCard):
             self._mark(-1)
             return
         index = int(char) - 1
-        if index >= len(form_page(self.form).rows):
+        if index >= len(form_page(self.form)[1]):
             return
         self._mark(index)
-        of = self.form.field
-        if of is not None and of.several and index < len(of.options):
+        if self.space_marks:
             self._tick(index)
 
     @property
@@ -214,7 +205,7 @@ class FormCard(QuestionCard):
         if key in ("left", "right"):
             self._go(STEPS[key])
             return
-        rows = len(form_page(self.form).rows)
+        rows = len(form_page(self.form)[1])
         if rows:
             start = self._marked if self._marked >= 0 else (-1 if STEPS[key] > 0 else 0)
             self._mark((start + STEPS[key]) % rows)
@@ -273,7 +264,6 @@ class FormCard(QuestionCard):
             self._draw()
 
     def _settle_marks(self) -> None:
-        """Note that the characters so far were marks, not the beginning of a text."""
         self._keys.release()
         self._before = deepcopy(self.form)
 
@@ -293,7 +283,6 @@ class FormCard(QuestionCard):
             self._mark(-1)
 
     def _go_on(self) -> None:
-        """Go to the next question, or give the answers if there is none."""
         if self.form.go(1):
             self._mark(-1)
         else:
@@ -307,6 +296,18 @@ class FormCard(QuestionCard):
             self.form.place = missing
             self._problem = "This question has no answer yet."
             self._mark(-1)
+
+
+class QuestionsCard(FormCard):
+    """Answers the call with its input and the answers in it, as the public protocol wants it."""
+
+    def answer_form(self, answers: Answers) -> None:
+        given = {question: ", ".join(chosen) for question, chosen in answers.items()}
+        self.respond({"behavior": "allow", "updatedInput": {**self.request.input, "answers": given}})
+
+    def decline(self, reason: str) -> None:
+        message = "The user declined to answer the questions."
+        self.respond({"behavior": "deny", "message": said_with(message, reason)})
 
 
 _MAX_SERVER = 64
@@ -348,8 +349,3 @@ class ElicitationCard(FormCard):
 
     def escape(self) -> None:
         self.decline("")
-
-
-def is_elicitation(request: ControlRequest) -> bool:
-    """Return whether this is the form of an MCP server."""
-    return request.subtype == ELICITATION.name

@@ -21,7 +21,7 @@ from ..rendering.card_rows import CardLine, own_words
 from ..rendering.permission_updates import suggestions
 from ..rendering.themes import Palette
 from ..rendering.untrusted_text import is_hidden
-from .approval_card import AnswerChoices, ChoiceCard
+from .approval_card import AnswerChoices, ChoiceCard, said_with
 
 Json = dict[str, Any]
 
@@ -60,20 +60,17 @@ class AgreementCard(ChoiceCard):
         super().__init__(request, place, palette, lines, choices, keymap)
 
     def lines(self, request: ControlRequest) -> list[CardLine]:
-        """Return what is proposed."""
         return [own_words(_PLAN_FIRST), *subject_lines(request)]
 
     def ways(self, request: ControlRequest) -> Mapping[str, str]:
-        """Return the possible answers and their words."""
         return {"yes": "plan first", "deny": "no, go on"}
 
     def title(self) -> str:
         return "Plan first?"
 
     def mark(self, char: str) -> None:
-        by_key = {key: answer for answer, key in self.KEYS.items()}
-        answer = {"y": next(iter(self.KEYS)), "n": "deny"}.get(char) or by_key.get(char, "")
-        self._choices.mark(answer)
+        by_key = {key: answer for answer, key in self.KEYS.items()} | {"y": next(iter(self.KEYS)), "n": "deny"}
+        self._choices.mark(by_key.get(char, ""))
 
     def choose(self, answer: str) -> None:
         if answer == "deny":
@@ -82,12 +79,10 @@ class AgreementCard(ChoiceCard):
             self.respond({"behavior": "allow", **self.agreed(answer)})
 
     def agreed(self, answer: str) -> Json:
-        """Return what a yes says besides."""
         return {"updatedInput": self.request.input}
 
     def field_given(self, text: str) -> None:
-        said = f" The user says: {text}" if text else ""
-        self.respond({"behavior": "deny", "message": self.DENIED + said})
+        self.respond({"behavior": "deny", "message": said_with(self.DENIED, text)})
 
 
 class TrustCard(AgreementCard):
@@ -133,7 +128,7 @@ class PlanCard(AgreementCard):
         self._asked = self._plan = plan if isinstance(plan, str) else ""
         super().__init__(request, place, palette, keymap)
         self._editor = TextArea(tab_behavior="focus", id="plan")
-        self._editable = bool(self._plan) and not any(map(_is_hidden, self._plan))
+        self._editable = bool(self._plan) and not any(char == "\r" or is_hidden(char) for char in self._plan)
 
     def lines(self, request: ControlRequest) -> list[CardLine]:
         return subject_lines(request)
@@ -185,15 +180,14 @@ class PlanCard(AgreementCard):
         return self._editor if self.has_class("editing") else self.field
 
     def on_key(self, event: events.Key) -> None:
-        if self.keymap.has("editor", event.key) and (self.has_class("editing") or (self.has_focus and self._editable)):
-            event.stop()
-            event.prevent_default()
-            if self.has_class("editing"):
-                self.end_of_text()
-            else:
-                self._edit()
-
-    def _edit(self) -> None:
+        editing = self.has_class("editing")
+        if not self.keymap.has("editor", event.key) or not (editing or (self.has_focus and self._editable)):
+            return
+        event.stop()
+        event.prevent_default()
+        if editing:
+            self.end_of_text()
+            return
         self._editor.text = self._plan
         self.add_class("typing", "editing")
         self._editor.focus()
@@ -209,11 +203,10 @@ class PlanCard(AgreementCard):
         super().set_situation(driving=driving, note=note)
 
     def _end_editing(self) -> None:
-        if self.has_class("editing"):
-            self.remove_class("editing")
-            self._take(self._editor.text.strip())
-
-    def _take(self, plan: str) -> None:
+        if not self.has_class("editing"):
+            return
+        self.remove_class("editing")
+        plan = self._editor.text.strip()
         if plan and plan != self._plan:
             self._plan = plan
             asked = {**self.request.request, "input": {**self.request.input, "plan": plan}}
@@ -228,8 +221,3 @@ class PlanCard(AgreementCard):
         else:
             self._editor.action_cursor_page_up()
         return True
-
-
-def _is_hidden(char: str) -> bool:
-    """Return whether an editor could not show a character as it is."""
-    return char == "\r" or is_hidden(char)

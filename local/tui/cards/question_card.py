@@ -1,7 +1,7 @@
 """Focus and keys of every card.
 
-A card never takes keys that were meant for the composer: it listens only after the person has gone to it with Tab,
-Alt+A or a click, a character only marks an answer, which Enter gives, and text goes to the composer.
+A card listens only after the person has gone to it with Tab, Alt+A or a click, a character only marks an answer, which
+Enter gives, and text goes to the composer.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from textual import events
+from textual.app import ComposeResult
 from textual.containers import Vertical
 from textual.content import Content
 from textual.message import Message
@@ -158,16 +159,18 @@ class QuestionCard(Vertical, can_focus=True):
     # What a kind of card adds.
 
     def title(self) -> str:
-        """Return who asks, or for what."""
         return escaped_name(self.request.tool_name)
 
     def hint(self) -> str:
-        """Return what the lower border says first."""
         return ""
 
+    def compose(self) -> ComposeResult:
+        self.show_titles()
+        yield self.subject
+        yield from self.below()
+
     def below(self) -> list[Widget]:
-        """Return the widgets below the subject."""
-        return [self.field]
+        raise NotImplementedError
 
     def show_choices(self) -> None:
         """Show which answers are possible now."""
@@ -177,11 +180,9 @@ class QuestionCard(Vertical, can_focus=True):
 
     @property
     def space_marks(self) -> bool:
-        """Whether the space bar marks an answer now."""
         return False
 
     def space(self) -> None:
-        """The person pressed the space bar."""
         self.subject.read_on()
 
     @property
@@ -196,7 +197,6 @@ class QuestionCard(Vertical, can_focus=True):
         """Give the marked answer."""
 
     def escape(self) -> None:
-        """The person pressed Esc."""
         self.post_message(self.Left())
 
     def step(self, key: str) -> None:
@@ -228,17 +228,14 @@ class QuestionCard(Vertical, can_focus=True):
 
     @property
     def rows(self) -> list[str]:
-        """All rows of what is asked, at the present width."""
         return [row.plain for row in self.subject.rows]
 
     def more_waiting(self, count: int, covered: int = 0) -> None:
-        """Show how many questions wait behind this one. The rule of this one covers `covered` of them."""
         self._waiting = f"{count} more waiting: {self.keymap.name('next-question')}" if count else ""
         self.show_titles()
 
     @property
     def grants_suggestion(self) -> bool:
-        """Whether an answer grants what the worker suggests, unchanged, so that it covers questions like this one."""
         return False
 
     def show_titles(self) -> None:
@@ -302,12 +299,10 @@ class QuestionCard(Vertical, can_focus=True):
         return sum(each.size.height for each in self.below() if each.display)
 
     def _fit_again(self, below: int) -> None:
-        """Fit once more if the answers do not take the `below` lines any more with which the card was fitted."""
         if self.is_attached and self._lines_below() != below:
             self.fit()
 
     def toggle_whole(self) -> None:
-        """Take the whole screen, or give it back."""
         self.toggle_class("-whole")
         self.fit()
         self.show_titles()
@@ -331,11 +326,9 @@ class QuestionCard(Vertical, can_focus=True):
     # Keys.
 
     def typed_into(self) -> Widget:
-        """Return the widget into which the person types now."""
         return self.field
 
     def ask_for_text(self, placeholder: str, value: str = "", *, selected: bool = True) -> None:
-        """Let the person type into the field. `selected`: what they type takes the place of `value`."""
         self.field.select_on_focus = selected
         self.field.placeholder = placeholder
         self.field.value = value
@@ -344,7 +337,6 @@ class QuestionCard(Vertical, can_focus=True):
         self.field.focus()
 
     def end_of_text(self) -> None:
-        """Take the field away. The card has the focus again."""
         self.remove_class("typing")
         self.field.value = ""
         self.show_titles()
@@ -369,7 +361,6 @@ class QuestionCard(Vertical, can_focus=True):
         event.prevent_default()
 
     def _character(self, char: str, at: float) -> None:
-        """Take a character: it marks an answer, reads on, or is text, with the marks before it."""
         text = self._keys.text_of(char, at, answers=f" {self.MARKS}", space_marks=self.space_marks)
         if text and self.wants_text and " " not in text:
             self._keys.release()
@@ -383,7 +374,6 @@ class QuestionCard(Vertical, can_focus=True):
             self.mark(char)
 
     def _other_key(self, event: events.Key) -> bool:
-        """Take a key that is not a character. Return whether this was one for the card."""
         burst, key = self._keys.is_burst(event.time), event.key
         if key == "enter":
             if burst:
@@ -397,15 +387,11 @@ class QuestionCard(Vertical, can_focus=True):
             self.subject.move(_SCROLL_KEYS[key])
         elif key in STEPS:
             self.step(key)
-        elif (by := self._walk(key)) and not burst:
+        elif not burst and (by := next((by for key_id, by in _WALKS.items() if self.keymap.has(key_id, key)), 0)):
             self.post_message(self.Walked(by))
         else:
             return False
         return True
-
-    def _walk(self, key: str) -> int:
-        """Return in which direction a key goes to another question, 0 for other keys."""
-        return next((by for key_id, by in _WALKS.items() if self.keymap.has(key_id, key)), 0)
 
     def turn(self, pages: int) -> bool:
         """Scroll the subject by pages. Return False if all of it is on the screen."""
@@ -423,6 +409,5 @@ class QuestionCard(Vertical, can_focus=True):
         self.field_given(event.value.strip())
 
     def respond(self, response: Json) -> None:
-        """Answer the request with a payload."""
         self._answered = True
         self.post_message(self.Answered(CardAnswer(self.request.request_id, response)))

@@ -9,8 +9,20 @@ from rich.text import Text
 from textual.widgets import Static
 
 from ...session.session_client import SessionClient
-from .completion_names import FileNames, LaptopNames, WorkerCommands, history_offers, mention_at, path_argument_at
-from .completion_offers import Candidate, Offer, Offers, choice_offers, command_offers
+from .completion_names import (
+    Candidate,
+    FileNames,
+    LaptopNames,
+    Mention,
+    Offer,
+    Offers,
+    WorkerCommands,
+    choice_offers,
+    command_offers,
+    history_offers,
+    mention_at,
+    path_argument_at,
+)
 from .composer import Composer
 
 _ROWS = 8
@@ -19,9 +31,9 @@ _NOTHING = Offers((), "")
 
 
 class CompletionList(Static):
-    """Shows what the text of the composer may become: commands, what may follow them, and files on `host` or
-    the laptop. `own` returns the commands of the REPL. They and `own_names`, their other names, win over the commands
-    that the worker has."""
+    """Shows what the text of the composer may become: commands, what may follow them, and files on `host` or the
+    laptop. `own` returns the commands of the REPL. They and their other names `own_names` win over those of the
+    worker."""
 
     DEFAULT_CSS = """
     CompletionList { height: auto; padding: 0 1; background: $background; display: none; }
@@ -62,29 +74,26 @@ class CompletionList(Static):
         return self._offers.items[self._at] if self._offers.items else None
 
     def refresh_list(self) -> None:
-        """The text, the cursor or what is known has changed."""
         offers = _NOTHING if self._composer.read_only else self._offered()
         if offers.subject != self._dismissed:
             self._dismissed = ""
-        before, subject = self.chosen, self._offers.subject
+        before, subject = self.chosen.shown if self.chosen is not None else "", self._offers.subject
         self._offers = _NOTHING if self._dismissed else offers
         shown = [each.shown for each in self._offers.items]
-        kept = self._moved and before is not None and before.shown in shown
-        self._moved = kept
-        self._at = shown.index(before.shown) if before is not None and kept else 0
+        self._moved = self._moved and before in shown
+        self._at = shown.index(before) if self._moved else 0
         self.set_class(bool(shown or self._offers.note), "open")
         self._draw()
         if shown and subject != self._offers.subject and self._offers.subject.startswith("/"):
-            self.run_worker(self._ask_for_commands(), exclusive=True, group="commands")
+            self.run_worker(self._refresh_after(self.worker_commands.ask()), exclusive=True, group="commands")
 
     def _offered(self) -> Offers:
-        """Return what fits, and ask the host for what it may know better."""
         text = self._composer.text
         if self._searching:
             return history_offers(text, self._composer.recall.sent)
         at = self._composer.cursor_at
         if text.startswith("/") and " " in text:
-            self.run_worker(self._ask_for_arguments(text[1:].partition(" ")[0]), group="arguments")
+            self.run_worker(self._refresh_after(self._asks(text[1:].partition(" ")[0])), group="arguments")
         mention = path_argument_at(text, at) or mention_at(text, at)
         commands = self._all_commands() if text.startswith("/") else ()
         about_command = command_offers(text, commands) or (choice_offers(text, commands) if mention is None else None)
@@ -93,6 +102,9 @@ class CompletionList(Static):
                 self._asked = ""
                 self.workers.cancel_group(self, "names")
             return about_command or _NOTHING
+        return self._files_offered(mention)
+
+    def _files_offered(self, mention: Mention) -> Offers:
         asked = f"{mention.start} {mention.query}"
         files = self._laptop_files if mention.local else self._files
         if asked != self._asked:
@@ -107,24 +119,17 @@ class CompletionList(Static):
         others = (each for each in self.worker_commands.known if each.name not in names)
         return own + [each for each in others if each.name not in self._own_names]
 
-    async def _ask_for_commands(self) -> None:
-        if await self.worker_commands.ask():
-            self.refresh_list()
-
-    async def _ask_for_arguments(self, command: str) -> None:
-        if await self._asks(command):
+    async def _refresh_after(self, asking: Awaitable[bool]) -> None:
+        if await asking:
             self.refresh_list()
 
     def take_key(self, key: str) -> bool:
-        """Handle a key of the composer. Return whether the list took it."""
         if key in ("enter", "tab"):
             self.refresh_list()  # the text may have changed since the list was drawn
         chosen = self.chosen
-        if key == "history" and not self._searching:
-            self._search(True)
-            return True
-        if key == "escape" and self._searching:
-            self._search(False)
+        if (key == "history" and not self._searching) or (key == "escape" and self._searching):
+            self._searching, self._moved = not self._searching, False
+            self.refresh_list()
             return True
         if chosen is None:
             return key == "history"
@@ -136,22 +141,13 @@ class CompletionList(Static):
             self._dismissed = self._offers.subject
             self.refresh_list()
         elif key == "tab" or (key == "enter" and (chosen.enter or self._moved)):
-            self._take(chosen)
+            self._moved = self._searching = False
+            self._composer.put(chosen.insert, chosen.start, chosen.end, chosen.back)
         else:
             return False
         return True
 
-    def _take(self, offer: Offer) -> None:
-        self._moved = self._searching = False
-        self._composer.put(offer.insert, offer.start, offer.end, offer.back)
-
-    def _search(self, searching: bool) -> None:
-        """Offer earlier prompts, or stop it."""
-        self._searching, self._moved = searching, False
-        self.refresh_list()
-
     def _draw(self) -> None:
-        """Draw the list if it has changed. Most keys leave it empty, and drawing lays out the whole screen."""
         if self._drawn == (self._offers, self._at):
             return
         self._drawn = self._offers, self._at
@@ -162,10 +158,8 @@ class CompletionList(Static):
         table.add_column(max_width=_NAME_COLUMNS if explained else None, no_wrap=True, overflow="ellipsis")
         table.add_column(no_wrap=True, overflow="ellipsis")
         for place, each in enumerate(items[first : first + _ROWS], first):
-            chosen = place == self._at
-            table.add_row(
-                Text(f"{'❯' if chosen else ' '} {each.shown}"), Text(each.does), style="bold" if chosen else "dim"
-            )
+            mark, style = ("❯", "bold") if place == self._at else (" ", "dim")
+            table.add_row(Text(f"{mark} {each.shown}"), Text(each.does), style=style)
         if self._offers.note:
             table.add_row(Text(f"  {self._offers.note}", style="dim italic"), "")
         self.update(table)

@@ -1,4 +1,4 @@
-"""What it offers."""
+"""What the list above the composer offers: commands and what may follow them, files of both machines, prompts."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ import os
 import re
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import field
 from pathlib import Path
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
@@ -20,7 +21,88 @@ from ccb.tunnel.wire.dataclass import dataclass
 
 from ...session.session_client import FoundNames, SessionClient
 from ...terminal.stdio import in_thread
-from .completion_offers import Candidate, Offer, Offers
+
+
+@dataclass(frozen=True)
+class Offer:
+    """One line of the list. Taking it puts `insert` in place of the characters from `start` to `end` of the text, with
+    the cursor `back` characters before its end. `enter`: Enter takes it even if the person has not chosen it. `shown`
+    and `does` can be shown."""
+
+    shown: str
+    does: str
+    insert: str
+    start: int
+    end: int
+    back: int = 0
+    enter: bool = False
+
+
+@dataclass(frozen=True)
+class Offers:
+    """Everything that is offered for the text. `note` is shown below. Esc closes the list until there are offers about
+    something else: those have another `subject`."""
+
+    items: Sequence[Offer]
+    subject: str
+    note: str = ""
+
+
+Choices = Mapping[str, str]  # what may follow a command, with a few words about each
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """One command. `name` is without its slash, `hint` shows its arguments, `does` explains it, `choices` are the
+    arguments that are known; if it `takes_text`, others are as good. All texts can be shown."""
+
+    name: str
+    hint: str
+    does: str
+    choices: Choices = field(default_factory=dict)
+    takes_text: bool = False
+
+
+def fitting(typed: str, commands: Iterable[Candidate]) -> list[Candidate]:
+    """Return the commands that a text may become: those that begin with it, then those that contain it, each sorted by
+    name. [] if it is not the first word of a command."""
+    if not typed.startswith("/") or any(char.isspace() or char == "/" for char in typed[1:]):
+        return []
+    word = typed[1:].lower()
+    ordered = sorted(commands, key=lambda each: each.name)
+    begin = [each for each in ordered if each.name.lower().startswith(word)]
+    return begin + [each for each in ordered if word in each.name.lower() and each not in begin]
+
+
+def command_offers(text: str, commands: Iterable[Candidate]) -> Offers | None:
+    """Return the commands that the text may become. Return None if no command begins so, or the text is a whole one.
+    Enter completes a name that is not whole yet, but sends a lone slash."""
+    found, word = fitting(text, commands), text[1:]
+    if not found or (len(found) == 1 and found[0].name == word and not found[0].hint):
+        return None
+    enter = bool(word) and not any(each.name == word for each in found)
+    offers = []
+    for each in found:
+        name, blank = f"/{each.name}", " " if each.hint else ""
+        offers.append(Offer(f"{name} {each.hint}".rstrip(), each.does, name + blank, 0, len(text), enter=enter))
+    return Offers(offers, text)
+
+
+def choice_offers(text: str, commands: Iterable[Candidate]) -> Offers | None:
+    """Return what may follow a whole command. None if nothing is known, or nothing is missing."""
+    name, space, typed = text.removeprefix("/").partition(" ")
+    if not text.startswith("/") or not space or "\n" in text:
+        return None
+    command = next((each for each in commands if each.name == name), None)
+    if command is None or typed in command.choices:
+        return None
+    choices, sought = command.choices, typed.lower()
+    fits = [each for each in choices if each.lower().startswith(sought)]
+    fits = fits or [each for each in choices if sought in f"{each} {choices[each]}".lower()]
+    start, enter = len(text) - len(typed), bool(typed) and not command.takes_text
+    offers = [Offer(each, choices[each], each, start, len(text), enter=enter) for each in fits]
+    return Offers(offers, f"/{name} ") if offers else None
+
 
 _OPEN = re.compile(r'(?:^|(?<=[\s(\[]))@(?:"([^"\n]*)|([^\s"]*))\Z')  # as the worker reads a mention
 _REST = re.compile(r'[^\s"]*"?')
@@ -45,7 +127,6 @@ class Mention:
 
 
 def mention_at(text: str, cursor: int) -> Mention | None:
-    """Return the mention in which the cursor is, if it is in one."""
     first = max(text.rfind("\n", 0, cursor) + 1, cursor - _MAX_LINE)
     found = _OPEN.search(text[first:cursor])
     if found is None:
@@ -65,7 +146,6 @@ class FileNames:
         self._changed = changed
         self._known: OrderedDict[str, tuple[float, FoundNames]] = OrderedDict()
         self._last: tuple[str, ...] = ()
-        self._asking = ""
         self._note = ""
 
     def wanted(self, mention: Mention) -> bool:
@@ -90,19 +170,16 @@ class FileNames:
             if found is None:
                 self._say("the worker of this session cannot list files: it is of an older version")
                 return
-            self._keep(query, found)
+            self._known[query] = time.monotonic(), found
+            self._known.move_to_end(query)
+            self._last = found.names
+            while len(self._known) > _MAX_KEPT:
+                self._known.popitem(last=False)
             self._say("the tree is too large to know all of it: ./ lists a directory" if found.cut else "")
             if found.settled:
                 return
             await asyncio.sleep(pause)
             pause = min(2 * pause, _LONGEST_PAUSE_S)
-
-    def _keep(self, query: str, found: FoundNames) -> None:
-        self._known[query] = time.monotonic(), found
-        self._known.move_to_end(query)
-        self._last = found.names
-        while len(self._known) > _MAX_KEPT:
-            self._known.popitem(last=False)
 
     def _say(self, note: str) -> None:
         self._note = note
@@ -111,35 +188,20 @@ class FileNames:
     def offers(self, mention: Mention) -> Offers | None:
         """Return what is known to fit. None if that is nothing, or what is typed already."""
         query = mention.query
-        known = self._known.get(query)
-        names = (
-            known[1].names
-            if known is not None
-            else tuple(each for each in self._last if holds_in_order(each, query.lower()))
-        )
-        if names and names[0] == query and not query.endswith("/"):
-            return None
-        if not names and not self._note:
+        fit = tuple(each for each in self._last if holds_in_order(each, query.lower()))
+        names = self._known[query][1].names if query in self._known else fit
+        if (names and names[0] == query and not query.endswith("/")) or not (names or self._note):
             return None
         return Offers([offer_of(each, mention) for each in names], f"{mention.sign}{mention.start}", self._note)
 
 
 def offer_of(name: str, mention: Mention) -> Offer:
-    """Return the offer that puts a name in place of what is typed."""
     quoted = any(char.isspace() or (char in _SPECIAL and not mention.sign) for char in name)
     directory = name.endswith("/")
     within = name if mention.sign else name.replace("\\", "\\\\")  # a command reads its words as a shell does
-    insert = mention.sign + (f'"{within}"' if quoted else name)
-    literal = mention.query.lower() in name.lower()
-    return Offer(
-        name,
-        "",
-        insert if directory else insert + " ",
-        mention.start,
-        mention.end,
-        back=int(quoted and directory),
-        enter=literal,
-    )
+    insert = mention.sign + (f'"{within}"' if quoted else name) + ("" if directory else " ")
+    literal, back = mention.query.lower() in name.lower(), int(quoted and directory)
+    return Offer(name, "", insert, mention.start, mention.end, back, enter=literal)
 
 
 _MAX_SHOWN = 50
@@ -155,15 +217,13 @@ def history_offers(text: str, sent: Sequence[str]) -> Offers:
     if len(found) < _MAX_SHOWN:
         held = set(found)
         found += [each for each in newest if each not in held and holds_in_order(each[:_SEARCHED], wanted)]
-    items = [
-        Offer(one_line(each[: 2 * _SHOWN])[:_SHOWN], "", each, 0, len(text), enter=True) for each in found[:_MAX_SHOWN]
-    ]
+    shown = [(one_line(each[: 2 * _SHOWN])[:_SHOWN], each) for each in found[:_MAX_SHOWN]]
+    items = [Offer(line, "", prompt, 0, len(text), enter=True) for line, prompt in shown]
     more = f"{len(found)} prompts fit" if len(found) > _MAX_SHOWN else ""
     return Offers(items, "history", more if items else "no earlier prompt fits: Esc goes back")
 
 
 def holds_in_order(text: str, letters: str) -> bool:
-    """Return whether `text` holds these lower-case letters in this order."""
     rest = iter(text.lower())
     return all(letter in rest for letter in letters if not letter.isspace())
 
@@ -214,7 +274,6 @@ class LaptopNames:
         return folder != self._folder or not name
 
     async def ask(self, query: str) -> None:
-        """Read the directory of a path."""
         folder, _ = _split(query)
         names = await in_thread(lambda: _entries(folder))
         self._folder, self._names = folder, names
@@ -234,13 +293,11 @@ class LaptopNames:
 
 
 def _split(path: str) -> tuple[str, str]:
-    """Return the directory of a path, with the slash behind it, and the name."""
     folder, slash, name = path.rpartition("/")
     return folder + slash, name
 
 
 def _entries(folder: str) -> list[str]:
-    """Return what a directory holds, those that are directories with a slash. [] if it cannot be read."""
     names: list[str] = []
     try:
         with os.scandir(Path(folder).expanduser()) as entries:
@@ -268,15 +325,15 @@ _LIST = TypeAdapter(list[_Listed])
 
 
 def from_worker(commands: object) -> list[Candidate]:
-    """Read the list of a worker; [] for one that is malformed."""
     try:
         listed = _LIST.validate_python(commands)[:_MAX_COMMANDS]
     except ValidationError:
         return []
-    return [
-        Candidate(_shown(each.name), _shown(each.argumentHint), _shown(each.description), on_host=True)
-        for each in listed
-    ]
+
+    def shown(text: str) -> str:
+        return one_line(text)[:_MAX_TEXT]
+
+    return [Candidate(shown(each.name), shown(each.argumentHint), shown(each.description)) for each in listed]
 
 
 class WorkerCommands:
@@ -303,11 +360,6 @@ class WorkerCommands:
             return self.known != before
 
     async def knows(self, name: str) -> bool:
-        """Return whether the worker has a command of this name."""
         if not any(each.name == name for each in self.known):
             await self.ask()
         return any(each.name == name for each in self.known)
-
-
-def _shown(text: str) -> str:
-    return one_line(text)[:_MAX_TEXT]

@@ -1,4 +1,4 @@
-"""The text area."""
+"""The input: a text area with history, completion, vim's keys, pastes and files that go along."""
 
 from __future__ import annotations
 
@@ -61,20 +61,8 @@ class Composer(TextArea):
         before: tuple[str, ...] = ()
         steers: bool = False
 
-    @dataclass
-    class Shortcut(Message):
-        """The person pressed a letter of `shortcuts` in an empty or locked composer."""
-
-        key: str
-
-    class TakeBack(Message):
-        """The person wants the newest prompt back that waits for the agent."""
-
     class EditorWanted(Message):
         """The person wants to write the text in their own editor."""
-
-    class SubmitRefused(Message):
-        """The person pressed Enter while the composer is locked."""
 
     def __init__(self, keymap: Keymap) -> None:
         super().__init__(soft_wrap=True, tab_behavior="focus", highlight_cursor_line=False, id="composer")
@@ -102,13 +90,11 @@ class Composer(TextArea):
         self.placeholder = why or self._invitation
 
     def invite(self, text: str) -> None:
-        """Show `text` while nothing is typed."""
         self._invitation = text
         if not self._locked_because:
             self.placeholder = text
 
     def is_shortcut(self, key: str) -> bool:
-        """Return whether a letter is a shortcut now, and not text."""
         return key in self.shortcuts.active and (self.read_only or not self.text)
 
     async def _on_key(self, event: events.Key) -> None:
@@ -130,59 +116,61 @@ class Composer(TextArea):
         return own is not None and await self.app.run_action(own.action, self)
 
     def _handle_key(self, event: events.Key) -> bool:
-        """Handle the keys that differ from a plain text area. Return whether this was one."""
-        if event.character is not None and self.is_shortcut(event.character):
-            typed = not (self.read_only or self.vim.commands)
-            self.shortcuts.pressed(event.character, self.last_key, may_begin_word=typed)
-            self.post_message(self.Shortcut(event.character))
+        if self._is_shortcut_key(event) or self._is_for_completion(event.key) or self._vim_took(event):
             return True
-        keymap = self.keymap
-        if not self.vim.commands and keymap.has("history", event.key) and self.around.completes("history"):
-            return True
-        if event.key in ("enter", "up", "down", "escape") and self.around.completes(event.key):
-            return True
-        if self._vim_took(event):
-            return True
-        if keymap.has("send", event.key) or keymap.has("steer", event.key):
-            self._submit(steers=keymap.has("steer", event.key))
-            return True
-        if keymap.has("paste", event.key) and not self.read_only:
+        keymap, key = self.keymap, event.key
+        before, self._chord = self._chord, key
+        if keymap.has("send", key) or keymap.has("steer", key):
+            self._submit(steers=keymap.has("steer", key))
+        elif keymap.has("paste", key) and not self.read_only:
             self.paste_image()
-            return True
-        if keymap.has("newline", event.key):
+        elif keymap.has("newline", key):
             self.insert("\n")
-            return True
-        before, self._chord = self._chord, event.key
-        if keymap.has("editor", event.key) or (event.key == "ctrl+e" and before == "ctrl+x"):
+        elif keymap.has("editor", key) or (key == "ctrl+e" and before == "ctrl+x"):
             if not self.read_only:
                 self.post_message(self.EditorWanted())
-            return True
-        if event.key == "ctrl+x" and self.selection.is_empty and not keymap.uses(event.key):
-            return True  # it may begin Ctrl+X Ctrl+E; without a selection there is nothing to cut
-        if event.key == "backspace":
+        elif key == "backspace":
             return self._remove_placeholder()
-        return self._handle_arrow(event.key)
+        else:  # Ctrl+X may begin Ctrl+X Ctrl+E; without a selection there is nothing to cut
+            cuts_nothing = key == "ctrl+x" and self.selection.is_empty and not keymap.uses(key)
+            return cuts_nothing or self._handle_arrow(key)
+        return True
+
+    def _is_shortcut_key(self, event: events.Key) -> bool:
+        if event.character is None or not self.is_shortcut(event.character):
+            return False
+        typed = not (self.read_only or self.vim.commands)
+        self.shortcuts.pressed(event.character, self.last_key, may_begin_word=typed)
+        self.around.shortcut()
+        return True
+
+    def _is_for_completion(self, key: str) -> bool:
+        if not self.vim.commands and self.keymap.has("history", key) and self.around.completes("history"):
+            return True
+        return key in ("enter", "up", "down", "escape") and self.around.completes(key)
 
     def _vim_took(self, event: events.Key) -> bool:
-        """Let vim's keys have a key. Return whether it was one of theirs."""
         if self.read_only or not self.vim.on:
             return False
         key = event.character if event.is_printable and event.character not in (None, " ") else event.key
         before = self.text
-        step = self.vim.press(key or "", before, self.cursor_at)
-        if step is None:
+        taken = self.vim.press(key or "", before, self.cursor_at)
+        if taken is None:
             return self.vim.commands and event.is_printable
-        if step.effect in (VimEffect.UNDO, VimEffect.REDO):
-            self._undo_change() if step.effect is VimEffect.UNDO else self._redo_change()
-        elif step.effect in (VimEffect.EARLIER, VimEffect.LATER):
-            self._recall(-1 if step.effect is VimEffect.EARLIER else 1)
+        vim, effect = taken
+        if effect is VimEffect.UNDO:
+            self._undo_change()
+        elif effect is VimEffect.REDO:
+            self.vim.begins(before)
+            self.redo()
+        elif effect in (VimEffect.EARLIER, VimEffect.LATER):
+            self._recall(-1 if effect is VimEffect.EARLIER else 1)
         else:
             self.history.checkpoint()  # what is typed next is another change
-            if step.text != before:
-                start, end = changed_part(before, step.text)
-                self.put(step.text[start : len(step.text) - end], start, len(before) - end)
-            marked = self.vim.marked(step.text) or (step.at, step.at)
-            self.selection = Selection(*map(self._location, marked))
+            if vim.text != before:
+                start, end = changed_part(before, vim.text)
+                self.put(vim.text[start : len(vim.text) - end], start, len(before) - end)
+            self.selection = Selection(*map(self._location, self.vim.marked() or (vim.at, vim.at)))
         return True
 
     def _undo_change(self) -> None:
@@ -194,24 +182,15 @@ class Composer(TextArea):
             before = self.text
             self.undo()
 
-    def _redo_change(self) -> None:
-        self.vim.begins(self.text)
-        self.redo()
-
     def _handle_arrow(self, key: str) -> bool:
-        """Leave the text by its first or last line: to an earlier or a later prompt."""
         if key == "up" and self.navigator.is_first_wrapped_line(self.cursor_location):
-            if not self.text and self.around.may_take_back():
-                self.post_message(self.TakeBack())
-                return True
-            return self._recall(-1)
+            return (not self.text and self.around.take_back()) or self._recall(-1)
         if key == "down" and self.navigator.is_last_wrapped_line(self.cursor_location):
             return self._recall(1)
         return False
 
     @property
     def whole_text(self) -> str:
-        """The text with everything that was pasted."""
         return self._pasted.expanded(self.text)
 
     def rewritten(self, text: str) -> None:
@@ -221,7 +200,6 @@ class Composer(TextArea):
         self.move_cursor(self.document.end)
 
     def _remove_placeholder(self) -> bool:
-        """Remove a whole placeholder before the cursor. Return whether there was one."""
         at = self.cursor_at
         before = self.text[:at] if self.selection.is_empty else ""
         placeholder = self._pasted.placeholder_before(before) or self.attachments.placeholder_before(before)
@@ -256,7 +234,6 @@ class Composer(TextArea):
         self.border_title = Content(self._meant())
 
     def _meant(self) -> str:
-        """Return what the text is if it is no prompt, by its first character."""
         host = one_line(self.around.host)
         return {"!": f"A shell command on {host}", "#": f"A note for every agent on {host}"}.get(self.text[:1], "")
 
@@ -268,7 +245,6 @@ class Composer(TextArea):
             await self._pasted_text(event.text)
 
     async def _pasted_text(self, text: str) -> None:
-        """Insert a text that the person has pasted. If it names files, they go along with the prompt."""
         taken = await self._taken(text) if may_name_files(text) else None
         if self.read_only:
             return
@@ -310,7 +286,7 @@ class Composer(TextArea):
             return
         if self.read_only:
             return
-        taken = self.attachments.take_image(image, self.text)
+        taken = self.attachments.take([image], self.text)
         self.type(f"{taken.shown} " if taken.shown else "")
         self.around.says(taken.said)
 
@@ -324,7 +300,6 @@ class Composer(TextArea):
 
     @property
     def cursor_at(self) -> int:
-        """How many characters of the text are before the cursor."""
         row, column = self.cursor_location
         return sum(len(line) + 1 for line in self.text.split("\n")[:row]) + column
 
@@ -341,7 +316,7 @@ class Composer(TextArea):
     def _submit(self, *, steers: bool = False) -> None:
         text = self.whole_text.rstrip()
         if self.read_only:
-            self.post_message(self.SubmitRefused())
+            self.around.refused()
             return
         if not text:
             if steers:
@@ -355,7 +330,6 @@ class Composer(TextArea):
         self.post_message(self.Submitted(text, before, steers))
 
     def _recall(self, step: int) -> bool:
-        """Show the previous or next prompt; after the newest one comes the draft. Return whether there was one."""
         text = None if self.read_only else self.recall.step(step, self.text)
         if text is None:
             return False
@@ -380,7 +354,6 @@ class PastedTexts:
         self._count = 0
 
     def shortened(self, text: str) -> str:
-        """Return what the composer shows for a pasted text: the text itself, or a placeholder."""
         lines = text.count("\n") + (not text.endswith("\n"))
         if len(text) <= _LONG and lines <= _LINES:
             return text
@@ -393,14 +366,10 @@ class PastedTexts:
         return placeholder
 
     def expanded(self, text: str) -> str:
-        """Return `text` with the pasted texts in place of their placeholders."""
-        if not self._texts:
-            return text
-        names = "|".join(map(re.escape, self._texts))
+        names = "|".join(map(re.escape, self._texts)) or r"(?!)"  # which matches nothing
         return re.sub(names, lambda found: self._texts[found[0]], text)
 
     def placeholder_before(self, text: str) -> str:
-        """Return the placeholder at the end of `text`, or ""."""
         return next((each for each in self._texts if text.endswith(each)), "")
 
 
@@ -416,7 +385,6 @@ class ShortcutLetters:
         self._pressed_at = 0.0
 
     def pressed(self, letter: str, at: float, *, may_begin_word: bool) -> None:
-        """Note that the person pressed a shortcut."""
         self._letter, self._pressed_at = letter if may_begin_word else "", at
 
     def begun_word(self, at: float, *, printable: bool) -> str:
@@ -428,13 +396,16 @@ class ShortcutLetters:
 @dataclass
 class Surroundings:
     """`host` is where the agent works. `completes` takes a key for the list of completions first, and returns whether
-    it did. `may_take_back` returns whether a prompt waits that Up takes back. `steer_next` lets the next prompt that
-    waits steer the agent. `says` shows a short answer to what was done. `clipboard_image` returns the image in the
-    clipboard, or raises NoImage."""
+    it did. `shortcut` is called for a letter that is one, `refused` for Enter in a locked composer. `take_back` takes
+    the newest prompt back that waits, and returns whether there is one. `steer_next` lets the next prompt that waits
+    steer the agent. `says` shows a short answer to what was done. `clipboard_image` returns the image in the clipboard,
+    or raises NoImage."""
 
     host: str = ""
     completes: Callable[[str], bool] = lambda key: False
-    may_take_back: Callable[[], bool] = lambda: False
+    shortcut: Callable[[], object] = lambda: None
+    refused: Callable[[], object] = lambda: None
+    take_back: Callable[[], bool] = lambda: False
     steer_next: Callable[[], object] = lambda: None
     says: Callable[[str], None] = lambda text: None
     clipboard_image: Callable[[], Awaitable[bytes]] = lambda: clipboard_image(os.environ)

@@ -1,24 +1,42 @@
-"""Vim's keys."""
+"""Vim's keys: what keys are which command, and what each command does to the text."""
 
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import replace
 from enum import Enum
 
 from ccb.tunnel.wire.dataclass import dataclass
 
-from . import vim_motions
-from .vim_motions import SIMPLE
+from .vim_motions import (
+    INCLUSIVE,
+    SIMPLE,
+    first_word,
+    found_in_line,
+    last_in_line,
+    line_end,
+    line_start,
+    matching,
+    text_object,
+    vertical,
+    word_end,
+)
 
 _OPERATORS = frozenset("dcy")
 _FINDS = frozenset("fFtT")
-_MOTIONS = frozenset((*SIMPLE, "$", "end", "%", "j", "k", "down", "up", "G", ";", ","))
-_VISUAL_OPERATORS = {"x": "d", "delete": "d", "s": "c", "S": "c", "R": "c", "X": "d", "D": "d", "Y": "y", "C": "c"}
+_VERTICAL = {"j": 1, "down": 1, "k": -1, "up": -1}
+_MOTIONS = frozenset((*SIMPLE, *_VERTICAL, "$", "end", "%", "G", ";", ","))
+_LINEWISE = frozenset((*_VERTICAL, "lines", "gg", "G"))
+_VISUAL_OPERATORS = {"d": "d", "c": "c", "y": "y", "x": "d", "delete": "d", "s": "c", "S": "c", "R": "c", "X": "d",
+                     "D": "d", "Y": "y", "C": "c"}  # fmt: skip
 _ACTIONS = frozenset(("i", "a", "I", "A", "o", "O", "x", "X", "s", "S", "D", "C", "Y", "p", "P", "u", "ctrl+r",
                       "J", "~", "v", "V", ".", "delete"))  # fmt: skip
 _VISUAL_ACTIONS = frozenset(("v", "V", "o", "p", "P", "~", "J"))
+_NAMED = frozenset(("space", "left", "right", "up", "down", "home", "end", "backspace", "delete", "ctrl+r"))
+"""Keys with a name that mean something in normal mode."""
 _MAX_COUNT = 9_999
+_MAX_REGISTER = 1_000_000
+_MAX_UNDONE = 100  # changes
+_LINE_END = 1 << 30  # the column of who has gone to the end of a line
 
 
 @dataclass(frozen=True)
@@ -40,28 +58,20 @@ UNKNOWN = VimCommand("unknown")
 def parse_keys(keys: tuple[str, ...], *, visual: bool) -> VimCommand:
     """Return the command that `keys` are, UNFINISHED if more must follow, UNKNOWN if nothing can make them one."""
     count, rest = _count(keys)
-    if not rest:
+    key = rest[0] if rest else ""
+    if not rest or rest == ("r",):
         return UNFINISHED
-    key = rest[0]
-    if visual:
-        if key in _OPERATORS or key in _VISUAL_OPERATORS:
-            return VimCommand(_VISUAL_OPERATORS.get(key, key), count, arg="lines" if key in "SRXDYC" else "")
-        if key in _VISUAL_ACTIONS:
-            return VimCommand(key, count)
-        if key == "r":
-            return VimCommand("r", count, arg=rest[1]) if len(rest) == 2 else UNFINISHED
-        return _motion("", count, rest, objects=True)
-    if key in _OPERATORS:
-        again, rest = _count(rest[1:])
-        count = min(_MAX_COUNT, (count or 1) * (again or 1)) if count or again else 0
-        if rest == (key,):
-            return VimCommand(key, count, "lines")
-        return _motion(key, count, rest, objects=True)
     if key == "r":
-        return VimCommand("r", count, arg=rest[1]) if len(rest) == 2 else UNFINISHED
-    if key in _ACTIONS:
+        return VimCommand("r", count, arg=rest[1])
+    if key in (_VISUAL_ACTIONS if visual else _ACTIONS):
         return VimCommand(key, count)
-    return _motion("", count, rest, objects=False)
+    if visual and key in _VISUAL_OPERATORS:
+        return VimCommand(_VISUAL_OPERATORS[key], count, arg="lines" if key in "SRXDYC" else "")
+    if visual or key not in _OPERATORS:
+        return _motion("", count, rest, objects=visual)
+    again, rest = _count(rest[1:])
+    count = min(_MAX_COUNT, (count or 1) * (again or 1)) if count or again else 0
+    return VimCommand(key, count, "lines") if rest == (key,) else _motion(key, count, rest, objects=True)
 
 
 def _count(keys: tuple[str, ...]) -> tuple[int, tuple[str, ...]]:
@@ -73,23 +83,14 @@ def _count(keys: tuple[str, ...]) -> tuple[int, tuple[str, ...]]:
 
 
 def _motion(name: str, count: int, keys: tuple[str, ...], *, objects: bool) -> VimCommand:
-    if not keys:
+    if keys and keys[0] in _MOTIONS and len(keys) == 1:
+        return VimCommand(name, count, keys[0])
+    takes_char = bool(keys) and (keys[0] in _FINDS or (objects and keys[0] in ("i", "a")))
+    if not keys or (len(keys) == 1 and (keys[0] == "g" or takes_char)):
         return UNFINISHED
-    key = keys[0]
-    if key in _MOTIONS and len(keys) == 1:
-        return VimCommand(name, count, key)
-    if key == "g":
-        if len(keys) == 1:
-            return UNFINISHED
-        return VimCommand(name, count, "gg") if keys[1:] == ("g",) else UNKNOWN
-    if key in _FINDS or (objects and key in ("i", "a")):
-        if len(keys) == 1:
-            return UNFINISHED
-        return VimCommand(name, count, key, keys[1]) if len(keys[1]) == 1 or keys[1] == "space" else UNKNOWN
-    return UNKNOWN
-
-
-_MAX_REGISTER = 1_000_000
+    if keys == ("g", "g"):
+        return VimCommand(name, count, "gg")
+    return VimCommand(name, count, keys[0], keys[1]) if takes_char and len(keys[1]) == 1 else UNKNOWN
 
 
 class VimMode(Enum):
@@ -112,377 +113,322 @@ class VimEffect(Enum):
     LATER = "later"
 
 
-@dataclass(frozen=True)
 class Vim:
-    """The state of the keys. `pending` are the keys of a command that is not complete. `register` is what was deleted
-    or copied last, `lines` whether that are whole lines. `found` are the last f, F, t or T and its character, `column`
-    is that which j and k keep to, `anchor` where what is marked begins. `last` are the keys of the last change, and
-    `typed` the text that was typed in it."""
+    """The machine. After a key, `text` and `at` are what it has led to. `pending` are the keys of a command that is not
+    complete. `register` is what was deleted or copied last."""
 
-    mode: VimMode = VimMode.INSERT
-    pending: tuple[str, ...] = ()
-    register: str = ""
-    lines: bool = False
-    found: tuple[str, str] = ("", "")
-    column: int | None = None
-    anchor: int = 0
-    last: tuple[str, ...] = ()
-    typed: str = ""
-    entered: tuple[str, int] | None = None
-    """The text and the place at which the person began to insert."""
+    def __init__(self, mode: VimMode = VimMode.INSERT) -> None:
+        self.mode = mode
+        self.text = ""
+        self.at = 0
+        self.pending: tuple[str, ...] = ()
+        self.register = ""
+        self.entered: tuple[str, int] | None = None  # the text and the place at which the person began to insert
+        self._whole_lines = False  # in the register
+        self._found = ("", "")  # the last f, F, t or T, and its character
+        self._column: int | None = None  # the one that j and k keep to
+        self._anchor = 0  # where what is marked begins
+        self._last: tuple[str, ...] = ()  # the keys of the last change
+        self._typed = ""  # in it
 
+    def press(self, text: str, at: int, key: str) -> VimEffect:
+        """Take a key: a character, or Textual's name of another key."""
+        self.text, self.at = text, at
+        if self.mode is VimMode.INSERT:
+            if key != "escape":
+                return VimEffect.LEFT
+            self._to_normal()
+        elif key == "escape":
+            if not self.pending and self.mode is VimMode.NORMAL:
+                return VimEffect.LEFT
+            self.mode, self.pending = VimMode.NORMAL, ()
+            self._go(at)
+        elif len(key) > 1 and not self.pending and key not in _NAMED:
+            return VimEffect.LEFT
+        else:
+            return self._command((*self.pending, " " if key == "space" and self.pending else key))
+        return VimEffect.NONE
 
-@dataclass(frozen=True)
-class VimStep:
-    """What a key has led to. `at` is the place of the cursor."""
+    def _command(self, keys: tuple[str, ...]) -> VimEffect:
+        before, normal = self.text, self.mode is VimMode.NORMAL
+        command = parse_keys(keys, visual=not normal)
+        self.pending = keys if command is UNFINISHED else ()
+        if command in (UNFINISHED, UNKNOWN):
+            return VimEffect.NONE
+        if command.name == ".":
+            self._repeat()
+            return VimEffect.NONE
+        effect = self._run(command)
+        if normal and command.name and (self.text != before or self.mode is VimMode.INSERT):
+            self._last, self._typed = keys, ""
+        return effect
 
-    vim: Vim
-    text: str
-    at: int
-    effect: VimEffect = VimEffect.NONE
+    def _run(self, command: VimCommand) -> VimEffect:
+        if self.mode is not VimMode.NORMAL and command.name:
+            self._change_marked(command)
+        elif not command.name:
+            return self._move(command)
+        elif command.name in _OPERATORS:
+            self._operate(command)
+        else:
+            return self._act(command)
+        return VimEffect.NONE
 
+    def _repeat(self) -> None:
+        """Carry out the last change again, with what was typed in it."""
+        if self._last:
+            self._run(parse_keys(self._last, visual=False))
+        if self.mode is VimMode.INSERT:
+            typed, self.entered = self._typed, None
+            self.text = self.text[: self.at] + typed + self.text[self.at :]
+            self.at += len(typed)
+            self._to_normal()
+            self._typed = typed
 
-def advance(vim: Vim, text: str, at: int, key: str) -> VimStep:
-    """Return what `key` does: the one transition function. `key` is a character, or Textual's name of another key."""
-    if vim.mode is VimMode.INSERT:
-        return _to_normal(vim, text, at) if key == "escape" else VimStep(vim, text, at, VimEffect.LEFT)
-    if key == "escape":
-        if vim.pending or vim.mode is not VimMode.NORMAL:
-            return VimStep(replace(vim, mode=VimMode.NORMAL, pending=()), text, _held(text, at))
-        return VimStep(vim, text, at, VimEffect.LEFT)
-    if len(key) > 1 and not vim.pending and key not in _NAMED:
-        return VimStep(vim, text, at, VimEffect.LEFT)
-    keys = (*vim.pending, " " if key == "space" and vim.pending else key)
-    command = parse_keys(keys, visual=vim.mode is not VimMode.NORMAL)
-    if command is UNFINISHED:
-        return VimStep(replace(vim, pending=keys), text, at)
-    vim = replace(vim, pending=())
-    if command is UNKNOWN:
-        return VimStep(vim, text, at)
-    if command.name == ".":
-        return _repeated(vim, text, at)
-    step = _Run(vim, text, at).run(command)
-    if command.name and (step.text != text or step.vim.mode is VimMode.INSERT) and vim.mode is VimMode.NORMAL:
-        step = replace(step, vim=replace(step.vim, last=keys, typed=""))
-    return step
+    def _go(self, at: int) -> None:
+        """Put the cursor where it stands in normal mode: on a character."""
+        at = min(max(at, 0), len(self.text))
+        self.at = min(at, last_in_line(self.text, at))
 
+    def _insert(self, at: int) -> None:
+        self.mode, self.at, self.entered, self._column = VimMode.INSERT, at, (self.text, at), None
 
-_NAMED = frozenset(("space", "left", "right", "up", "down", "home", "end", "backspace", "delete", "ctrl+r"))
-"""Keys with a name that mean something in normal mode."""
-
-
-def _held(text: str, at: int) -> int:
-    """Return where the cursor stands in normal mode: on a character."""
-    at = min(max(at, 0), len(text))
-    return min(at, vim_motions.last_in_line(text, at))
-
-
-def _to_normal(vim: Vim, text: str, at: int) -> VimStep:
-    typed = ""
-    if vim.entered is not None:
-        before, place = vim.entered
-        grown = len(text) - len(before)
-        if grown > 0 and text[:place] == before[:place] and text[place + grown :] == before[place:]:
-            typed = text[place : place + grown]
-    left = max(vim_motions.line_start(text, at), at - 1)
-    return VimStep(replace(vim, mode=VimMode.NORMAL, typed=typed, entered=None), text, _held(text, left))
-
-
-def _repeated(vim: Vim, text: str, at: int) -> VimStep:
-    """Carry out the last change again, with what was typed in it."""
-    if not vim.last:
-        return VimStep(vim, text, at)
-    step = _Run(vim, text, at).run(parse_keys(vim.last, visual=False))
-    if step.vim.mode is VimMode.INSERT:
-        text = step.text[: step.at] + vim.typed + step.text[step.at :]
-        step = _to_normal(replace(step.vim, entered=None), text, step.at + len(vim.typed))
-    return replace(step, vim=replace(step.vim, last=vim.last, typed=vim.typed))
-
-
-class _Run:
-    """Carries out one command."""
-
-    def __init__(self, vim: Vim, text: str, at: int) -> None:
-        self.vim = vim
-        self.text = text
-        self.at = at
-
-    def run(self, command: VimCommand) -> VimStep:
-        if self.vim.mode is not VimMode.NORMAL:
-            return self._visual(command)
-        if not command.name:
-            return self._moved(command)
-        if command.name in "dcy":
-            return self._operator(command)
-        return self._action(command)
+    def _to_normal(self) -> None:
+        self._typed = ""
+        if self.entered is not None:
+            before, place = self.entered
+            grown = len(self.text) - len(before)
+            if grown > 0 and self.text[:place] == before[:place] and self.text[place + grown :] == before[place:]:
+                self._typed = self.text[place : place + grown]
+        self.mode, self.entered = VimMode.NORMAL, None
+        self._go(max(line_start(self.text, self.at), self.at - 1))
 
     # Motions.
 
-    def _moved(self, command: VimCommand) -> VimStep:
-        vim, count = self.vim, command.count or 1
-        if command.motion in ("j", "k", "down", "up"):
-            down = command.motion in ("j", "down")
-            column = self._column if vim.column is None else vim.column
-            to = vim_motions.vertical(self.text, self.at, count if down else -count, column)
-            if to is None:
-                effect = (
-                    VimEffect.NONE if vim.mode is not VimMode.NORMAL else VimEffect.LATER if down else VimEffect.EARLIER
-                )
-                return VimStep(vim, self.text, self.at, effect)
-            return VimStep(replace(vim, column=column), self.text, to)
-        vim, to = self._target(command)
-        if to is None:
-            return VimStep(vim, self.text, self.at)
-        wish = 1 << 30 if command.motion in ("$", "end") else None
-        held = min(to, len(self.text)) if vim.mode is not VimMode.NORMAL else to
-        return VimStep(replace(vim, column=wish), self.text, _held(self.text, held))
+    def _move(self, command: VimCommand) -> VimEffect:
+        if command.motion in ("i", "a"):
+            span = text_object(self.text, self.at, command.motion == "a", command.arg)
+            if span is not None and span[0] != span[1]:
+                self._anchor, self.at = span[0], span[1] - 1
+        elif command.motion in _VERTICAL:
+            down = _VERTICAL[command.motion]
+            column = self.at - line_start(self.text, self.at) if self._column is None else self._column
+            to = vertical(self.text, self.at, down * (command.count or 1), column)
+            if to is None and self.mode is VimMode.NORMAL:
+                return VimEffect.LATER if down > 0 else VimEffect.EARLIER
+            if to is not None:
+                self._column, self.at = column, to
+        elif (to := self._target(command)) is not None:
+            self._column = _LINE_END if command.motion in ("$", "end") else None
+            self._go(to)
+        return VimEffect.NONE
 
-    @property
-    def _column(self) -> int:
-        return self.at - vim_motions.line_start(self.text, self.at)
-
-    def _target(self, command: VimCommand) -> tuple[Vim, int | None]:
-        """Return where a motion leads, None for nowhere, and the state with what was looked for."""
-        vim, text, at, count, motion = self.vim, self.text, self.at, command.count or 1, command.motion
-        if motion in vim_motions.SIMPLE:
+    def _target(self, command: VimCommand) -> int | None:
+        """Return where a motion leads, None for nowhere."""
+        text, at, count, motion = self.text, self.at, command.count or 1, command.motion
+        if motion in SIMPLE:
             for _ in range(min(count, len(text) + 1)):
-                at = vim_motions.SIMPLE[motion](text, at)
-            return vim, at
+                at = SIMPLE[motion](text, at)
+            return at
         if motion in ("$", "end"):
-            below = vim_motions.vertical(text, at, count - 1, 0) if count > 1 else at
-            return vim, vim_motions.last_in_line(text, len(text) if below is None else below)
+            return last_in_line(text, self._below(count))
         if motion in ("gg", "G"):
-            lines = text.count("\n") + 1
-            line = min(command.count or (1 if motion == "gg" else lines), lines)
-            start = 0
-            for _ in range(line - 1):
-                start = vim_motions.line_end(text, start) + 1
-            return vim, vim_motions.first_word(text, start)
+            lines = text.split("\n")
+            line = command.count or (1 if motion == "gg" else len(lines))
+            return first_word(text, sum(len(each) + 1 for each in lines[: min(line, len(lines)) - 1]))
         if motion == "%":
-            return vim, vim_motions.matching(text, at)
-        if motion in (";", ","):
-            kind, char = vim.found
-            if not kind:
-                return vim, None
-            kind = kind.swapcase() if motion == "," else kind
-            step = {"t": 1, "T": -1}.get(kind, 0)  # so that it does not stay where it is
-            return vim, vim_motions.found_in_line(
-                text, at + step if 0 <= at + step <= len(text) else at, char, count, kind
-            )
-        to = vim_motions.found_in_line(text, at, command.arg, count, motion)
-        return replace(vim, found=(motion, command.arg)), to
+            return matching(text, at)
+        if motion not in (";", ","):
+            self._found = motion, command.arg
+            return found_in_line(text, at, command.arg, count, motion)
+        kind, char = self._found
+        kind = kind.swapcase() if motion == "," else kind
+        step = {"t": 1, "T": -1}.get(kind, 0)  # so that it does not stay where it is
+        at = at + step if 0 <= at + step <= len(text) else at
+        return found_in_line(text, at, char, count, kind) if kind else None
+
+    def _below(self, count: int) -> int:
+        below = vertical(self.text, self.at, count - 1, 0) if count > 1 else self.at
+        return len(self.text) if below is None else below
 
     # Operators.
 
-    def _operator(self, command: VimCommand) -> VimStep:
-        vim, span, lines = self._span(command)
-        self.vim = vim
-        if span is None:
-            return VimStep(vim, self.text, self.at)
-        return self._taken(command.name, *span, lines=lines)
+    def _operate(self, command: VimCommand) -> None:
+        lines = command.motion in _LINEWISE
+        span = self._lines(command) if lines else self._span(command)
+        if span is not None:
+            self._take(command.name, *span, lines=lines)
 
-    def _span(self, command: VimCommand) -> tuple[Vim, tuple[int, int] | None, bool]:
-        """Return what an operator takes: start and end, and whether that are whole lines."""
+    def _lines(self, command: VimCommand) -> tuple[int, int] | None:
+        at, motion, count = self.at, command.motion, command.count or 1
+        if motion in _VERTICAL:
+            other = vertical(self.text, at, _VERTICAL[motion] * count, 0)
+        else:
+            other = self._below(count) if motion == "lines" else self._target(command)
+        if other is None:
+            return None
+        return line_start(self.text, min(at, other)), line_end(self.text, max(at, other))
+
+    def _span(self, command: VimCommand) -> tuple[int, int] | None:
         text, at, motion, count = self.text, self.at, command.motion, command.count or 1
-        if motion in ("lines", "j", "k", "down", "up", "gg", "G"):
-            other: int | None = at
-            if motion == "lines":
-                below = vim_motions.vertical(text, at, count - 1, 0) if count > 1 else at
-                other = len(text) if below is None else below
-            elif motion in ("gg", "G"):
-                other = self._target(command)[1]
-            else:
-                other = vim_motions.vertical(text, at, count if motion in ("j", "down") else -count, 0)
-            if other is None:
-                return self.vim, None, True
-            return (
-                self.vim,
-                (vim_motions.line_start(text, min(at, other)), vim_motions.line_end(text, max(at, other))),
-                True,
-            )
         if motion in ("i", "a"):
-            return self.vim, vim_motions.text_object(text, at, motion == "a", command.arg), False
+            return text_object(text, at, motion == "a", command.arg)
         if command.name == "c" and motion in ("w", "W") and at < len(text) and not text[at].isspace():
-            end = at  # what a word is to c ends with its last letter
-            for step in range(count):
-                single = step == 0 and self._ends_word(at, big=motion == "W")
-                end = at if single else vim_motions.word_end(text, end, big=motion == "W")
-            return self.vim, (at, end + 1), False
-        vim, to = self._target(command)
+            return at, self._end_of_words(count, big=motion == "W") + 1
+        to = self._target(command)
         if to is None:
-            return vim, None, False
-        if motion in ("w", "W") and to > at and "\n" in text[at:to]:
-            to = max(at, vim_motions.line_end(text, at)) if count == 1 else to
+            return None
+        if motion in ("w", "W") and to > at and "\n" in text[at:to] and count == 1:
+            to = max(at, line_end(text, at))
         start, end = min(at, to), max(at, to)
-        if motion in vim_motions.INCLUSIVE and vim_motions.line_start(text, end) != vim_motions.line_end(text, end):
+        if motion in INCLUSIVE and line_start(text, end) != line_end(text, end):
             end = min(len(text), end + 1)
-        return vim, (start, end), False
+        return start, end
 
-    def _ends_word(self, at: int, *, big: bool) -> bool:
-        return (
-            vim_motions.word_end(self.text, at - 1, big=big) == at
-            if at
-            else vim_motions.word_end(" " + self.text, 0) == 1
-        )
+    def _end_of_words(self, count: int, *, big: bool) -> int:
+        text, at = self.text, self.at
+        ends_here = word_end(text, at - 1, big=big) == at if at else word_end(" " + text, 0) == 1
+        end = at
+        for _ in range(count - ends_here):
+            end = word_end(text, end, big=big)
+        return end
 
-    def _taken(self, operator: str, start: int, end: int, *, lines: bool) -> VimStep:
-        """Carry out an operator on what is between two places."""
-        text = self.text
-        kept = text[start:end]
-        vim = replace(self.vim, register=kept[:_MAX_REGISTER], lines=lines, mode=VimMode.NORMAL, column=None)
+    def _take(self, operator: str, start: int, end: int, *, lines: bool) -> None:
+        self.register, self._whole_lines = self.text[start:end][:_MAX_REGISTER], lines
+        self.mode, self._column = VimMode.NORMAL, None
         if operator == "y":
-            return VimStep(vim, text, _held(text, self.at if lines and self.at >= start else start))
+            self._go(self.at if lines and self.at >= start else start)
+            return
+        if lines and operator == "d":  # with one of the line breaks around it
+            start, end = (start, end + 1) if end < len(self.text) else (max(0, start - 1), end)
+        self.text = self.text[:start] + self.text[end:]
         if operator == "c":
-            text = text[:start] + text[end:]
-            return self._insert(vim, text, start)
-        if lines:  # with one of the line breaks around it
-            if end < len(text):
-                end += 1
-            elif start > 0:
-                start -= 1
-        text = text[:start] + text[end:]
-        at = min(start, len(text))
-        return VimStep(vim, text, vim_motions.first_word(text, at) if lines else _held(text, at))
-
-    def _insert(self, vim: Vim, text: str, at: int) -> VimStep:
-        return VimStep(replace(vim, mode=VimMode.INSERT, entered=(text, at), column=None), text, at)
+            self._insert(start)
+        elif lines:
+            self.at = first_word(self.text, min(start, len(self.text)))
+        else:
+            self._go(start)
 
     # Actions.
 
-    def _action(self, command: VimCommand) -> VimStep:
+    def _act(self, command: VimCommand) -> VimEffect:
         text, at, count, name = self.text, self.at, command.count or 1, command.name
-        start, end = vim_motions.line_start(text, at), vim_motions.line_end(text, at)
+        start, end = line_start(text, at), line_end(text, at)
+        right = min(end, at + count)
+        taken = {"x": ("d", at, right), "delete": ("d", at, right), "s": ("c", at, right), "D": ("d", at, end),
+                 "C": ("c", at, end), "X": ("d", max(start, at - count), at)}  # fmt: skip
+        begun = {"i": at, "a": min(at + 1, end), "I": first_word(text, at), "A": end}
         if name in ("u", "ctrl+r"):
-            return VimStep(self.vim, text, at, VimEffect.UNDO if name == "u" else VimEffect.REDO)
-        if name in ("v", "V"):
-            mode = VimMode.VISUAL if name == "v" else VimMode.LINES
-            return VimStep(replace(self.vim, mode=mode, anchor=at), text, at)
-        if name in "iaIA":
-            places = {"i": at, "a": min(at + 1, end), "I": vim_motions.first_word(text, at), "A": end}
-            return self._insert(self.vim, text, places[name])
-        if name == "o":
-            return self._insert(self.vim, f"{text[:end]}\n{text[end:]}", end + 1)
-        if name == "O":
-            return self._insert(self.vim, f"{text[:start]}\n{text[start:]}", start)
-        if name in ("x", "delete", "s"):
-            return self._taken("c" if name == "s" else "d", at, min(end, at + count), lines=False)
-        if name == "X":
-            return self._taken("d", max(start, at - count), at, lines=False)
-        if name in "DC":
-            return self._taken(name.lower(), at, end, lines=False)
-        if name in "SY":
-            return self._operator(VimCommand("c" if name == "S" else "y", count, "lines"))
-        if name in "pP":
-            return self._put(count, before=name == "P")
-        if name == "J":
-            return self._joined(max(1, count - 1))
-        if name == "r":
-            if at + count > end:
-                return VimStep(self.vim, text, at)
-            return VimStep(self.vim, text[:at] + command.arg * count + text[at + count :], at + count - 1)
-        swapped = text[at : min(end, at + count)].swapcase()
-        return VimStep(self.vim, text[:at] + swapped + text[at + count :], _held(text, min(end, at + count)))
+            return VimEffect.UNDO if name == "u" else VimEffect.REDO
+        if name in taken:
+            self._take(*taken[name], lines=False)
+        elif name in begun:
+            self._insert(begun[name])
+        elif name in ("o", "O"):
+            place = end if name == "o" else start
+            self.text = f"{text[:place]}\n{text[place:]}"
+            self._insert(end + 1 if name == "o" else start)
+        elif name in ("S", "Y"):
+            self._operate(VimCommand("c" if name == "S" else "y", count, "lines"))
+        elif name in ("v", "V"):
+            self.mode, self._anchor = VimMode.VISUAL if name == "v" else VimMode.LINES, at
+        elif name in ("p", "P"):
+            self._put(count, before=name == "P")
+        elif name == "J":
+            self._join(max(1, count - 1))
+        elif name == "~":
+            self.text = text[:at] + text[at:right].swapcase() + text[right:]
+            self._go(right)
+        elif at + count <= end:  # r
+            self.text, self.at = text[:at] + command.arg * count + text[at + count :], at + count - 1
+        return VimEffect.NONE
 
-    def _put(self, count: int, *, before: bool) -> VimStep:
-        vim, text, at = self.vim, self.text, self.at
-        if not vim.register:
-            return VimStep(vim, text, at)
-        count = max(1, min(count, _MAX_REGISTER // len(vim.register)))
-        if not vim.lines:
-            place = at if before else min(at + 1, vim_motions.line_end(text, at))
-            put = vim.register * count
-            return VimStep(vim, text[:place] + put + text[place:], max(place, place + len(put) - 1))
-        put = "\n".join([vim.register] * count)
-        if before:
-            place = vim_motions.line_start(text, at)
-            text = f"{text[:place]}{put}\n{text[place:]}"
-        else:
-            place = vim_motions.line_end(text, at) + 1
-            text = f"{text[: place - 1]}\n{put}{text[place - 1 :]}"
-        return VimStep(vim, text, vim_motions.first_word(text, place))
-
-    def _joined(self, count: int) -> VimStep:
+    def _put(self, count: int, *, before: bool) -> None:
         text, at = self.text, self.at
+        if not self.register:
+            return
+        count = max(1, min(count, _MAX_REGISTER // len(self.register)))
+        if not self._whole_lines:
+            place, put = at if before else min(at + 1, line_end(text, at)), self.register * count
+            self.text, self.at = text[:place] + put + text[place:], max(place, place + len(put) - 1)
+            return
+        put = "\n".join([self.register] * count)
+        place = line_start(text, at) if before else line_end(text, at) + 1
+        if before:
+            self.text = f"{text[:place]}{put}\n{text[place:]}"
+        else:
+            self.text = f"{text[: place - 1]}\n{put}{text[place - 1 :]}"
+        self.at = first_word(self.text, place)
+
+    def _join(self, count: int) -> None:
         for _ in range(count):
-            end = vim_motions.line_end(text, at)
+            text, end = self.text, line_end(self.text, self.at)
             if end == len(text):
                 break
             rest = text[end + 1 :].lstrip(" \t")
             blank = "" if not rest or rest[0] in ")\n" or text[:end].endswith((" ", "\t", "\n")) or not end else " "
-            text, at = text[:end] + blank + rest, end
-        return VimStep(self.vim, text, _held(text, at))
+            self.text, self.at = text[:end] + blank + rest, end
+        self._go(self.at)
 
     # What is marked.
 
     def marked(self) -> tuple[int, int]:
-        """Return start and end of what is marked."""
-        text, low, high = self.text, min(self.vim.anchor, self.at), max(self.vim.anchor, self.at)
-        if self.vim.mode is VimMode.LINES:
-            return vim_motions.line_start(text, low), vim_motions.line_end(text, high)
-        return low, min(len(text), high + 1)
+        low, high = min(self._anchor, self.at), max(self._anchor, self.at)
+        if self.mode is VimMode.LINES:
+            return line_start(self.text, low), line_end(self.text, high)
+        return low, min(len(self.text), high + 1)
 
-    def _visual(self, command: VimCommand) -> VimStep:
-        vim, text, name = self.vim, self.text, command.name
-        if not name:
-            if command.motion in ("i", "a"):
-                span = vim_motions.text_object(text, self.at, command.motion == "a", command.arg)
-                if span is None or span[0] == span[1]:
-                    return VimStep(vim, text, self.at)
-                return VimStep(replace(vim, anchor=span[0]), text, span[1] - 1)
-            return self._moved(command)
+    def _change_marked(self, command: VimCommand) -> None:
+        name = command.name
         if name in ("v", "V"):
             mode = VimMode.VISUAL if name == "v" else VimMode.LINES
-            return VimStep(replace(vim, mode=VimMode.NORMAL if mode is vim.mode else mode), text, self.at)
+            self.mode = VimMode.NORMAL if mode is self.mode else mode
+            return
         if name == "o":
-            return VimStep(replace(vim, anchor=self.at), text, vim.anchor)
+            self._anchor, self.at = self.at, self._anchor
+            return
         if command.arg == "lines":
-            self.vim = vim = replace(vim, mode=VimMode.LINES)
+            self.mode = VimMode.LINES
         start, end = self.marked()
-        if name in ("d", "c", "y"):
-            lines = vim.mode is VimMode.LINES
-            step = self._taken(name, start, end, lines=lines)
-            return replace(step, at=_held(text, start)) if name == "y" else step
-        if name in ("p", "P"):
-            put, lines = vim.register, vim.lines
-            step = self._taken("d", start, end, lines=False)
-            text = step.text[:start] + put + step.text[start:]
-            return VimStep(step.vim, text, _held(text, max(start, start + len(put) - 1)))
-        normal = replace(vim, mode=VimMode.NORMAL)
+        if name in _OPERATORS:
+            self._take(name, start, end, lines=self.mode is VimMode.LINES)
+            if name == "y":
+                self._go(start)
+            return
+        self.mode = VimMode.NORMAL
         if name == "J":
-            self.vim, self.at = normal, start
-            return self._joined(max(1, text.count("\n", start, end)))
-        changed = text[start:end]
-        if name == "r":
-            changed = "".join(each if each == "\n" else command.arg for each in changed)
+            self.at = start
+            self._join(max(1, self.text.count("\n", start, end)))
+            return
+        marked, at = self.text[start:end], start
+        if name in ("p", "P"):
+            put = self.register
+            self._take("d", start, end, lines=False)
+            at, end = max(start, start + len(put) - 1), start
+        elif name == "r":
+            put = "".join(each if each == "\n" else command.arg for each in marked)
         else:
-            changed = changed.swapcase()
-        text = text[:start] + changed + text[end:]
-        return VimStep(normal, text, _held(text, start))
-
-
-_MAX_UNDONE = 100  # changes
+            put = marked.swapcase()
+        self.text = self.text[:start] + put + self.text[end:]
+        self._go(at)
 
 
 class VimKeys:
-    """Off until `use`. Keeps the state of the keys."""
+    """Vim's keys in the composer. Off until `use`."""
 
     def __init__(self) -> None:
         self._vim: Vim | None = None
-        self._at = 0  # the place of the cursor, which what is marked hides
         self._began: deque[str] = deque(maxlen=_MAX_UNDONE)  # the texts with which changes began
 
     def use(self, *, on: bool) -> None:
-        """Edit with vim's keys from now on, or no longer."""
         self._vim = Vim() if on else None
 
     @property
     def on(self) -> bool:
-        """Whether the person edits with vim's keys."""
         return self._vim is not None
 
     @property
     def commands(self) -> bool:
-        """Whether a letter is a command now, and no text."""
         return self._vim is not None and self._vim.mode is not VimMode.INSERT
 
     @property
@@ -491,26 +437,25 @@ class VimKeys:
         return " ".join((self._vim.mode.value, "".join(self._vim.pending))).rstrip() if self._vim is not None else ""
 
     def sent(self) -> None:
-        """Note that the text was sent: the next one is typed."""
         if self._vim is not None:
-            self._vim = replace(self._vim, mode=VimMode.INSERT, pending=(), entered=None)
+            self._vim.mode, self._vim.pending, self._vim.entered = VimMode.INSERT, (), None
             self._began.clear()
 
-    def press(self, key: str, text: str, at: int) -> VimStep | None:
+    def press(self, key: str, text: str, at: int) -> tuple[Vim, VimEffect] | None:
         """Take a key. Return what it has led to, None if it is no key of vim's now."""
-        if self._vim is None:
+        vim = self._vim
+        if vim is None:
             return None
-        at = self._at if self._vim.mode in (VimMode.VISUAL, VimMode.LINES) else at
-        step = advance(self._vim, text, min(at, len(text)), key)
-        if step.effect is VimEffect.LEFT:
+        hidden = vim.mode in (VimMode.VISUAL, VimMode.LINES)  # what is marked hides the cursor
+        entered = vim.entered
+        effect = vim.press(text, min(vim.at if hidden else at, len(text)), key)
+        if effect is VimEffect.LEFT:
             return None
-        if step.text != text or (step.vim.mode is VimMode.INSERT and not self._vim.entered):
+        if vim.text != text or (vim.mode is VimMode.INSERT and not entered):
             self.begins(text)
-        self._vim, self._at = step.vim, step.at
-        return step
+        return vim, effect
 
     def begins(self, text: str) -> None:
-        """Note that a change begins with `text`."""
         self._began.append(text)
 
     def undone(self, text: str) -> str | None:
@@ -520,11 +465,10 @@ class VimKeys:
                 return began
         return None
 
-    def marked(self, text: str) -> tuple[int, int] | None:
+    def marked(self) -> tuple[int, int] | None:
         """Return start and end of what is marked, None if nothing is."""
-        if self._vim is None or self._vim.mode not in (VimMode.VISUAL, VimMode.LINES):
-            return None
-        return _Run(self._vim, text, min(self._at, len(text))).marked()
+        vim = self._vim
+        return vim.marked() if vim is not None and vim.mode in (VimMode.VISUAL, VimMode.LINES) else None
 
 
 def changed_part(before: str, after: str) -> tuple[int, int]:

@@ -9,12 +9,10 @@ _QUOTES = "\"'`"
 
 
 def line_start(text: str, at: int) -> int:
-    """Return the start of the line."""
     return text.rfind("\n", 0, at) + 1
 
 
 def line_end(text: str, at: int) -> int:
-    """Return the end of the line, which is its line break or the end of the text."""
     end = text.find("\n", at)
     return len(text) if end < 0 else end
 
@@ -39,7 +37,6 @@ def _kind(char: str, big: bool) -> int:
 
 
 def word_forward(text: str, at: int, *, big: bool = False) -> int:
-    """Return the start of the next word. An empty line is a word."""
     place, kind = at, _kind(text[at], big) if at < len(text) else 0
     while place < len(text) and kind and _kind(text[place], big) == kind:
         place += 1
@@ -51,7 +48,6 @@ def word_forward(text: str, at: int, *, big: bool = False) -> int:
 
 
 def word_back(text: str, at: int, *, big: bool = False) -> int:
-    """Return the start of the word before, or of this one. An empty line is a word."""
     place = at - 1
     while place > 0 and text[place].isspace():
         if text[place] == "\n" and text[place - 1] == "\n":

@@ -1,10 +1,12 @@
-"""Lists above the composer: what they have in common, the hosts, and the help."""
+"""Lists above the composer: what they have in common, the hosts, the models, the permission rules and the help."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import ClassVar
+import re
+from collections.abc import Awaitable, Callable, Sequence
+from typing import ClassVar, Generic, TypeVar
 
+from rich.cells import cell_len
 from rich.console import Group
 from rich.table import Table
 from rich.text import Text
@@ -16,7 +18,9 @@ from textual.widgets import Static
 
 from ccb.tunnel.plain_text import one_line
 
-from ...commands.session_table import age_text
+from ...commands.session_table import age_text, cut
+from ...providers.known_models import ModelOffer, price_text, window_text
+from ...slash_commands.about_session import KEPT, SESSION, HeldRule
 from ...slash_commands.this_laptop import RecentHost
 from ...terminal.keymap import DEFAULT_KEYMAP, Keymap
 from ..rendering.themes import Palette, palette_of
@@ -24,6 +28,7 @@ from ..widgets.painting import CARET
 
 _STEPS = {"up": -1, "down": 1}
 _LETTERS = {"k": -1, "j": 1}
+FRAME_CELLS = 6  # cells of the screen beside the text of a panel
 
 
 class PanelClosed(Message):
@@ -31,7 +36,6 @@ class PanelClosed(Message):
 
 
 def typed(text: str, event: events.Key) -> str:
-    """Return a line of text after a key in it."""
     if event.key == "backspace":
         return text[:-1]
     if event.key == "ctrl+u":
@@ -48,7 +52,6 @@ class ListPanel(Static, can_focus=True):
     MAX_ROWS: ClassVar[int] = 10
     LETTERS: ClassVar[bool] = True
     """Whether the letters k and j move the mark. They do not where letters search."""
-
     keymap: Keymap = DEFAULT_KEYMAP
 
     def __init__(self) -> None:
@@ -83,18 +86,15 @@ class ListPanel(Static, can_focus=True):
         raise NotImplementedError
 
     def _step(self, key: str, rows: int) -> int:
-        """Move the mark in a list of so many rows. Return by how many rows the key moves it, 0 for other keys."""
         steps = {**_STEPS, "pageup": -self.MAX_ROWS, "pagedown": self.MAX_ROWS, **(_LETTERS if self.LETTERS else {})}
         self._at = min(max(self._at + steps.get(key, 0), 0), max(0, rows - 1))
         return steps.get(key, 0)
 
     def _window(self, rows: int, room: int) -> range:
-        """Return the indexes of the rows to show where there is room for `room` of them."""
         first = min(max(0, self._at - room // 2), max(0, rows - room))
         return range(first, min(first + room, rows))
 
     def _room(self, frame: int) -> int:
-        """Return how many rows are shown on a screen that needs `frame` lines for other things."""
         return max(3, min(self.MAX_ROWS, self.app.size.height - frame))
 
     @property
@@ -102,13 +102,51 @@ class ListPanel(Static, can_focus=True):
         return palette_of(self.app.theme_variables, dark=self.app.current_theme.dark)
 
     def _row(self, *, marked: bool) -> Text:
-        """Return the beginning of a row."""
         row = Text(no_wrap=True, overflow="ellipsis")
         return row.append("› " if marked else "  ", style=f"bold {self._palette.accent}")
 
 
-_FRAME_LINES = 11
-_KEYS = "Enter: sessions of this host, the command for another · Esc closes"
+Row = TypeVar("Row")
+
+
+class SearchedPanel(ListPanel, Generic[Row]):
+    """A list that is narrowed by typing."""
+
+    LETTERS = False
+
+    def __init__(self, rows: Sequence[Row]) -> None:
+        super().__init__()
+        self._rows = rows
+        self._sought = ""
+
+    def words_of(self, row: Row) -> str:
+        """Return the text of a row that is searched."""
+        raise NotImplementedError
+
+    @property
+    def _found(self) -> list[Row]:
+        words = self._sought.lower().split()
+        return [row for row in self._rows if all(word in self.words_of(row).lower() for word in words)]
+
+    @property
+    def _marked(self) -> Row | None:
+        found = self._found
+        return found[self._at] if self._at < len(found) else None
+
+    def _search(self, text: str) -> None:
+        self._sought, self._at = text, 0
+
+    def _head(self, title: str) -> Text:
+        head = Text(title, style="bold", no_wrap=True, overflow="ellipsis")
+        return head.append(f"   {one_line(self._sought)}{CARET}", style=f"not bold {self._palette.accent}")
+
+    def _count(self, noun: str) -> str:
+        count = f"{len(self._found)} of {len(self._rows)}" if self._sought else str(len(self._rows))
+        return f"{count} {noun}{'' if count == '1' else 's'}"
+
+
+_HOST_FRAME = 11
+_HOST_KEYS = "Enter: sessions of this host, the command for another · Esc closes"
 
 
 class HostPanel(ListPanel):
@@ -130,30 +168,224 @@ class HostPanel(ListPanel):
     def _draw(self) -> None:
         palette = self._palette
         lines = [Text("Hosts of your last sessions", style="bold")]
-        for number in self._window(len(self._hosts), self._room(_FRAME_LINES)):
+        for number in self._window(len(self._hosts), self._room(_HOST_FRAME)):
             each, marked = self._hosts[number], number == self._at
-            line = self._row(marked=marked)
             used = "now" if each.here else age_text(each.ago_s) if each.ago_s is not None else ""
-            line.append(f"{used:>5}  ", style=palette.dim)
-            place = f"{one_line(each.host)}:{one_line(each.directory)}"
-            line.append(place, style="bold" if marked else "")
+            line = self._row(marked=marked).append(f"{used:>5}  ", style=palette.dim)
+            line.append(f"{one_line(each.host)}:{one_line(each.directory)}", style="bold" if marked else "")
             state = f"here, {each.state}" if each.here else each.state
-            line.append(f"  {state}", style=palette.good if each.state else palette.dim)
-            lines.append(line)
+            lines.append(line.append(f"  {state}", style=palette.good if each.state else palette.dim))
         if len(self._hosts) == 1:
             lines.append(Text("  No other host: sessions leave their trace with their first answer.", palette.dim))
-        self.update(Group(*lines, Text(_KEYS, style=palette.dim)))
+        self.update(Group(*lines, Text(_HOST_KEYS, style=palette.dim)))
 
 
-HelpRow = tuple[str, str]
-"""A name, such as that of a key or a command, and what is said of it, in one or more lines."""
+_MODEL_FRAME = 11
+_NAME_CELLS, _WIDE = 44, 90
+_MODEL_KEYS = "{model-take!} takes it · Esc keeps the present one · type to search"
+
+
+class ModelPanel(SearchedPanel[ModelOffer]):
+    """The models that the session may use, with window, prices and provider. `current` is the model of the session.
+    `choose` is called with the name that the person takes."""
+
+    MAX_ROWS = 12
+
+    def __init__(self, offers: Sequence[ModelOffer], current: str, choose: Callable[[str], object]) -> None:
+        super().__init__(offers)
+        self._current = current
+        self._choose = choose
+        self._notes: Sequence[str] = ()
+        self._at = next((place for place, each in enumerate(offers) if each.name == current), 0)
+
+    def show(self, offers: Sequence[ModelOffer], notes: Sequence[str]) -> None:
+        """Show newer lists; the mark stays where it is. `notes` say which providers have not answered."""
+        marked = self._marked
+        self._rows, self._notes = offers, notes
+        found = self._found
+        self._at = found.index(marked) if marked in found else min(self._at, max(0, len(found) - 1))
+        self._draw()
+
+    def words_of(self, row: ModelOffer) -> str:
+        return f"{row.name} {row.title}"
+
+    def _pressed(self, event: events.Key) -> None:
+        if event.key == "escape":
+            self.post_message(PanelClosed())
+        elif self.keymap.has("model-take", event.key):
+            if self._marked is not None:
+                self._choose(self._marked.name)
+        elif not self._step(event.key, len(self._found)) and (text := typed(self._sought, event)) != self._sought:
+            self._search(text)
+
+    def _pasted(self, text: str) -> None:
+        self._search(self._sought + text)
+
+    def _draw(self) -> None:
+        palette, found = self._palette, self._found
+        width = max(20, self.size.width or self.app.size.width - FRAME_CELLS)
+        shown = self._window(len(found), self._room(_MODEL_FRAME + len(self._notes)))
+        lines = [self._line(found[place], width, marked=place == self._at) for place in shown]
+        lines = lines or [Text("  No model fits what you typed.", style=palette.dim)]
+        notes = [Text(cut(one_line(each), width), style=palette.warn, no_wrap=True) for each in self._notes]
+        keys = Text(f"{self._count('model')} · {self.keymap.filled(_MODEL_KEYS)}", style=palette.dim)
+        self.update(Group(self._head("Models"), *lines, *notes, keys))
+
+    def _line(self, offer: ModelOffer, width: int, *, marked: bool) -> Text:
+        palette, line = self._palette, self._row(marked=marked)
+        here = offer.name == self._current
+        room = min(_NAME_CELLS, max(16, width - 46))
+        name = cut(one_line(offer.name), room)
+        line.append(name, style="bold" if marked else f"not bold {palette.good}" if here else "not bold")
+        line.append(" " * (room - cell_len(name)))
+        prices = f"$ {price_text(offer.input_price)} / {price_text(offer.output_price)}"
+        prices = prices if offer.input_price is not None else ""
+        facts = f"  {window_text(offer.window):>6}  {prices:<17}  {offer.provider:<12}"
+        line.append(facts, style=f"not bold {palette.dim}")
+        if here:
+            line.append("  now", style=f"not bold {palette.good}")
+        elif width >= _WIDE:
+            line.append(f"  {offer.can}", style=f"not bold {palette.dim}")
+        return line
+
+
+_RULE = re.compile(r"[A-Za-z_][A-Za-z0-9_.*-]*(\([^\S\n]*\S.*\))?")
+_BEHAVIORS = {"deny": "denied", "ask": "asked", "allow": "allowed"}  # those that deny first: they win
+_SOURCES = {
+    "userSettings": "your settings",
+    "projectSettings": "the project",
+    KEPT: "always here",
+    "policySettings": "the organisation",
+    "flagSettings": "--settings",
+    "cliArg": "the command line",
+    "command": "a command",
+    "skills": "a skill",
+    SESSION: "this session",
+}
+_WHERE = {SESSION: "in this session", KEPT: "always here"}
+_KINDS = tuple((behavior, where) for where in (SESSION, KEPT) for behavior in ("allow", "ask", "deny"))
+_RULE_FRAME = 12
+_RULE_KEYS = "{rule-add!} adds a rule · {rule-remove!} removes one of yours · Up, Down · Esc closes"
+
+
+class RulePanel(ListPanel):
+    """The permission rules that hold, with their origin; those of the person are added and removed. `place` is where
+    they hold, `mode` the permission mode. `change` adds a rule (True) or removes one. `marked` is the text of the rule
+    that is marked first."""
+
+    def __init__(
+        self,
+        place: str,
+        mode: str,
+        rules: Sequence[HeldRule],
+        change: Callable[[RulePanel, HeldRule, bool], Awaitable[None]],
+        marked: str = "",
+    ) -> None:
+        super().__init__()
+        self._change = change
+        self._title = Text(f"Permission rules on {place}", style="bold", no_wrap=True, overflow="ellipsis")
+        self._place = place
+        self._mode = mode
+        self._rules = _sorted(rules)
+        self._at = next((at for at, each in enumerate(self._rules) if each.rule == marked), 0)
+        self._typed: str | None = None  # the new rule, None while none is typed
+        self._kind = 0
+        self._asks = False  # whether the marked rule is to be removed
+        self._hint = ""
+
+    def show(self, rules: Sequence[HeldRule], hint: str) -> None:
+        """Show the rules that hold now, and what has come of a change."""
+        self._rules, self._hint = _sorted(rules), hint
+        self._at = min(self._at, max(0, len(self._rules) - 1))
+        self._draw()
+
+    def fail(self, why: str) -> None:
+        self._hint = one_line(why)
+        self._draw()
+
+    def _pressed(self, event: events.Key) -> None:
+        self._hint = ""
+        if self._typed is not None:
+            self._type(self._typed, event)
+        elif self._asks:
+            self._asks = False
+            if event.key in ("y", "enter"):
+                self.run_worker(self._change(self, self._rules[self._at], False))
+        elif event.key in ("escape", "q"):
+            self.post_message(PanelClosed())
+        elif self.keymap.pressed("rule-add", event.key, event.character):
+            self._typed = ""
+        elif self.keymap.pressed("rule-remove", event.key, event.character) and self._rules:
+            own = self._rules[self._at].is_own
+            self._asks, self._hint = own, "" if own else "This rule is not yours to remove here: it comes from a file."
+        else:
+            self._step(event.key, len(self._rules))
+
+    def _type(self, text: str, event: events.Key) -> None:
+        if event.key == "escape":
+            self._typed = None
+        elif event.key in _STEPS:
+            self._kind = (self._kind + _STEPS[event.key]) % len(_KINDS)
+        elif event.key != "enter":
+            self._typed = typed(text, event)
+        elif _RULE.fullmatch(rule := text.strip()):
+            behavior, where = _KINDS[self._kind]
+            self._typed = None
+            self.run_worker(self._change(self, HeldRule(behavior, where, rule), True))
+        else:
+            self._hint = "A rule is Tool or Tool(pattern), such as Bash(npm test *) or Edit(src/**)."
+
+    def _pasted(self, text: str) -> None:
+        if self._typed is not None:
+            self._typed += text
+
+    def _draw(self) -> None:
+        palette = self._palette
+        head = self._title.copy().append(f"   mode {one_line(self._mode)}", style=f"not bold {palette.dim}")
+        shown = self._window(len(self._rules), self._room(_RULE_FRAME))
+        lines = [self._line(self._rules[number], marked=number == self._at) for number in shown]
+        none = Text("  No rule holds: what is not harmless is asked.", style=palette.dim)
+        self.update(Group(head, *(lines or [none]), *self._foot()))
+
+    def _line(self, held: HeldRule, *, marked: bool) -> Text:
+        palette, line = self._palette, self._row(marked=marked)
+        style = {"deny": palette.bad, "ask": palette.warn, "allow": palette.good}.get(held.behavior, palette.dim)
+        line.append(f"{_BEHAVIORS.get(held.behavior, one_line(held.behavior)):<8}", style=style)
+        line.append(one_line(held.rule), style="bold" if marked else "")
+        source = _SOURCES.get(held.source, one_line(held.source) or "ccb")
+        return line.append(f"  {source}", style=palette.dim)
+
+    def _foot(self) -> list[Text]:
+        palette, lines = self._palette, []
+        if self._typed is not None:
+            behavior, where = _KINDS[self._kind]
+            rule = f"{one_line(self._typed)}{CARET}"
+            lines.append(Text.assemble((f"{behavior} {_WHERE[where]}: ", palette.accent), (rule, "bold")))
+            kept = f"kept on this laptop for {self._place}" if where == KEPT else "gone with the session"
+            keys = f"Up, Down: allow, ask, deny, in this session or always · Enter adds it ({kept}) · Esc"
+            lines.append(Text(keys, style=palette.dim))
+        elif self._asks:
+            held = self._rules[self._at]
+            asked = f"Remove “{held.behavior} {one_line(held.rule)}”, {_SOURCES[held.source]}? "
+            lines.append(Text.assemble((asked, palette.warn), ("y removes it · any other key keeps it", palette.dim)))
+        if self._hint:
+            lines.append(Text(self._hint, style=palette.warn))
+        return lines or [Text(self.keymap.filled(_RULE_KEYS), style=palette.dim)]
+
+
+def _sorted(rules: Sequence[HeldRule]) -> list[HeldRule]:
+    order = [*_BEHAVIORS]
+    return sorted(rules, key=lambda each: order.index(each.behavior) if each.behavior in order else len(order))
+
+
+HelpSection = tuple[str, Sequence[tuple[str, str]]]
+"""A heading with its rows: a name, such as that of a key or a command, and what is said of it, in one or more lines."""
 
 _KEY_CELLS = 32
 
 
 class HelpPanel(VerticalScroll, can_focus=True):
-    """Lists `sections`: a heading with its rows. `title` stands above them. Escape and Enter close it.
-    `sought` is what it is narrowed to at first."""
+    """Lists `sections` below a `title`. Escape and Enter close it. `sought` is what it is narrowed to at first."""
 
     DEFAULT_CSS = """
     HelpPanel {
@@ -162,9 +394,7 @@ class HelpPanel(VerticalScroll, can_focus=True):
     HelpPanel Static { height: auto; }
     """
 
-    def __init__(
-        self, sections: Sequence[tuple[str, Sequence[HelpRow]]], title: str = "Help", sought: str = ""
-    ) -> None:
+    def __init__(self, sections: Sequence[HelpSection], title: str, sought: str = "") -> None:
         super().__init__()
         self._title = title
         self._sections = sections
@@ -177,14 +407,12 @@ class HelpPanel(VerticalScroll, can_focus=True):
     def on_mount(self) -> None:
         self._draw()
 
-    def show(self, sections: Sequence[tuple[str, Sequence[HelpRow]]], title: str) -> None:
-        """Show other rows."""
+    def show(self, sections: Sequence[HelpSection], title: str) -> None:
         self._sections, self._title = sections, title
         if self.is_mounted:
             self._draw()
 
     def turn(self, direction: int) -> None:
-        """Scroll by a page."""
         if direction < 0:
             self.scroll_page_up(animate=False)
         else:
@@ -210,12 +438,11 @@ class HelpPanel(VerticalScroll, can_focus=True):
         table = Table.grid(padding=(0, 2, 0, 0), expand=True)
         table.add_column(max_width=_KEY_CELLS, style=palette.accent)
         table.add_column(ratio=1)
-        words, found = self._sought.lower().split(), False
+        words = self._sought.lower().split()
         for title, rows in self._sections:
             fitting = [row for row in rows if all(word in f"{row[0]} {row[1]}".lower() for word in words)]
             if fitting:
                 table.add_row(Text(title, style="bold"), "")
             for name, does in fitting:
                 table.add_row(Text(one_line(name)), Text("\n".join(map(one_line, does.splitlines())), overflow="fold"))
-            found = found or bool(fitting)
-        self._page.update(table if found else Text("Nothing fits what you typed.", palette.dim))
+        self._page.update(table if table.row_count else Text("Nothing fits what you typed.", palette.dim))

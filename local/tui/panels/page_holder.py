@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
 from textual import work
 from textual.app import SuspendNotSupported
@@ -13,15 +13,12 @@ from textual.widget import Widget
 from ...session.session_client import EventGap, SessionClient, SessionEvent
 from ...slash_commands.session_api import ReplInfo
 from ...terminal.editor import NoEditor, page
-from ...transcript.blocks import Block
 from ..composer.composer import Composer
 from ..widgets.transcript import Transcript
-from .list_panel import HelpPanel, HelpRow, ListPanel
-from .pages import TranscriptPage
-from .reading_page import ReadingPage
+from .list_panel import HelpPanel, HelpSection, ListPanel
+from .pages import ReadingPage, TranscriptPage
 
-_TWICE_S = 0.7
-"""Seconds within which a key counts as pressed twice."""
+_TWICE_S = 0.7  # seconds within which a key counts as pressed twice
 
 
 class PageHolder(Vertical):
@@ -40,30 +37,21 @@ class PageHolder(Vertical):
         transcript: Transcript,
         composer: Composer,
         copied: Callable[[str], Awaitable[str]],
-        environ: Mapping[str, str] = os.environ,
     ) -> None:
         super().__init__()
+        self.transcript = transcript
+        self.shown: Widget | None = None
         self._client = client
         self._info = info
-        self._transcript = transcript
         self._composer = composer
         self._copied = copied
-        self._environ = environ
-        self.shown: Widget | None = None
         self._details_at = -_TWICE_S
 
     @property
-    def conversation(self) -> Sequence[Block]:
-        """The entries of the conversation that are on the screen or above it."""
-        return self._transcript.blocks
-
-    @property
     def page(self) -> ReadingPage | None:
-        """The page that is open."""
         return self.shown if isinstance(self.shown, ReadingPage) else None
 
     def open(self, widget: Widget) -> None:
-        """Show a page or a panel in place of what is shown now."""
         self.close()
         self.shown = widget
         if isinstance(widget, ReadingPage | ListPanel):
@@ -73,8 +61,7 @@ class PageHolder(Vertical):
         widget.focus()
 
     def open_transcript(self) -> TranscriptPage:
-        """Open the whole conversation on a page of its own."""
-        page = TranscriptPage(self._client, self._info.place, self._info.client_name, self._transcript.shelf)
+        page = TranscriptPage(self._client, self._info.place, self._info.client_name, self.transcript.shelf)
         self.open(page)
         return page
 
@@ -84,12 +71,12 @@ class PageHolder(Vertical):
         if self.page is not None:
             self.close()
             return
-        self._transcript.toggle_details()
+        self.transcript.toggle_details()
         if now - self._details_at < _TWICE_S:
             self.open_transcript()
         self._details_at = now
 
-    def open_panel(self, title: str, sections: Sequence[tuple[str, Sequence[HelpRow]]], sought: str = "") -> HelpPanel:
+    def open_panel(self, title: str, sections: Sequence[HelpSection], sought: str = "") -> HelpPanel:
         """Show rows that are searched by typing, first for `sought`."""
         panel = HelpPanel(sections, title, sought)
         self.open(panel)
@@ -118,7 +105,6 @@ class PageHolder(Vertical):
             self.page.focus()
 
     def received(self, event: SessionEvent | EventGap) -> None:
-        """Something happens in the session."""
         if isinstance(self.shown, TranscriptPage):
             if isinstance(event, EventGap):
                 self.shown.skipped(event)
@@ -144,11 +130,11 @@ class PageHolder(Vertical):
         text = await shown.as_text()
         try:
             with self.app.batch_update(), self.app.suspend():
-                await page(text, self._environ)
+                await page(text, os.environ)
         except (NoEditor, SuspendNotSupported) as error:
             return str(error) or "this terminal cannot be lent to a pager"
         return ""
 
     def _make_room(self, *, page: bool) -> None:
         self.set_class(page, "-page")
-        self._transcript.display = self._composer.display = not page
+        self.transcript.display = self._composer.display = not page

@@ -1,4 +1,4 @@
-"""Waiting prompts.
+"""The prompts that wait for the agent.
 
 A prompt that is edited leaves the queue, so that the agent does not take it meanwhile; what is sent in its place says
 before which prompts it goes. The worker decides: a prompt that a turn has taken stays as it is.
@@ -6,14 +6,11 @@ before which prompts it goes. The worker decides: a prompt that a turn has taken
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
 from rich.text import Text
 from textual import events
-from textual.containers import Vertical
-from textual.message import Message
 
 from ccb.tunnel.errors import CcbError
 from ccb.tunnel.plain_text import one_line
@@ -22,152 +19,11 @@ from ccb.tunnel.wire.control_protocol import P, Request, RequestFailed
 
 from ...session.session_client import Json, SessionClient
 from ...slash_commands.session_api import ErrorDisplay
-from ...terminal.keymap import DEFAULT_KEYMAP, Keymap
 from ...transcript.prompt_tracker import PromptTracker, WaitingPrompt
 from ..composer.composer import Composer
-from .list_panel import ListPanel, PanelClosed
+from .list_panel import ListPanel
 
 _TAKEN = "the agent has taken this prompt already"
-
-
-class QueueEditing(Vertical):
-    """Holds the panel while the person looks at the queue."""
-
-    DEFAULT_CSS = "QueueEditing { height: auto; }"
-
-    def __init__(self, client: SessionClient, prompts: PromptTracker, composer: Composer, says: ErrorDisplay) -> None:
-        super().__init__()
-        self._client = client
-        self._prompts = prompts
-        self._composer = composer
-        self._says = says
-        composer.around.steer_next = lambda: self.run_worker(self.steer_next())
-        self._doing: dict[str, str] = {}
-        self.panel: QueuePanel | None = None
-
-    async def open(self) -> None:
-        """Show the prompts that wait."""
-        waiting = self._prompts.waiting
-        if self.panel is not None:
-            return
-        if not waiting:
-            self._says.hint("no prompt waits for the agent")
-            return
-        self.panel = QueuePanel(waiting, self._composer.keymap)
-        await self.mount(self.panel)
-        self.panel.focus()
-
-    def refresh_panel(self) -> None:
-        """Show what has changed."""
-        if self.panel is not None and self.panel.is_mounted:
-            self.panel.show(self._prompts.waiting, self._doing, self._prompts.dropped)
-
-    async def edit_newest(self) -> None:
-        """Put the newest prompt that waits at the worker into the composer again."""
-        at_worker = [each for each in self._prompts.waiting if not each.unsent]
-        if at_worker:
-            await self._edit(at_worker[-1])
-
-    async def steer_next(self) -> None:
-        """Let the next prompt that waits for the end of the turn steer the agent."""
-        prompt = next((each for each in self._prompts.waiting if not each.facts.steers), None)
-        if prompt is None:
-            self._says.hint(f"{self._composer.keymap.name('steer')} sends what is typed to the agent while it works")
-        else:
-            await self._steer(prompt)
-
-    async def on_panel_closed(self) -> None:
-        await self._close()
-
-    async def on_queue_panel_wanted(self, event: QueuePanel.Wanted) -> None:
-        if event.act is QueueAct.EDIT:
-            await self._edit(event.prompt)
-        elif event.act is QueueAct.DROP:
-            await self._take_back(event.prompt, "dropping")
-        elif event.act is QueueAct.STEER:
-            await self._steer(event.prompt)
-        else:
-            await self._move(event.prompt, -1 if event.act is QueueAct.UP else 1)
-
-    async def _edit(self, prompt: WaitingPrompt) -> None:
-        """Take a prompt out of the queue and into the composer, unless it could not be sent again as it was."""
-        files = self._composer.attachments.named_in(prompt.text)
-        ids = [each.id for each in self._prompts.waiting]
-        followers = ids[ids.index(prompt.id) + 1 :] if prompt.id in ids else []
-        if self._composer.text:
-            self._says.hint("send or clear first what is typed, then edit this prompt")
-        elif not prompt.facts.whole:
-            self._says.hint("only the beginning of this prompt is known here: it can be moved or dropped")
-        elif prompt.facts.files > len(files):
-            self._says.hint("the files of this prompt are not here any more: it can be moved or dropped")
-        elif await self._take_back(prompt, "taking it back"):
-            self._composer.edit_again(prompt.editable_text, followers)
-            await self._close()
-
-    async def _take_back(self, prompt: WaitingPrompt, doing: str) -> bool:
-        """Take a prompt out of the queue. Return False if the agent has it."""
-        answer = await self._asked(prompt, doing, Request(CANCEL_ASYNC_MESSAGE, prompt.id))
-        if answer is None:
-            return False
-        if answer.get("cancelled") is not True:
-            self._says.hint(_TAKEN)
-            return False
-        self._prompts.taken_back(prompt.id)
-        self.refresh_panel()
-        return True
-
-    async def _steer(self, prompt: WaitingPrompt) -> None:
-        """Let a prompt that waits for the end of the turn go to the agent with the next tool results."""
-        if prompt.facts.steers:
-            self._says.hint("the agent gets this prompt with its next tool results already")
-        elif prompt.text.startswith(("!", "/")):
-            self._says.hint("a command has a turn of its own: it waits for the end of this one")
-        elif "steer" not in self._client.hello.capabilities:
-            self._says.hint("the worker of this session is too old for this: /stop, then start again")
-        else:
-            followers = [each.id for each in self._prompts.waiting if not each.facts.steers and each.id != prompt.id]
-            await self._moved(prompt, QueueMove(prompt.id, followers, steers=True))
-
-    async def _move(self, prompt: WaitingPrompt, by: int) -> None:
-        ids = [each.id for each in self._prompts.waiting]
-        if prompt.id not in ids or not 0 <= ids.index(prompt.id) + by < len(ids):
-            return
-        if MOVE_ASYNC_MESSAGE.name not in self._client.hello.capabilities:
-            self._says.hint("the worker of this session is too old to move a prompt: /stop, then start again")
-            return
-        at = ids.index(prompt.id) + by
-        ids.remove(prompt.id)
-        await self._moved(prompt, QueueMove(prompt.id, ids[at:]))
-
-    async def _moved(self, prompt: WaitingPrompt, move: QueueMove) -> None:
-        answer = await self._asked(prompt, "moving", Request(MOVE_ASYNC_MESSAGE, move))
-        if answer is None:
-            return
-        if answer.get("moved") is True:
-            self._prompts.moved(prompt.id, move.before, steers=move.steers)
-            self.refresh_panel()
-        else:
-            self._says.hint(_TAKEN)
-
-    async def _asked(self, prompt: WaitingPrompt, doing: str, request: Request[P, Json]) -> Json | None:
-        self._doing[prompt.id] = doing
-        self.refresh_panel()
-        try:
-            return await self._client.request(request)
-        except (CcbError, RequestFailed) as error:
-            self._says.show_error(error)
-            return None
-        finally:
-            del self._doing[prompt.id]
-            self.refresh_panel()
-
-    async def _close(self) -> None:
-        panel, self.panel = self.panel, None
-        if panel is not None:
-            await panel.remove()
-        self._composer.focus()
-
-
 _KEYS = (
     "{queue-edit!} edits · {queue-steer!} steers · {queue-up!}, {queue-down!} move · {queue-drop!} drops · Esc closes"
 )
@@ -190,50 +46,152 @@ class _Row:
 
 
 class QueuePanel(ListPanel):
-    """A prompt that the agent takes while the panel is open keeps its line, so that no key meets another prompt than
-    the one it was meant for."""
+    """Hidden until it is opened. A prompt that the agent takes while the panel is open keeps its line, so that no key
+    meets another prompt than the one it was meant for."""
 
-    DEFAULT_CSS = "QueuePanel { max-height: 14; }"
+    DEFAULT_CSS = "QueuePanel { max-height: 14; display: none; }"
     MAX_ROWS = 8
 
-    @dataclass
-    class Wanted(Message):
-        """The person wants to do something with a prompt that waits."""
-
-        prompt: WaitingPrompt
-        act: QueueAct
-
-    def __init__(self, prompts: Sequence[WaitingPrompt], keymap: Keymap = DEFAULT_KEYMAP) -> None:
+    def __init__(self, client: SessionClient, prompts: PromptTracker, composer: Composer, says: ErrorDisplay) -> None:
         super().__init__()
-        self.keymap = keymap
-        self._rows = [_Row(each) for each in prompts]
-        self._at = max(0, len(prompts) - 1)
-        self._doing: Mapping[str, str] = {}
+        self.keymap = composer.keymap
+        self._client = client
+        self._prompts = prompts
+        self._composer = composer
+        self._says = says
+        self._rows: list[_Row] = []
+        self._doing: dict[str, str] = {}  # what is under way with a prompt, by its id
+        self._shown_doing: dict[str, str] = {}
+        composer.around.steer_next = lambda: self.run_worker(self.steer_next())
 
-    def show(self, prompts: Sequence[WaitingPrompt], doing: Mapping[str, str], dropped: Container[str]) -> None:
-        """Show the prompts that wait now. `doing` names what is under way with a prompt, by its id; `dropped` are the
-        prompts that the person has taken out of the queue."""
-        waiting = {each.id for each in prompts}
-        marked = self._rows[self._at].prompt.id if self._rows else ""
-        gone = [_Row(row.prompt, taken=True) for row in self._rows if row.prompt.id not in waiting]
-        rows = [*(row for row in gone if row.prompt.id not in dropped), *(_Row(each) for each in prompts)]
-        if rows == self._rows and doing == self._doing:
+    def open(self) -> None:
+        if self.display:
             return
-        self._rows, self._doing = rows, dict(doing)
-        ids = [row.prompt.id for row in rows]
-        self._at = ids.index(marked) if marked in ids else min(self._at, max(0, len(rows) - 1))
+        self._rows = [_Row(each) for each in self._prompts.waiting]
+        if not self._rows:
+            self._says.hint("no prompt waits for the agent")
+            return
+        self._at = len(self._rows) - 1
+        self.display = True
         self._draw()
+        self.focus()
+
+    def _close(self) -> None:
+        self.display = False
+        self._composer.focus()
+
+    def refresh_panel(self) -> None:
+        waiting = self._prompts.waiting
+        ids = {each.id for each in waiting}
+        gone = [_Row(row.prompt, taken=True) for row in self._rows if row.prompt.id not in ids]
+        rows = [row for row in gone if row.prompt.id not in self._prompts.dropped] + [_Row(each) for each in waiting]
+        if not self.display or (rows == self._rows and self._doing == self._shown_doing):
+            return
+        marked = self._rows[self._at].prompt.id if self._rows else ""
+        self._rows, self._shown_doing = rows, dict(self._doing)
+        places = [row.prompt.id for row in rows]
+        self._at = places.index(marked) if marked in places else min(self._at, max(0, len(rows) - 1))
+        self._draw()
+
+    # Keys.
 
     def _pressed(self, event: events.Key) -> None:
         keys = event.key, event.character or ""
         act = next((act for act in QueueAct if any(self.keymap.has(f"queue-{act.value}", key) for key in keys)), None)
         row = self._rows[self._at] if self._rows else None
         if event.key in ("escape", "q"):
-            self.post_message(PanelClosed())
+            self._close()
         elif act is not None and row is not None and not row.taken and row.prompt.id not in self._doing:
-            self.post_message(self.Wanted(row.prompt, act))
+            self.run_worker(self._do(act, row.prompt))
         else:
             self._step(event.key, len(self._rows))
+
+    async def _do(self, act: QueueAct, prompt: WaitingPrompt) -> None:
+        if act is QueueAct.EDIT:
+            await self._edit(prompt)
+        elif act is QueueAct.DROP:
+            await self._take_back(prompt, "dropping")
+        elif act is QueueAct.STEER:
+            await self._steer(prompt)
+        else:
+            await self._move(prompt, -1 if act is QueueAct.UP else 1)
+
+    async def edit_newest(self) -> None:
+        """Put the newest prompt that waits at the worker into the composer again."""
+        at_worker = [each for each in self._prompts.waiting if not each.unsent]
+        if at_worker:
+            await self._edit(at_worker[-1])
+
+    async def steer_next(self) -> None:
+        """Let the next prompt that waits for the end of the turn steer the agent."""
+        prompt = next((each for each in self._prompts.waiting if not each.facts.steers), None)
+        if prompt is None:
+            self._says.hint(f"{self.keymap.name('steer')} sends what is typed to the agent while it works")
+        else:
+            await self._steer(prompt)
+
+    async def _edit(self, prompt: WaitingPrompt) -> None:
+        files = self._composer.attachments.named_in(prompt.text)
+        ids = [each.id for each in self._prompts.waiting]
+        followers = ids[ids.index(prompt.id) + 1 :] if prompt.id in ids else []
+        if self._composer.text:
+            self._says.hint("send or clear first what is typed, then edit this prompt")
+        elif not prompt.facts.whole:
+            self._says.hint("only the beginning of this prompt is known here: it can be moved or dropped")
+        elif prompt.facts.files > len(files):
+            self._says.hint("the files of this prompt are not here any more: it can be moved or dropped")
+        elif await self._take_back(prompt, "taking it back"):
+            self._composer.edit_again(prompt.editable_text, followers)
+            self._close()
+
+    async def _take_back(self, prompt: WaitingPrompt, doing: str) -> bool:
+        """Take a prompt out of the queue. Return False if the agent has it."""
+        if not await self._asked(prompt, doing, Request(CANCEL_ASYNC_MESSAGE, prompt.id), "cancelled"):
+            return False
+        self._prompts.taken_back(prompt.id)
+        self.refresh_panel()
+        return True
+
+    async def _steer(self, prompt: WaitingPrompt) -> None:
+        if prompt.facts.steers:
+            self._says.hint("the agent gets this prompt with its next tool results already")
+        elif prompt.text.startswith(("!", "/")):
+            self._says.hint("a command has a turn of its own: it waits for the end of this one")
+        elif "steer" not in self._client.hello.capabilities:
+            self._says.hint("the worker of this session is too old for this: /stop, then start again")
+        else:
+            followers = [each.id for each in self._prompts.waiting if not each.facts.steers and each.id != prompt.id]
+            await self._moved(prompt, QueueMove(prompt.id, followers, steers=True))
+
+    async def _move(self, prompt: WaitingPrompt, by: int) -> None:
+        ids = [each.id for each in self._prompts.waiting]
+        at = ids.index(prompt.id) + by if prompt.id in ids else -1
+        if not 0 <= at < len(ids):
+            return
+        if MOVE_ASYNC_MESSAGE.name not in self._client.hello.capabilities:
+            self._says.hint("the worker of this session is too old to move a prompt: /stop, then start again")
+            return
+        ids.remove(prompt.id)
+        await self._moved(prompt, QueueMove(prompt.id, ids[at:]))
+
+    async def _moved(self, prompt: WaitingPrompt, move: QueueMove) -> None:
+        if await self._asked(prompt, "moving", Request(MOVE_ASYNC_MESSAGE, move), "moved"):
+            self._prompts.moved(prompt.id, move.before, steers=move.steers)
+            self.refresh_panel()
+
+    async def _asked(self, prompt: WaitingPrompt, doing: str, request: Request[P, Json], done: str) -> bool:
+        self._doing[prompt.id] = doing
+        self.refresh_panel()
+        try:
+            if (await self._client.request(request)).get(done) is True:
+                return True
+            self._says.hint(_TAKEN)
+        except (CcbError, RequestFailed) as error:
+            self._says.show_error(error)
+        finally:
+            del self._doing[prompt.id]
+            self.refresh_panel()
+        return False
 
     def _draw(self) -> None:
         palette = self._palette

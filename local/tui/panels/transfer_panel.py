@@ -1,4 +1,4 @@
-"""The copies and the fetched files of a session on the screen."""
+"""The copies of a session that are under way, and the fetched file that waits to be opened."""
 
 from __future__ import annotations
 
@@ -48,21 +48,19 @@ class OfferPanel(Static):
     def show(self, offered: Sequence[FetchedFile], viewer: str) -> None:
         """Show the first of the files that wait. `viewer` is the program that opens it, or ""."""
         self.set_class(bool(offered), "waits")
-        if self._shown is not (first := offered[0] if offered else None):
-            self._shown, self._since = first, time.monotonic()
-        if self._shown is None:
+        file = offered[0] if offered else None
+        if self._shown is not file:
+            self._shown, self._since = file, time.monotonic()
+        if file is None:
             return
         palette = palette_of(self.app.theme_variables, dark=self.app.current_theme.dark)
-        more = f" · {len(offered) - 1} more wait" if len(offered) > 1 else ""
-        file = self._shown
-        text = Text(file.name, style=f"bold {palette.accent}").append(
-            file.text.removeprefix(file.name), style="not bold default"
-        )
+        text = Text(file.name, style=f"bold {palette.accent}")
+        text.append(file.text.removeprefix(file.name), style="not bold default")
         key, esc = self._keymap.name("open"), self._keymap.name("interrupt")
         way = f"{key} opens it with {viewer}" if viewer else f"{key} says where it is: no program is known to open it"
-        self.update(
-            text.append(f"\n{way} · {esc} puts it away while the agent is idle{more}", style=f"not bold {palette.dim}")
-        )
+        more = f" · {len(offered) - 1} more wait" if len(offered) > 1 else ""
+        way = f"\n{way} · {esc} puts it away while the agent is idle{more}"
+        self.update(text.append(way, style=f"not bold {palette.dim}"))
 
 
 _ROWS = 4
@@ -92,11 +90,8 @@ class TransferPanel(Static):
         for each in transfers[:_ROWS]:
             text.append(progress_line(each.name, each.progress, width) + "\n", style=palette.accent)
         more = f"… {len(transfers)} in all · " if len(transfers) > _ROWS else ""
-        way = (
-            "/get stop breaks off all copies"
-            if working
-            else f"{self._keymap.name('interrupt')} breaks off the newest copy"
-        )
+        esc = f"{self._keymap.name('interrupt')} breaks off the newest copy"
+        way = "/get stop breaks off all copies" if working else esc
         rows, self._rows = self._rows, len(transfers[:_ROWS])
         # A screen is laid out anew only for another number of lines: this happens ten times a second.
         self.update(text.append(f"  {more}{way}", style=palette.dim), layout=rows != self._rows)
@@ -121,13 +116,11 @@ class FileCarrying(Vertical):
         yield self._offer
 
     def follow(self, copying: Copying) -> None:
-        """Show how far a copy is, and how it ends."""
         self.refresh_panel()
         fetched = self._fetched if copying.shown else None
         self.run_worker(self._until_done(copying.transfer, fetched), group="copies")
 
     def open_now(self) -> None:
-        """Alt+O: open the file that the panel shows."""
         self.run_worker(self.open_offered(), group="copies")
 
     async def open_offered(self) -> None:
@@ -162,7 +155,6 @@ class FileCarrying(Vertical):
         return "breaking the copy off" if cancelled else ""
 
     async def _until_done(self, transfer: Transfer, fetched: FetchedFiles | None) -> None:
-        """Say how a copy has ended, or show the file that it has `fetched`."""
         found = await (outcome(transfer) if fetched is None else fetched.arrived(transfer))
         self.refresh_panel()
         self._show_offer()

@@ -1,4 +1,4 @@
-"""What is approved, exactly."""
+"""What a card shows of the call that is approved, exactly."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from ccb.tunnel.wire.tool_traits import BASH, BUILT_IN, View, traits_of
 
 from .card_rows import GOES_ON, CardLine, RowStyle, own_words
 from .diffs import content_lines, diff_card_lines, is_patch, patch_lines, replacement_lines
+from .tool_output import counted
 from .untrusted_text import escaped, escaped_name, hidden_count, warnings
 
 
@@ -36,22 +37,12 @@ class EditPreview(BaseModel):
     decoded: bool
 
 
-def read_edit_preview(value: Any) -> EditPreview | None:
-    """Return the change that a request describes, or None if it describes none that can be read."""
-    try:
-        return EditPreview.model_validate(value)
-    except ValidationError:
-        return None
-
-
 Json = dict[str, Any]
 
 MODEL_SAYS = "The model says"
 WHOLE_INPUT = "input"
 MAX_LINES = 20_000
-MAX_CHARS = 1_000_000
-"""The most lines and characters of a call that can be allowed on a card."""
-
+MAX_CHARS = 1_000_000  # the most lines and characters of a call that can be allowed on a card
 _WITH_THE_PLAN = "With the plan you allow these commands, for this session:"
 _MAX_UNREADABLE = 100_000  # characters of a longer call that are shown
 _MAX_WARNINGS = 4
@@ -71,7 +62,8 @@ def subject_lines(asked: ControlRequest) -> list[CardLine]:
         if commands:
             del values["allowedPrompts"]
         allowed = [own_words(_WITH_THE_PLAN), *(line for each in commands for line in _command(each))] * bool(commands)
-        return [*doubts(*_texts(asked.input)), *plan_lines(plan), *_table(values, names=True), *allowed]
+        shown = [CardLine("│ ", line, RowStyle.EXACT, f"{GOES_ON} ") for line in escaped(plan).split("\n")]
+        return [*doubts(*_texts(asked.input)), *shown, *_table(values, names=True), *allowed]
     if traits.view.is_diff and traits.path is not None and _is_change(asked.tool_name, values, traits.path.key):
         path = values.pop(traits.path.key)
         lines += _table({"file": path}, names=True)
@@ -105,20 +97,15 @@ def commands_of_plan(values: Mapping[str, Any]) -> list[str]:
     return [str(each) for each in commands] if wanted == said and all(isinstance(c, str) for c in commands) else []
 
 
-def plan_lines(plan: str) -> list[CardLine]:
-    """Return the lines of a plan."""
-    return [CardLine("│ ", line, RowStyle.EXACT, f"{GOES_ON} ") for line in escaped(plan).split("\n")]
-
-
 def doubts(*texts: str) -> list[CardLine]:
     """Return warnings about characters that hide, reorder or imitate others."""
     lines = []
     hidden, right_to_left = map(sum, zip(*(hidden_count(text) for text in texts), strict=True))
     if hidden:
-        lines.append(f"{hidden:,} hidden character{'s' if hidden != 1 else ''}, shown as ⟨…⟩")
+        lines.append(f"{counted(hidden, 'hidden character')}, shown as ⟨…⟩")
     if right_to_left:
-        plural = "s" if right_to_left != 1 else ""
-        lines.append(f"{right_to_left:,} right-to-left letter{plural}, shown as ⟨…⟩: a terminal may reorder them")
+        letters = counted(right_to_left, "right-to-left letter")
+        lines.append(f"{letters}, shown as ⟨…⟩: a terminal may reorder them")
     found = list(dict.fromkeys(warning for text in texts for warning in warnings(text)))
     lines += found[:_MAX_WARNINGS]
     if len(found) > _MAX_WARNINGS:
@@ -152,7 +139,6 @@ def _table(values: Mapping[str, Any], voice: RowStyle = RowStyle.EXACT, *, names
 
 
 def _texts(values: Any) -> list[str]:
-    """Return all strings of an input, keys included."""
     if isinstance(values, str):
         return [values]
     if isinstance(values, dict):
@@ -170,11 +156,10 @@ _EDIT_KEYS = frozenset(("old_string", "new_string", "replace_all"))
 def _is_change(name: str, values: Json, path_key: str) -> bool:
     """Return whether all that the call says about the change has the types of its tool. Else the input is shown as it
     is."""
-    if not isinstance(values.get(path_key), str):
-        return False
     if traits_of(name).view is View.NEW_CONTENT:
-        return isinstance(values.get("content"), str)
-    return bool(_edits(name, values)) and all(map(_is_edit, _edits(name, values)))
+        return isinstance(values.get(path_key), str) and isinstance(values.get("content"), str)
+    edits = _edits(name, values)
+    return isinstance(values.get(path_key), str) and bool(edits) and all(map(_is_edit, edits))
 
 
 def _edits(name: str, values: Json) -> list[Any]:
@@ -195,64 +180,55 @@ def _is_edit(edit: Any) -> bool:
 
 
 def _others(name: str, values: Json) -> Json:
-    """Return the values of an input that its diff does not show."""
-    view = traits_of(name).view
-    shown = {View.NEW_CONTENT: {"content"}, View.REPLACEMENTS: {"edits"}}.get(view, _EDIT_KEYS)
+    shown = {View.NEW_CONTENT: {"content"}, View.REPLACEMENTS: {"edits"}}.get(traits_of(name).view, _EDIT_KEYS)
     return {key: value for key, value in values.items() if key not in shown}
 
 
 def _change(name: str, values: Json, compared: object) -> list[CardLine]:
-    change = read_edit_preview(compared)
+    try:
+        change = EditPreview.model_validate(compared)
+    except ValidationError:
+        change = None
     if change is None or not is_patch(change.patch):
         why = "The host did not compare it with the file"
         if compared is not None:
             why = "The host's comparison with the file cannot be read"
-        return [_note(f"{why}. The call says:", RowStyle.WARNING), *_said(name, values)]
+        return [own_words(f"{why}. The call says:", RowStyle.WARNING), *_said(name, values)]
     lines = []
     if change.path:
         lines += _table({"is": change.path}, names=True)
     if not change.decoded:
-        lines.append(_note("The file is not all UTF-8: bytes that are not are shown as �.", RowStyle.WARNING))
+        lines.append(own_words("The file is not all UTF-8: bytes that are not are shown as �.", RowStyle.WARNING))
     is_new = change.created and traits_of(name).view is View.NEW_CONTENT
     diff = list(content_lines(values["content"]) if is_new else patch_lines(change.patch))
     if is_new or change.complete:
         added, removed = (sum(line.sign == sign for line in diff) for sign in "+-")
-        lines.append(_note(_summary(change, added, removed)))
-        return [*lines, *diff_card_lines(diff)]
-    lines.append(_note(f"{_summary(change, change.added, change.removed)} That is too much to show. The call says:"))
+        return [*lines, own_words(_summary(change, added, removed)), *diff_card_lines(diff)]
+    summary = _summary(change, change.added, change.removed)
+    lines.append(own_words(f"{summary} That is too much to show. The call says:"))
     lines += _said(name, values)
     if diff:
-        lines.append(_note("In the file this begins with:"))
-        lines += diff_card_lines(diff)
+        lines += [own_words("In the file this begins with:"), *diff_card_lines(diff)]
     return lines
 
 
 def _said(name: str, values: Json) -> list[CardLine]:
-    """Return what the call itself says about the change."""
     if traits_of(name).view is View.NEW_CONTENT:
-        return [_note("Write this as the whole file:"), *diff_card_lines(list(content_lines(values["content"])))]
+        return [own_words("Write this as the whole file:"), *diff_card_lines(list(content_lines(values["content"])))]
     lines = []
     for edit in _edits(name, values):
         where = {None: "once", False: "only once", True: "everywhere"}[edit.get("replace_all")]
-        lines.append(_note(f"Replace {where}:" if edit["old_string"] else f"New file ({where}):"))
+        lines.append(own_words(f"Replace {where}:" if edit["old_string"] else f"New file ({where}):"))
         lines += diff_card_lines(list(replacement_lines(edit["old_string"], edit["new_string"])))
     return lines
 
 
 def _summary(change: EditPreview, added: int, removed: int) -> str:
     if change.created:
-        return f"A new file: {_lines(added)}."
+        return f"A new file: {counted(added, 'line')}."
     if removed > 1 and removed == change.lines:
-        return f"Replaces all {_lines(change.lines)} of the file by {added:,}."
-    return f"Changes the file of {_lines(change.lines)}: +{added:,} −{removed:,}."
-
-
-def _lines(count: int) -> str:
-    return f"{count:,} line{'s' if count != 1 else ''}"
-
-
-def _note(text: str, voice: RowStyle = RowStyle.CCB) -> CardLine:
-    return own_words(text, voice)
+        return f"Replaces all {counted(change.lines, 'line')} of the file by {added:,}."
+    return f"Changes the file of {counted(change.lines, 'line')}: +{added:,} −{removed:,}."
 
 
 def bounded(lines: list[CardLine]) -> tuple[list[CardLine], bool]:
@@ -264,10 +240,10 @@ def bounded(lines: list[CardLine]) -> tuple[list[CardLine], bool]:
     kept: list[CardLine] = []
     room = _MAX_UNREADABLE
     for line in lines:
-        kept.append(replace(line, picture=line.picture[:room]))
-        room -= len(line.picture) + 1
         if room <= 0:
             break
+        kept.append(replace(line, picture=line.picture[:room]))
+        room -= len(line.picture) + 1
     shown = sum(len(line.picture) for line in kept)
     warning = f"Too long to read: these are the first {shown:,} of {chars:,} characters. It can only be denied."
     return [CardLine("! ", warning, RowStyle.WARNING, "  "), *kept], False
@@ -303,12 +279,9 @@ def trust_lines(asked: Json) -> list[CardLine]:
             lines.append(CardLine("in ", escaped_name(path), RowStyle.CONTEXT, f" {GOES_ON} "))
             if each.get("owner"):
                 lines.append(CardLine("   of ", escaped_name(str(each["owner"])), RowStyle.CONTEXT, f"    {GOES_ON} "))
-        lines += _entry(_KINDS.get(kind, escaped_name(kind)[:_WIDTH]), name, detail)
+        kind = _KINDS.get(kind, escaped_name(kind)[:_WIDTH])
+        goes_on = f"{'':>{_WIDTH}} {GOES_ON} "
+        lines.append(CardLine(f"{kind:>{_WIDTH}} │ ", escaped_name(name), RowStyle.EXACT, goes_on))
+        below = escaped(detail).split("\n") if detail else ()
+        lines += [CardLine(f"{'':>{_WIDTH}} │   ", line, RowStyle.EXACT, f"{goes_on}  ") for line in below]
     return lines
-
-
-def _entry(kind: str, name: str, detail: str) -> list[CardLine]:
-    goes_on = f"{'':>{_WIDTH}} {GOES_ON} "
-    lines = [CardLine(f"{kind:>{_WIDTH}} │ ", escaped_name(name), RowStyle.EXACT, goes_on)]
-    below = escaped(detail).split("\n") if detail else ()
-    return lines + [CardLine(f"{'':>{_WIDTH}} │   ", line, RowStyle.EXACT, f"{goes_on}  ") for line in below]

@@ -1,4 +1,4 @@
-"""Blocks in colours."""
+"""Blocks of the transcript, drawn in colours."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.tool_traits import EDIT, View, traits_of
 
 from ...transcript.blocks import (
-    AgentRow,
     AgentRun,
     Block,
     FileDiffBlock,
@@ -52,30 +51,49 @@ _MAX_LIVE_ROWS = 4
 _MAX_PROMPT = 4_000  # characters
 
 
-def agent_rows(block: ToolBlock, palette: Palette, *, details: bool, cwd: str, key: str = MORE_KEY) -> Text | None:
+_ROW_MARKS = {
+    RowState.WAITING: "○",
+    RowState.RUNNING: "◐",
+    RowState.ASKS: "?",
+    RowState.DONE: "●",
+    RowState.FAILED: "✗",
+}
+
+
+def agent_rows(block: ToolBlock, run: AgentRun, palette: Palette, *, details: bool, cwd: str, key: str) -> Text:
     """Draw one line with what the agent has used; below it the newest of its calls while it works, or all that are
     kept with `details`."""
-    run = block.agent
-    if run is None:
-        return None
     text = Text(style=palette.dim, no_wrap=not details, overflow="fold" if details else "ellipsis")
     text.append(f"└ {_summary(block, run)}")
     if details and isinstance(block.tool_input.get("prompt"), str):
-        text.append(_indented("Asked: " + block.tool_input["prompt"][:_MAX_PROMPT]))
+        text.append(_below("Asked: " + block.tool_input["prompt"][:_MAX_PROMPT]))
     rows = list(run.rows) if details else [] if run.ended else list(run.rows)[-_MAX_LIVE_ROWS:]
     left_out = run.tool_uses - len(rows)
     if rows and left_out > 0:
         text.append(f"\n  … {counted(left_out, 'earlier call')}{'' if details else f' ({key})'}")
+    styles = {
+        RowState.WAITING: palette.dim,
+        RowState.RUNNING: palette.accent,
+        RowState.ASKS: f"bold {palette.warn}",
+        RowState.DONE: palette.good,
+        RowState.FAILED: palette.bad,
+    }
     for row in rows:
-        text.append("\n  ")
-        _row(text, row, palette, cwd)
+        text.append("\n  ").append(f"{_ROW_MARKS[row.state]} ", style=styles[row.state])
+        text.append(f"{one_line(row.name)} {headline(row.name, row.tool_input, cwd)}".rstrip())
+        if row.state is RowState.ASKS:
+            text.append("  waits for your answer", style=palette.warn)
     if details and block.result:
-        text.append(_indented("Answer: " + block.result))
+        text.append(_below("Answer: " + block.result))
     return text
 
 
 def _summary(block: ToolBlock, run: AgentRun) -> str:
-    parts = _place(block, run)
+    parts = ["in the background"] if run.in_background and not run.ended else []
+    if run.branch:
+        parts.append(f"worktree on {run.branch}")
+    elif block.tool_input.get("isolation") and not run.ended:
+        parts.append("in a worktree")
     if run.note and not run.ended:
         parts.append(one_line(run.note))
     if run.tool_uses or run.ended:
@@ -89,30 +107,7 @@ def _summary(block: ToolBlock, run: AgentRun) -> str:
     return " · ".join(parts) or "starting"
 
 
-def _place(block: ToolBlock, run: AgentRun) -> list[str]:
-    parts = ["in the background"] if run.in_background and not run.ended else []
-    if run.branch:
-        parts.append(f"worktree on {run.branch}")
-    elif block.tool_input.get("isolation") and not run.ended:
-        parts.append("in a worktree")
-    return parts
-
-
-def _row(text: Text, row: AgentRow, palette: Palette, cwd: str) -> None:
-    mark, style = {
-        RowState.WAITING: ("○", palette.dim),
-        RowState.RUNNING: ("◐", palette.accent),
-        RowState.ASKS: ("?", f"bold {palette.warn}"),
-        RowState.DONE: ("●", palette.good),
-        RowState.FAILED: ("✗", palette.bad),
-    }[row.state]
-    text.append(f"{mark} ", style=style)
-    text.append(f"{one_line(row.name)} {headline(row.name, row.tool_input, cwd)}".rstrip())
-    if row.state is RowState.ASKS:
-        text.append("  waits for your answer", style=palette.warn)
-
-
-def _indented(value: str) -> str:
+def _below(value: str) -> str:
     return "".join(f"\n  {line}" for line in neutralise(value).rstrip().splitlines())
 
 
@@ -122,16 +117,10 @@ _MAX_LIVE_MARKDOWN = 6_000  # characters; a longer block is plain text until it 
 _MAX_MARKDOWN = 20_000  # characters; a longer block stays plain text
 _PART_LINES = 50  # of a long text, drawn at a time
 _PART_CHARS = 20_000  # of a long line, drawn at a time: Rich takes 100 bytes for each
-SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
-"""The states of the spinner in front of a running tool. Blocks are drawn with the first one."""
-
+SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"  # the states of the spinner in front of a running tool. Blocks are drawn with the first one
 _INDENT = (0, 0, 0, 2)
 _PICTURE = re.compile(r"(?m)^  [▓▒◆▚█·×]{40}$")
 """A row of the picture that /context prints: each glyph stands for a part of the model's window."""
-
-
-def _no_pictures(_block: PicturedBlock) -> Iterable[RenderableType]:
-    return ()
 
 
 @dataclass(frozen=True)
@@ -145,7 +134,7 @@ class BlockRenderer:
     cwd: str = ""
     copied_from: int = 0
     more_key: str = MORE_KEY
-    pictures: Callable[[PicturedBlock], Iterable[RenderableType]] = _no_pictures
+    pictures: Callable[[PicturedBlock], Iterable[RenderableType]] = lambda block: ()
 
     def render(self, block: Block) -> Iterator[RenderableType]:
         """Yield the renderables of one block, top to bottom. None of them takes long to draw."""
@@ -154,7 +143,10 @@ class BlockRenderer:
                 yield Padding(part, (0, 1, 0, 0), style=f"on {self.palette.surface}")
             yield from self.pictures(block)
         elif isinstance(block, MarkdownBlock):
-            yield from self._markdown(block)
+            if len(block.text) > (_MAX_LIVE_MARKDOWN if block.live else _MAX_MARKDOWN):
+                yield from _in_parts(Text(block.text))
+            else:
+                yield render_markdown(block.text, self.palette, self.copied_from, block.opening)
         elif isinstance(block, ThoughtBlock):
             yield from _in_parts(self._thought(block))
         elif isinstance(block, ToolBlock):
@@ -163,7 +155,9 @@ class BlockRenderer:
         elif isinstance(block, FileDiffBlock):
             yield from self._file_diff(block)
         elif isinstance(block, TipsBlock):
-            yield self._tips(block)
+            accent, dim = f"bold {self.palette.accent}", self.palette.dim
+            tips = [Text.assemble((key, accent), "  ", (use, dim)) for key, use in block.tips]
+            yield Padding(Columns(tips, padding=(0, 3)), _INDENT)
         elif isinstance(block, NoticeBlock) and block.level is Level.ERROR:
             yield ErrorCard(block.text, self.palette, bare=bool(self.copied_from))
         elif isinstance(block, NoticeBlock):
@@ -179,20 +173,12 @@ class BlockRenderer:
             text.append(line, style="bold" if block.state is PromptState.TAKEN else palette.dim)
         if hidden > 0:
             text.append(f"\n  … {counted(hidden, 'more line')} ({self.more_key})", style=palette.dim)
-        if block.state is PromptState.QUEUED:
-            steers = block.facts.steers
-            text.append("  (steers)" if steers else "  (queued)", style=palette.accent if steers else palette.dim)
-        elif block.state is PromptState.UNSENT:
-            text.append("  (waiting to be sent)", style=palette.warn)
-        elif block.state is PromptState.FAILED:
-            text.append("  (not sent)", style=palette.bad)
-        return text
-
-    def _markdown(self, block: MarkdownBlock) -> Iterator[RenderableType]:
-        if len(block.text) > (_MAX_LIVE_MARKDOWN if block.live else _MAX_MARKDOWN):
-            yield from _in_parts(Text(block.text))
-        else:
-            yield render_markdown(block.text, self.palette, self.copied_from, block.opening)
+        said, style = {
+            PromptState.QUEUED: ("steers", palette.accent) if block.facts.steers else ("queued", palette.dim),
+            PromptState.UNSENT: ("waiting to be sent", palette.warn),
+            PromptState.FAILED: ("not sent", palette.bad),
+        }.get(block.state, ("", ""))
+        return text.append(f"  ({said})", style=style) if said else text
 
     def _thought(self, block: ThoughtBlock) -> Text:
         style = f"italic {self.palette.dim}"
@@ -204,18 +190,14 @@ class BlockRenderer:
 
     def _notice(self, block: NoticeBlock) -> Text:
         palette = self.palette
-        styles = {
-            Level.INFO: "",
-            Level.DIM: palette.dim,
-            Level.WARNING: palette.warn,
-        }
+        style = {Level.DIM: palette.dim, Level.WARNING: palette.warn}.get(block.level, "")
         first, _, rest = block.text.partition("\n")
-        text = Text()
-        text.append(first, style=styles[block.level])
+        text = Text().append(first, style=style)
         if rest:
             text.append("\n" + rest, style=palette.dim if block.level is not Level.INFO else "")
-        if _PICTURE.search(rest):
-            _colour_picture(text, palette)
+        if _PICTURE.search(rest):  # without colours, its glyphs differ
+            for glyph, colour in _glyph_colours(palette).items():
+                text.highlight_regex(f"(?m)(?:(?<=^  )|(?<=[▓▒◆▚█·×])){glyph}+", colour)
         return text
 
     def _file_diff(self, block: FileDiffBlock) -> Iterator[RenderableType]:
@@ -233,16 +215,14 @@ class BlockRenderer:
             return
         if block.patch:
             edit = ToolBlock(name=EDIT.name, tool_input={"file_path": block.path}, patch=block.patch)
-            view = EditView(edit, palette, MAX_DETAIL_LINES, self.details, self.more_key)
-            yield from (Padding(part, _INDENT) for part in view.parts())
+            yield from self._edit(edit, MAX_DETAIL_LINES)
         if block.problem or not block.patch:
             said = block.problem or ("…" if block.patch is None else "no line is different")
             yield Padding(Text(said, style=palette.dim), _INDENT)
 
-    def _tips(self, block: TipsBlock) -> RenderableType:
-        palette = self.palette
-        tips = [Text.assemble((key, f"bold {palette.accent}"), "  ", (use, palette.dim)) for key, use in block.tips]
-        return Padding(Columns(tips, padding=(0, 3)), _INDENT)
+    def _edit(self, block: ToolBlock, limit: int) -> Iterator[RenderableType]:
+        view = EditView(block, self.palette, limit, self.details, self.more_key)
+        return (Padding(part, _INDENT) for part in view.parts())
 
     def _tool(self, block: ToolBlock) -> Iterator[RenderableType]:
         palette, view = self.palette, traits_of(block.name).view
@@ -251,26 +231,21 @@ class BlockRenderer:
             yield SummedUpHeadline(self._tool_headline(block), Text(summary, style=palette.dim))
             return
         yield self._tool_headline(block)
+        failed = block.state is ToolState.FAILED
         if view is View.CHECKLIST:
             yield self._indented(todo_list(block.tool_input, palette))
         elif view is View.PLAN and block.state is ToolState.DONE:
             plan = neutralise(str(block.tool_input.get("plan", "")))
-            yield self._indented(
-                render_markdown(plan, palette, self.copied_from) if len(plan) <= _MAX_MARKDOWN else Text(plan)
-            )
-        elif block.agent is not None and block.state is not ToolState.FAILED:
-            rows = agent_rows(block, palette, details=self.details, cwd=self.cwd, key=self.more_key)
-            if rows is not None:
-                yield self._indented(rows)
-        elif view.is_diff and block.state is not ToolState.FAILED:
+            short = len(plan) <= _MAX_MARKDOWN
+            yield self._indented(render_markdown(plan, palette, self.copied_from) if short else Text(plan))
+        elif block.agent is not None and not failed:
+            rows = agent_rows(block, block.agent, palette, details=self.details, cwd=self.cwd, key=self.more_key)
+            yield self._indented(rows)
+        elif view.is_diff and not failed:
             if block.state is ToolState.DONE:
-                limit = MAX_DETAIL_LINES if self.details else _MAX_DIFF_LINES
-                shown = EditView(block, palette, limit, self.details, self.more_key)
-                yield from (Padding(part, _INDENT) for part in shown.parts())
-        else:
-            output = tool_output(block, palette, details=self.details, key=self.more_key)
-            if output is not None:
-                yield from map(self._indented, _in_parts(output))
+                yield from self._edit(block, MAX_DETAIL_LINES if self.details else _MAX_DIFF_LINES)
+        elif (output := tool_output(block, palette, details=self.details, key=self.more_key)) is not None:
+            yield from map(self._indented, _in_parts(output))
 
     def _indented(self, part: RenderableType) -> RenderableType:
         return part if self.copied_from else Padding(part, _INDENT)
@@ -298,22 +273,17 @@ class BlockRenderer:
 
 
 def _in_parts(text: Text) -> Iterator[Text]:
-    """Yield a long text in parts of some dozens of lines."""
     if text.plain.count("\n") <= _PART_LINES and len(text) <= _PART_CHARS:
         yield text
         return
     between = text.blank_copy("\n")
-    lines = [
-        part
-        for line in text.split("\n", allow_blank=True)
-        for part in (line.divide(range(_PART_CHARS, len(line), _PART_CHARS)) if len(line) > _PART_CHARS else [line])
-    ]
     part: list[Text] = []
-    for line in lines:
-        if len(part) == _PART_LINES or sum(map(len, part)) + len(line) > _PART_CHARS:
-            yield between.join(part)
-            part = []
-        part.append(line)
+    for whole in text.split("\n", allow_blank=True):
+        for line in whole.divide(range(_PART_CHARS, len(whole), _PART_CHARS)) if len(whole) > _PART_CHARS else [whole]:
+            if len(part) == _PART_LINES or sum(map(len, part)) + len(line) > _PART_CHARS:
+                yield between.join(part)
+                part = []
+            part.append(line)
     yield between.join(part)
 
 
@@ -322,9 +292,8 @@ def is_animated(block: Block) -> bool:
     return isinstance(block, ToolBlock) and block.state is ToolState.RUNNING
 
 
-def _colour_picture(text: Text, palette: Palette) -> None:
-    """Give the parts of the picture and their names in the legend a colour each. Without colours, the glyphs differ."""
-    colours = {
+def _glyph_colours(palette: Palette) -> dict[str, str]:
+    return {
         "▓": palette.accent,
         "▒": palette.dim,
         "◆": palette.good,
@@ -333,5 +302,3 @@ def _colour_picture(text: Text, palette: Palette) -> None:
         "·": palette.dim,
         "×": palette.bad,
     }
-    for glyph, style in colours.items():
-        text.highlight_regex(f"(?m)(?:(?<=^  )|(?<=[▓▒◆▚█·×])){glyph}+", style)

@@ -1,8 +1,7 @@
 """The lines of an approval card, and how they are folded to the width of the screen.
 
 Every row begins with a gutter of ccb, so no text of the host or the model can look like words of ccb. A row that goes
-on a line has the mark `┆` there. A row that goes on is full, or ends with a visible space: the fold adds and removes
-nothing.
+on a line has the mark `┆` there, and is full, or ends with a visible space: the fold adds and removes nothing.
 """
 
 from __future__ import annotations
@@ -58,12 +57,10 @@ class CardRow:
 
     @property
     def plain(self) -> str:
-        """The text of the row."""
         return self.gutter + self.picture
 
 
 def own_words(text: str, voice: RowStyle = RowStyle.CCB) -> CardLine:
-    """Return a line with words of ccb."""
     return CardLine("· ", text, voice, "· ")
 
 
@@ -104,7 +101,7 @@ def _pieces(picture: str, width: int) -> Iterator[str]:
 
 
 def _row(row: list[str]) -> str:
-    """Return a row that is continued. A space at its end is made visible: else it could not be told from nothing."""
+    """Return a row that is continued, with the spaces at its end made visible: those of a tab are no spaces."""
     end = len(row)
     while end and row[end - 1] == " ":
         end -= 1
@@ -112,7 +109,6 @@ def _row(row: list[str]) -> str:
 
 
 def drawn(row: CardRow, palette: Palette) -> Text:
-    """Draw a row in the colours of the theme."""
     style = {
         RowStyle.EXACT: "bold",
         RowStyle.ADDED: palette.good,

@@ -1,4 +1,4 @@
-"""Changes of files."""
+"""Changes of files, as lines of a card and as the transcript draws them."""
 
 from __future__ import annotations
 
@@ -40,7 +40,6 @@ class DiffLine:
 
 
 def diff_card_lines(lines: Sequence[DiffLine]) -> list[CardLine]:
-    """Return a diff as lines of an approval card."""
     width = number_width(lines)
     goes_on = " " * (width + 1 if width else 0) + f"{GOES_ON} "
     return [
@@ -74,15 +73,15 @@ def patch_lines(patch: Sequence[Any]) -> Iterator[DiffLine]:
 
 
 def is_patch(patch: object) -> bool:
-    """Return whether `patch` is a `structuredPatch` of which `patch_lines` leaves nothing out."""
-    return isinstance(patch, list) and all(_is_hunk(hunk) for hunk in patch)
+    return isinstance(patch, list) and all(map(_is_hunk, patch))
 
 
 def _is_hunk(hunk: object) -> bool:
-    if not isinstance(hunk, dict) or type(hunk.get("oldStart")) is not int or type(hunk.get("newStart")) is not int:
+    lines = hunk.get("lines") if isinstance(hunk, dict) else None
+    if not isinstance(hunk, dict) or not isinstance(lines, list):
         return False
-    lines = hunk.get("lines")
-    return isinstance(lines, list) and all(
+    starts = type(hunk.get("oldStart")) is type(hunk.get("newStart")) is int
+    return starts and all(
         isinstance(line, str) and line[:1] in ("+", "-", " ", "\\") and "\n" not in line for line in lines
     )
 
@@ -104,7 +103,6 @@ def planned_lines(name: str, tool_input: Mapping[str, Any]) -> Iterator[DiffLine
 
 
 def content_lines(content: str) -> Iterator[DiffLine]:
-    """Yield the lines of a new file."""
     lines = content.split("\n")
     for number, line in enumerate(lines[:-1], 1):
         yield DiffLine("+", line, number)
@@ -121,7 +119,6 @@ def replacement_lines(old: str, new: str) -> Iterator[DiffLine]:
 
 
 def number_width(lines: Sequence[DiffLine]) -> int:
-    """Return how many digits the line numbers take."""
     return max((len(str(line.number)) for line in lines if line.number is not None), default=0)
 
 
@@ -132,13 +129,10 @@ def gutter(line: DiffLine, width: int) -> str:
 
 
 def shown_line(line: DiffLine) -> str:
-    """Return the text of a line as an exact picture."""
     return line.text if line.sign in "…\\" else escaped(line.text)
 
 
-_SPLIT_FROM = 150
-"""The width in cells from which the old text stands beside the new one."""
-
+_SPLIT_FROM = 150  # the width in cells from which the old text stands beside the new one
 _MAX_COLOURED = 300  # characters of a line; the time of some lexers grows with their third power
 _MAX_SYMBOLS = 200  # of a line that have a colour; each takes 20 µs
 _MAX_COLOURED_LINES = 200  # of an edit: each takes a lexer a fraction of a millisecond
@@ -170,7 +164,6 @@ class EditView:
             yield self._more(left_out)
 
     def unified(self) -> Text:
-        """Draw the lines one below the other."""
         lines, left_out = self._lines()
         text = self._look(lines).unified(lines)
         return text.append("\n").append_text(self._more(left_out)) if left_out > 0 else text
@@ -179,16 +172,17 @@ class EditView:
         return Text(f"… {counted(left_out, 'more line')} ({self.key})", style=self.palette.dim)
 
     def _lines(self) -> tuple[list[DiffLine], int]:
-        """Return the lines to show, and how many more there are."""
-        block = self.block
-        every = list(patch_lines(block.patch)) or list(planned_lines(block.name, block.tool_input))
-        left_out = len(every) - self.limit
+        every = list(patch_lines(self.block.patch)) or list(planned_lines(self.block.name, self.block.tool_input))
+        left_out, half = len(every) - self.limit, self.limit // 2
         if left_out > 0 and self.details:
-            return _both_ends(every, self.limit), 0
+            gap = DiffLine("…", f"{counted(len(every) - 2 * half, 'line')} in the middle not shown")
+            return [*every[:half], gap, *every[-half:]], 0
         return every[: self.limit], left_out
 
     def _look(self, lines: Sequence[DiffLine]) -> _EditLook:
-        language = _language(self.block) if len(lines) <= _MAX_COLOURED_LINES else ""
+        path = self.block.tool_input.get("file_path")
+        coloured = len(lines) <= _MAX_COLOURED_LINES and isinstance(path, str)
+        language = _lexer_of(PurePosixPath(str(path)).name) if coloured else ""
         return _EditLook(self.palette, self.details, number_width(lines), language)
 
 
@@ -202,7 +196,6 @@ class _EditLook:
     language: str
 
     def unified(self, lines: Sequence[DiffLine], width: int = 0) -> Text:
-        """Draw lines one below the other."""
         draw = self._drawing(width)
         text = Text(no_wrap=not self.details, overflow="fold" if self.details else "ellipsis")
         for count, line in enumerate(lines):
@@ -271,15 +264,7 @@ class _EditPart:
             yield self.look.split(self.pairs, options.max_width)
 
 
-def _both_ends(lines: Sequence[DiffLine], limit: int) -> list[DiffLine]:
-    """Return the first and the last lines, `limit` together, with the number of those between."""
-    half = limit // 2
-    gap = DiffLine("…", f"{counted(len(lines) - 2 * half, 'line')} in the middle not shown")
-    return [*lines[:half], gap, *lines[-half:]]
-
-
 def _rows(lines: Sequence[DiffLine]) -> Iterator[Pair]:
-    """Pair the lines of both sides: runs of removed and added lines stand beside each other, others on both sides."""
     removed: list[DiffLine] = []
     added: list[DiffLine] = []
     for line in lines:
@@ -293,12 +278,6 @@ def _rows(lines: Sequence[DiffLine]) -> Iterator[Pair]:
             if line.sign != "-":
                 yield line, line
     yield from zip_longest(removed, added)
-
-
-def _language(block: ToolBlock) -> str:
-    """Return the name of the lexer for the file of an edit, or ""."""
-    path = block.tool_input.get("file_path")
-    return _lexer_of(PurePosixPath(path).name) if isinstance(path, str) else ""
 
 
 @lru_cache(maxsize=64)

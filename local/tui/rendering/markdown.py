@@ -1,7 +1,7 @@
 """Markdown, and copying it.
 
-A block is drawn a second time for this, without a limit to its lines. What can be seen of both drawings is the same, so
-the places of the one are found in the other.
+A block is drawn a second time for copying, without a limit to its lines. What can be seen of both drawings is the
+same, so the places of the one are found in the other.
 """
 
 from __future__ import annotations
@@ -30,12 +30,8 @@ from .themes import Palette
 _PARSER = MarkdownIt("commonmark", {"html": False}).enable(["strikethrough", "table"])
 _NARROW = 80
 _SPARE_CELLS = 2  # of each column of a long table, and a quarter of its width
-TAB = "\ue009"
-"""Stands for a tab in a drawing to copy from, where it would become spaces."""
-
-RULE = "---"
-"""A rule in a drawing to copy from."""
-
+TAB = "\ue009"  # stands for a tab in a drawing to copy from, where it would become spaces
+RULE = "---"  # a rule in a drawing to copy from
 _Kind = TypeVar("_Kind")
 _MAX_LINES = 1_000  # of a piece, which is drawn as a whole; only odd texts have more, and they are shown as they are
 _MAX_HIGHLIGHTED = 20_000  # characters of code
@@ -57,18 +53,11 @@ def _with_targets(tokens: Iterable[Token]) -> Iterator[Token]:
         elif token.type == "link_close" and words is not None:
             target = str(opening.attrs.get("href", ""))
             shown = "".join(each.content for each in words)
-            if once := shown in (target, target.removeprefix("mailto:")):
-                target = shown
+            if shown in (target, target.removeprefix("mailto:")):
+                yield from (opening, _text(shown), token)
             else:
-                yield from (
-                    Token("words_open", _LINK_WORDS, 1),
-                    *words,
-                    Token("words_close", _LINK_WORDS, -1),
-                    _text(" ("),
-                )
-            yield from (opening, _text(target), token)
-            if not once:
-                yield _text(")")
+                yield from (Token("words_open", _LINK_WORDS, 1), *words, Token("words_close", _LINK_WORDS, -1))
+                yield from (_text(" ("), opening, _text(target), token, _text(")"))
             words = None
         elif words is not None:
             words.append(token)
@@ -91,7 +80,8 @@ class _Code(CodeBlock):
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         code = str(self.text).rstrip()
         theme, _, background = self.theme.partition(" ")
-        lexer = self.lexer_name if _is_quickly_coloured(code) else "text"
+        quick = len(code) <= _MAX_HIGHLIGHTED and max(map(len, _SIGN.split(code))) <= _MAX_WORDS
+        lexer = self.lexer_name if quick else "text"
         yield Padding(_CodeLines(code, lexer, theme=theme, word_wrap=True, background_color=background), (0, 0, 0, 2))
 
 
@@ -119,12 +109,7 @@ class _CodeLines(Syntax):
             yield from _code_rows(line, base, console, wrapping)
 
 
-def _is_quickly_coloured(code: str) -> bool:
-    return len(code) <= _MAX_HIGHLIGHTED and max(map(len, _SIGN.split(code))) <= _MAX_WORDS
-
-
 def _within(seconds: float, tokens: Iterable[tuple[_Kind, str]], code: str) -> Iterator[tuple[_Kind, str]]:
-    """Yield the tokens of code for as long as their lexer may take, and then the rest of the code as one token."""
     end, done = time.monotonic() + seconds, 0
     for kind, token in tokens:
         if time.monotonic() > end:
@@ -135,7 +120,6 @@ def _within(seconds: float, tokens: Iterable[tuple[_Kind, str]], code: str) -> I
 
 
 def _code_rows(line: list[Segment], ground: Style, console: Console, options: ConsoleOptions) -> Iterator[Segment]:
-    """Yield a line of code as one row that fills the width of `options`, or as several if it is too long."""
     side, end = Segment(" ", ground), Segment.line()
     room = options.max_width - sum(segment.cell_length for segment in line)
     if room >= 0:
@@ -283,6 +267,7 @@ _LAYOUT = frozenset((TAB, "▌"))
 """Characters that only one of the drawings has, or not as often as the other: of quotes and tabs."""
 
 _PROMPT = "❯ "
+_QUOTE_BAR = re.compile(r"^ *(?:▌ |(?=▌))")
 
 _WORD = re.compile(r"[\w./~:@%+=&?#$-]+")
 _NO_ENDS = ".,:;?!"
@@ -300,7 +285,8 @@ def word_at(line: str, column: int) -> tuple[int, int] | None:
 def copied_text(rows: Sequence[str], whole: Sequence[str], selection: Selection, top: int) -> str:
     """Return what is selected of a block. `rows` are its lines on the screen, the first one with the number `top`,
     `whole` those of the other drawing."""
-    start, end = _bounds(rows, selection, top)
+    start = (0, 0) if selection.start is None else (selection.start.y - top, selection.start.x)
+    end = (len(rows), 0) if selection.end is None else (selection.end.y - top, selection.end.x)
     shown, written = _seen(rows), _seen(whole)
     if [each[2] for each in shown] != [each[2] for each in written]:
         if 0 <= end[0] < len(rows) and end[1] >= len(rows[end[0]].rstrip()):
@@ -316,19 +302,15 @@ def copied_text(rows: Sequence[str], whole: Sequence[str], selection: Selection,
         begin = 0
     lines = [whole[first[0]][begin:], *whole[first[0] + 1 : last[0] + 1]]
     lines[-1] = lines[-1][: last[1] + 1 - (begin if first[0] == last[0] else 0)]
-    text = "\n".join(_without_quote_bar(line).rstrip(" ") for line in lines)
+    bare = (line.lstrip(" ") for line in lines)
+    unquoted = (
+        each.removeprefix("▌ ") if each.startswith("▌") else line for each, line in zip(bare, lines, strict=True)
+    )
+    text = "\n".join(line.rstrip(" ") for line in unquoted)
     return text.removeprefix(_PROMPT).replace(TAB, "\t")
 
 
-def _bounds(rows: Sequence[str], selection: Selection, top: int) -> tuple[tuple[int, int], tuple[int, int]]:
-    """Return where a selection starts and ends in the rows, as row and column."""
-    start = (0, 0) if selection.start is None else (selection.start.y - top, selection.start.x)
-    end = (len(rows), 0) if selection.end is None else (selection.end.y - top, selection.end.x)
-    return start, end
-
-
 def _seen(lines: Sequence[str]) -> list[tuple[int, int, str]]:
-    """Return all that can be seen: line, column and character."""
     return [
         (row, column, char)
         for row, line in enumerate(lines)
@@ -339,7 +321,6 @@ def _seen(lines: Sequence[str]) -> list[tuple[int, int, str]]:
 
 
 def _uncut(rows: Sequence[str], whole: Sequence[str]) -> list[str]:
-    """Return the rows, those that the screen has cut with their end, if each is a line of the other drawing."""
     filled = [row for row, line in enumerate(rows) if line.strip()]
     others = [line.strip() for line in whole if line.strip()]
     uncut = list(rows)
@@ -351,7 +332,6 @@ def _uncut(rows: Sequence[str], whole: Sequence[str]) -> list[str]:
 
 
 def _as_on_screen(rows: Sequence[str], start: tuple[int, int], end: tuple[int, int]) -> str:
-    """Return what is selected as it is drawn, without the indent that all its lines have."""
     lines = []
     for row, line in enumerate(rows):
         if start[0] <= row <= end[0]:
@@ -360,8 +340,3 @@ def _as_on_screen(rows: Sequence[str], start: tuple[int, int], end: tuple[int, i
     filled = [line for line in lines if line.strip()]
     indent = min((len(line) - len(line.lstrip(" ")) for line in filled), default=0)
     return "\n".join(line[indent:].rstrip(" ") for line in lines).strip("\n")
-
-
-def _without_quote_bar(line: str) -> str:
-    bare = line.lstrip(" ")
-    return bare.removeprefix("▌ ") if bare.startswith("▌") else line

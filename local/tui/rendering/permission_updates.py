@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,11 +20,8 @@ Json = dict[str, Any]
 _MAX_RULE = 1_000
 _RULE = re.compile(r"(?P<tool>[^()]+)\((?P<content>[^\S\n]*\S.*)\)")
 
-Keep = Callable[[Sequence[Json]], Awaitable[None]]
-"""Keeps permission updates for the host and the directory. Raises CcbError."""
 
-KEPT = "localSettings"
-"""The destination of updates that are kept for this host and directory, in the public protocol."""
+KEPT = "localSettings"  # the destination of updates that are kept for this host and directory, in the public protocol
 
 
 def describe_update(update: Json) -> list[str]:
@@ -42,7 +39,6 @@ def describe_update(update: Json) -> list[str]:
 
 
 def suggestions(request: ControlRequest) -> list[Json]:
-    """Return the permission updates that the worker suggests."""
     return _listed(request.request.get("permission_suggestions"), dict)
 
 
@@ -50,7 +46,8 @@ def session_updates(request: ControlRequest) -> list[Json]:
     """Return what the answer "this session" grants: the first suggestion, for this session only. A suggestion that
     names nothing or is too long to read is never granted."""
     first = suggestions(request)[:1]
-    return [{**update, "destination": "session"} for update in first if 0 < _length(update) <= _MAX_RULE]
+    length = sum(len(each) + 1 for update in first for each in describe_update(update))
+    return [{**update, "destination": "session"} for update in first if 0 < length <= _MAX_RULE]
 
 
 def covers(updates: list[Json], request: ControlRequest) -> bool:
@@ -69,25 +66,20 @@ def _is_about(rule: Json, tool_name: str, tool_input: Json) -> bool:
     traits, content = traits_of(tool_name), rule.get("ruleContent")
     if rule.get("toolName") not in traits.rule_names:
         return False
-    on_host = tool_name in BUILT_IN and traits.effect is not Effect.NETWORK
-    of_domain = traits.rules is RuleKind.DOMAIN and content == _domain_rule(str(tool_input.get("url")))
-    return on_host or not content or of_domain
-
-
-def _domain_rule(url: str) -> str | None:
+    if not content or (tool_name in BUILT_IN and traits.effect is not Effect.NETWORK):
+        return True
     try:
-        return f"domain:{read_url(url).host}"
+        domain = f"domain:{read_url(str(tool_input.get('url'))).host}" if traits.rules is RuleKind.DOMAIN else None
     except WebRefused:
-        return None
+        return False
+    return domain is not None and content == domain
 
 
 def kept_updates(response: Json) -> list[Json]:
-    """Return the updates of an answer that are kept for this host and directory."""
     return [each for each in response.get("updatedPermissions", ()) if each.get("destination") == KEPT]
 
 
 def kept_note(updates: Sequence[Json]) -> str:
-    """Return in words which updates the laptop has kept."""
     rules = ", ".join(text for each in updates for text in describe_update(each))
     return f"Kept for this host and directory, on the laptop: {rules}"
 
@@ -99,7 +91,6 @@ def kept_in() -> str:
 
 
 def can_be_kept(updates: list[Json]) -> bool:
-    """Return whether updates can be kept beyond the session: only rules can."""
     return bool(updates) and all(each.get("type") == "addRules" for each in updates)
 
 
@@ -123,11 +114,6 @@ def with_rule(updates: list[Json], text: str) -> list[Json] | None:
     if match is None or match["tool"] != old.get("toolName"):
         return None
     return [{**update, "rules": [{**old, "ruleContent": match["content"]}]}]
-
-
-def _length(update: Json) -> int:
-    """Return the number of characters in which an update is described."""
-    return sum(len(each) + 1 for each in describe_update(update))
 
 
 def _rule(rule: Json) -> str:

@@ -1,8 +1,7 @@
 """Pictures: decoded within limits by Pillow, which the extra `ccb[images]` brings, then scaled or drawn as text.
 
 A picture may come from a host, so only the formats that the Messages API takes are decoded, and only up to a number of
-pixels that its head must announce before anything is unpacked. In the transcript it is lines of half blocks: each cell
-shows two pixels in its two colours, so pictures scroll, and are cut and covered, as any text.
+pixels that its head must announce. In the transcript each cell is a half block that shows two pixels.
 """
 
 from __future__ import annotations
@@ -30,12 +29,8 @@ if TYPE_CHECKING:
     from ...transcript.blocks import PictureData
 
 
-MAX_DECODED_PIXELS = 64_000_000
-"""Most pixels of an image that is decoded: they take a quarter of a gigabyte."""
-
-MAX_DRAWN_PIXELS = 16_000_000
-"""Most pixels of an image that is decoded without being asked to, to be drawn."""
-
+MAX_DECODED_PIXELS = 64_000_000  # most pixels of an image that is decoded: they take a quarter of a gigabyte
+MAX_DRAWN_PIXELS = 16_000_000  # most pixels of an image that is decoded without being asked to, to be drawn
 GOOD_PIXELS = 2_000
 """Width and height to which images are scaled for the model: the most that a request with many images may have."""
 
@@ -135,7 +130,6 @@ class PictureShelf:
         return []
 
     async def _work(self) -> None:
-        """Decode what waits, one picture after the other."""
         try:
             while self._waiting:
                 key, redraw = self._waiting.popitem()  # the person looks at what was drawn last
@@ -183,7 +177,6 @@ def _drawn(picture: PictureData, room: tuple[int, int]) -> list[Line]:
 
 
 def _on_white(picture: Picture) -> Picture:
-    """Return an image in RGB; what can be seen through is white, as on a page."""
     if "A" not in picture.mode and picture.mode != "P":
         return picture.convert("RGB")
     from PIL import Image
@@ -200,11 +193,9 @@ def _half_blocks(picture: Picture) -> list[Line]:
     rows = [pixels[at : at + width] for at in range(0, len(pixels), width)]
     lines = []
     for two in zip(rows[::2], rows[1::2], strict=True):
-        runs = groupby(zip(*two, strict=True))
-        lines.append([Segment(" " * _INDENT), *(_blocks(len(list(cells)), *colours) for colours, cells in runs)])
+        line = [Segment(" " * _INDENT)]
+        for (upper, lower), cells in groupby(zip(*two, strict=True)):
+            colours = Style.from_color(Color.from_rgb(*upper), Color.from_rgb(*lower))
+            line.append(Segment(HALF_BLOCK * len(list(cells)), _DRAWN_BY_CCB + colours))
+        lines.append(line)
     return lines
-
-
-def _blocks(count: int, upper: tuple[int, int, int], lower: tuple[int, int, int]) -> Segment:
-    style = Style.from_color(Color.from_rgb(*upper), Color.from_rgb(*lower))
-    return Segment(HALF_BLOCK * count, _DRAWN_BY_CCB + style)

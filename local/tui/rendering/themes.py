@@ -1,4 +1,4 @@
-"""Themes, palette, choice.
+"""Themes, the palette of each, and the store of the person's choice.
 
 A theme of one's own is a file `themes/NAME.json` beside the settings, with colours by their names:
 `{"dark": true, "accent": "#ff9f43", "background": "#101010"}`. What it leaves out is as in the dark or light theme.
@@ -13,7 +13,6 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from rich.color import Color as RichColor
 from rich.color import ColorSystem
 from rich.console import Console
 from rich.style import Style
@@ -88,7 +87,6 @@ def palette_of(colours: Mapping[str, str], *, dark: bool) -> Palette:
 
 
 def _ground(colours: Mapping[str, str], name: str, *, dark: bool) -> str:
-    """Return a colour of the theme as the ground of text: mostly that of the screen."""
     share = _GROUND_SHARE_DARK if dark else _GROUND_SHARE_LIGHT
     return Color.parse(colours["background"]).blend(Color.parse(colours[name]), share).hex
 
@@ -100,23 +98,17 @@ def sample(name: str, environ: Mapping[str, str]) -> str:
     theme = next((each for each in ALL_THEMES if each.name == colours.themes.get(name)), None)
     if colours.few or theme is None or theme.ansi:
         return ""
-    return "".join(_styled(text, colour, theme, environ) for text, colour in _parts(theme))
-
-
-def _parts(theme: TextualTheme) -> list[tuple[str, str | None]]:
-    return [
-        ("  Fix the test ", theme.foreground),
-        (" accent ", theme.accent),
-        (" + added ", theme.success),
-        (" - removed ", theme.error),
-        (" question ", theme.warning),
-    ]
-
-
-def _styled(text: str, colour: str | None, theme: TextualTheme, environ: Mapping[str, str]) -> str:
+    parts = {
+        "  Fix the test ": theme.foreground,
+        " accent ": theme.accent,
+        " + added ": theme.success,
+        " - removed ": theme.error,
+        " question ": theme.warning,
+    }
     whole = environ.get("COLORTERM", "").lower() in ("truecolor", "24bit")
-    style = Style(color=RichColor.parse(colour or "default"), bgcolor=RichColor.parse(theme.background or "default"))
-    return style.render(text, color_system=ColorSystem.TRUECOLOR if whole else ColorSystem.EIGHT_BIT)
+    system, ground = ColorSystem.TRUECOLOR if whole else ColorSystem.EIGHT_BIT, theme.background or "default"
+    styles = {text: Style(color=colour or "default", bgcolor=ground) for text, colour in parts.items()}
+    return "".join(style.render(text, color_system=system) for text, style in styles.items())
 
 
 log = logging.getLogger(__name__)
@@ -167,7 +159,6 @@ class ThemeStore:
             log.warning("the theme cannot be kept: %s", error)
 
     def own_names(self) -> list[str]:
-        """Return the names of the person's own themes."""
         try:
             found = sorted(each.stem for each in self._own.iterdir() if each.suffix == ".json")
         except OSError:
@@ -188,21 +179,30 @@ class ThemeStore:
             raise ThemeRefused(f"{path}: a theme is an object with colours")
         dark = fields.pop("dark", True)
         for key, value in fields.items():
-            if key not in _COLOURS or not _is_colour(value):
-                what = (
-                    f"{value!r} is no colour" if key in _COLOURS else f"a theme has the colours {', '.join(_COLOURS)}"
-                )
-                raise ThemeRefused(f"{path}: {key}: {what}")
+            if key not in _COLOURS:
+                raise ThemeRefused(f"{path}: {key}: a theme has the colours {', '.join(_COLOURS)}")
+            if not _is_colour(value):
+                raise ThemeRefused(f"{path}: {key}: {value!r} is no colour")
         return replace(DARK if dark is not False else LIGHT, name=f"ccb-own-{name}", **fields)
 
 
 def _is_colour(value: object) -> bool:
-    if not isinstance(value, str):
-        return False
     try:
-        return Color.parse(value).ansi is None
+        return isinstance(value, str) and Color.parse(value).ansi is None
     except ColorParseError:
         return False
+
+
+def _variables(border: str, blurred: str, bar: str, ground: str, selected: tuple[str, str]) -> dict[str, str]:
+    marked = dict(zip(("background", "foreground"), selected, strict=True))
+    return {
+        "border-blurred": blurred,
+        "border": border,
+        "scrollbar": bar,
+        "scrollbar-background": ground,
+        **{f"screen-selection-{each}": value for each, value in marked.items()},
+        **{f"input-selection-{each}": value for each, value in marked.items()},
+    }
 
 
 DARK = TextualTheme(
@@ -217,16 +217,7 @@ DARK = TextualTheme(
     surface="#1d2128",
     panel="#262b33",
     dark=True,
-    variables={
-        "border-blurred": "#3a414c",
-        "border": "#6cb6ff",
-        "scrollbar": "#39414d",
-        "scrollbar-background": "#14171c",
-        "screen-selection-background": "#2b4a6f",
-        "screen-selection-foreground": "#ffffff",
-        "input-selection-background": "#2b4a6f",
-        "input-selection-foreground": "#ffffff",
-    },
+    variables=_variables("#6cb6ff", "#3a414c", "#39414d", "#14171c", ("#2b4a6f", "#ffffff")),
 )
 LIGHT = TextualTheme(
     name="ccb-light",
@@ -240,21 +231,11 @@ LIGHT = TextualTheme(
     surface="#eeeeec",
     panel="#e4e4e1",
     dark=False,
-    variables={
-        "border-blurred": "#c3c6ca",
-        "border": "#0550ae",
-        "scrollbar": "#c3c6ca",
-        "scrollbar-background": "#fbfbfa",
-        "screen-selection-background": "#b6d4fb",
-        "screen-selection-foreground": "#101418",
-        "input-selection-background": "#b6d4fb",
-        "input-selection-foreground": "#101418",
-    },
+    variables=_variables("#0550ae", "#c3c6ca", "#c3c6ca", "#fbfbfa", ("#b6d4fb", "#101418")),
 )
 
 
 def _ansi(name: str, accent: str, warning: str, *, dark: bool) -> TextualTheme:
-    """A theme of the 16 colours that the terminal itself defines, on its own background."""
     marked = {"background": "ansi_default", "foreground": "ansi_default", "text-style": "reverse"}
     return TextualTheme(
         name=name,
@@ -328,7 +309,6 @@ class TerminalColours:
 
     @property
     def themes(self) -> Mapping[str, str]:
-        """The names of themes by what a person calls them."""
         if self.few:
             return {"dark": ANSI_DARK.name, "light": ANSI_LIGHT.name}
         ansi = ANSI_LIGHT.name if self.light else ANSI_DARK.name

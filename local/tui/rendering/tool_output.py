@@ -1,4 +1,4 @@
-"""Calls, errors."""
+"""Calls of tools and errors: what is drawn of them."""
 
 from __future__ import annotations
 
@@ -22,9 +22,7 @@ from ...transcript.blocks import ToolBlock, ToolState
 from ...transcript.notices import path_in
 from .themes import Palette
 
-FIX = "→ "
-"""What the line begins with that says what to do."""
-
+FIX = "→ "  # what the line begins with that says what to do
 BAR = "▌ "
 _API_FIX = " · "  # between what the worker says of a model call, and what helps
 _FIXES = (
@@ -50,7 +48,6 @@ _FIXES = (
 
 
 def error_lines(text: str) -> list[str]:
-    """Return the lines of an error, the last one with what to do, if anything is known to help."""
     lines = text.splitlines() or [""]
     if any(line.startswith(FIX) for line in lines):
         return lines
@@ -102,7 +99,9 @@ def headline(name: str, tool_input: Mapping[str, Any], cwd: str = "", *, whole: 
     if view in (View.CHECKLIST, View.PLAN):
         return ""
     if view is View.QUESTIONS:
-        return _headers(tool_input.get("questions"))
+        questions = tool_input.get("questions")
+        listed = questions if isinstance(questions, list) else []
+        return ", ".join(one_line(str(each.get("header") or "?")) for each in listed if isinstance(each, dict))
     if view is View.AGENT:
         return agent_label(tool_input)[:_MAX_HEADLINE]
     for key in _SUBJECTS:
@@ -115,12 +114,6 @@ def headline(name: str, tool_input: Mapping[str, Any], cwd: str = "", *, whole: 
                 first += f" in {path_in(cwd, path)}"
             return "\n    ".join([first, *more]) if whole else first + (" …" if more else "")
     return one_line(json.dumps(tool_input, ensure_ascii=False)[:_MAX_HEADLINE]) if tool_input else ""
-
-
-def _headers(questions: object) -> str:
-    """Return the headers of questions in one line."""
-    listed = questions if isinstance(questions, list) else []
-    return ", ".join(one_line(str(each.get("header") or "?")) for each in listed if isinstance(each, dict))
 
 
 def tool_output(block: ToolBlock, palette: Palette, *, details: bool, key: str = MORE_KEY) -> Text | None:
@@ -172,7 +165,6 @@ class SummedUpHeadline:
 
 
 def both_ends(lines: list[str]) -> list[str]:
-    """Return the lines, or both ends of very many with a line that counts those between."""
     left_out = len(lines) - MAX_DETAIL_LINES
     if left_out <= 0:
         return lines
@@ -186,7 +178,6 @@ def counted(count: int, what: str) -> str:
 
 
 def _lines(block: ToolBlock, text: str) -> list[str]:
-    """Return the lines of a text from a tool, safe to show. Blank lines at the end are left out."""
     if traits_of(block.name).view is View.COMMAND:
         text = last_state(text)
     return neutralise(block.unmarked(text)).rstrip().splitlines()
@@ -195,21 +186,18 @@ def _lines(block: ToolBlock, text: str) -> list[str]:
 def _folded(block: ToolBlock, lines: list[str], style: str, key: str) -> Text:
     """Draw a few lines of a result: for a command the last lines, else the first. Blank lines take no room here, but
     count."""
-    view = traits_of(block.name).view
     filled = [number for number, line in enumerate(lines) if line.strip()]
-    if len(filled) <= _MAX_SUMMARY_LINES:
-        return _gutter([lines[number] for number in filled], style)
-    if view is View.COMMAND:
-        shown = filled[1 - _MAX_SUMMARY_LINES :]
-        earlier = f"… {counted(shown[0], 'earlier line')} ({key})"
-        return _gutter([earlier, *(lines[number] for number in shown)], style)
-    shown = filled[:_MAX_SUMMARY_LINES]
-    more = f"… {counted(len(lines) - shown[-1] - 1, 'more line')} ({key})"
-    return _gutter([*(lines[number] for number in shown), more], style)
+    before, after = [], []
+    if len(filled) > _MAX_SUMMARY_LINES and traits_of(block.name).view is View.COMMAND:
+        filled = filled[1 - _MAX_SUMMARY_LINES :]
+        before = [f"… {counted(filled[0], 'earlier line')} ({key})"]
+    elif len(filled) > _MAX_SUMMARY_LINES:
+        filled = filled[:_MAX_SUMMARY_LINES]
+        after = [f"… {counted(len(lines) - filled[-1] - 1, 'more line')} ({key})"]
+    return _gutter([*before, *(lines[number] for number in filled), *after], style)
 
 
 def _gutter(lines: list[str], style: str, *, wrap: bool = False) -> Text:
-    """Draw lines under a headline."""
     text = Text(style=style, no_wrap=not wrap, overflow="fold" if wrap else "ellipsis")
     for number, line in enumerate(lines):
         text.append(("└ " if number == 0 else "\n  ") + line)
@@ -217,7 +205,6 @@ def _gutter(lines: list[str], style: str, *, wrap: bool = False) -> Text:
 
 
 def todo_list(tool_input: Mapping[str, Any], palette: Palette) -> Text:
-    """Draw a list of todos as a checklist."""
     text = Text()
     items = tool_input.get("todos")
     styles = {"completed": ("☒", f"strike {palette.dim}"), "in_progress": ("◐", "bold")}
@@ -240,7 +227,6 @@ def last_state(text: str) -> str:
 
 
 def _last_state_of_line(line: str) -> str:
-    """Return the last state of one line. The time is linear in its length, however often it is written over."""
     cells: list[str] = []
     column = 0
     for part in _MOVES.split(line):

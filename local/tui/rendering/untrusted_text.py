@@ -1,6 +1,6 @@
-"""Exact pictures, last filter.
+"""Text of hosts and models: exact pictures of it, warnings about it, and the last filter in front of the terminal.
 
-The picture is injective: `unescaped` gives back the text from it, so two different texts never look the same. A
+The picture is injective (`tests/support/repl/card_reader.py` reads it): two different texts never look the same. A
 character that cannot be seen, that moves or hides others, or that looks like a part of this notation is shown by its
 name or number, as `⟨ESC⟩` or `⟨U+202E⟩`. Right-to-left letters are among them, because some terminals reorder the
 whole line around them; so are marks that are drawn over another character.
@@ -34,13 +34,11 @@ _JOINING = (
     (0x1F3FB, 0x1F3FF),  # skin tones, which join to the emoji before them
 )
 
-_NAMES = {"\0": "NUL", "\a": "BEL", "\b": "BS", "\v": "VT", "\f": "FF", "\r": "CR", "\x1b": "ESC", "\x7f": "DEL"}
-_CHARACTERS = {"LF": "\n", **{name: char for char, name in _NAMES.items()}}
+NAMES = {"\0": "NUL", "\a": "BEL", "\b": "BS", "\v": "VT", "\f": "FF", "\r": "CR", "\x1b": "ESC", "\x7f": "DEL"}
 
 _NOT_PLAIN = re.compile(r"(?<! ) +(?=\n|\Z)|[^ -~\n]")
 _STARTS_WITH_SPACES = re.compile(r"\A +")
 _TOKEN = re.compile(r"⟨[^⟨⟩]*⟩|⇥ {0,3}|.")
-_ESCAPED = re.compile(r"⟨([^⟨⟩]*)⟩|⇥ {0,3}|␣")
 _SYMBOL = re.compile(r"⟨[^⟨⟩]*⟩|⇥|␣")
 
 
@@ -59,11 +57,6 @@ def is_hidden(char: str) -> bool:
     )
 
 
-def is_right_to_left(char: str) -> bool:
-    """Return whether a character belongs to a script that is written from right to left."""
-    return unicodedata.bidirectional(char) in _RIGHT_TO_LEFT
-
-
 def escaped(text: str) -> str:
     """Return the picture of a text. Newlines stay, so it has as many lines as the text."""
     return _NOT_PLAIN.sub(_picture, text)
@@ -72,11 +65,6 @@ def escaped(text: str) -> str:
 def escaped_name(text: str) -> str:
     """Return the picture of a name or a path on one line. Newlines and the spaces at both ends are symbols."""
     return _STARTS_WITH_SPACES.sub(_picture, escaped(text)).replace("\n", "⟨LF⟩")
-
-
-def unescaped(picture: str) -> str:
-    """Return the text of a picture."""
-    return _ESCAPED.sub(_meaning, picture)
 
 
 def tokens(picture: str) -> list[str]:
@@ -97,23 +85,13 @@ def _picture(match: re.Match[str]) -> str:
         return _TAB
     if not is_hidden(char):
         return char
-    return f"⟨{_NAMES.get(char) or f'U+{ord(char):04X}'}⟩"
-
-
-def _meaning(match: re.Match[str]) -> str:
-    whole, name = match[0], match[1]
-    if whole == _SPACE:
-        return " "
-    if name is None:
-        return "\t"
-    return _CHARACTERS[name] if name in _CHARACTERS else chr(int(name.removeprefix("U+"), 16))
+    return f"⟨{NAMES.get(char) or f'U+{ord(char):04X}'}⟩"
 
 
 _ADDRESS = re.compile(r"https?://[!-~]{1,2000}")
 
 
 def is_shown_address(text: str, target: str) -> bool:
-    """Return whether `text` is all or a part of a plain web address `target`."""
     return bool(text) and text in target and _ADDRESS.fullmatch(target) is not None
 
 
@@ -142,14 +120,9 @@ def warnings(text: str) -> list[str]:
     text = text[:_MAX_SEARCHED]
     if text.isascii():
         return []
-    found: dict[str, None] = {}
-    for match in _WORD.finditer(text):
-        word = match[0]
-        if not word.isascii():
-            doubt = _doubt(word)
-            if doubt:
-                found[f"“{_quoted(word)}” {doubt}"] = None
-    return list(found)
+    words = (match[0] for match in _WORD.finditer(text))
+    doubts = {word: _doubt(word) for word in words if not word.isascii()}
+    return list(dict.fromkeys(f"“{_quoted(word)}” {doubt}" for word, doubt in doubts.items() if doubt))
 
 
 def doubtful(line: str) -> list[tuple[int, int]]:
@@ -162,24 +135,25 @@ def doubtful(line: str) -> list[tuple[int, int]]:
 def hidden_count(text: str) -> tuple[int, int]:
     """Return the numbers of hidden characters and of right-to-left letters in a text; the latter are not among the
     former."""
-    hidden = right_to_left = 0
-    for match in re.finditer(r"[^\n\t -~]", text[:_MAX_SEARCHED]):
-        if is_right_to_left(match[0]) and unicodedata.category(match[0])[0] == "L":
-            right_to_left += 1
-        elif is_hidden(match[0]):
-            hidden += 1
-    return hidden, right_to_left
+    chars = [match[0] for match in re.finditer(r"[^\n\t -~]", text[:_MAX_SEARCHED])]
+    right_to_left = [
+        unicodedata.bidirectional(char) in _RIGHT_TO_LEFT and unicodedata.category(char)[0] == "L" for char in chars
+    ]
+    return sum(map(is_hidden, chars)) - sum(right_to_left), sum(right_to_left)
 
 
 def _doubt(word: str) -> str:
     """Return what is doubtful about a word, "" for nothing."""
-    scripts = list(dict.fromkeys(_script(char) for char in word if char.isalpha()))
+    letters = [char for char in word if char.isalpha()]
+    scripts = list(dict.fromkeys(map(_script, letters)))
+    numbers = list(dict.fromkeys(f"U+{ord(char):04X}" for char in word if not char.isascii()))
+    shown = " ".join(numbers[:4]) + (" …" if len(numbers) > 4 else "")
     if len(scripts) > 1 and not (set(scripts) - {"LATIN"} <= _WRITTEN_TOGETHER):
-        return f"has letters of {' and '.join(map(str.capitalize, sorted(scripts)))}: {_numbers(word)}"
-    if all(char in _LOOKS_LATIN for char in word if char.isalpha()) and any(map(str.isalpha, word)):
-        return f"looks Latin and is {' and '.join(map(str.capitalize, scripts))}: {_numbers(word)}"
-    if unicodedata.normalize("NFKC", word).isascii() and any(not char.isascii() and char.isalpha() for char in word):
-        return f"is not written in plain letters: {_numbers(word)}"
+        return f"has letters of {' and '.join(map(str.capitalize, sorted(scripts)))}: {shown}"
+    if letters and all(char in _LOOKS_LATIN for char in letters):
+        return f"looks Latin and is {' and '.join(map(str.capitalize, scripts))}: {shown}"
+    if unicodedata.normalize("NFKC", word).isascii() and any(not char.isascii() for char in letters):
+        return f"is not written in plain letters: {shown}"
     return ""
 
 
@@ -187,29 +161,20 @@ def _script(char: str) -> str:
     return "LATIN" if char < "\u0250" else unicodedata.name(char, "UNKNOWN").split(" ", 1)[0]
 
 
-def _numbers(word: str) -> str:
-    """Name the letters that are not ASCII by their numbers."""
-    numbers = dict.fromkeys(f"U+{ord(char):04X}" for char in word if not char.isascii())
-    return " ".join(list(numbers)[:4]) + (" …" if len(numbers) > 4 else "")
-
-
 def _quoted(word: str) -> str:
     kept = "".join("?" if is_hidden(char) else char for char in word)
     return kept if len(kept) <= _MAX_QUOTED else kept[: _MAX_QUOTED - 1] + "…"
 
 
-_MAX_MARKS = 8
-"""Characters without a width of their own in a row. More would be drawn over the lines around them."""
-
+_MAX_MARKS = 8  # characters without a width of their own in a row. More would be drawn over the lines around them
 _LINE_CONTROLS = re.compile(f"[\t\n]|{CONTROLS.pattern}")
 
 
 class TextOnly(LineFilter):
     """Takes control characters, hidden links, control segments and heaps of combining marks out of drawn lines.
 
-    Widgets make remote text harmless themselves, and show what was in it. This filter is for the one that forgets to:
-    Textual applies it to all lines of all widgets, so no text can drive the terminal. The cells of a line stay where
-    they are."""
+    Widgets make remote text harmless themselves, and show what was in it. Textual applies this filter to all lines of
+    all widgets, for the one that forgets to. The cells of a line stay where they are."""
 
     def apply(self, segments: list[Segment], background: Color) -> list[Segment]:
         if all(map(_is_harmless, segments)):
@@ -221,9 +186,9 @@ def _is_harmless(segment: Segment) -> bool:
     text, style, control = segment
     if control or (style is not None and style.link and not is_shown_address(text, style.link)):
         return False
-    if text.isascii() and text.isprintable():
-        return True
-    return not _LINE_CONTROLS.search(text) and not _has_heap(text)
+    if text.isascii():
+        return text.isprintable() or not _LINE_CONTROLS.search(text)
+    return not _LINE_CONTROLS.search(text) and sum(1 for _ in _without_heaps(text)) == len(text)
 
 
 def _harmless(segment: Segment) -> Segment:
@@ -232,12 +197,7 @@ def _harmless(segment: Segment) -> Segment:
     return Segment("".join(_without_heaps(text)), style)
 
 
-def _has_heap(text: str) -> bool:
-    return not text.isascii() and sum(1 for _ in _without_heaps(text)) < len(text)
-
-
 def _without_heaps(text: str) -> Iterable[str]:
-    """Yield the characters of a text without those that are too many on one cell."""
     marks = 0
     for char in text:
         marks = 0 if get_character_cell_size(char) else marks + 1

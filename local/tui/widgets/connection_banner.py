@@ -16,12 +16,8 @@ from ...session.session_client import LinkChange, LinkState, SessionClient
 from ...terminal.keymap import Keymap
 from ..rendering.themes import Palette
 
-BRIEF_S = 1.0
-"""Seconds before a lost connection is shown: most drops are over by then."""
-
-STUCK_S = 5.0
-"""Age in seconds from which the person may give up a connection attempt for a new one."""
-
+BRIEF_S = 1.0  # seconds before a lost connection is shown: most drops are over by then
+STUCK_S = 5.0  # age in seconds from which the person may give up a connection attempt for a new one
 RETRY_KEY = "r"
 _MARKS = {LinkState.NEEDS_PERSON: "!", LinkState.FENCED: "◇", LinkState.LOST: "✗"}
 _MAX_LINES = 3
@@ -56,22 +52,18 @@ class ConnectionView:
 
     @property
     def state(self) -> LinkState:
-        """The state of the connection now."""
         return self._change.state
 
     @property
     def shown(self) -> LinkState:
-        """The state of the connection on the screen."""
         return self._shown.state
 
     @property
     def shown_up(self) -> bool:
-        """Whether the screen shows that there is a connection."""
         return self.shown in (LinkState.CONNECTED, LinkState.FENCED)
 
     @property
     def unanswered_s(self) -> float:
-        """Seconds since anything came over a connection that seems to be there but does not answer; else 0."""
         return self._client.unanswered_s if self.up else 0.0
 
     @property
@@ -81,7 +73,6 @@ class ConnectionView:
 
     @property
     def reason(self) -> str:
-        """The reason for the state on the screen, on one line."""
         return one_line(self._shown.reason)
 
     @property
@@ -100,7 +91,6 @@ class ConnectionView:
         return not self._client.driving and self.state not in (LinkState.LOST, LinkState.CLOSED)
 
     def changed(self, change: LinkChange, now: float) -> None:
-        """Take over a change of the connection."""
         self._may_ask = self.state is LinkState.NEEDS_PERSON
         self._tried_at = now if change.retry_at is None else change.retry_at
         self._change = change
@@ -130,7 +120,6 @@ class ConnectionView:
         return f"this terminal only watches: {self._keymap.name('take-back')} drives the session"
 
     def keys(self) -> frozenset[str]:
-        """Return the letters that are shortcuts now."""
         if self.shown in (LinkState.RECONNECTING, LinkState.NEEDS_PERSON):
             return frozenset((RETRY_KEY,))
         return frozenset()
@@ -143,7 +132,6 @@ class ConnectionView:
         return "connecting"
 
     def take_back(self) -> str:
-        """Drive the session again. Return a hint for the person."""
         if self.state in (LinkState.LOST, LinkState.CLOSED):
             return ""
         if self._client.driving:
@@ -154,32 +142,30 @@ class ConnectionView:
     def banner_message(self, now: float, *, typing: bool) -> BannerMessage | None:
         """Return the text of the banner, or None while no banner is shown. `typing`: letters are text now, so it
         names the chord instead of R."""
-        shown = self._shown
+        shown, reason = self._shown, self.reason
         retry = self._keymap.name("retry") if typing and not self.watching else RETRY_KEY
         if shown.state is LinkState.RECONNECTING:
             return self._reconnecting(now, retry)
         if shown.state is LinkState.NEEDS_PERSON:
-            return BannerMessage("not connected", self.reason, retry, "logs in")
+            return BannerMessage("not connected", reason, retry, "logs in")
         if shown.state is LinkState.FENCED:
             takes = "takes it back" if self._has_driven else "takes it over"
-            return BannerMessage("only watching", self.reason, self._keymap.name("take-back"), takes)
-        if shown.state is LinkState.LOST:
-            if typing:
-                return BannerMessage("lost", self.reason, self._keymap.name("quit"), "twice leaves")
-            return BannerMessage("lost", self.reason)  # the composer names the key
-        return None
+            return BannerMessage("only watching", reason, self._keymap.name("take-back"), takes)
+        if shown.state is not LinkState.LOST:
+            return None
+        if typing:
+            return BannerMessage("lost", reason, self._keymap.name("quit"), "twice leaves")
+        return BannerMessage("lost", reason)  # the composer names the key
 
     def _reconnecting(self, now: float, retry: str) -> BannerMessage:
-        """Describe the wait for the next attempt, or the running attempt and, once it may hang, its age."""
         shown, age = self._shown, now - self._tried_at
         attempt = f"attempt {shown.attempt}" if shown.attempt else ""
+        head, key, does = "reconnecting now", "", ""
         if age < 0:
             head, key, does = f"reconnecting in {math.ceil(-age)} s", retry, "connects now"
         elif age > STUCK_S:
             attempt = f"{attempt}, for {age:.0f} s" if attempt else f"for {age:.0f} s"
-            head, key, does = "reconnecting now", "" if self._may_ask else retry, "tries again now"
-        else:
-            head, key, does = "reconnecting now", "", ""
+            key, does = "" if self._may_ask else retry, "tries again now"
         return BannerMessage(f"{head} ({attempt})" if attempt else head, self.reason, key, does)
 
 
@@ -214,7 +200,6 @@ class Banner(Static):
     _text: Text | None = None
 
     def show(self, connection: ConnectionView, now: float, palette: Palette, *, typing: bool) -> None:
-        """Show the state of the connection, or hide the banner."""
         message = connection.banner_message(now, typing=typing)
         self.set_class(message is not None, "shown")
         if message is None:

@@ -1,7 +1,7 @@
-"""Blocks into lines, kept.
+"""Draws blocks to lines, and keeps them.
 
-A drawn line is a list of segments. A `Strip` of it, with the caches that it has for each way to cut and colour it, is
-made only of what is on the screen: thousands of them would make each collection of garbage a pause that can be felt.
+A drawn line is a list of segments. A `Strip` is made only of what is on the screen: thousands of them would make each
+collection of garbage a pause that can be felt.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import field
 from functools import partial
 from itertools import accumulate
 
@@ -16,6 +17,8 @@ from rich.console import Console
 from rich.segment import Segment
 from textual.selection import Selection
 from textual.strip import Strip
+
+from ccb.tunnel.wire.dataclass import dataclass
 
 from ...transcript.blocks import Block, MarkdownBlock, PicturedBlock, ToolBlock
 from ..rendering.block_renderer import SPINNER, BlockRenderer
@@ -55,7 +58,6 @@ class BlockLayout:
 
     @property
     def lines(self) -> int:
-        """The number of lines at the last `lay_out`."""
         return self._ends[-1] if self._ends else 0
 
     @property
@@ -78,7 +80,6 @@ class BlockLayout:
             self.weigh(block)
 
     def remove(self, position: int) -> Block:
-        """Remove and return the block at an index."""
         block = self.blocks.pop(position)
         del self.heights[position]
         self._bytes -= self._weights.pop(block)
@@ -87,7 +88,6 @@ class BlockLayout:
         return block
 
     def weigh(self, block: Block) -> None:
-        """Count the memory of a block that is new or has changed."""
         weight = block.weight()
         self._bytes += weight - self._weights.get(block, 0)
         self._weights[block] = weight
@@ -98,22 +98,13 @@ class BlockLayout:
         self._laid = [*self.blocks]
         self._ends = list(accumulate(self.heights))
 
-    def is_laid_out(self, position: int) -> bool:
-        """Return whether the block at an index had a place at the last `lay_out`."""
-        return position < len(self._ends)
-
-    def start(self, position: int) -> int:
-        """Return the first line of the block at an index."""
-        return self._ends[position] - self.heights[position]
-
-    def end(self, position: int) -> int:
-        """Return the line after the block at an index."""
-        return self._ends[position]
+    def start(self, position: int) -> int | None:
+        """Return the first line of the block at an index, None if it had no place at the last `lay_out`."""
+        return self._ends[position] - self.heights[position] if position < len(self._ends) else None
 
     def overlaps(self, block: Block, first: int, end: int) -> bool:
-        """Return whether a block had one of the lines from `first` to before `end` at the last `lay_out`."""
         position = self.position(block)
-        return self.is_laid_out(position) and self.end(position) > first and self.start(position) < end
+        return position < len(self._ends) and self._ends[position] > first and (self.start(position) or 0) < end
 
     def at_line(self, line: int) -> tuple[Block, int, int] | None:
         """Return the block at a line, which of its lines that is, and how many it had at the last `lay_out`; None below
@@ -132,12 +123,10 @@ _ESTIMATED_TOOL_LINES = 2
 
 
 def draw_lines(console: Console, renderer: BlockRenderer, block: Block, width: int) -> list[Line]:
-    """Return the lines of a block, without blank ones at its ends."""
     return [line for part in draw_parts(console, renderer, block, width) for line in part]
 
 
 def draw_parts(console: Console, renderer: BlockRenderer, block: Block, width: int) -> Iterator[list[Line]]:
-    """Yield the lines of a block as they are drawn, some dozens at a time."""
     options = console.options.update(width=width, height=None, highlight=False)
     begun = bool(isinstance(block, MarkdownBlock) and block.opening.lines and block.opening.columns is None)  # in code
     blank: list[Line] = []
@@ -145,7 +134,8 @@ def draw_parts(console: Console, renderer: BlockRenderer, block: Block, width: i
         with console.use_theme(renderer.palette.markdown):
             drawn = console.render_lines(renderable, options, pad=False, new_lines=False)
         lines: list[Line] = []
-        for line in map(_without_hidden_links, drawn):
+        for whole in drawn:  # hidden links and control segments go: the remote must not make the terminal do anything
+            line = [without_hidden_link(segment) for segment in whole if not segment.control]
             if line_text(line).strip():
                 lines += [*blank, line]
                 begun, blank = True, []
@@ -155,18 +145,15 @@ def draw_parts(console: Console, renderer: BlockRenderer, block: Block, width: i
 
 
 def line_text(line: Line) -> str:
-    """Return the characters of a line."""
     return "".join(segment.text for segment in line)
 
 
 def letters_of(lines: Sequence[Line]) -> int:
-    """Return the number of letters and digits in `lines`. It is the same at every width, unlike that of blanks and
-    rules."""
+    """Return the number of letters and digits in `lines`, which is the same at every width."""
     return sum(map(str.isalnum, "".join(map(line_text, lines))))
 
 
 def line_after(lines: Sequence[Line], letters: int) -> int:
-    """Return the index of the line with the first letter after `letters` of them."""
     for index, line in enumerate(lines):
         letters -= letters_of([line])
         if letters < 0:
@@ -175,7 +162,6 @@ def line_after(lines: Sequence[Line], letters: int) -> int:
 
 
 def texts_of(lines: Sequence[Line]) -> list[str]:
-    """Return the characters of lines. A picture has none."""
     return ["".join(segment.text for segment in line if not is_of_picture(segment)) for line in lines]
 
 
@@ -189,11 +175,6 @@ def turned(strip: Strip, frame: int) -> Strip:
 def estimated_height(block: Block, width: int) -> int:
     """Guess the number of lines of a block that is far from what is shown."""
     return _ESTIMATED_TOOL_LINES if isinstance(block, ToolBlock) else 2 + block.size() // width
-
-
-def _without_hidden_links(line: list[Segment]) -> Line:
-    """Drop hidden links and control segments: the remote must not make the terminal do anything."""
-    return [without_hidden_link(segment) for segment in line if not segment.control]
 
 
 CacheKey = tuple[object, ...]
@@ -224,6 +205,7 @@ _UNWRAPPED = 4_000  # columns of a drawing to copy from
 _MAX_UNWRAPPED = 200_000  # characters of a block; more is copied as it is on the screen
 
 
+@dataclass(eq=False)
 class TranscriptDrawing:
     """Draws blocks with the colours of `canvas` when their lines are asked for, and keeps at most `max_lines` lines,
     but always those of the few blocks used last. `changed` is called with a block whose picture has come. `details`:
@@ -232,30 +214,20 @@ class TranscriptDrawing:
     A block that is not done within a slice of CPU time keeps the lines that it had; without any it has those that are
     done. `go_on` draws its rest."""
 
-    def __init__(
-        self,
-        canvas: Callable[[], tuple[Console, Palette]],
-        changed: Callable[[Block], None],
-        cwd: str,
-        more_key: str,
-        shelf: PictureShelf | None,
-        max_lines: int = _MAX_CACHED_LINES,
-    ) -> None:
-        self.details = False
-        self._canvas = canvas
-        self._changed = changed
-        self._cwd = cwd
-        self._more_key = more_key
-        self._shelf = shelf
-        self._max_lines = max_lines
-        self._count = 0  # of the lines that are kept
-        self._lines: dict[Block, list[Line]] = {}  # the block used last is the last one
-        self._heights: dict[Block, tuple[CacheKey, int]] = {}
-        self._going: dict[Block, _Going] = {}
+    canvas: Callable[[], tuple[Console, Palette]]
+    changed: Callable[[Block], None]
+    cwd: str
+    more_key: str
+    shelf: PictureShelf | None
+    max_lines: int = _MAX_CACHED_LINES
+    details: bool = False
+    _count: int = 0  # of the lines that are kept
+    _lines: dict[Block, list[Line]] = field(default_factory=dict)  # the block used last is the last one
+    _heights: dict[Block, tuple[CacheKey, int]] = field(default_factory=dict)
+    _going: dict[Block, _Going] = field(default_factory=dict)
 
     @property
     def unfinished(self) -> bool:
-        """Whether a block waits for the rest of its lines."""
         return bool(self._going)
 
     def height(self, block: Block, width: int) -> int | None:
@@ -264,7 +236,6 @@ class TranscriptDrawing:
         return height if known == (width, block.version) else None
 
     def lines(self, block: Block, width: int) -> list[Line]:
-        """Return the lines of a block to show. The first one is blank unless the block is tight."""
         if block in self._lines and self.height(block, width) is not None:
             lines = self._lines[block] = self._lines.pop(block)
             return lines
@@ -276,7 +247,6 @@ class TranscriptDrawing:
         return self._lines.get(block) or going.lines
 
     def whole(self, block: Block, width: int) -> list[Line]:
-        """Return all lines of a block, however long they take."""
         lines = self.lines(block, width)
         while block in self._going:
             going = self._going[block]
@@ -298,7 +268,7 @@ class TranscriptDrawing:
         self._heights[block] = going.key, len(going.lines)
         self._lines[block] = going.lines
         self._count += len(going.lines)
-        while self._count > self._max_lines and len(self._lines) > _MIN_BLOCKS:
+        while self._count > self.max_lines and len(self._lines) > _MIN_BLOCKS:
             self._drop_lines(next(iter(self._lines)))
         return True
 
@@ -306,7 +276,6 @@ class TranscriptDrawing:
         self._count -= len(self._lines.pop(block, ()))
 
     def forget(self, block: Block) -> None:
-        """Forget a block that is no longer shown."""
         self._going.pop(block, None)
         self._drop_lines(block)
         self._heights.pop(block, None)
@@ -321,13 +290,12 @@ class TranscriptDrawing:
         return block.tight and not (self.details and isinstance(block, ToolBlock))
 
     def head_line(self, block: Block) -> int:
-        """Return which line of a block is its first one that is not blank."""
         return 0 if self.is_tight(block) else 1
 
     def copied(self, blocks: Sequence[Block], ends: Sequence[int], width: int, selection: Selection) -> str:
         """Return the text of a selection, in logical lines. `ends` are the numbers of the lines behind the blocks."""
-        console, palette = self._canvas()
-        renderer = BlockRenderer(palette, self.details, self._cwd, copied_from=width)
+        console, palette = self.canvas()
+        renderer = BlockRenderer(palette, self.details, self.cwd, copied_from=width)
         first = selection.start.y if selection.start is not None else 0
         last = selection.end.y if selection.end is not None else ends[-1] if ends else 0
         copied = ""
@@ -343,7 +311,6 @@ class TranscriptDrawing:
         return copied
 
     def first_lines(self, block: Block, width: int, count: int) -> list[Line]:
-        """Return the first lines of a block at another width than that of now."""
         lines: list[Line] = []
         for part in self._parts(block, width):
             lines += part
@@ -352,14 +319,14 @@ class TranscriptDrawing:
         return lines[:count]
 
     def _parts(self, block: Block, width: int) -> Iterator[list[Line]]:
-        console, palette = self._canvas()
-        renderer = BlockRenderer(palette, self.details, self._cwd, 0, self._more_key, self._pictures)
+        console, palette = self.canvas()
+        renderer = BlockRenderer(palette, self.details, self.cwd, 0, self.more_key, self._pictures)
         before: list[Line] = [] if self.is_tight(block) else [[]]
         for part in draw_parts(console, renderer, block, width):
             yield [*before, *part]
             before = []
 
     def _pictures(self, block: PicturedBlock) -> Iterator[DrawnPicture]:
-        if self._shelf is not None:
+        if self.shelf is not None:
             for picture in block.pictures:
-                yield DrawnPicture(self._shelf, picture, self.details, partial(self._changed, block))
+                yield DrawnPicture(self.shelf, picture, self.details, partial(self.changed, block))

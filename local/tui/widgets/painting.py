@@ -20,15 +20,9 @@ from textual.strip import Strip
 from textual.timer import Timer
 from textual.widgets import Input, Static, TextArea
 
-_HELD_S = 0.05
-"""Seconds for which work stands still at most. A key that changes nothing on the screen is never shown."""
-
-_FREE_S = 0.05
-"""Seconds that work then has before the next key holds it."""
-
-_SLICE_S = 0.004
-"""CPU seconds of work in a row; then the event loop turns."""
-
+_HELD_S = 0.05  # seconds for which work stands still at most. A key that changes nothing on the screen is never shown
+_FREE_S = 0.05  # seconds that work then has before the next key holds it
+_SLICE_S = 0.004  # CPU seconds of work in a row; then the event loop turns
 _LOOK_S = 0.005
 
 
@@ -45,12 +39,10 @@ class KeyPriority:
             self._came_at = now
 
     def shown(self) -> None:
-        """What the keys have changed is on the screen."""
         self._came_at = -_HELD_S - _FREE_S
 
     @property
     def waits(self) -> bool:
-        """Whether work should stand still for a key."""
         return time.monotonic() - self._came_at < _HELD_S
 
 
@@ -69,8 +61,7 @@ class WorkSlices:
             self._began = time.thread_time()
 
 
-CARET = "▏"
-"""The caret in the lists and lines that take what is typed without an Input."""
+CARET = "▏"  # the caret in the lists and lines that take what is typed without an Input
 
 
 class ReplScreen(Screen[object]):
@@ -99,7 +90,6 @@ class ReplScreen(Screen[object]):
         return None
 
     async def _on_idle(self, event: events.Idle) -> None:
-        """Paint what a key has changed without the wait for the next frame. Textual's own handler follows."""
         if self._keys.waits and self.focused in self._dirty_widgets:
             self._on_timer_update()
 
@@ -120,7 +110,6 @@ class ReplScreen(Screen[object]):
 
 
 def marked(strip: Strip, span: tuple[int, int], style: Style) -> Strip:
-    """Return a line with the characters of `span` marked; an end of -1 is that of the line."""
     text = strip.text
     start = cell_len(text[: span[0]])
     end = strip.cell_length if span[1] == -1 else cell_len(text[: span[1]])

@@ -1,4 +1,4 @@
-"""Status and todos."""
+"""The status line and the todo in progress."""
 
 from __future__ import annotations
 
@@ -68,7 +68,8 @@ class Busy:
 class StatusFacts:
     """Everything that the line shows. `busy` is None without a turn. `hint` answers a key that was just pressed.
     `card_waits`: what a card that does not have the focus asks for. `more_below`: the transcript goes on below the
-    screen. `sandbox`: the cage in force, in words."""
+    screen. `sandbox`: the cage in force, in words. `tasks` run in the background. `waiting`: how many prompts wait for
+    the end of the turn, and how many steer. `keys`: what the keys of the input do, if the person edits with vim's."""
 
     host: str
     path: str
@@ -82,15 +83,9 @@ class StatusFacts:
     more_below: bool = False
     sandbox: str = ""
     tasks: int = 0
-    """How many tasks run in the background."""
-    queued: int = 0
-    """How many prompts wait for the agent."""
-    steering: int = 0
-    """How many of them steer it."""
+    waiting: tuple[int, int] = (0, 0)
     keys: str = ""
-    """What the keys of the input do, if the person edits with vim's."""
     branch: str = ""
-    keymap: Keymap = DEFAULT_KEYMAP
 
 
 @dataclass(frozen=True)
@@ -102,43 +97,57 @@ class _StatusEntry:
     style: str
 
 
-def status_text(facts: StatusFacts, palette: Palette, width: int) -> Text:
+def status_text(facts: StatusFacts, palette: Palette, width: int, keymap: Keymap = DEFAULT_KEYMAP) -> Text:
     """Draw the line in `width` cells, the most important entries first: connection, host and directory, mode, what goes
     on. On a narrow screen these are shortened before one is left out. The others are shown where there is room."""
     mark, tone = ("◌", palette.warn) if facts.link.unanswered_s else _link_mark(facts.link.state, palette)
-    current = _current_entries(facts, palette, tone)
-    mode = _mode_entry(facts.mode, palette)
-    host, path = one_line(facts.host), one_line(facts.path)
-    places = _places(host, path)
+    current = _current_entries(facts, palette, tone, keymap)
     keys = f" {facts.keys} " if facts.keys else ""
     room = width - len(mark) - 1 - (cell_len(keys) + 1 if keys else 0)
-    first = _cells(current[0].short) if current else 0
-    # A hint answers a key and disappears after seconds: until then it may take the room of the mode.
-    least = min(
-        cell_len(places[-1]),
-        _MIN_PLACE_BESIDE_HINT if facts.hint else max(_MIN_PLACE, room - _cells(mode.short) - first),
-    )
-    left = room - least
-    shown: list[tuple[str, str]] = []
-    if _cells(mode.short) <= left - (first if facts.hint else 0):
-        spare = left - first
-        shown.append((mode.text if _cells(mode.text) <= spare else mode.short, mode.style))
-        left -= _cells(shown[-1][0])
-    shown += _fitting_beside(_cage_entry(facts.sandbox, palette), current, left)
-    left = room - least - sum(_cells(text) for text, _ in shown)
-    room_for_place = min(least + left, max(least, width // 2))
-    place = next((each for each in places if cell_len(each) <= room_for_place), "")
+    places = _places(facts.host, facts.path)
+    shown, least = _shared_out(facts, palette, current, room, cell_len(places[-1]))
+    left = room - sum(_cells(text) for text, _ in shown)
+    room_for_place = min(left, max(least, width // 2))
     line = Text(no_wrap=True, overflow="ellipsis")
     line.append(f"{mark} ", style=tone)
     if keys:
         line.append(keys, style=f"reverse {palette.dim if facts.keys.startswith('INSERT') else palette.accent}")
         line.append(" ")
-    line.append(place or _squeezed(host, path, room_for_place), style="bold")
-    for text, style in shown + [(text, palette.dim) for text in _other_texts(facts)]:
+    place = next((each for each in places if cell_len(each) <= room_for_place), "")
+    line.append(place or _squeezed(facts.host, facts.path, room_for_place), style="bold")
+    trip = f"{facts.link.round_trip_s * 1000:.0f} ms" if facts.link.round_trip_s is not None else ""
+    totals, branch = facts.totals, _cut(facts.branch, _MAX_BRANCH)
+    others = [branch, one_line(facts.model), totals.context_text, *_used(totals), trip]
+    for text, style in shown + [(text, palette.dim) for text in others]:
         if text and line.cell_len + _cells(text) <= width:  # otherwise the next one may fit
             line.append(_GAP, style=palette.dim)
             line.append(text, style=style)
     return line
+
+
+def _shared_out(
+    facts: StatusFacts, palette: Palette, current: list[_StatusEntry], room: int, shortest_place: int
+) -> tuple[list[tuple[str, str]], int]:
+    mode = _mode_entry(facts.mode, palette)
+    first = _cells(current[0].short) if current else 0
+    # A hint answers a key and disappears after seconds: until then it may take the room of the mode.
+    beside = _MIN_PLACE_BESIDE_HINT if facts.hint else max(_MIN_PLACE, room - _cells(mode.short) - first)
+    least = min(shortest_place, beside)
+    left = room - least
+    shown: list[tuple[str, str]] = []
+    if _cells(mode.short) <= left - (first if facts.hint else 0):
+        shown.append((mode.text if _cells(mode.text) <= left - first else mode.short, mode.style))
+        left -= _cells(shown[-1][0])
+    if not facts.sandbox:
+        return shown + _fitting(current, left), least
+    # The cage is the first to be left out, but stands beside the mode, also when other entries come and go.
+    text = one_line(facts.sandbox).partition(":")[0]
+    style = palette.dim if text in _CAGES else palette.warn
+    cage = _StatusEntry(text, _CAGES.get(text, _cut(text, _MIN_PLACE)), style)
+    fitted = _fitting([*current, cage], left)
+    if fitted and fitted[-1][0] in (cage.text, cage.short):
+        fitted.insert(0, fitted.pop())
+    return shown + fitted, least
 
 
 def state_in_words(facts: StatusFacts) -> str:
@@ -150,17 +159,6 @@ def state_in_words(facts: StatusFacts) -> str:
     if facts.busy is None:
         return ""
     return "waits for you" if facts.busy.asking else "waits for the model" if facts.busy.for_model else "working"
-
-
-def _fitting_beside(cage: _StatusEntry | None, current: list[_StatusEntry], left: int) -> list[tuple[str, str]]:
-    """Choose what fits of the cage and the current entries. The cage is the first to be left out, but comes first:
-    beside the mode, also when other entries come and go."""
-    if cage is None:
-        return _fitting(current, left)
-    fitted = _fitting([*current, cage], left)
-    if fitted and fitted[-1][0] in (cage.text, cage.short):
-        fitted.insert(0, fitted.pop())
-    return fitted
 
 
 def _fitting(entries: list[_StatusEntry], left: int) -> list[tuple[str, str]]:
@@ -178,12 +176,10 @@ def _fitting(entries: list[_StatusEntry], left: int) -> list[tuple[str, str]]:
 
 
 def _cells(text: str) -> int:
-    """Return the cells that an entry takes, with the gap before it."""
     return len(_GAP) + cell_len(text)
 
 
 def _link_mark(link: LinkState, palette: Palette) -> tuple[str, str]:
-    """Return the mark of the connection and its colour."""
     return {
         LinkState.CONNECTED: ("●", palette.good),
         LinkState.CONNECTING: ("◌", palette.warn),
@@ -196,7 +192,6 @@ def _link_mark(link: LinkState, palette: Palette) -> tuple[str, str]:
 
 
 def _link_entries(link: LinkFacts, palette: Palette, tone: str) -> list[_StatusEntry]:
-    """Return what is wrong with the connection: at most one entry."""
     if link.unanswered_s:
         silence = f"no answer for {link.unanswered_s:.0f} s"
         return [_StatusEntry(silence, silence, tone)]
@@ -207,31 +202,19 @@ def _link_entries(link: LinkFacts, palette: Palette, tone: str) -> list[_StatusE
     return []
 
 
-def _current_entries(facts: StatusFacts, palette: Palette, tone: str) -> list[_StatusEntry]:
-    """Return the current activities, the most important first. `tone` is the colour of the connection."""
+def _current_entries(facts: StatusFacts, palette: Palette, tone: str, keymap: Keymap) -> list[_StatusEntry]:
     entries = []
     if facts.hint:
         entries.append(_StatusEntry(facts.hint, facts.hint, palette.warn))
     if facts.card_waits:
-        tab = facts.keymap.name("approval-tab")
+        tab = keymap.name("approval-tab")
         entries.append(_StatusEntry(f"{facts.card_waits} waits: {tab}", f"{tab}: answer", palette.warn))
     entries += _link_entries(facts.link, palette, tone)
-    if facts.queued:
-        waiting = f"{facts.steering} steering" if facts.steering else ""
-        queued = f"{facts.queued - facts.steering} queued" if facts.queued > facts.steering else ""
-        both = ", ".join(filter(None, (waiting, queued)))
+    queued, steering = facts.waiting
+    if queued or steering:
+        both = ", ".join(f"{count} {what}" for count, what in ((steering, "steering"), (queued, "queued")) if count)
         entries.append(_StatusEntry(both, both.replace(" steering, ", "+"), palette.dim))
-    busy = facts.busy
-    if busy is not None and busy.interrupted:
-        entries.append(_StatusEntry("interrupting…", "interrupting…", palette.warn))
-        busy = None
-    if busy is not None and busy.asking and not facts.card_waits:
-        entries.append(_StatusEntry("waits for an answer", "waits", palette.warn))
-    if busy is not None and not busy.asking:
-        working = busy.text
-        answers = facts.link.state is LinkState.CONNECTED and not facts.link.unanswered_s
-        esc = f", {facts.keymap.name('interrupt')} interrupts" if answers else ""
-        entries.append(_StatusEntry(working + esc, working, palette.accent))
+    entries += _busy_entries(facts, palette, keymap)
     if facts.tasks:
         count = "1 task" if facts.tasks == 1 else f"{facts.tasks} tasks"
         entries.append(_StatusEntry(f"{count} in the background: /tasks", count, palette.accent))
@@ -240,32 +223,28 @@ def _current_entries(facts: StatusFacts, palette: Palette, tone: str) -> list[_S
     return entries
 
 
+def _busy_entries(facts: StatusFacts, palette: Palette, keymap: Keymap) -> list[_StatusEntry]:
+    busy = facts.busy
+    if busy is None or (busy.asking and facts.card_waits and not busy.interrupted):
+        return []
+    if busy.interrupted:
+        return [_StatusEntry("interrupting…", "interrupting…", palette.warn)]
+    if busy.asking:
+        return [_StatusEntry("waits for an answer", "waits", palette.warn)]
+    answers = facts.link.state is LinkState.CONNECTED and not facts.link.unanswered_s
+    esc = f", {keymap.name('interrupt')} interrupts" if answers else ""
+    return [_StatusEntry(busy.text + esc, busy.text, palette.accent)]
+
+
 def _mode_entry(mode: str, palette: Palette) -> _StatusEntry:
     text, short = _MODES.get(mode, (one_line(mode), _cut(one_line(mode), _MIN_PLACE)))
-    if mode == "bypassPermissions":
-        return _StatusEntry(text, short, palette.bad)
-    return _StatusEntry(text, short, palette.warn if mode != "default" else palette.dim)
-
-
-def _cage_entry(sandbox: str, palette: Palette) -> _StatusEntry | None:
-    """Return the entry about the cage in force; None if it is not known."""
-    if not sandbox:
-        return None
-    text = one_line(sandbox).partition(":")[0]
-    return _StatusEntry(text, _CAGES.get(text, _cut(text, _MIN_PLACE)), palette.dim if text in _CAGES else palette.warn)
-
-
-def _other_texts(facts: StatusFacts) -> list[str]:
-    """Return the entries that are shown only if there is room: branch, model, context, tokens and cost, round trip."""
-    trip = [f"{facts.link.round_trip_s * 1000:.0f} ms"] if facts.link.round_trip_s is not None else []
-    branch = [_cut(facts.branch, _MAX_BRANCH)] if facts.branch else []
-    return [*branch, one_line(facts.model), facts.totals.context_text, *_used(facts.totals), *trip]
+    style = {"bypassPermissions": palette.bad, "default": palette.dim}.get(mode, palette.warn)
+    return _StatusEntry(text, short, style)
 
 
 def _places(host: str, path: str) -> list[str]:
-    """Return ever shorter forms of host and directory: without user and domain, then with the end of the path."""
-    short = _short_host(host)
-    parts = path.rstrip("/").split("/")
+    host, path = one_line(host), one_line(path)
+    short, parts = _short_host(host), path.rstrip("/").split("/")
     ends = ["…/" + "/".join(parts[begin:]) for begin in range(max(2, len(parts) - _MAX_PATH_PARTS), len(parts))]
     return [f"{host}:{path}", f"{short}:{path}", *(f"{short}:{end}" for end in ends)]
 
@@ -283,15 +262,14 @@ def _short_host(host: str) -> str:
 
 
 def _squeezed(host: str, path: str, room: int) -> str:
-    """Return host and directory cut to `room` cells, each without its middle: similar names differ at the ends."""
-    host, directory = _short_host(host), path.rstrip("/").rpartition("/")[2] or path
+    host, path = _short_host(one_line(host)), one_line(path)
+    directory = path.rstrip("/").rpartition("/")[2] or path
     half = (room - 1) // 2
     host = _cut(host, max(half, room - 1 - cell_len(directory)))
     return f"{host}:{_cut(directory, room - 1 - cell_len(host))}"
 
 
 def _cut(text: str, room: int) -> str:
-    """Return `text` in at most `room` cells, without its middle."""
     if cell_len(text) <= room:
         return text
     for kept in range(room - 1, 0, -1):
@@ -308,9 +286,10 @@ class StatusLine(Static):
 
     _shown: Text | None = None
 
-    def show(self, facts: StatusFacts, palette: Palette) -> None:
+    def show(self, facts: StatusFacts, palette: Palette, keymap: Keymap) -> None:
         """Draw the line, if it differs from the one on the screen."""
-        text = status_text(facts, palette, max(20, self.size.width))
+        text = status_text(facts, palette, max(20, self.size.width), keymap)
+
         if text != self._shown or text.spans != self._shown.spans:
             self._shown = text
             self.update(text, layout=False)  # it always takes one line
@@ -321,8 +300,7 @@ _MARKS = {"completed": "☒", "in_progress": "◐"}
 
 
 class TodoPanel(Static):
-    """Shows the list while something in it is open; `whole` shows more than the item in progress. `key`
-    shows the rest."""
+    """Shows the todo in progress while one is open, or with `whole` all of them. `key` shows the rest."""
 
     DEFAULT_CSS = """
     TodoPanel { height: auto; padding: 0 1; }
@@ -336,7 +314,6 @@ class TodoPanel(Static):
         self.whole = False
 
     def show(self, todos: Todos, palette: Palette) -> None:
-        """Show a list, if it is not on the screen already."""
         now = (todos, palette, self.whole)
         if now != self._shown:
             self._shown = now
@@ -357,16 +334,14 @@ class TodoPanel(Static):
         text = Text(no_wrap=True, overflow="ellipsis")
         text.append(f"{_MARKS.get(item.status, '☐')} ", style=palette.accent)
         text.append(item.doing if item.status == "in_progress" else item.text)
-        text.append(f"   {todos.done} of {len(todos.items)} done, {self._key}", style=palette.dim)
-        return text
+        return text.append(f"   {todos.done} of {len(todos.items)} done, {self._key}", style=palette.dim)
 
     def _rows(self, todos: Todos, palette: Palette) -> Text:
         count = len(todos.items)
         first = max(0, min(todos.current - _MAX_ROWS // 2, count - _MAX_ROWS))
         shown = todos.items[first : first + _MAX_ROWS]
         rows = [_row(item, palette) for item in shown]
-        left_out = count - len(shown)
-        if left_out:
+        if left_out := count - len(shown):
             rows.append(Text(f"… {left_out} more, {todos.done} of {count} done", style=palette.dim))
         return Text("\n", no_wrap=True, overflow="ellipsis").join(rows)
 

@@ -1,8 +1,7 @@
-"""The conversation as one widget.
+"""The conversation as one widget: one for each message costs two orders of magnitude more.
 
-A widget for each message costs two orders of magnitude more (measured). The heights of blocks that were never drawn
-at this width are estimated, and corrected when they come into view. Changes are laid out at most once a frame, so that
-streaming never takes the whole CPU.
+The heights of blocks that were never drawn at this width are estimated, and corrected when they come into view. Changes
+are laid out at most once a frame, so that streaming never takes the whole CPU.
 """
 
 from __future__ import annotations
@@ -43,7 +42,6 @@ from .painting import KeyPriority, call_once_after, marked
 _MIN_FRAME_S = 0.05
 _MAX_FRAME_S = 0.5
 _FRAME_PER_LAYOUT = 8  # a frame lasts this many times the CPU time of the previous layout and painting
-
 _MAX_ANIMATED = 60  # newest blocks that are searched for running tools
 _TURN_S = 0.2
 
@@ -59,11 +57,9 @@ class Spinners:
         self._timer: Timer | None = None
 
     def mounted(self) -> None:
-        """The transcript runs, so that it may have timers."""
         self._timer = self._transcript.set_interval(_TURN_S, self._turn, pause=True)
 
     def resume(self) -> None:
-        """Turn them from now on, if there are any."""
         if self._timer is not None and any(True for _ in self._rows()):
             self._timer.resume()
 
@@ -76,12 +72,12 @@ class Spinners:
             self._timer.pause()  # until one comes into view
 
     def _rows(self) -> Iterator[int]:
-        """Yield the rows of the screen that begin with a spinner."""
         layout, top = self._layout, round(self._transcript.scroll_y)
         last = len(layout.blocks)
         for position in range(max(0, last - _MAX_ANIMATED), last):
-            if is_animated(layout.blocks[position]) and layout.is_laid_out(position):
-                row = layout.start(position) + self._drawing.head_line(layout.blocks[position]) - top
+            start = layout.start(position) if is_animated(layout.blocks[position]) else None
+            if start is not None:
+                row = start + self._drawing.head_line(layout.blocks[position]) - top
                 if 0 <= row < self._transcript.size.height:
                     yield row
 
@@ -162,7 +158,6 @@ class Transcript(ScrollView, can_focus=False):
         return round(self.max_scroll_y - self.scroll_y) if self._anchor_released else 0
 
     def toggle_details(self) -> None:
-        """Show all of tool output and thinking, or fold it again."""
         self._drawing.details = not self._drawing.details
         self._in_sight = None
         self._redraw_all()
@@ -189,7 +184,6 @@ class Transcript(ScrollView, can_focus=False):
         self._kept_last = list(blocks)
 
     def _make_room(self, block: Block) -> None:
-        """Remove the tips when the conversation begins."""
         if isinstance(block, TipsBlock):
             self._tips = block
         elif self._tips is not None and not isinstance(block, NoticeBlock):
@@ -202,7 +196,6 @@ class Transcript(ScrollView, can_focus=False):
         return self._block_layout.has_room_for_earlier
 
     def has_block(self, block: Block) -> bool:
-        """Return whether a block is in the transcript."""
         return block in self._block_layout
 
     def is_in_view(self, block: Block) -> bool:
@@ -215,8 +208,9 @@ class Transcript(ScrollView, can_focus=False):
         screen; with `turn_page` they move to the bottom."""
         layout = self._block_layout
         position = layout.position(after) + 1
-        if position < len(layout.blocks) and layout.is_laid_out(position - 1):
-            row = layout.end(position - 1) - round(self.scroll_y)
+        start = layout.start(position - 1)
+        if position < len(layout.blocks) and start is not None:
+            row = start + layout.heights[position - 1] - round(self.scroll_y)
             bottom = max(0, self.size.height - _OVERLAP_LINES)
             self._keep_in_place = layout.blocks[position], bottom if turn_page else row
             self.release_anchor()
@@ -330,22 +324,21 @@ class Transcript(ScrollView, can_focus=False):
             drawn += height
 
     def _scroll_back(self, top: tuple[Block, int] | None) -> None:
-        """After a layout, scroll back to the person's place. `top`: the block at the top before, and its line there."""
         layout = self._block_layout
         kept, self._keep_in_place = self._keep_in_place, None
         first = self._in_sight
         if kept is not None and kept[0] in layout:
             self._in_sight = None
-            y = layout.start(layout.position(kept[0])) - kept[1]
+            y = (layout.start(layout.position(kept[0])) or 0) - kept[1]
             self.scroll_to(y=y, animate=False, immediate=True, force=True)
         elif first is not None and self._anchor_released and first.block in layout:
             lines = self._drawing.lines(first.block, self._text_width())
-            y = layout.start(layout.position(first.block)) + line_after(lines, first.letters)
+            y = (layout.start(layout.position(first.block)) or 0) + line_after(lines, first.letters)
             self.scroll_to(y=y, animate=False, immediate=True)
         elif top is not None and self._anchor_released and top[0] in layout:
             position = layout.position(top[0])
-            line = min(top[1], max(0, layout.heights[position] - 1))
-            self.scroll_to(y=layout.start(position) + line, animate=False, immediate=True)
+            y = (layout.start(position) or 0) + min(top[1], max(0, layout.heights[position] - 1))
+            self.scroll_to(y=y, animate=False, immediate=True)
 
     def _text_width(self) -> int:
         return max(10, self.scrollable_content_region.width)
@@ -374,7 +367,6 @@ class Transcript(ScrollView, can_focus=False):
         self._redraw_all()
 
     def _note_first_in_sight(self) -> None:
-        """Remember the first line in sight by the text before it. Its number changes with the width."""
         found = self._block_layout.at_line(round(self.scroll_y)) if self._anchor_released else None
         if self._in_sight is None and found is not None:
             block, line, _ = found
@@ -399,20 +391,17 @@ class Transcript(ScrollView, can_focus=False):
         self._redraw_all()
 
     def palette(self) -> Palette:
-        """Return the palette of the current theme."""
         if self._palette is None:
             self._palette = palette_of(self.app.theme_variables, dark=self.app.current_theme.dark)
         return self._palette
 
     def _whole_lines(self, block: Block) -> list[Line]:
-        """Return all lines of a block, however long they take."""
         return self._drawing.whole(block, self._text_width())
 
     def _canvas(self) -> tuple[Console, Palette]:
         return self.app.console, self.palette()
 
     def _lines(self, block: Block) -> list[Line]:
-        """Return the lines of a block to show. A long block has all of its lines later, and is laid out again then."""
         lines = self._drawing.lines(block, self._text_width())
         if self._drawing.unfinished and not self._draws_on:
             self._draws_on = True
@@ -420,7 +409,6 @@ class Transcript(ScrollView, can_focus=False):
         return lines
 
     def _draw_on(self) -> None:
-        """Draw a slice of what is not done. Other work of the event loop, such as a key, comes between two slices."""
         if self._keys.waits:
             call_once_after(self, _AFTER_KEY_S, self._draw_on)
             return
@@ -445,7 +433,6 @@ class Transcript(ScrollView, can_focus=False):
         return rows if crop.column_span == (0, look[2]) else [row.crop(*crop.column_span) for row in rows]
 
     def _row(self, line: int, look: _RowLook) -> Strip:
-        """Return the whole row of a line, from those that are kept if nothing in it is animated or marked."""
         drawn, key, animated = self._drawn_line(line) or ([], None, False)
         marks = self._has_marks
         keeps = not (animated or marks)
@@ -490,11 +477,9 @@ class Transcript(ScrollView, can_focus=False):
 
     @property
     def _has_marks(self) -> bool:
-        """Whether some lines are marked, as selected for example."""
         return self.is_attached and self.text_selection is not None
 
     def _marked(self, strip: Strip, line: int) -> Strip:
-        """Return the line with its selected part marked."""
         selection = self.text_selection
         span = selection.get_span(line) if selection is not None else None
         if span is None or any(map(is_of_picture, strip)):

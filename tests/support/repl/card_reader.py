@@ -9,14 +9,27 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ccb.local.tui.rendering.approval_text import MODEL_SAYS, WHOLE_INPUT
-from ccb.local.tui.rendering.untrusted_text import unescaped
+from ccb.local.tui.rendering.untrusted_text import NAMES
 
 Json = dict[str, Any]
 
+_CHARACTERS = {"LF": "\n", **{name: char for char, name in NAMES.items()}}
+_ESCAPED = re.compile(r"⟨([^⟨⟩]*)⟩|⇥ {0,3}|␣")
 _ENTRY = re.compile(rf" *([A-Za-z_][A-Za-z0-9_-]*|{MODEL_SAYS}) ([│=]) ")
 _NUMBERED = re.compile(r" *\d+ ")
 _EDIT = re.compile(r"· (?:Replace|New file) \(?(once|only once|everywhere)\)?:")
 _ALL = {"once": {}, "only once": {"replace_all": False}, "everywhere": {"replace_all": True}}
+
+
+def unescaped(picture: str) -> str:
+    """Return the text of a picture."""
+    return _ESCAPED.sub(_meaning, picture)
+
+
+def _meaning(match: re.Match[str]) -> str:
+    if match[0] == "␣" or match[1] is None:
+        return " " if match[0] == "␣" else "\t"
+    return _CHARACTERS.get(match[1]) or chr(int(match[1].removeprefix("U+"), 16))
 
 
 @dataclass

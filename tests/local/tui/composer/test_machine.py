@@ -6,19 +6,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ccb.local.tui.composer.vim import Vim, VimEffect, VimMode, advance
+from ccb.local.tui.composer.vim import Vim, VimEffect, VimMode
 
 
 def play(text: str, keys: str, *, at: int = 0) -> tuple[Vim, str, int, list[VimEffect]]:
     """Press `keys` in normal mode; a letter in insert mode is typed. Names of keys stand in <>."""
-    vim, effects = Vim(mode=VimMode.NORMAL), []
+    vim, effects = Vim(VimMode.NORMAL), []
     for key in split(keys):
-        step = advance(vim, text, at, key)
-        if step.effect is VimEffect.LEFT and (len(key) == 1 or key == "space"):
+        effect = vim.press(text, at, key)
+        if effect is VimEffect.LEFT and (len(key) == 1 or key == "space"):
             text, at = text[:at] + (" " if key == "space" else key) + text[at:], at + 1
         else:
-            vim, text, at = step.vim, step.text, step.at
-            effects.append(step.effect)
+            text, at = vim.text, vim.at
+            effects.append(effect)
     return vim, text, at, effects
 
 
@@ -120,6 +120,7 @@ def drawn(text: str, keys: str) -> str:
         ("|one", "3rx", "xx|x"),
         ("|one", "5rx", "|one"),
         ("|One two", "4~", "oNE |two"),
+        ("o|ne\ntwo", "9~", "oN|E\ntwo"),
         ("one |\n  two", "J", "one |two"),
         ("on|e\ntwo\nthree", "3J", "one two| three"),
         ("|one two", "dw.", "|"),
@@ -163,19 +164,18 @@ _TEXTS = st.text(st.sampled_from('ab .("\n\tß漢🙂)'), max_size=40)
 def test_any_keys_leave_a_cursor_in_the_text_and_a_mode_that_can_be_left(
     text: str, keys: list[str], data: st.DataObject
 ) -> None:
-    begun = advance(Vim(mode=VimMode.INSERT), text, data.draw(st.integers(0, len(text))), "escape")
-    vim, at = begun.vim, begun.at
+    vim = Vim()
+    vim.press(text, data.draw(st.integers(0, len(text))), "escape")
     for key in keys:
-        step = advance(vim, text, at, key)
-        assert 0 <= step.at <= len(step.text)
-        if step.effect is not VimEffect.NONE:
-            assert step.text == text, "what the composer does is not done here too"
-        assert len(step.text) <= 1_100_000
-        vim, text, at = step.vim, step.text, step.at
+        effect = vim.press(text, vim.at, key)
+        if effect is not VimEffect.NONE:
+            assert vim.text == text, "what the composer does is not done here too"
+        text, at = vim.text, vim.at
+        assert 0 <= at <= len(text) <= 1_100_000
         if vim.mode is not VimMode.INSERT:
             assert at == len(text) or text[at] != "\n" or at == 0 or text[at - 1] == "\n", "it stands on a character"
     for _ in range(2):
-        vim = advance(vim, text, at, "escape").vim
+        vim.press(text, vim.at, "escape")
     assert vim.mode is VimMode.NORMAL and not vim.pending
 
 
