@@ -104,7 +104,7 @@ def _answer(argv: Sequence[str]) -> int:
 
 
 def _help(arguments: Arguments) -> int:
-    from .command_line.help_text import help_text
+    from .command_line.subcommands import help_text
 
     command = arguments.rest[0] if arguments.command == "help" and arguments.rest else arguments.command
     return write_stdout(*help_text(min(shutil.get_terminal_size((100, 24)).columns, 120), command).splitlines())

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 import ccb
-from ccb.local.command_line.help_text import help_text
-from ccb.local.command_line.options import HOST_COMMANDS, OPTIONS
+from ccb.local.command_line.arguments import OPTIONS
+from ccb.local.command_line.subcommands import HOST_COMMANDS, help_text
 from ccb.tunnel.wire.session_options import CLAUDE_CODE_VERSION
 
 pytestmark = pytest.mark.programs
