@@ -49,8 +49,6 @@ VARIADIC, REPEAT, OPTIONAL = OptionKind.VARIADIC, OptionKind.REPEAT, OptionKind.
 
 @dataclass(frozen=True)
 class ConnectionOptions:
-    """How to reach the host. Without `target`: this machine, or where the command in `transport` leads."""
-
     target: Target | None = None
     identities: tuple[str, ...] = option(
         "--identity -i", "Log in with this private key file; may be repeated.", "file", kind=REPEAT,
@@ -121,8 +119,6 @@ class SessionChoice:
 
 @dataclass(frozen=True)
 class AgentOptions:
-    """What the agent runs with: model, prompts, limits, permissions."""
-
     model: str | None = option(
         "--model", "Use this model: an alias (opus, sonnet, haiku) or a full name.", "model", read=read_model,
     )
@@ -291,8 +287,6 @@ class SdkOptions:
 
 @dataclass(frozen=True)
 class ScreenOptions:
-    """How a session shows itself to a person."""
-
     plain: bool = option(
         "--plain", "Show the session as lines, without a full screen: for screen readers, simple terminals and logs.",
     )
@@ -301,8 +295,6 @@ class ScreenOptions:
 
 @dataclass(frozen=True)
 class StdioOptions:
-    """What a headless run reads from stdin and writes to stdout."""
-
     print: bool = option("--print -p", "Print the answer and exit, without the terminal interface.")
     output_format: str = option(
         "--output-format", "Write text (default), json (one result) or stream-json (every message as a line) to "
@@ -332,8 +324,6 @@ class StdioOptions:
 
 @dataclass(frozen=True)
 class HostCommandOptions:
-    """Options that belong to single commands."""
-
     view: bool = option(
         "--view", "Only watch the session, and leave it to the client that drives it.", commands=("attach",),
     )
@@ -382,8 +372,6 @@ class HostCommandOptions:
 
 @dataclass(frozen=True)
 class AccountOptions:
-    """Options of `ccb auth`: which account of a provider, and how its credential comes."""
-
     account: str | None = option(
         "--account", "Name the account (default: default).", "name", commands=("auth login", "auth logout"),
     )
@@ -417,13 +405,7 @@ class CopyChoice:
 
 @dataclass(frozen=True)
 class Arguments:
-    """One parsed command line.
-
-    `command` is one of COMMANDS, or `""` for a session on this machine. `directory` is a path on the host, None for the
-    default; `directory_is_current` if it is that of the laptop, because none was named. `rest` holds the words after
-    `help` and the commands in OWN_WORDS, `copy` those of `cp`.
-    `hints` are sentences to show the person before the run.
-    """
+    """One parsed command line. `command` is "" for a session on this machine; `rest` are the words of some commands."""
 
     command: str = ""
     directory: str | None = None
@@ -455,7 +437,6 @@ class Arguments:
         return streams.print or other_format or bool(self.session.rewind_files)
 
     def value(self, option: Option) -> Any:
-        """Return the value of an option, or its default."""
         attribute = option.group.attribute
         return getattr(getattr(self, attribute) if attribute else self, option.field)
 
@@ -471,7 +452,6 @@ BY_NAME = {name: option for option in OPTIONS for name in option.names}
 
 
 def arguments_from(values: Mapping[Option, object]) -> Arguments:
-    """Return arguments with the options in `values` set and no words interpreted yet."""
     arguments = Arguments()
     for each, value in values.items():
         attribute = each.group.attribute

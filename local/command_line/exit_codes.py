@@ -1,5 +1,3 @@
-"""Exit codes, and errors as lines for people."""
-
 from __future__ import annotations
 
 from enum import IntEnum
@@ -35,7 +33,6 @@ def _cut(text: str) -> str:
 
 
 def bug_lines(error: BaseException, log_file: Path) -> list[str]:
-    """Return the message for a bug in ccb."""
     return [
         f"ccb: a bug in ccb: {type(error).__name__}",
         f"  The details are in {log_file}",
@@ -44,7 +41,6 @@ def bug_lines(error: BaseException, log_file: Path) -> list[str]:
 
 
 def code_of(error: CcbError) -> ExitCode:
-    """Return the exit code of an error."""
     return ExitCode[error.exit_name]
 
 

@@ -29,12 +29,12 @@ def shortened(text: str) -> str:
     return neutralise(text)[:80]
 
 
-def _wrong(shown: str, value: str, why: str) -> UsageError:
-    return UsageError(f"error: option '{shown}' argument '{shortened(value)}' {why}")
-
-
-def _not_among(shown: str, value: str, choices: str) -> UsageError:
-    return _wrong(shown, value, f"is invalid. Allowed choices are {choices}.")
+def check_choice(value: str, choices: tuple[str, ...], shown: str) -> None:
+    if value not in choices:
+        allowed = ", ".join(choices)
+        raise UsageError(
+            f"error: option '{shown}' argument '{shortened(value)}' is invalid. Allowed choices are {allowed}."
+        )
 
 
 def is_session_id(text: str) -> bool:
@@ -56,9 +56,9 @@ def read_number(unit: str, *, positive: bool = False) -> ReadValue:
         except ValueError:
             number = -1.0
         if not 0 <= number < 1e9:
-            raise _wrong(shown, value, f"is not a number of {unit}")
+            raise UsageError(f"error: option '{shown}' argument '{shortened(value)}' is not a number of {unit}")
         if positive and not number:
-            raise _wrong(shown, value, "must be more than 0")
+            raise UsageError(f"error: option '{shown}' argument '{shortened(value)}' must be more than 0")
         return number
 
     return read
@@ -67,7 +67,7 @@ def read_number(unit: str, *, positive: bool = False) -> ReadValue:
 def read_count(value: str, shown: str) -> int:
     """Parse a whole number from 1 to 999999."""
     if not value.isascii() or not value.isdigit() or not 0 < int(value[:80]) < 1_000_000:
-        raise _wrong(shown, value, "is not a number from 1 to 999999")
+        raise UsageError(f"error: option '{shown}' argument '{shortened(value)}' is not a number from 1 to 999999")
     return int(value)
 
 
@@ -106,7 +106,6 @@ def read_uuid(value: str, shown: str) -> str:
 
 
 def read_port(value: str, shown: str) -> int:
-    """Parse a TCP port."""
     return parse_port(value)
 
 
@@ -127,7 +126,10 @@ def read_model(value: str, shown: str) -> str:
 def read_permission_tool(value: str, shown: str) -> str:
     """Check who decides on permissions: `stdio`, or the name of a tool of an MCP server."""
     if value != "stdio" and not re.fullmatch(r"mcp__[\w-]+__[\w-]+", value, re.ASCII):
-        raise _not_among(shown, value, "stdio and mcp__SERVER__TOOL")
+        raise UsageError(
+            f"error: option '{shown}' argument '{shortened(value)}' is invalid. "
+            "Allowed choices are stdio and mcp__SERVER__TOOL."
+        )
     return value
 
 
@@ -138,12 +140,11 @@ def read_json_object(value: str, shown: str) -> str:
     except (ValueError, RecursionError):
         found = None
     if not isinstance(found, dict):
-        raise _wrong(shown, value, "is not a JSON object")
+        raise UsageError(f"error: option '{shown}' argument '{shortened(value)}' is not a JSON object")
     return value
 
 
 def json_object(text: str) -> object:
-    """Return the JSON object that `read_json_object` has checked."""
     import json  # few starts have such an option
 
     return json.loads(text)
@@ -153,8 +154,7 @@ def read_sources(value: str, shown: str) -> str:
     """Check a list of the sources of settings, and return it without blanks."""
     names = [name.strip() for name in value.split(",") if name.strip()]
     for name in names:
-        if name not in SETTING_SOURCES:
-            raise _not_among(shown, name, ", ".join(SETTING_SOURCES))
+        check_choice(name, SETTING_SOURCES, shown)
     return ",".join(names)
 
 
@@ -233,23 +233,20 @@ class Option:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """All spellings."""
         return tuple(self.spellings.split())
 
     @property
     def shown(self) -> str:
-        """The option as messages name it: `--output-format <format>`."""
         return f"{self.names[0]} <{self.metavar}>" if self.metavar else self.names[0]
 
     @property
     def takes_one(self) -> bool:
-        """Whether exactly one value follows."""
         return bool(self.metavar) and self.kind in (OptionKind.ONE, OptionKind.REPEAT)
 
     def value(self, text: str) -> str | int | float | tuple[str, ...]:
         """Read a value of this option. Raise UsageError."""
-        if self.choices and text not in self.choices:
-            raise _not_among(self.shown, text, ", ".join(self.choices))
+        if self.choices:
+            check_choice(text, self.choices, self.shown)
         return self.read(text, self.shown) if self.read else text
 
 
@@ -257,7 +254,6 @@ _MISSING = object()
 
 
 def option(spellings: str, help: str, metavar: str = "", *, default: object = _MISSING, **more: object) -> Any:
-    """Return a field of a dataclass that holds the value of an option. `more` are fields of `Option`."""
     if default is _MISSING:
         several = more.get("kind") in (OptionKind.VARIADIC, OptionKind.REPEAT)
         default = () if several else None if metavar else False

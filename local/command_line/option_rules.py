@@ -30,15 +30,16 @@ def unknown_tools(arguments: Arguments) -> Iterable[str]:
             from ccb.tunnel.wire.tool_traits import BUILT_IN
 
             near = difflib.get_close_matches(name, BUILT_IN, n=1, cutoff=0.6)
-            what = f"{option} {shortened(given)}: there is no tool of that name"
             if option == "--tools" and not driven:
-                do = f"Did you mean {near[0]}?" if near else "`ccb help` says how --tools is written."
-                raise UsageError(what, do=do)
-            yield f"{what} (did you mean {near[0]}?)" if near else what
+                raise UsageError(
+                    f"--tools {shortened(name)}: there is no tool of that name",
+                    do=f"Did you mean {near[0]}?" if near else "`ccb help` says how --tools is written.",
+                )
+            meant = f" (did you mean {near[0]}?)" if near else ""
+            yield f"{option} {shortened(given)}: there is no tool of that name{meant}"
 
 
 def no_such_tool(name: str) -> str:
-    """See `tool_traits.no_such_tool`."""
     from ccb.tunnel.wire.tool_traits import no_such_tool as told  # most starts name no tools
 
     return told(shortened(name))
@@ -98,7 +99,6 @@ def _check_connection(arguments: Arguments) -> None:
 
 
 def _refuse_for_program(connection: ConnectionOptions, option: str, user: str | None) -> None:
-    """Refuse SSH options that ccb cannot pass to the program of `option`."""
     for name, value in (*_ssh_options(connection), ("user@", user)):
         if value:
             raise UsageError(
@@ -107,7 +107,6 @@ def _refuse_for_program(connection: ConnectionOptions, option: str, user: str | 
 
 
 def _check_owners(arguments: Arguments) -> None:
-    """Refuse options that belong to other commands."""
     action = f"{arguments.command} {arguments.rest[0]}" if arguments.rest else ""
     for option in OPTIONS:
         if not option.commands or arguments.command in option.commands or action in option.commands:

@@ -42,9 +42,7 @@ _COPY_RECURSIVE = ("-r", "-R")
 
 @dataclass(frozen=True)
 class _Found:
-    """What argparse found. `variadic` is an option that took more than one word: it may have swallowed a prompt.
-    `ended_at_start`: the first word came after `--`, so it is no command. `unknown` are sentences about options that
-    were passed over. `printed_at` is the index of the first word after -p, -1 without -p."""
+    """What argparse found. `variadic` is an option that took several words: it may have swallowed a prompt."""
 
     arguments: Arguments
     words: tuple[str, ...]
@@ -207,7 +205,6 @@ def parse_arguments(argv: Sequence[str], remote: str = "") -> Arguments:
 
 
 def _check_topic(words: Sequence[str]) -> None:
-    """Raise UsageError unless `words` is the name of one command, or empty."""
     if words and words[0] not in COMMANDS:
         near = _nearest(words[0], COMMANDS, 1, 0.5)
         raise UsageError(
@@ -230,8 +227,9 @@ def _place_own_words(arguments: Arguments, words: Sequence[str]) -> Arguments:
     after = words[1:] if action else words
     if not least <= len(after) <= most:
         name = f"{command.name} {action}".strip()
-        what = f"ccb {name} does not go with {len(after)} words after it"
-        raise UsageError(what, do=f"See `ccb help {command.name}`.")
+        raise UsageError(
+            f"ccb {name} does not go with {len(after)} words after it", do=f"See `ccb help {command.name}`."
+        )
     if command.name != "config" or not (after or not needs_host(arguments.connection)):
         refuse_ssh_options(arguments.connection, "ccb ssh HOST …")
     elif not arguments.connection.local:
@@ -305,7 +303,6 @@ def _place_host_command(arguments: Arguments, words: Sequence[str]) -> Arguments
 
 
 def _take_host(arguments: Arguments, words: Sequence[str]) -> Arguments:
-    """Take the first word as the host of a host command."""
     command = arguments.command
     if not words:
         raise UsageError(
@@ -320,7 +317,6 @@ def _take_host(arguments: Arguments, words: Sequence[str]) -> Arguments:
 
 
 def _take_session(arguments: Arguments, words: Sequence[str]) -> Arguments:
-    """Take the first word as the session of `attach` (optional), `logs` or `stop` (optional with --all)."""
     command = arguments.command
     if words and not is_session_id(words[0]):
         raise UsageError(f"{shortened(words[0])!r} is not a session ID", do=_LIST_THEM)
@@ -373,7 +369,6 @@ def _named_directory(word: str) -> Path | None:
 
 
 def _current_directory() -> Path:
-    """Return the current directory. Raises UsageError if it was removed, or may not be seen."""
     try:
         return Path.cwd()
     except OSError as error:
@@ -408,5 +403,4 @@ def _prompt(words: Sequence[str]) -> str | None:
 
 
 def _starts_as_path(word: str) -> bool:
-    """Return whether `word`, which follows a host, is a directory on that host."""
     return word[:1] in ("/", "~", ".")

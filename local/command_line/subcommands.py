@@ -43,7 +43,6 @@ class Subcommand:
     words: tuple[tuple[str, int, int], ...] = ()
 
     def takes(self, option: Option) -> bool:
-        """Return whether the option has an effect with this command."""
         if option.commands:
             return self.name in {each.partition(" ")[0] for each in option.commands}
         if option.group is Group.GENERAL:
@@ -234,7 +233,6 @@ def options_of(command: Subcommand) -> list[Option]:
 
 
 def help_text(width: int = 100, command: str = "") -> str:
-    """Return the help of `command`, or the whole help for any other word, wrapped to `width` columns."""
     import textwrap  # only help needs it
 
     one = next((each for each in SUBCOMMANDS if command and each.name == command), None)
@@ -252,7 +250,6 @@ def help_text(width: int = 100, command: str = "") -> str:
 
 
 def _grouped(options: Iterable[Option], width: int, command: str = "") -> str:
-    """Return the options under the headings of their groups."""
     parts: dict[str, list[str]] = {}
     for option in options:
         parts.setdefault(option.group.title, []).extend(_option_lines(option, width, command))
@@ -260,7 +257,6 @@ def _grouped(options: Iterable[Option], width: int, command: str = "") -> str:
 
 
 def _option_lines(option: Option, width: int, command: str) -> list[str]:
-    """Return the lines on an option, with the commands that it belongs to; of `command`, only its actions."""
     import textwrap
 
     left = "  " + ", ".join(sorted(option.names, key=len)) + (f" <{option.metavar}>" if option.metavar else "")

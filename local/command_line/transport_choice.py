@@ -59,7 +59,6 @@ def host_command(arguments: Arguments, command: str, session_id: str, *options: 
 
 
 def _options(connection: ConnectionOptions) -> list[str]:
-    """Return the options that lead to the host."""
     words: list[str] = []
     for option in OPTIONS:
         value = getattr(connection, option.field) if option.group is Group.CONNECTION else None
@@ -73,7 +72,6 @@ def _options(connection: ConnectionOptions) -> list[str]:
 
 
 def _place(target: Target | None, path: str | None) -> list[str]:
-    """Return host and path as one word, or no word if there is neither."""
     if target is None:
         return [path] if path else []
     host = f"[{target.host}]" if ":" in target.host else target.host
@@ -82,8 +80,6 @@ def _place(target: Target | None, path: str | None) -> list[str]:
 
 
 class TransportKind(Enum):
-    """The way to reach the host."""
-
     LOCAL = "local"  # this machine
     ASYNCSSH = "asyncssh"
     OPENSSH = "ssh"
@@ -114,13 +110,11 @@ def host_label(connection: ConnectionOptions) -> str:
 
 
 def needs_host(connection: ConnectionOptions) -> bool:
-    """Return whether the command line must name a host. A `--transport` command leads to one place, so it needs
-    none."""
+    """Return whether the command line must name a host: a `--transport` command leads to one place."""
     return connection.transport in (None, TransportKind.ASYNCSSH.value, TransportKind.OPENSSH.value)
 
 
 def ssh_target(connection: ConnectionOptions) -> SshTarget:
-    """Return the host with the options for SSH. The options must have a target."""
     from ccb.tunnel.ssh_config.ssh_target import SshTarget
 
     target = connection.target

@@ -49,7 +49,6 @@ async def command_result(
 
 
 async def reply_text(reply: Reply) -> str:
-    """Return a reply as text."""
     if isinstance(reply, Live):
         reply = [rows async for rows in reply.updates][-1]
     if isinstance(reply, Rows):

@@ -49,6 +49,8 @@ from .own_answers import ClientQuestions, OwnAnswers
 from .stderr_reports import RetryReports, report, report_damage, report_earlier_damage
 from .turn_results import GOODBYE_S, TurnResults
 
+_NO_RESULT = "This prompt was sent to the session before. Its turn has ended without a result."
+
 
 class EarlierAnswers:
     """Finds the results of prompts that the session answered before this run, and prints them for the client."""
@@ -60,86 +62,61 @@ class EarlierAnswers:
         self._looking: set[asyncio.Task[None]] = set()
 
     def look_for(self, input_id: str) -> None:
-        """Find out whether the session has answered this prompt before. The client has chosen its id."""
         self._looking.add(asyncio.create_task(self._look_for(input_id), name=f"answer to {input_id}"))
 
     def connected_again(self) -> None:
-        """Go on looking: there is a new connection."""
         self._connected.set()
 
     async def told(self) -> None:
-        """Return when everything that was looked for is found and told."""
         await asyncio.gather(*self._looking)
 
     async def close(self) -> None:
-        """Stop looking."""
         for task in self._looking:
             task.cancel()
         await asyncio.gather(*self._looking, return_exceptions=True)
 
     async def _look_for(self, input_id: str) -> None:
         begun = time.monotonic()
+        result, why = None, ""
         while True:
             self._connected.clear()
             try:
                 skipped = await self._session.had_before(input_id)
-                fate = _Fate(input_id) if skipped is None else await self._fate(input_id, skipped)
+                if skipped is not None:
+                    result, why = await self._fate(input_id, skipped)
                 break
             except CcbError:
                 await self._connected.wait()
-        if fate.result is None and fate.why:
+        if result is None and why:
             duration = round((time.monotonic() - begun) * 1000)
-            ours = self._session.hello.session
-            fate.result = local_result(ours, [fate.why], reason="answered_before", duration_ms=duration)
-        if fate.result is not None:
-            await self._results.answered_before(input_id, fate.result)
+            result = local_result(self._session.hello.session, [why], reason="answered_before", duration_ms=duration)
+        if result is not None:
+            await self._results.answered_before(input_id, result)
 
-    async def _fate(self, input_id: str, skipped: int) -> _Fate:
-        """Read the journal backwards from event `skipped` until it is known what has become of a prompt. What is still
-        waiting or running there is answered by an event that this run gets."""
-        fate, before = _Fate(input_id), skipped + 1
+    async def _fate(self, input_id: str, skipped: int) -> tuple[Json | None, str]:
+        """Read the journal backwards from event `skipped` until it is known what has become of a prompt. Return the
+        result of the turn that took it, or why there is none; neither if it waits or runs."""
+        result: Json | None = None
+        turn_ended, before = False, skipped + 1
         while page := await self._session.earlier(before):
             before = page[0].seq
-            if any(fate.decided_by(each) for each in reversed(page) if not each.record.agent_id):
-                return fate
-        fate.why = "This prompt was sent to the session before. Its result is not in the journal."
-        return fate
-
-
-class _Fate:
-    """What has become of a prompt, from the events in reverse: the `result` of the turn that took it, or `why` there is
-    none. Both are empty if it waits or runs."""
-
-    def __init__(self, input_id: str) -> None:
-        self.result: Json | None = None
-        self.why = ""
-        self._input_id = input_id
-        self._turn_ended = False  # the turn that the event belongs to
-        self._of_turn: Json | None = None
-
-    def decided_by(self, event: SessionEvent) -> bool:
-        """Take the next older event of the main agent. Return whether the rest does not matter."""
-        match event.record.content:
-            case TurnEndRecord():
-                self._turn_ended, self._of_turn = True, None
-            case MessageRecord(public=ResultMessage()) as message:
-                self._turn_ended, self._of_turn = True, message.body
-            case PromptRecord(input_ids=ids) if self._input_id in ids:
-                return self._taken()
-            case TakenRecord(input_id=taken) if taken == self._input_id:
-                return self._taken()
-            case UnqueuedRecord(id=unqueued) if unqueued == self._input_id:
-                self.why = "This prompt was sent to the session before, and taken back."
-                return True
-            case InputRecord(id=sent) if sent == self._input_id:
-                return True
-        return False
-
-    def _taken(self) -> bool:
-        self.result = self._of_turn
-        if self._turn_ended and self.result is None:
-            self.why = "This prompt was sent to the session before. Its turn has ended without a result."
-        return True
+            for event in reversed(page):
+                match event.record.content:
+                    case _ if event.record.agent_id:
+                        pass
+                    case TurnEndRecord():
+                        turn_ended, result = True, None
+                    case MessageRecord(public=ResultMessage()) as message:
+                        turn_ended, result = True, message.body
+                    case PromptRecord(input_ids=ids) if input_id in ids:
+                        return result, _NO_RESULT if turn_ended else ""
+                    case TakenRecord(input_id=taken) if taken == input_id:
+                        return result, _NO_RESULT if turn_ended else ""
+                    case UnqueuedRecord(id=unqueued) if unqueued == input_id:
+                        return None, "This prompt was sent to the session before, and taken back."
+                    case InputRecord(id=sent) if sent == input_id:
+                        return None, ""
+        return None, "This prompt was sent to the session before. Its result is not in the journal."
 
 
 log = logging.getLogger(__name__)
@@ -223,7 +200,6 @@ class EventPrinter:
             self._answers.look_for(input_id)
 
     async def _taken(self, input_ids: Sequence[str]) -> None:
-        """Note that the running turn has taken these inputs."""
         self.results.pending.taken(input_ids)
         await self.results.reports.taken(input_ids)
         if self._mirror is not None:
@@ -231,7 +207,6 @@ class EventPrinter:
                 await self._mirror.taken(input_id)
 
     async def stop_session(self) -> None:
-        """End the session on the host, after its queued work."""
         if self._answers is not None:
             await self._answers.told()
         if self._earlier_damage is not None:
@@ -252,7 +227,6 @@ class EventPrinter:
         await self.session.stop(finish=True)
 
     async def close(self) -> None:
-        """Stop looking for damage and for answers."""
         if self._answers is not None:
             await self._answers.close()
         if self._earlier_damage is not None:
@@ -260,7 +234,6 @@ class EventPrinter:
             await asyncio.gather(self._earlier_damage, return_exceptions=True)
 
     def _link_changed(self, change: LinkChange, come_back: str) -> None:
-        """Report on stderr that the connection was lost or restored."""
         log.info("link %s: %s", change.state.value, change.reason)
         self._first_connection = False  # what is replayed from now on may belong to this run
         match change.state:
@@ -319,7 +292,7 @@ class EventPrinter:
                 report_damage(damage)
 
     def _is_unwanted(self, line: AssistantMessage) -> bool:
-        """Return whether a client of JSON messages does not want to see a line: words of a sub-agent."""
+        """Return whether a client of JSON messages does not want to see words of a sub-agent."""
         if self._hides is None or self.own.forwards_text or not line.body.get("parent_tool_use_id"):
             return False
         return all(block.get("type") != "tool_use" for block in line.blocks)
@@ -403,34 +376,30 @@ class PartialEvents:
             return message
         parsed = parse_stream_event(event)
         if isinstance(parsed, MessageStart):
-            return message if self._message_started(parsed.message_id) else None
+            if parsed.message_id and parsed.message_id == self._message_id:
+                for block in self._blocks.values():
+                    block.chars_again = block.other_deltas_again = 0
+                return None
+            self._message_id = parsed.message_id
+            self._blocks.clear()
+            return message
         if isinstance(parsed, MessageStop):
             self._message_id = ""
             self._blocks.clear()
             return message
         if parsed is None or not self._message_id:
             return message
-        block = self._blocks.get(parsed.index)
-        if isinstance(parsed, ContentBlockStart):
-            if len(self._blocks) < _MAX_BLOCKS:
-                self._blocks.setdefault(parsed.index, _PrintedBlock())
-            return message if block is None else None
-        if block is None:
+        known = self._blocks.get(parsed.index)
+        if isinstance(parsed, ContentBlockStart) and len(self._blocks) < _MAX_BLOCKS:
+            self._blocks.setdefault(parsed.index, _PrintedBlock())
+        if known is None:
             return message
+        if isinstance(parsed, ContentBlockStart):
+            return None
         if isinstance(parsed, ContentBlockStop):
-            stopped, block.stopped = block.stopped, True
+            stopped, known.stopped = known.stopped, True
             return None if stopped else message
-        return _new_part_of_delta(block, message, parsed)
-
-    def _message_started(self, message_id: str) -> bool:
-        """Return whether this is another message than the one that is being streamed."""
-        if message_id and message_id == self._message_id:
-            for block in self._blocks.values():
-                block.chars_again = block.other_deltas_again = 0
-            return False
-        self._message_id = message_id
-        self._blocks.clear()
-        return True
+        return _new_part_of_delta(known, message, parsed)
 
 
 def _new_part_of_delta(block: _PrintedBlock, message: Json, delta: ContentBlockDelta) -> Json | None:

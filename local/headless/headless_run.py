@@ -1,7 +1,4 @@
-"""Do one headless run, and return its exit code.
-
-The session on the host ends with the run. Every wait at the end has a limit.
-"""
+"""Do one headless run. The session on the host ends with it, and every wait at the end has a limit."""
 
 from __future__ import annotations
 
@@ -75,14 +72,15 @@ async def restored_files(session: RemoteSession, prompt: str) -> str:
             f"the files were not put back: {HostText(str(refused))}",
             do="Give --rewind-files the uuid of a prompt of this session; /rewind in the REPL lists the prompts.",
         ) from None
+    failed = {
+        HostText(str(each.get("path"))).path: HostText(str(each.get("why")))
+        for each in done.get("failed") or ()
+        if isinstance(each, dict)
+    }
     names = [HostText(str(each)).path for each in done.get("filesChanged") or ()]
-    failed = [each for each in done.get("failed") or () if isinstance(each, dict)]
-    lost = [
-        f"{HostText(str(each.get('path'))).path} was not restored: {HostText(str(each.get('why')))}" for each in failed
-    ]
-    put_back = [name for name in names if name not in {HostText(str(each.get("path"))).path for each in failed}]
-    said = f"put back: {', '.join(put_back)}" if put_back else "no file was changed since"
-    return "; ".join([said, *lost])
+    put_back = ", ".join(name for name in names if name not in failed)
+    said = f"put back: {put_back}" if put_back else "no file was changed since"
+    return "; ".join([said, *(f"{path} was not restored: {why}" for path, why in failed.items())])
 
 
 def with_boot_fields(arguments: Arguments, request: Json) -> tuple[Arguments, Json]:
@@ -147,7 +145,7 @@ async def run_headless(arguments: Arguments, environ: Mapping[str, str] = os.env
                 await run.stop_at_once()
             await _cancelled(interrupting, work)
             await run.fail([_REASONS.get(code, "stdout cannot be written")], reason="aborted")
-        await run.finish()
+        await run.results.finish()
         await _drain(writer, interrupts)
         if writer.broken.done() and code is ExitCode.OK:  # the formats text and json are written only now
             code = stdout_failure(writer.broken.result())
@@ -180,12 +178,11 @@ class HeadlessRun:
         self._retries = RetryReports(quiet=streams.output_format == "stream-json")
         flags = state_flags(environ) if self._has_stdin_messages else None
         self._reports = TurnReports(self._output, flags, lifecycle=self._has_stdin_messages)
-        self._results = TurnResults(
+        self.results = TurnResults(
             self._output,
             self._retries,
             print_all=self._has_stdin_messages,
-            print_failures=streams.output_format
-            != "text",  # in the text format stdout has only answers; stderr has the failure
+            print_failures=streams.output_format != "text",  # stdout has only answers then
             reports=self._reports,
         )
         self._mirror = TranscriptMirror(self._output, environ, Path.cwd()) if arguments.sdk.mirror else None
@@ -197,7 +194,6 @@ class HeadlessRun:
         self._resume = ""
 
     async def work(self) -> ExitCode:
-        """Do the whole run. Raises CcbError."""
         if self._arguments.session.rewind_files:
             return await self._work("")
         if not self._has_stdin_messages:
@@ -220,7 +216,7 @@ class HeadlessRun:
             printer = self._printer = EventPrinter(
                 session,
                 self._output,
-                self._results,
+                self.results,
                 self._own,
                 self._retries,
                 mirror=self._mirror,
@@ -249,7 +245,7 @@ class HeadlessRun:
                 await _cancelled(feeding, printing)
                 await printer.close()
                 self._session = None
-        return self._results.exit_code
+        return self.results.exit_code
 
     async def interrupt(self) -> None:
         """Stop the running turn, wait for its result, and stop the session, each for a limited time."""
@@ -264,12 +260,12 @@ class HeadlessRun:
             return
         if self._printer is not None:
             self._printer.questions.ended = True
-        if self._results.pending:
-            self._results.printed.clear()
+        if self.results.pending:
+            self.results.printed.clear()
             with suppress(TimeoutError, CcbError, RequestFailed):
                 async with asyncio.timeout(GOODBYE_S):
                     await session.interrupt()
-                    await self._results.printed.wait()
+                    await self.results.printed.wait()
         await self._stop(session)
 
     async def stop_at_once(self) -> None:
@@ -288,7 +284,6 @@ class HeadlessRun:
             report(f"the host did not confirm in time that the session is stopped; stop it with `{command}`")
 
     async def report_failure(self, error: CcbError) -> ExitCode:
-        """Report an error on stderr and in the result. Return its exit code."""
         log.info("the run failed", exc_info=error)
         say(*error_lines(error))
         lines = [line for line in (error.what, error.evidence, error.do) if line]
@@ -296,15 +291,9 @@ class HeadlessRun:
         return code_of(error)
 
     async def fail(self, errors: list[str], *, reason: str) -> None:
-        """Print a failed result for the turn that is open, or that never began."""
-        await self._results.fail(self._session_id, errors, reason=reason)
-
-    async def finish(self) -> None:
-        """Print what comes at the end. After that nothing is printed any more."""
-        await self._results.finish()
+        await self.results.fail(self._session_id, errors, reason=reason)
 
     def _attached(self, connected: OpenSession) -> None:
-        """Remember the names of the attached session, and report its warnings."""
         for warning in connected.warnings:
             report(warning)
         hello = connected.session.hello
@@ -317,7 +306,7 @@ class HeadlessRun:
         if self._mirror is not None:
             self._mirror.begin(hello.session)
         self._stdin.connected()
-        self._results.pending.foreign_turn = hello.state != "idle"
+        self.results.pending.foreign_turn = hello.state != "idle"
 
     async def _feed(self, printer: EventPrinter, pump: InputPump, prompt: str) -> None:
         choice, session = self._arguments.session, printer.session
@@ -339,7 +328,6 @@ class HeadlessRun:
                 await printer.stop_session()
 
     async def _run_command(self, connected: OpenSession, prompt: str) -> str | None:
-        """Carry out the slash command of this machine that a prompt is, and return its text; None for any other."""
         from ..slash_commands.session_api import info_of, laptop_of
         from .command_results import command_result
 
@@ -348,16 +336,13 @@ class HeadlessRun:
     async def _print(self, session: RemoteSession, printer: EventPrinter) -> None:
         """Print the events of the session. Raises ConnectionLost if it ended before all results came."""
         await printer.print_all(self._come_back())
-        if self._results.pending:
+        if self.results.pending:
             logs = host_command(self._arguments, "logs", self._session_id)
-            in_memory = session.hello.storage == "memory"  # the session was in memory, so it ended with its worker
-            raise ConnectionLost(
-                "the host ended the session before the answer was complete",
-                evidence=printer.goodbye,
-                do="Start a new one: it was in memory only."
-                if in_memory
-                else f"`{logs}` says more. Go on with: {self._resume}",
-            )
+            do = f"`{logs}` says more. Go on with: {self._resume}"
+            if session.hello.storage == "memory":
+                do = "Start a new one: it was in memory only."
+            what = "the host ended the session before the answer was complete"
+            raise ConnectionLost(what, evidence=printer.goodbye, do=do)
 
     async def _stop(self, session: RemoteSession) -> None:
         with suppress(TimeoutError, CcbError):

@@ -55,7 +55,6 @@ class InputPump:
         return text is None
 
     async def send_messages(self, messages: AsyncIterator[Json]) -> None:
-        """Send the messages of the client until their end, then refuse the open questions."""
         try:
             await self._send_messages(messages)
             if self._sending_held is not None:
@@ -109,7 +108,6 @@ class InputPump:
         await printer.questions.input_ended()
 
     async def _keep_updates(self, request_id: str, body: Json) -> None:
-        """Keep what the client of an SDK allows "always", if the question was for the person."""
         answer = as_dict(as_dict(body.get("response")).get("response"))
         updates = [each for each in (answer.get("updatedPermissions") or ()) if isinstance(each, dict)]
         if not updates or not self._printer.questions.asks_person(request_id):

@@ -1,8 +1,4 @@
-"""The output formats of headless runs: text, json, stream-json, and the mirrored transcript.
-
-A pipe or a file gets every character as it is. A terminal would obey some of them, so there text is neutralised as in
-the REPL, and JSON has them as escapes.
-"""
+"""The output formats of headless runs: text, json, stream-json, and the mirrored transcript."""
 
 from __future__ import annotations
 
@@ -17,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from ccb.tunnel.plain_text import escaped_json, neutralise
 from ccb.tunnel.wire.control_protocol import new_uuid
-from ccb.tunnel.wire.messages import BLOCKED_PROMPT, AssistantMessage, PublicMessage, UserMessage
+from ccb.tunnel.wire.messages import BLOCKED_PROMPT, AssistantMessage, PublicMessage, UserMessage, as_dict
 from ccb.tunnel.wire.model_facts import ESTIMATED
 from ccb.tunnel.wire.ndjson import dump, dump_line, to_bytes
 from ccb.tunnel.wire.session_options import CLAUDE_CODE_VERSION
@@ -54,16 +50,11 @@ def _cut(value: object, most: int) -> object:
     if isinstance(value, list):
         return [_cut(each, most) for each in value]
     if isinstance(value, dict):
-        source = value.get("source")
-        if value.get("type") in ("image", "document") and isinstance(source, dict) and _is_long(source, most):
+        data = as_dict(value.get("source")).get("data")
+        if value.get("type") in ("image", "document") and isinstance(data, str) and len(data) > most:
             return {"type": "text", "text": f"({value['type']} left out: the message is too long)"}
         return {name: _cut(each, most) for name, each in value.items()}
     return value
-
-
-def _is_long(source: Json, most: int) -> bool:
-    data = source.get("data")
-    return isinstance(data, str) and len(data) > most
 
 
 _MAX_NAME = 200
@@ -82,7 +73,6 @@ class TranscriptMirror:
         self._prompts: dict[str, Json] = {}
 
     def begin(self, session_id: str) -> None:
-        """The session has this id. A transcript of it that the client has written is continued."""
         self._session = session_id
         try:
             *_, last = self._path.read_text(encoding="utf-8").rstrip("\n").split("\n")
@@ -91,17 +81,14 @@ class TranscriptMirror:
             self._last = None
 
     def sent(self, input_id: str, body: Json) -> None:
-        """A prompt was sent."""
         self._prompts[input_id] = body
 
     async def taken(self, input_id: str) -> None:
-        """A turn has taken a prompt."""
         body = self._prompts.pop(input_id, None)
         if body is not None:
             await self._print({**body, "uuid": body.get("uuid") or input_id})
 
     async def message(self, public: PublicMessage, body: Json) -> None:
-        """A message of the session was printed."""
         of_main = not body.get("parent_tool_use_id")
         if of_main and (
             isinstance(public, AssistantMessage) or (isinstance(public, UserMessage) and not public.is_replay)
@@ -163,7 +150,6 @@ class HeadlessOutput:
         """Print a message that is not in the journal, such as a streaming event."""
 
     async def result(self, body: Json) -> None:
-        """Print the result of a turn."""
         await self.message(body)
 
     async def finish(self) -> None:
@@ -171,8 +157,6 @@ class HeadlessOutput:
 
 
 class LastResultOutput(HeadlessOutput):
-    """Prints only the last result."""
-
     _last: Json | None = None
 
     async def result(self, body: Json) -> None:
@@ -209,8 +193,6 @@ class JsonArrayOutput(HeadlessOutput):
 
 
 class StreamOutput(HeadlessOutput):
-    """Prints every message on a line of its own, as soon as it comes."""
-
     async def message(self, body: Json) -> None:
         await self._writer.write(to_bytes(self._text_of(body) + "\n"))
 
@@ -220,20 +202,14 @@ class StreamOutput(HeadlessOutput):
 
 def make_output(output_format: str, writer: Writer, *, verbose: bool, terminal: bool) -> HeadlessOutput:
     """Return the output for a value of `--output-format`. `terminal`: stdout is a terminal."""
-    json_of = _terminal_json if terminal else dump_line
+    if output_format == "text":
+        return AnswerOutput(writer, lambda body: neutralise(result_text(body)) if terminal else result_text(body))
+    text_of = dump_line if output_format == "json" else limited_line
+    if terminal:
+        text_of = lambda body: escaped_json(dump_line(body))  # noqa: E731
     if output_format == "stream-json":
-        return StreamOutput(writer, _terminal_json if terminal else limited_line)
-    if output_format == "json":
-        return JsonArrayOutput(writer, json_of) if verbose else LastResultOutput(writer, json_of)
-    return AnswerOutput(writer, _terminal_text if terminal else result_text)
-
-
-def _terminal_json(body: Json) -> str:
-    return escaped_json(dump_line(body))
-
-
-def _terminal_text(body: Json) -> str:
-    return neutralise(result_text(body))
+        return StreamOutput(writer, text_of)
+    return JsonArrayOutput(writer, text_of) if verbose else LastResultOutput(writer, text_of)
 
 
 _NO_USAGE: Json = {

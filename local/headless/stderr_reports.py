@@ -55,7 +55,6 @@ class RetryReports:
         report(retry_text(message) if last else f"{retry_text(message)}; trying again")
 
     def assistant(self, message: AssistantMessage) -> None:
-        """A message of the model came, unless it is only the worker's report of an error."""
         if not message.is_api_error:
             self._retrying = False
 
@@ -97,7 +96,6 @@ async def report_earlier_damage(session: RemoteSession, before: int) -> None:
 
 
 def add_unsent(error: CcbError, session: RemoteSession) -> None:
-    """Add to the evidence of an error how many inputs the host has not confirmed."""
     if session.unsent:
         unsent = f"{session.unsent} input(s) were not confirmed by the host and may be lost."
         error.evidence = f"{error.evidence}\n{unsent}" if error.evidence else unsent

@@ -18,6 +18,7 @@ from ccb.tunnel.errors import CcbError, UsageError
 from ccb.tunnel.plain_text import neutralise
 from ccb.tunnel.wire.control_protocol import Success, public_answer
 from ccb.tunnel.wire.frames import FrameError
+from ccb.tunnel.wire.messages import as_dict
 from ccb.tunnel.wire.ndjson import MAX_DEPTH, LineSplitter, is_too_deep
 from ccb.tunnel.wire.session_options import CLAUDE_CODE_VERSION
 
@@ -60,11 +61,9 @@ class EarlyInput:
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     def connected(self) -> None:
-        """The session is there: it answers from now on."""
         self._connected.set()
 
     def answered_early(self, request_id: str) -> bool:
-        """Return whether a request was answered here, so that the session's answer is not to be shown."""
         return request_id in self._answered
 
     async def first_request(self) -> Json:
@@ -85,7 +84,8 @@ class EarlyInput:
     async def _read(self) -> None:
         try:
             async for body in read_messages(self._stdin):
-                if not self._connected.is_set() and _subtype(body) == "initialize":
+                request = body.get("request") if body["type"] == "control_request" else None
+                if request and request.get("subtype") == "initialize" and not self._connected.is_set():
                     answering = self._answer_early(str(body.get("request_id")))
                     self._tasks.append(asyncio.create_task(answering, name="early answer"))
                 await self._messages.put(body)
@@ -99,29 +99,21 @@ class EarlyInput:
                 await self._connected.wait()
         except TimeoutError:
             self._answered.add(request_id)
-            await self._answer(public_answer(Success(request_id, {**early_description(), **self.confirmed})))
+            await self._answer(public_answer(Success(request_id, {**_KNOWN_EARLY, **self.confirmed})))
 
 
-def _subtype(body: Json) -> object:
-    request = body.get("request")
-    return request.get("subtype") if body["type"] == "control_request" and isinstance(request, dict) else None
-
-
-def early_description() -> Json:
-    """Return what is known of a session before it is there."""
-    return {
-        "commands": [],
-        "agents": [],
-        "output_style": "default",
-        "available_output_styles": ["default"],
-        "models": [{"value": "default", "displayName": "Default", "description": ""}],
-        "account": {},
-        "claude_code_version": CLAUDE_CODE_VERSION,
-        "session_state": "idle",
-        "capabilities": ["interrupt_receipt_v1"],
-        "hook_on_failure_supported": True,  # without this word an SDK whose hooks must decide ends the session
-    }
-
+_KNOWN_EARLY: Json = {  # what is known of a session before it is there
+    "commands": [],
+    "agents": [],
+    "output_style": "default",
+    "available_output_styles": ["default"],
+    "models": [{"value": "default", "displayName": "Default", "description": ""}],
+    "account": {},
+    "claude_code_version": CLAUDE_CODE_VERSION,
+    "session_state": "idle",
+    "capabilities": ["interrupt_receipt_v1"],
+    "hook_on_failure_supported": True,  # without this word an SDK whose hooks must decide ends the session
+}
 
 MAX_TEXT = 16 * 1024 * 1024
 """The most bytes of piped text in a prompt."""
@@ -171,7 +163,7 @@ async def _read_text(fd: int, say: Callable[[str], None], *, needed: bool) -> st
     loop = asyncio.get_running_loop()
     found = bytearray()
     pieces = read_pieces(fd)
-    first = asyncio.create_task(_next(pieces), name="first of stdin")
+    first = asyncio.ensure_future(anext(pieces, b""))
     waiting = f"waiting for the end of standard input (a pipe is open; {_NO_INPUT_HINT})"
     notice = loop.call_later(SILENCE_S, say, waiting) if needed else None
     try:
@@ -195,10 +187,6 @@ async def _read_text(fd: int, say: Callable[[str], None], *, needed: bool) -> st
     if b"\0" in found or "\ufffd" in text:
         say("standard input is not UTF-8 text; what cannot be read was replaced in the prompt")
     return text.rstrip("\n")
-
-
-async def _next(pieces: AsyncIterator[bytes]) -> bytes:
-    return await anext(pieces, b"")
 
 
 async def read_messages(fd: int) -> AsyncIterator[Json]:
@@ -240,8 +228,7 @@ def _message(line: bytes) -> Json | None:
     if not isinstance(body, dict) or body.get("type") not in _FORWARDED:
         return None
     if body["type"] == "user":
-        message = body.get("message")
-        role = message.get("role") if isinstance(message, dict) else None
+        role = as_dict(body.get("message")).get("role")
         if role != "user":
             raise BadInput(f"Error: Expected message role 'user', got {neutralise(repr(role))[:40]}")
     elif body["type"] == "control_request" and not isinstance(body.get("request"), dict):

@@ -29,7 +29,7 @@ def state_flags(environ: Mapping[str, str]) -> Json | None:
 
 
 class TurnReports:
-    """`flags` are those of `state_flags`. Every `running` is followed by an `idle`: a client may wait for it."""
+    """Around each turn. Every `running` is followed by an `idle`: a client may wait for it."""
 
     def __init__(self, output: HeadlessOutput, flags: Json | None, *, lifecycle: bool) -> None:
         self.session_id = ""
@@ -42,13 +42,11 @@ class TurnReports:
         self._started: list[str] = []  # uuids of the prompts of the running turn
 
     async def queued(self, input_id: str, identity: str) -> None:
-        """A prompt was read. `identity` is the uuid that the client gave it, "" for none."""
         if identity and input_id not in self._prompts and self._lifecycle:
             self._prompts[input_id] = identity
             await self._command(identity, "queued")
 
     async def taken(self, input_ids: Iterable[str]) -> None:
-        """The running turn has taken these inputs."""
         for input_id in input_ids:
             identity = self._prompts.pop(input_id, "")
             if identity:
@@ -65,12 +63,10 @@ class TurnReports:
         await self._change("running")
 
     async def waits(self, *, waits: bool) -> None:
-        """The running turn waits for an answer of the person, or goes on."""
         if self._state != "idle":
             await self._change("requires_action" if waits else "running")
 
     async def background(self, tasks: Iterable[TaskMessage]) -> None:
-        """Other tasks than before run in the background: these."""
         if self._lifecycle:
             fields = ("task_id", "task_type", "description", "tool_use_id")
             listed = [{name: getattr(each, name) for name in fields} for each in tasks]
@@ -94,7 +90,6 @@ class TurnReports:
                 await self._change("idle")
 
     async def turn_ended(self, *, more: bool = False) -> None:
-        """A turn has ended, after its result. `more`: another one is due."""
         self.in_turn = False
         started, self._started = self._started, []
         for identity in started:
@@ -158,7 +153,7 @@ class PendingPrompts:
         return bool(self.tasks) or self._task_turn
 
     def task_news(self, line: TaskMessage) -> bool:
-        """Note that a task was started or has ended. Return whether other tasks than before run in the background."""
+        """Return whether other tasks than before run in the background now."""
         before = len(self.tasks)
         if line.subtype == "task_notification":
             self.tasks.pop(line.task_id, None)
@@ -171,7 +166,6 @@ class PendingPrompts:
         return len(self.tasks) != before
 
     def taken_back(self, input_id: str) -> None:
-        """Note that no turn will take a prompt."""
         self._waiting.pop(input_id, None)
 
     def sent(self, input_id: str) -> None:
@@ -182,7 +176,6 @@ class PendingPrompts:
                 self._waiting[input_id] = None
 
     def runs_already(self, input_ids: Iterable[str]) -> None:
-        """Note the inputs of the turn, if any, that was running when this run came to the session."""
         self._take(input_ids)
         self.foreign_turn = bool(self._in_turn)
 
@@ -222,7 +215,6 @@ class PendingPrompts:
         return ours
 
     def given_up(self) -> None:
-        """Note that the prompt that waits longest gets no result from the host."""
         for input_id in list(self._waiting)[:1]:
             del self._waiting[input_id]
         self._forget_turn()
@@ -281,25 +273,21 @@ class TurnResults:
         return exit_code(self._last, denied_unasked=denied, wants_answer=not self._print_failures)
 
     async def from_host(self, result: Json) -> None:
-        """Handle a result from the host."""
         if self.pending.result_came() or self._print_all:
             await self._print(result)
 
     async def task_news(self, line: TaskMessage) -> None:
-        """Handle news of a task."""
         if self.pending.task_news(line):
             await self.reports.background(self.pending.tasks.values())
 
     async def answered_before(self, input_id: str, result: Json) -> None:
-        """Handle the result of a prompt that was answered before this run, if the prompt waits for it."""
+        """Print the result of a prompt that was answered before this run, if the prompt waits for it."""
         if self.pending.answered_before(input_id):
             prompt = await self.reports.began_before(input_id)
             await self._print(result, prompt)
             await self.reports.ended_before(prompt, more=bool(self.pending))
 
     async def fail(self, session_id: str, errors: list[str], *, reason: str) -> None:
-        """Print a failed result for the turn that is open, or that never began. `reason` goes into
-        `terminal_reason`."""
         if self._finished or self.complete or not self._print_failures:
             return
         duration = round((time.monotonic() - self._started) * 1000)
@@ -314,15 +302,12 @@ class TurnResults:
             await self.news.wait()
 
     async def of_command(self, text: str, identity: str = "") -> None:
-        """Print the result of a slash command that this machine has carried out. `identity` is the uuid of its prompt,
-        "" for none."""
         await self.reports.queued(identity, identity)
         prompt = await self.reports.began_before(identity)
         await self._print(command_message(self.reports.session_id, text, self._last or {}), prompt)
         await self.reports.ended_before(prompt, more=bool(self.pending))
 
     async def finish(self) -> None:
-        """Print what comes at the end. After that nothing is printed any more."""
         if not self._finished:
             self._finished = True
             await self._output.finish()

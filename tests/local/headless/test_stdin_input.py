@@ -18,7 +18,7 @@ import pytest
 from ccb.local.command_line.parser import parse_arguments
 from ccb.local.headless.headless_run import with_boot_fields
 from ccb.local.headless.output_formats import MAX_LINE, HeadlessOutput, TranscriptMirror, limited_line
-from ccb.local.headless.own_answers import AgentLines, OwnAnswers
+from ccb.local.headless.own_answers import OwnAnswers
 from ccb.local.headless.stderr_reports import RetryReports
 from ccb.local.headless.stdin_input import BadInput, EarlyInput, is_piped, read_messages, read_prompt
 from ccb.local.headless.turn_results import TurnReports, state_flags
@@ -279,10 +279,10 @@ async def test_a_transcript_is_copied_and_goes_on_behind_the_one_that_the_client
 
 
 def test_the_lines_of_a_sub_agent_name_it_and_its_task() -> None:
-    lines = AgentLines()
+    own = OwnAnswers()
 
     def named(body: Json) -> Json:
-        return lines.named(parse_message(body), body)
+        return own.heard(parse_message(body), body)
 
     task = {"type": "system", "subtype": "task_started", "task_id": "t1", "tool_use_id": "t1"}
     named({**task, "subagent_type": "Explore", "description": "Find the parser"})
