@@ -58,7 +58,6 @@ _TRUST = """\
 
 
 def set_up(arguments: Arguments, environ: Mapping[str, str] = os.environ) -> None:
-    """Ask a person who has no credential yet, unless they were asked before or cannot be asked."""
     from .config.log import state_dir
 
     mark = state_dir(environ) / _MARK
@@ -87,7 +86,6 @@ def _exists(path: Path) -> bool:
 
 
 def _keep(mark: Path) -> None:
-    """Remember before the first question that it was asked."""
     try:
         mark.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         mark.touch(mode=0o600)
@@ -126,7 +124,6 @@ def _needs_credential(arguments: Arguments, environ: Mapping[str, str]) -> bool:
 
 
 def _has_other_provider(arguments: Arguments, environ: Mapping[str, str], settings: Settings) -> bool:
-    """Return whether the session uses a model of another provider, which says itself what it lacks."""
     from .connect.startup import chosen_model
     from .providers.known_models import provider_and_model
 
@@ -176,8 +173,7 @@ def _ask_theme(environ: Mapping[str, str], *, samples: bool) -> None:
 
 
 def _choice(question: str, most: int) -> str:
-    """Return the number that the person types, from 1 to `most`, or "" for Enter alone. Ask again after anything else:
-    it may be a key that was pasted too early. Raise EOFError at the end of input, KeyboardInterrupt for Ctrl+C."""
+    """Return the number that the person types, from 1 to `most`, or "" for Enter. Raise EOFError, KeyboardInterrupt."""
     while True:
         answer = _line(question).strip()
         if answer in ("", *map(str, range(1, most + 1))):

@@ -35,10 +35,7 @@ log = logging.getLogger(__name__)
 
 
 def run(argv: Sequence[str]) -> int:
-    """Run the command line `argv` (without the program's name) and return the exit code.
-
-    What it raises is for the last handler in `ccb.__main__`.
-    """
+    """Run the command line `argv` (without the program's name) and return the exit code."""
     try:
         with guarded_streams():
             code = _answer(argv)
@@ -52,8 +49,7 @@ def run(argv: Sequence[str]) -> int:
 
 
 def _forbid_core_dumps() -> None:
-    """Let the system write no memory of this process to a disk: credentials are in it. A program that ccb starts may
-    allow its own."""
+    """Let the system write no memory of this process to a disk: credentials are in it."""
     _, most = resource.getrlimit(resource.RLIMIT_CORE)
     resource.setrlimit(resource.RLIMIT_CORE, (0, most))
 

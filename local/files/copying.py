@@ -69,22 +69,20 @@ class CopyOrder:
 
     @property
     def name(self) -> str:
-        """The name of the source, "" if its path does not tell."""
         path = self.local if self.upload else self.remote
         name = posixpath.basename(path.rstrip("/"))
         return "" if name in (".", "..", "~") else name
 
     @property
     def shown(self) -> str:
-        """The name for lines: what is no text in it is spelled out."""
         return spelled(self.name or self.remote)
 
 
 async def copy(
     order: CopyOrder, open_transport: OpenTransport, progress: CopyProgress, *, patience: float = PATIENCE_S
 ) -> str:
-    """Copy, and return the path that was written, if that is on the laptop. After a lost connection go on where it
-    broke off. Raise CopyFailed, NoSuchPath, NoStorage, ConnectionLost, and what opening a transport raises."""
+    """Copy, over as many connections as it takes. Return the path that was written, if that is on the laptop. Raise
+    CcbError."""
     delays = waits()
     most, moved_at, again = 0, time.monotonic(), False
     while True:
@@ -104,7 +102,6 @@ async def copy(
 
 
 def _is_drop(error: CcbError, again: bool) -> bool:
-    """Return whether another attempt may go better. A host that was there once may be out of reach for a while."""
     if isinstance(error, DeployError):
         return isinstance(error.__cause__, ConnectionLost)
     return again or isinstance(error, (ConnectionLost, Dropped))
@@ -138,7 +135,6 @@ async def _attempt(order: CopyOrder, transport: Transport, progress: CopyProgres
 
 
 def _half(order: CopyOrder, channel: CopyChannel, progress: CopyProgress) -> str:
-    """Be the half on the laptop, in a thread."""
     if order.upload:
         channel.say("put", path=order.remote, name=order.name)
         Sender(channel, progress).send(order.local)
@@ -148,7 +144,6 @@ def _half(order: CopyOrder, channel: CopyChannel, progress: CopyProgress) -> str
 
 
 async def _ended(transport: Transport, pipe: Pipe) -> CcbError:
-    """Return what it means that the half on the host has ended without a word."""
     try:
         async with asyncio.timeout(_EXIT_S):
             status = await pipe.exit_status()
@@ -164,7 +159,6 @@ async def _ended(transport: Transport, pipe: Pipe) -> CcbError:
 
 
 def _failed(where: str, path: str, why: str, code: int) -> CcbError:
-    """Return the error for a half that cannot go on, on the host `where` or on the laptop ("")."""
     place = f" on {where}" if where else " on this machine"
     what = f"{HostText(spelled(path)).path}{place}: {HostText(why).cell}"
     if code in _MISSING:
@@ -225,8 +219,7 @@ def open_path(argument: str, cwd: str) -> str:
 
 
 def remote_path(path: str, cwd: str) -> str:
-    """Return the path on the host that a person spells, as one that means the same everywhere there. A slash at its end
-    stays."""
+    """Return the path on the host that a person spells, as one that means the same everywhere there."""
     path = unspelled(path)
     if path.startswith("~"):
         return path
@@ -268,30 +261,24 @@ class CopyProgress(CopyWatch):
     _seen: deque[tuple[float, int]] = field(default_factory=deque)
 
     def restart(self) -> None:
-        """Count from the start: the halves agree anew about what is there."""
         self.done = self.copied = 0
         self.skipped.clear()
         self._seen.clear()
 
     def moved(self, size: int) -> None:
-        """Add bytes that need not be copied any more."""
         self.done += size
 
     def one_is_there(self) -> None:
-        """Count a file that is there as a whole."""
         self.copied += 1
 
     def begun(self, files: int, size: int) -> None:
-        """Note what the source holds."""
         self.files, self.size, self.waiting = files, size, ""
 
     def left_out(self, path: str, why: str) -> None:
-        """Note something that is not copied. Only so many are kept."""
         if len(self.skipped) < 1000:
             self.skipped.append((path[:_MAX_TEXT], why[:_MAX_TEXT]))
 
     def rate(self, now: float | None = None) -> float:
-        """Return bytes a second over the last seconds, as far as this was asked for meanwhile."""
         now = time.monotonic() if now is None else now
         self._seen.append((now, self.done))
         while len(self._seen) > 2 and self._seen[0][0] < now - _SPAN_S:
@@ -347,8 +334,6 @@ _MOST = 20
 
 @dataclass
 class Transfer:
-    """One copy. `task` returns the path that was written on the laptop, and raises CcbError or CancelledError."""
-
     number: int
     order: CopyOrder
     progress: CopyProgress
@@ -356,11 +341,9 @@ class Transfer:
 
     @property
     def name(self) -> str:
-        """What the person sees of it: an arrow to or from the host, and a name."""
         return f"{'↑' if self.order.upload else '↓'} {self.order.shown}"
 
     def done_text(self, path: str) -> list[str]:
-        """Return what is said when all of it has arrived. `path` is where it is on the laptop."""
         progress, name = self.progress, self.order.shown
         files = f"{progress.copied} files, " if progress.copied != 1 else ""
         where = (
@@ -376,8 +359,8 @@ class Transfer:
 
 
 class Transfers:
-    """Runs copies over the connection of a session, a few at a time. Use with `async with`: what runs at its end is
-    broken off, and goes on when the person gives the same command again."""
+    """Runs copies over the connection of a session, a few at a time. What runs at the end of the context is broken
+    off."""
 
     def __init__(self, opener: Opener) -> None:
         self._opener = opener
@@ -405,7 +388,6 @@ class Transfers:
         return transfer
 
     def cancel_newest(self) -> Transfer | None:
-        """Break off the copy that was started last. Return it, or None."""
         for each in reversed(self.running):
             if not each.task.cancelling():
                 each.progress.waiting = "breaking off"
@@ -414,7 +396,6 @@ class Transfers:
         return None
 
     def cancel_all(self) -> bool:
-        """Break off every copy. Return whether there was one."""
         any_ended = False
         while self.cancel_newest() is not None:
             any_ended = True
@@ -433,8 +414,7 @@ class Transfers:
 
 
 async def outcome(transfer: Transfer) -> str | CcbError | None:
-    """Wait for a copy. Return the path that was written, the error, or None if it was broken off. Cancelling this does
-    not break it off."""
+    """Wait for a copy. Return the path that was written, the error, or None if it was broken off."""
     await asyncio.wait({transfer.task})
     if transfer.task.cancelled():
         return None

@@ -46,27 +46,23 @@ _MAX_OFFERED = 20
 
 @dataclass(frozen=True)
 class FetchedFile:
-    """A file that waits for the person's key. `path` is where the viewer finds it."""
-
     path: Path
     kind: ViewedKind
     size: int
 
     @property
     def name(self) -> str:
-        """The name that the viewer sees. It holds no character that could mislead."""
         return self.path.name
 
     @property
     def text(self) -> str:
-        """Name, kind and size, and what the person should know before."""
         note = f" · {self.kind.note}" if self.kind.note else ""
         return f"{self.name} · {self.kind.label} · {size_of(self.size)}{note}"
 
 
 class FetchedFiles:
-    """The files that were fetched to be looked at. `offered` waits for the person, the first one first. Use with
-    `async with`: at its end the files go."""
+    """The files that were fetched to be looked at; `offered` waits for the person. At the end of the context they
+    go."""
 
     def __init__(
         self, transfers: Transfers, folder: PrivateFolder, open_with: str = "", environ: Mapping[str, str] = os.environ
@@ -108,8 +104,7 @@ class FetchedFiles:
         return transfer
 
     async def arrived(self, transfer: Transfer) -> FetchedFile | CcbError | None:
-        """Wait for a file and offer it. Return the error if it cannot be had or must not be opened, None if it was
-        broken off."""
+        """Wait for a file and offer it. Return why it cannot be had, None if it was broken off."""
         try:
             path = await outcome(transfer)
             if not isinstance(path, str):
@@ -125,7 +120,6 @@ class FetchedFiles:
 
     @property
     def viewer(self) -> str:
-        """The name of the program that would open a file, or ""."""
         try:
             return _program(viewer_command(self._open_with, self._environ))
         except NoViewer:
@@ -145,7 +139,6 @@ class FetchedFiles:
         return f"Opened {file.name} with {_program(command)}"
 
     def take_first(self) -> FetchedFile | None:
-        """Return the first file that waits, which is offered no longer, or None."""
         return self.offered.pop(0) if self.offered else None
 
 
@@ -187,8 +180,7 @@ _BINARY = re.compile(r"[\x00-\x06\x0e-\x1a\x1c-\x1f]")
 
 @dataclass(frozen=True)
 class ViewedKind:
-    """A kind of file. `ends` are the ends of names by which viewers know it, the usual one first; none: it is not
-    opened. `note` is what the person should know before. `is_page`: a browser runs what is in it."""
+    """A kind of file. `ends` are its ends of names, the usual one first; none: it is not opened."""
 
     label: str
     ends: tuple[str, ...] = ()
@@ -276,7 +268,6 @@ def _with_pixels(kind: ViewedKind, head: bytes) -> ViewedKind:
 
 
 def _text_of(head: bytes) -> str | None:
-    """Return the text of a file that holds nothing else, as far as its head tells."""
     try:
         text = codecs.getincrementaldecoder("utf-8")().decode(head)
     except UnicodeDecodeError:
@@ -298,7 +289,6 @@ _PIECE = 3 * 64 * 1024  # base64 takes three bytes at a time
 
 
 def write_page(source: Path, target: Path) -> None:
-    """Write the page in `source` to `target`, where it loads nothing."""
     with source.open("rb") as page, target.open("wb") as written:
         written.write(_START)
         start = page.read(len(codecs.BOM_UTF8))
@@ -307,7 +297,6 @@ def write_page(source: Path, target: Path) -> None:
 
 
 def write_drawing(source: Path, target: Path) -> None:
-    """Write a page to `target` that shows the SVG image in `source`."""
     before, behind = _IMAGE
     with source.open("rb") as drawing, target.open("wb") as written:
         written.write(_START + before)
@@ -323,16 +312,14 @@ _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class NoRoom(Exception):
-    """Files that may not go hold `size` bytes already."""
-
     def __init__(self, size: int) -> None:
         super().__init__(size)
         self.size = size
 
 
 class PrivateFolder:
-    """A directory below `above`, made when the first file needs it. A lock says that its process lives: whatever has
-    none is left over from a process that was killed. All methods block."""
+    """A directory below `above`, made when the first file needs it. A lock says that its process lives. All methods
+    block."""
 
     def __init__(self, above: Path) -> None:
         self._above = above
@@ -340,7 +327,6 @@ class PrivateFolder:
         self._lock = -1
 
     def remove_left_over(self) -> None:
-        """Remove what processes have left that ended without doing so."""
         if not self._above.is_dir():
             return
         with self._alone():
@@ -351,9 +337,7 @@ class PrivateFolder:
                     os.close(lock)
 
     def place_for(self, remote: str, in_use: Collection[Path] = ()) -> Path:
-        """Return the directory for one file of the host: the same for the same path, so that a copy goes on there.
-        The files that were fetched first go, if there is much, but none in the directories `in_use`. Raise OSError,
-        and NoRoom if those hold too much."""
+        """Return the directory for one file of the host: the same for the same path. Raise OSError, and NoRoom."""
         if self._path is None:
             self._path = self._make()
         place = self._path / hashlib.sha256(os.fsencode(remote)).hexdigest()[:16]
@@ -363,7 +347,6 @@ class PrivateFolder:
         return place
 
     def close(self) -> None:
-        """Remove all that was fetched."""
         if self._path is not None:
             shutil.rmtree(self._path, ignore_errors=True)
             os.close(self._lock)
@@ -378,7 +361,6 @@ class PrivateFolder:
             return path
 
     def _make_room(self, path: Path, place: Path, in_use: Collection[Path]) -> None:
-        """Make room for a file in `place`, where a part of it may be already."""
         others = [each for each in path.iterdir() if each != place]
         sizes = {each: sum(file.stat().st_size for file in each.iterdir()) for each in others}
         for each in sorted(sizes.keys() - set(in_use), key=lambda place: place.stat().st_mtime):
@@ -391,7 +373,6 @@ class PrivateFolder:
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
-        """Keep other processes from making or removing directories here meanwhile."""
         lock = os.open(self._above, _DIRECTORY)
         try:
             fcntl.flock(lock, fcntl.LOCK_EX)
@@ -422,8 +403,7 @@ class NoViewer(Exception):
 
 
 def viewer_command(open_with: str, environ: Mapping[str, str], platform: str = sys.platform) -> list[str]:
-    """Return the command that shows the file whose path is put behind it: `open_with`, the person's setting, or else
-    what the system has. Raise NoViewer."""
+    """Return the command that shows the file whose path is put behind it. Raise NoViewer."""
     if open_with:
         try:
             command = shlex.split(open_with)

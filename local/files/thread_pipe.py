@@ -26,11 +26,7 @@ T = TypeVar("T")
 
 
 class ThreadPipe:
-    """A pipe with a queue in each direction. `rest` holds bytes that were already read from it.
-
-    A queue that holds more than 4 MB makes its writer wait. If the other end says nothing for SILENCE_S, the connection
-    counts as lost.
-    """
+    """A pipe with a queue in each direction. A silent other end counts as lost after SILENCE_S."""
 
     def __init__(self, pipe: Pipe, rest: bytes = b"") -> None:
         self._pipe = pipe
@@ -48,9 +44,8 @@ class ThreadPipe:
         self._more = asyncio.Event()
 
     async def run(self, work: Callable[[], T]) -> T:
-        """Run `work` in a thread that may use `read` and `write`, and return its result. Cancelling ends the thread.
-
-        Raise ConnectionLost if the pipe breaks, unless `work` had its result before."""
+        """Run `work` in a thread that may use `read` and `write`. Raise ConnectionLost if the pipe breaks before its
+        result."""
         tasks = [self._pump_out(), self._watch()]
         if isinstance(self._pipe, HandsOver):
             self._pipe.hand_over(self._came)
@@ -72,8 +67,7 @@ class ThreadPipe:
             await asyncio.gather(*pumps, return_exceptions=True)
 
     def read(self, least: int) -> list[bytes]:
-        """Return what there is, at least `least` bytes unless the end comes before; nothing at the end. For the
-        thread, which is not woken for less: its turns would hold up the loop."""
+        """Return at least `least` bytes unless the end comes before; nothing at the end. For the thread."""
         with self._lock:
             self._least = min(least, _MAX_WAITING)
             while self._waiting[0] < self._least and not self._ended:
@@ -86,8 +80,8 @@ class ThreadPipe:
         return found if len(found) < _MAX_CHUNKS else [b"".join(found)]
 
     def write(self, parts: Sequence[bytes]) -> None:
-        """Send `parts`. Wait while much is unsent. Raise StreamEnded, unless there is something to read: the other end
-        may have said why it has gone. For the thread."""
+        """Send `parts`. Wait while much is unsent. Raise StreamEnded, unless there is something to read. For the
+        thread."""
         with self._lock:
             while self._waiting[1] > _MAX_WAITING and not self._ended:
                 self._lock.wait()
@@ -111,7 +105,6 @@ class ThreadPipe:
             self._end(error)
 
     def _came(self, data: bytes) -> None:
-        """Take bytes of the other end; none at the end."""
         if not data:
             self._end(None)
             return
@@ -130,7 +123,6 @@ class ThreadPipe:
                 self._pipe.hold()
 
     def _go_on(self) -> None:
-        """Take more: the thread has read what waited."""
         self._heard_at = self._loop.time()
         if not self._room.is_set():
             self._room.set()
@@ -138,8 +130,7 @@ class ThreadPipe:
                 self._pipe.release()
 
     async def _watch(self) -> None:
-        """End with an error once the host is silent. One timer does: a new one for each piece costs as much as the
-        piece."""
+        """End with an error once the host is silent: one timer, as one for each piece costs as much as the piece."""
         while True:
             now = self._loop.time()
             since = self._heard_at if self._room.is_set() else now

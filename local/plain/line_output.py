@@ -39,8 +39,7 @@ def quoted(text: str) -> list[str]:
 
 
 class LinePrinter:
-    """A `BlockContainer` that prints with `write`, which gets whole lines without their newline. What the person has
-    typed here is not printed again: `own_prompts` are those texts."""
+    """A `BlockContainer` that prints whole lines. `own_prompts` are texts that are not printed again."""
 
     def __init__(self, write: Callable[[str], None], cwd: str = "") -> None:
         self.own_prompts: list[str] = []
@@ -53,7 +52,6 @@ class LinePrinter:
         self._calls: deque[ToolBlock] = deque(maxlen=_MAX_CALLS)  # the reducer keeps calls only while a container does
 
     def add(self, block: Block, *, before: Block | None = None) -> None:
-        """Print a block that is complete."""
         if isinstance(block, PromptBlock):
             self._prompt(block)
         elif isinstance(block, NoticeBlock):
@@ -66,7 +64,6 @@ class LinePrinter:
             self.update_block(block)
 
     def update_block(self, block: Block) -> None:
-        """Print what has become complete."""
         if isinstance(block, MarkdownBlock) and not block.live and block.text.strip():
             self._once(block, *quoted(block.text))
         elif isinstance(block, ToolBlock):
@@ -76,7 +73,6 @@ class LinePrinter:
                 self._write(line)
 
     def take_away(self, block: Block) -> None:
-        """Say that a part that was printed does not count."""
         if self._printed.pop(id(block), None) is not None and isinstance(block, MarkdownBlock):
             self._write("ccb: the model begins this answer again; the text above does not count.")
 
@@ -146,8 +142,6 @@ class Reply:
 
 
 class PlainQuestion:
-    """One question. `lines` is all of it, and its choices."""
-
     def __init__(self, request: ControlRequest, place: str) -> None:
         self.request = request
         self._fields: tuple[FormField, ...] = ()
@@ -161,7 +155,6 @@ class PlainQuestion:
 
     @property
     def lines(self) -> list[str]:
-        """The question, the newest part of it."""
         if self._fields:
             return self._field_lines(self._fields[len(self._answers)])
         if self.request.subtype == TRUST_PROJECT.name:
@@ -178,7 +171,6 @@ class PlainQuestion:
         return [*lines, *self._choices()]
 
     def reply(self, text: str) -> Reply:
-        """Return what a line of the person means."""
         text = text.strip()
         word, _, rest = text.partition(" ")
         if self._fields:

@@ -61,8 +61,7 @@ _TICK_S = 0.2
 
 
 class LineRepl:
-    """`write` prints lines. `run` returns when the person leaves or the session ends; `following` is then the session
-    to which they go on, if any."""
+    """`write` prints lines. `run` returns when the person leaves; `following` is the session to which they go on."""
 
     def __init__(
         self,
@@ -106,13 +105,12 @@ class LineRepl:
 
     @property
     def busy(self) -> bool:
-        """Whether the agent works or waits for an answer, prompts wait for it, or files are copied."""
         waits = self.reducer.running or len(self._questions) > 0 or self.reducer.prompts.queued_count > 0
         return waits or self._replies.busy
 
     async def run(self, lines: AsyncIterator[str], *, waits: bool) -> CcbError | None:
-        """Show the session and send `lines` until they end. With `waits`, then wait until the agent is done. Return the
-        error by which the session was lost, None if the person has left or stopped it."""
+        """Show the session and send `lines` until they end. Return the error by which the session was lost, if it
+        was."""
         listening = asyncio.create_task(self._listen(), name="events")
         typing = asyncio.create_task(self._take(lines, waits=waits), name="lines")
         ticking = asyncio.create_task(self._tick(), name="questions")
@@ -137,7 +135,6 @@ class LineRepl:
         return True
 
     def farewell(self) -> list[str]:
-        """Return the lines that stay on the terminal."""
         hello = self._client.hello
         left = LeftSession(
             session_id=hello.session,
@@ -215,8 +212,7 @@ class LineRepl:
             self._write("ccb: this question is settled")
 
     async def _tick(self) -> None:
-        """Print the question that is next, once it is known that it was not answered already. Return when no more input
-        comes and the agent is done."""
+        """Print the question that is next. Return when no more input comes and the agent is done."""
         while not self._finishing or self.busy:
             await asyncio.sleep(_TICK_S)
             if self._shown is None and self._replay.over(self._client.hello.seq, time.monotonic()):
@@ -247,7 +243,6 @@ class LineRepl:
             await asyncio.Event().wait()  # `_tick` ends when the agent is done
 
     async def _typed(self, text: str) -> bool:
-        """Act on a line. Return False if the person leaves."""
         line = text.strip()
         if not line:
             return True
@@ -299,7 +294,6 @@ class LineRepl:
             self._write(f"ccb: not sent: {error.what}")
 
     async def _attempt(self, action: Callable[[], Awaitable[object]]) -> bool:
-        """Await an action of the client. Return whether it succeeded; a failure is printed."""
         try:
             await action()
         except CcbError as error:

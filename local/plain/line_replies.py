@@ -25,8 +25,6 @@ After a list, a number alone chooses one of its rows. Other commands are the age
 
 
 class LineReplies:
-    """Runs the slash commands of one session, and prints with `write`."""
-
     def __init__(self, api: SessionApi, write: Callable[[str], None]) -> None:
         self._api = api
         self._write = write
@@ -35,16 +33,13 @@ class LineReplies:
 
     @property
     def busy(self) -> bool:
-        """Whether a copy is under way."""
         return bool(self._telling)
 
     def cancel_newest(self) -> bool:
-        """Break off the copy that was started last. Return False if none runs."""
         transfers = self._api.laptop.transfers
         return transfers is not None and transfers.cancel_newest() is not None
 
     async def close(self) -> None:
-        """Print nothing more."""
         telling = list(self._telling)
         for each in telling:
             each.cancel()
@@ -120,7 +115,6 @@ class LineReplies:
         task.add_done_callback(self._telling.discard)
 
     async def _tell(self, copying: Copying) -> None:
-        """Say how far a copy is, and how it has ended."""
         transfer = copying.transfer
         self._say(f"copying {transfer.name}; Ctrl+C breaks it off while the agent is idle")
         while not (await asyncio.wait({transfer.task}, timeout=_EVERY_S))[0]:
@@ -142,7 +136,6 @@ class LineReplies:
         return await (fetched.arrived(transfer) if shown and fetched is not None else outcome(transfer))
 
     async def _open(self) -> None:
-        """Open the file that was announced first."""
         fetched = self._api.laptop.fetched
         file = fetched.take_first() if fetched is not None else None
         if fetched is None or file is None:
@@ -156,7 +149,6 @@ class LineReplies:
             self._offer(fetched.offered[0])
 
     def _offer(self, file: FetchedFile) -> None:
-        """Say what a file is, and what opens it."""
         fetched = self._api.laptop.fetched
         assert fetched is not None
         before = fetched.offered.index(file) if file in fetched.offered else 0

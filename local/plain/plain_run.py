@@ -42,15 +42,13 @@ _MAX_LINE = 1 << 20
 
 
 class FirstLoginPrompts:
-    """Asks the person during the first login only. Afterwards each line that is typed belongs to the session: a login
-    that read one could take a prompt for a password, and a password could go to the agent as a prompt."""
+    """Asks the person during the first login only: a later one could take a prompt for a password."""
 
     def __init__(self, prompts: Prompts) -> None:
         self._prompts = prompts
         self.memory = prompts.memory
 
     def over(self) -> None:
-        """The session is there: ask nothing any more."""
         self._prompts = NobodyToAsk(self.memory)
 
     async def confirm_host_key(self, info: HostKeyInfo) -> bool:
@@ -70,7 +68,6 @@ class FirstLoginPrompts:
 
 
 async def run_plain(arguments: Arguments, environ: Mapping[str, str] = os.environ) -> int:
-    """Run until the person leaves. Return the exit code. Raises CcbError."""
     prompts = FirstLoginPrompts(prompts_for(headless=False))
     lines = _lines(arguments.prompt)
     async with SpareTransport() as kept:
@@ -88,8 +85,7 @@ async def _one_session(
     kept: SpareTransport,
     environ: Mapping[str, str],
 ) -> tuple[int, Arguments | None]:
-    """Connect, and show a session until the person leaves it. Return the exit code, and the arguments for the session
-    that the person wants next."""
+    """Connect, and show a session. Return the exit code, and the arguments for the session that comes next."""
     session_id = arguments.session.session_id or new_uuid()
     async with (
         connect_session(
@@ -138,7 +134,6 @@ async def _until_left(repl: LineRepl, lines: AsyncIterator[str], *, waits: bool)
 
 
 async def _lines(first: str | None) -> AsyncIterator[str]:
-    """Yield the prompt of the command line and then the lines of stdin, without their ends."""
     if first:
         yield first
     decoder, rest, by_hand = codecs.getincrementaldecoder("utf-8")("replace"), "", sys.stdin.isatty()

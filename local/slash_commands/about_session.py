@@ -1,5 +1,4 @@
-"""/status, /cost, /tools, /permissions, /diff, /mcp, /rename, /export, /revoke, /trust: what is known of the session,
-its rules, its changes and its servers."""
+"""What is known of the session, its rules, its changes and its servers."""
 
 from __future__ import annotations
 
@@ -144,7 +143,6 @@ class HeldRule:
 
     @property
     def is_own(self) -> bool:
-        """Whether the person may remove it here."""
         return self.source in (SESSION, KEPT)
 
 
@@ -168,8 +166,6 @@ class _HeldRules(_Answer):
 
 @dataclass(frozen=True)
 class RuleRows(Rows):
-    """The rules that hold."""
-
     held: Sequence[HeldRule] = ()
 
 
@@ -180,8 +176,7 @@ async def held_rules(api: SessionApi) -> list[HeldRule]:
 
 
 async def change_rule(api: SessionApi, held: HeldRule, *, adds: bool) -> str:
-    """Add a rule or remove one: in the session, and if it holds always, also in what is kept on the laptop. Return what
-    was done. Raise CcbError, RequestFailed."""
+    """Add a rule or remove one, also in what the laptop keeps. Return what was done. Raise CcbError, RequestFailed."""
     tool, _, content = held.rule.partition("(")
     rule = {"toolName": tool, "ruleContent": content[:-1]} if content else {"toolName": tool}
     kind = "addRules" if adds else "removeRules"
@@ -228,8 +223,6 @@ async def permissions(api: SessionApi, argument: str) -> Reply:
 
 
 class DiffFile(_Answer):
-    """A file as it would go back. `patch` are the lines of what was changed, None if the worker was not asked."""
-
     path: str
     insertions: int = 0
     deletions: int = 0
@@ -241,8 +234,6 @@ class DiffFile(_Answer):
 
 
 class DiffFiles(_Answer):
-    """The files that the agent's tools have changed."""
-
     files: list[DiffFile] = []
 
 
@@ -264,8 +255,6 @@ class PastPrompts(_Answer):
 
 @dataclass(frozen=True)
 class ChangedFiles(Rows):
-    """The files that the agent's tools have changed since the prompt `since`."""
-
     since: str = ""
     files: Sequence[DiffFile] = ()
 
@@ -303,7 +292,6 @@ async def diff(api: SessionApi, number: str) -> Reply:
 
 
 def _patch_lines(file: DiffFile) -> list[str]:
-    """Return the lines of a change as a patch."""
     lines = [one_line(file.path)]
     for hunk in file.patch or ():
         old, new = (f"{hunk.get(f'{side}Start')},{hunk.get(f'{side}Lines')}" for side in ("old", "new"))
@@ -362,8 +350,7 @@ async def _reconnect(api: SessionApi, name: str) -> Text:
 
 
 def _server_row(server: Json, own: Mapping[str, ServerState]) -> ReplyRow:
-    """Return what is known of a server: the host says what the agent sees of it, the laptop why one
-    of its own fails."""
+    """Return what is known of a server: the host says what the agent sees, the laptop why one of its own fails."""
     name, status = (HostText(str(server.get(each))).line(most) for each, most in (("name", 64), ("status", 20)))
     tools = server.get("tools")
     offers = f", {len(tools)} tool{'' if len(tools) == 1 else 's'}" if isinstance(tools, list) else ""
@@ -435,8 +422,7 @@ async def all_events(api: SessionApi) -> list[SessionEvent]:
 
 
 def write_new(path: Path, text: str) -> None:
-    """Write a file that nobody else can read. Raise FileExistsError rather than replace one, and other OSError; then
-    nothing is left of it."""
+    """Write a file that nobody else can read. Raise FileExistsError rather than replace one, and other OSError."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     try:
         with os.fdopen(descriptor, "w", encoding="utf-8", errors="replace") as file:

@@ -58,12 +58,11 @@ and in lines."""
 
 
 def find_command(name: str) -> LaptopCommand | None:
-    """Return the command of this name."""
     return _BY_NAME.get(name)
 
 
 class ArgumentChoices:
-    """Knows what may follow a command. Some has to be asked for. Nothing of that is ever an error."""
+    """Knows what may follow a command. Nothing of that is ever an error."""
 
     def __init__(self, api: SessionApi) -> None:
         self._api = api
@@ -71,13 +70,11 @@ class ArgumentChoices:
         self._answers: dict[str, Choices] = {}
 
     def now(self, each: LaptopCommand) -> Choices:
-        """Return what is known."""
         if each.asked is not None:
             return self._answers.get(each.name, {})
         return each.choices if isinstance(each.choices, Mapping) else each.choices(self._api)
 
     async def ask(self, name: str) -> bool:
-        """Bring up to date what may follow a command. Return whether something has changed."""
         found, now = find_command(name), time.monotonic()
         if found is None or found.asked is None or now - self._asked_at.get(found.name, -_FRESH_S) < _FRESH_S:
             return False

@@ -1,7 +1,5 @@
-"""/get, /put, /open: files between the two machines, beside the session.
-
-Not in headless runs: there, the text of a prompt may come from somebody who must not read or write files of the laptop.
-"""
+"""/get, /put, /open. Not in headless runs: a prompt there may come from somebody who must not touch the laptop's
+files."""
 
 from __future__ import annotations
 

@@ -41,8 +41,6 @@ async def new(api: SessionApi, _: str) -> Reply:
 
 @dataclass(frozen=True)
 class Sessions(Rows):
-    """The sessions of the host."""
-
     listed: Sequence[SessionRow] = ()
 
 
@@ -113,7 +111,6 @@ class RewindPreview(BaseModel):
 
     @property
     def restorable(self) -> list[ChangedFile]:
-        """The files that can be restored."""
         return [each for each in self.files if not each.why]
 
 

@@ -1,7 +1,4 @@
-"""What a slash command is, and what it replies.
-
-A command is an async function over `SessionApi`, decorated with `command`. It returns a reply and draws nothing.
-"""
+"""What a slash command is, and what it replies: an async function over `SessionApi`, which draws nothing."""
 
 from __future__ import annotations
 
@@ -36,14 +33,12 @@ class Text:
 
     @property
     def lines(self) -> list[str]:
-        """The text as lines."""
         return self.text.split("\n") if isinstance(self.text, str) else [*self.text]
 
 
 @dataclass(frozen=True)
 class ReplyRow:
-    """One row of a list. `choose` is the command line that stands for it, "" for none. `section` is the heading above
-    it."""
+    """One row of a list. `choose` is the command line that stands for it, `section` the heading above it."""
 
     name: str
     text: str = ""
@@ -52,14 +47,13 @@ class ReplyRow:
 
     @property
     def line(self) -> str:
-        """The row as one line."""
         return f"{self.name}: {self.text}" if self.text else self.name
 
 
 @dataclass(frozen=True)
 class Rows:
-    """A list. `none` is said instead if it is empty, `after` below it. With a `title` the screen shows it in a panel,
-    narrowed to `sought`; without one, among the conversation. Subclasses have a panel of their own on the screen."""
+    """A list. With a `title` the screen shows it in a panel, narrowed to `sought`. Subclasses have a panel of their
+    own."""
 
     rows: Sequence[ReplyRow] = ()
     none: str = ""
@@ -69,7 +63,6 @@ class Rows:
 
     @property
     def text(self) -> Text:
-        """The list as text."""
         return Text([*(each.line for each in self.rows), *filter(None, [self.after])] if self.rows else self.none)
 
 
@@ -102,8 +95,6 @@ class Switch:
 
 @dataclass(frozen=True)
 class Leave:
-    """The person leaves. `stops`: the session ends on its host."""
-
     stops: bool = False
 
 
@@ -134,7 +125,6 @@ class LaptopCommand:
 
     @property
     def usage(self) -> str:
-        """What the person types."""
         return f"/{self.name} {self.hint}".rstrip()
 
 

@@ -1,5 +1,4 @@
-"""What a slash command may use: the session, its transcript, and what the laptop lends. And the text that stays on the
-terminal after a session."""
+"""What a slash command may use, and the text that stays on the terminal after a session."""
 
 from __future__ import annotations
 
@@ -39,9 +38,7 @@ _MAX_COMMANDS = 1000
 
 @dataclass(frozen=True)
 class LaptopSide:
-    """What the laptop lends to a session: the decisions about its project, its MCP servers, the other sessions of the
-    host, copies, the models that the session may use, and fetched files. A part is None where the laptop does not lend
-    it, as in a test."""
+    """What the laptop lends to a session. A part is None where the laptop does not lend it, as in a test."""
 
     projects: ProjectDesk | None = None
     mcp: LaptopServers | None = None
@@ -55,8 +52,7 @@ NO_LAPTOP = LaptopSide()
 
 
 class Place(Enum):
-    """Where a command is given: on the screen of the REPL, in the lines of `--plain`, as the prompt of a headless
-    run."""
+    """Where a command is given: on the screen, in the lines of `--plain`, as the prompt of a headless run."""
 
     SCREEN = "screen"
     LINES = "lines"
@@ -107,7 +103,6 @@ class SessionApi:
         self._waits = waits
 
     async def request(self, request: Request[P, A]) -> A:
-        """Send a request to the worker. Raise CcbError, RequestFailed."""
         if self.client.state is not LinkState.CONNECTED:
             self._waits()
         return await self.client.request(request)
@@ -122,7 +117,6 @@ class SessionApi:
 
     @property
     def laptop_servers(self) -> list[str]:
-        """The names of the MCP servers of this laptop."""
         return [each.name for each in self.laptop.mcp.states()] if self.laptop.mcp is not None else []
 
     @property
@@ -137,8 +131,7 @@ class SessionApi:
 
 @dataclass(frozen=True)
 class NextSession:
-    """The session that comes next: an existing one, or a new one if `session` is "". A new one begins with `model` and
-    `mode`, where they are not ""."""
+    """The session that comes next: an existing one, or a new one if `session` is ""."""
 
     session: str = ""
     model: str = ""
@@ -146,8 +139,7 @@ class NextSession:
 
 
 def arguments_for(following: NextSession, arguments: Arguments, cwd: str) -> Arguments:
-    """Return the arguments of the run for the session that the person wants next. `cwd` is the directory of the one
-    before, in which a new session works, too."""
+    """Return the arguments for the session that the person wants next. `cwd` is the directory of the one before."""
     patience = arguments.session.reconnect_timeout
     choice = SessionChoice(resume=following.session or None, reconnect_timeout=patience)
     agent = arguments.agent
@@ -193,13 +185,10 @@ class ReplInfo:
 
     @property
     def place(self) -> str:
-        """Host and directory on one line."""
         return f"{one_line(self.host)}:{HostText(self.path).path}"
 
 
 def info_of(opened: OpenSession, first_prompt: str = "") -> ReplInfo:
-    """Return the facts about a session that was opened. As long as the worker has not said which cage is in force, it
-    is the one of the sandbox mode."""
     hello, options = opened.session.hello, opened.options
     wanted = CAGES.get(options.sandbox, "") if "sandbox" in hello.capabilities else ""
     return ReplInfo(
@@ -219,7 +208,6 @@ def info_of(opened: OpenSession, first_prompt: str = "") -> ReplInfo:
 def laptop_of(
     opened: OpenSession, transfers: Transfers | None = None, fetched: FetchedFiles | None = None
 ) -> LaptopSide:
-    """Return what the laptop lends to a session that was opened."""
     return LaptopSide(opened.projects, opened.mcp, opened.sessions, transfers, opened.models, fetched)
 
 
@@ -240,8 +228,7 @@ class LeftSession:
 
 
 def farewell(info: ReplInfo, left: LeftSession) -> list[str]:
-    """Return the lines that stay on the terminal: the end of the last answer, the session, its tokens and cost, its
-    state, and how to return to it."""
+    """Return the lines that stay on the terminal."""
     lines = [
         *_end_of(left.answer),
         f"Session {left.session_id} on {info.place}" + (f": {left.used}" if left.used else ""),
@@ -253,7 +240,6 @@ def farewell(info: ReplInfo, left: LeftSession) -> list[str]:
 
 
 def _end_of(answer: str) -> list[str]:
-    """Return the last lines of an answer, and a blank one below them."""
     lines = neutralise(answer).strip().splitlines()
     left_out = len(lines) - _MAX_ANSWER_LINES
     more = [f"… {left_out:,} earlier lines of the last answer are in the session"] if left_out > 0 else []
@@ -261,13 +247,11 @@ def _end_of(answer: str) -> list[str]:
 
 
 def way_back(left: LeftSession) -> str:
-    """Return what the person reads above the next session: what becomes of the one before, and how to return to it."""
     name = left.session_id[:_SHORT_ID]
     return " ".join([f"Before this: session {name}.", *_fate(left), f"/resume {name} goes back to it."])
 
 
 def _fate(left: LeftSession) -> list[str]:
-    """Return what becomes of a session that the person leaves, in sentences."""
     sentences = []
     if left.stopped:
         sentences.append("It was stopped on the host.")

@@ -1,5 +1,4 @@
-"""/help, /doctor, /config, /hosts, /bug, and the commands that only the screen has: what is answered without the
-worker."""
+"""What is answered without the worker, and the commands that only the screen has."""
 
 from __future__ import annotations
 
@@ -51,7 +50,6 @@ async def doctor(api: SessionApi, _: str) -> Reply:
 
 
 async def _findings(api: SessionApi) -> AsyncIterator[Rows]:
-    """Yield the findings so far, each time that there is one more."""
     from ..doctor import doctor
     from ..doctor.doctor_findings import summary
 
@@ -116,7 +114,6 @@ class RecentHost:
 
     @property
     def command(self) -> str:
-        """The command that opens a session there."""
         if self.host == "local":
             return f"ccb --local {shlex.quote(self.directory)}"
         return f"ccb ssh {shlex.quote(f'{self.host}:{self.directory}')}"
@@ -124,13 +121,10 @@ class RecentHost:
 
 @dataclass(frozen=True)
 class Hosts(Rows):
-    """The hosts of the last sessions, the present one first."""
-
     hosts: Sequence[RecentHost] = ()
 
 
 async def recent_hosts(api: SessionApi) -> list[RecentHost]:
-    """Return the hosts and directories of the last sessions. Raise CcbError."""
     from ..ledger.call_ledger import recent_places
 
     places = await in_thread(lambda: recent_places(api.environ))

@@ -55,7 +55,6 @@ async def _copied(text: str, environ: Mapping[str, str], write: Callable[[str], 
 
 
 def _system_programs(environ: Mapping[str, str]) -> list[list[str]]:
-    """Return the programs that could reach the clipboard of the person's screen from here, the best first."""
     if any(environ.get(name) for name in ("SSH_CONNECTION", "SSH_TTY", "SSH_CLIENT")):
         return []
     programs = [["pbcopy"]] if sys.platform == "darwin" else []
@@ -67,7 +66,6 @@ def _system_programs(environ: Mapping[str, str]) -> list[list[str]]:
 
 
 async def _taken_by_system(text: str, environ: Mapping[str, str]) -> str:
-    """Return which program took the text into the clipboard, "" if none did."""
     for program, *arguments in _system_programs(environ):
         path = shutil.which(program, path=environ.get("PATH", os.defpath))
         if path is not None and await _run([path, *arguments], text, environ, output=DEVNULL) is not None:
@@ -95,8 +93,8 @@ async def _tmux(arguments: list[str], text: str, environ: Mapping[str, str]) -> 
 
 
 async def _run(command: list[str], text: str, environ: Mapping[str, str], *, output: int) -> str | None:
-    """Run a command with `text` as its input. Return its output, or None if it failed. A program that stays to serve
-    the clipboard must get no pipe as its output: reading it would never end."""
+    """Run a command with `text` as its input. A program that stays to serve the clipboard must get no pipe as its
+    output."""
     try:
         async with asyncio.timeout(_PROGRAM_S), _started(command, environ, input=PIPE, output=output) as process:
             printed, _ = await process.communicate(text.encode())
@@ -109,7 +107,6 @@ async def _run(command: list[str], text: str, environ: Mapping[str, str], *, out
 async def _started(
     command: list[str], environ: Mapping[str, str], *, input: int = DEVNULL, output: int = PIPE
 ) -> AsyncIterator[Process]:
-    """Start a program, and end it if it has not ended by itself. Raise OSError."""
     process = await asyncio.create_subprocess_exec(
         *command, stdin=input, stdout=output, stderr=DEVNULL, env=dict(environ)
     )
@@ -163,7 +160,6 @@ def _need(program: str, package: str, path: str | None) -> None:
 
 
 def _best_type(listed: bytes) -> str:
-    """Return the first type that the model takes among those that the clipboard offers. Raise NoImage."""
     offered = listed.decode(errors="replace").split()
     found = next((each for each in _TYPES if each in offered), None)
     if found is None:
@@ -183,7 +179,6 @@ async def _by_osascript(environ: Mapping[str, str]) -> bytes:
 
 
 async def _printed(command: list[str], environ: Mapping[str, str]) -> bytes:
-    """Return what a program prints, b"" if it fails. Raise NoImage if it does not answer, or prints too much."""
     printed = bytearray()
     try:
         async with asyncio.timeout(_ANSWER_S), _started(command, environ) as process:

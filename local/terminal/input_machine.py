@@ -83,8 +83,6 @@ _LATE_CSI = re.compile(r"\x1b\[(?:[<-?]?\d[\d;:]*[ -/]*[A-DFHIMORScmntuxy~]|[A-D
 
 
 class InputState(Enum):
-    """Where in its input the machine is."""
-
     TEXT = auto()
     ESCAPE = auto()  # after ESC
     CSI = auto()  # after ESC [
@@ -97,8 +95,6 @@ class InputState(Enum):
 
 @dataclass(frozen=True)
 class Typed:
-    """Characters, each of which is a key."""
-
     text: str
 
 
@@ -150,7 +146,6 @@ class InputMachine:
         self._stalled = False  # no end came for long
 
     def feed(self, data: bytes, now: float) -> list[Token]:
-        """Take a piece of input. Return what is complete."""
         if now - self._last > _SEQUENCE_S:
             self._decoder.reset()  # half of a character is not completed any more
         piece = self._decoder.decode(data)
@@ -196,7 +191,6 @@ class InputMachine:
         return told
 
     def _wait(self) -> float | None:
-        """Return for how many seconds the next byte is awaited in this state."""
         slow = self._last < self._slow_until
         match self._state:
             case InputState.TEXT:
@@ -341,7 +335,6 @@ class InputMachine:
                 self._out.append(Typed(text))
 
     def _paste_is_due(self) -> None:
-        """Tell the text of a paste. It goes on if its end has not come."""
         text, marker, rest = self._text.rpartition(_PASTE_END)
         if marker:
             self._state, self._text, self._ended = InputState.TEXT, "", False

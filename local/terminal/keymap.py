@@ -103,12 +103,9 @@ class KeyRefused(Exception):
 
 @dataclass(frozen=True)
 class Keymap:
-    """Which keys each id has. Keys have the names that Textual gives them."""
-
     keys: Mapping[str, tuple[str, ...]] = field(default_factory=lambda: DEFAULT_KEYS)
 
     def has(self, key_id: str, key: str) -> bool:
-        """Return whether a key belongs to an id."""
         return key in self.keys[key_id]
 
     def pressed(self, key_id: str, key: str, character: str | None) -> bool:
@@ -116,11 +113,9 @@ class Keymap:
         return self.has(key_id, key) or (character is not None and self.has(key_id, character))
 
     def uses(self, key: str) -> bool:
-        """Return whether a key belongs to an id that holds while the person types."""
         return any(key in keys for key_id, keys in self.keys.items() if not key_id.startswith(_PLACES))
 
     def characters(self, key_id: str) -> list[str]:
-        """Return the keys of an id that are characters."""
         return [each for each in map(shown_key, self.keys[key_id]) if len(each) == 1]
 
     def name(self, key_id: str) -> str:
@@ -128,7 +123,6 @@ class Keymap:
         return shown_key(self.keys[key_id][0])
 
     def names(self, key_id: str) -> str:
-        """Return all keys of an id."""
         return ", ".join(map(shown_key, self.keys[key_id]))
 
     def filled(self, text: str) -> str:
@@ -140,8 +134,7 @@ DEFAULT_KEYMAP = Keymap()
 
 
 def keymap_of(chosen: Mapping[str, object]) -> Keymap:
-    """Return the keys with what the setting `keys` says of them: ids with a key each, or a list of keys. Raise
-    KeyRefused."""
+    """Return the keys with what the setting `keys` says of them. Raise KeyRefused."""
     keys = dict(DEFAULT_KEYS)
     for key_id, given in chosen.items():
         if key_id not in DEFAULT_KEYS:
@@ -167,7 +160,6 @@ def keymap_of(chosen: Mapping[str, object]) -> Keymap:
 
 
 def _place(key_id: str) -> str:
-    """Return where an id holds: "" for everywhere."""
     if key_id in _COMPOSER:
         return "send"
     return (
@@ -176,13 +168,11 @@ def _place(key_id: str) -> str:
 
 
 def _gives_way(key_id: str, chosen: str) -> bool:
-    """Return whether the usual keys of an id are fewer where the person has chosen them for another id: in places with
-    keys of their own for one that holds everywhere, and those of a new line in the composer."""
+    """Return whether the usual keys of an id are fewer where the person has chosen them for another id."""
     return (_place(key_id) != "" and not _place(chosen)) or (key_id == "newline" and _place(chosen) == "send")
 
 
 def _meet(one: str, other: str) -> bool:
-    """Return whether two different ids may not share a key."""
     places = _place(one), _place(other)
     return one != other and (places[0] == places[1] or "" in places)
 
@@ -200,7 +190,6 @@ def shown_key(key: str) -> str:
 
 
 def _named_key(key_id: str, text: object) -> str:
-    """Return Textual's name of a key that a person wrote."""
     written = text.strip() if isinstance(text, str) else ""
     in_list = _place(key_id) not in ("", "send", "answer-")
     if len(written) == 1 and key_id.startswith(_CHARACTERS) and 32 < ord(written) < 127:
@@ -231,7 +220,6 @@ def _named_key(key_id: str, text: object) -> str:
 
 
 def _name_of(char: str) -> str:
-    """Return Textual's name of a printable character."""
     if char.isalnum():
         return char
     name = unicodedata.name(char).lower().replace("-", "_").replace(" ", "_")

@@ -55,10 +55,7 @@ async def read_pieces(fd: int) -> AsyncIterator[bytes]:
 
 
 class Writer:
-    """Writes to `fd` in order, in a thread.
-
-    `broken` resolves with the error when `fd` cannot be written any more; later writes are dropped.
-    """
+    """Writes to `fd` in order, in a thread. `broken` resolves with the error when `fd` cannot be written any more."""
 
     def __init__(self, fd: int) -> None:
         self._fd = fd
@@ -88,11 +85,9 @@ class Writer:
             await self._room.wait()
 
     async def drain(self) -> None:
-        """Wait until everything is written, or until writing has failed."""
         await self._drained.wait()
 
     def close(self) -> None:
-        """Let the thread end once the queue is written."""
         with self._lock:
             self._closing = True
             self._lock.notify()

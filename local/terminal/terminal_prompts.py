@@ -1,7 +1,4 @@
-"""Questions on the plain terminal.
-
-Ctrl+Z, a cancelled question and a closed window leave the terminal as it was, with no thread reading from it.
-"""
+"""Questions on the plain terminal, which is left as it was, with no thread reading from it."""
 
 from __future__ import annotations
 
@@ -110,8 +107,7 @@ class TerminalPrompts:
 
 
 def prompts_for(*, headless: bool) -> Prompts:
-    """Return the prompts for a run: on the terminal, or `NobodyToAsk` in a headless run or if stdin is not a
-    terminal."""
+    """Return the prompts for a run: on the terminal, or `NobodyToAsk` if nobody sits there."""
     return NobodyToAsk(tell=_on_stderr) if headless or not sys.stdin.isatty() else TerminalPrompts()
 
 
@@ -121,7 +117,6 @@ def _on_stderr(sentence: str) -> None:
 
 
 async def ask_line(prompt: str) -> str:
-    """Ask for one line on the terminal; "" at the end of input."""
     return await read_line(prompt) or ""
 
 
@@ -151,10 +146,7 @@ def read_secret(prompt: str) -> str:
 
 
 def _read_terminal(terminal: int, stop: int | None = None) -> str:
-    """Read a line and close both files.
-
-    Raises EOFError at the end of input, and when the other end of `stop` is closed.
-    """
+    """Read a line and close both files. Raises EOFError at the end of input, and when `stop` is closed."""
     line = b""
     try:
         while not line.endswith(b"\n"):

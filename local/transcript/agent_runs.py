@@ -32,8 +32,7 @@ _MAX_AGENTS = 256
 
 
 class AgentRuns(Projection):
-    """Applies the records of sub-agents to the blocks of the calls that started them. A record of an agent whose call
-    is not loaded is passed over."""
+    """Applies the records of sub-agents to the calls that started them. Others are passed over."""
 
     def __init__(self, container: BlockContainer) -> None:
         self._container = container
@@ -46,11 +45,9 @@ class AgentRuns(Projection):
 
     @property
     def blocks(self) -> list[ToolBlock]:
-        """The calls that started agents, oldest first."""
         return list(dict.fromkeys(self._blocks.values()))
 
     def called(self, block: ToolBlock) -> None:
-        """A call that starts an agent has come."""
         block.agent = AgentRun()
         self._know(block.tool_id, block)
 
@@ -61,7 +58,6 @@ class AgentRuns(Projection):
             del self._blocks[next(self._blocks.keys())]
 
     def told(self, note: TaskMessage) -> None:
-        """Take what the worker says about an agent."""
         if note.subtype == "task_started" and note.tool_use_id in self._blocks:
             earlier = as_text(note.body.get("agent_id"))  # it may go on
             for agent_id in filter(None, (note.task_id, earlier)):
@@ -79,7 +75,6 @@ class AgentRuns(Projection):
         self._container.update_block(block)
 
     def result(self, block: ToolBlock, structured: object) -> None:
-        """The call has its result."""
         told = as_dict(structured)
         if block.agent is None:
             return
@@ -95,7 +90,6 @@ class AgentRuns(Projection):
         block.agent.ended, block.agent.note = True, ""
 
     def adopt(self, earlier: AgentRuns) -> None:
-        """Take over the agents of earlier events."""
         for agent_id, block in earlier._blocks.items():
             self._blocks.setdefault(agent_id, block)
 

@@ -29,7 +29,6 @@ class PictureData:
 
     @property
     def head(self) -> bytes:
-        """The first bytes, which name kind and pixels; none of what is no base64."""
         try:
             return base64.b64decode(self.data[:_HEAD_CHARS])
         except ValueError:
@@ -37,20 +36,18 @@ class PictureData:
 
 
 def picture_data(block: Json) -> PictureData | None:
-    """Return the image of an image block, None if it holds no data."""
     source = block.get("source")
     data = source.get("data") if isinstance(source, dict) else None
     return PictureData(data) if isinstance(data, str) else None
 
 
 def pictures_of(blocks: Iterable[Json]) -> tuple[PictureData, ...]:
-    """Return the images among the blocks of a message."""
     found = (picture_data(each) for each in blocks if each.get("type") == "image")
     return tuple(each for each in found if each is not None)
 
 
 def result_text(result: Json) -> str:
-    """Return the text of a `tool_result` block. An image appears in words, other blocks as `[document]` and the
+    """Return the text of a `tool_result` block, with an image in words and other blocks as `[document]` and the
     like."""
     return "\n".join(map(_block_text, as_blocks(result.get("content"))))
 
@@ -84,8 +81,6 @@ MAX_ROWS = 200
 
 
 class RowState(Enum):
-    """The progress of a tool call of a sub-agent. ASKS: it waits for the person."""
-
     WAITING = "waiting"
     RUNNING = "running"
     ASKS = "asks"
@@ -95,8 +90,6 @@ class RowState(Enum):
 
 @dataclass(eq=False)
 class AgentRow:
-    """One tool call of a sub-agent."""
-
     name: str
     tool_input: Json
     state: RowState = RowState.WAITING
@@ -104,9 +97,7 @@ class AgentRow:
 
 @dataclass(eq=False)
 class AgentRun:
-    """What a sub-agent has done. `tokens`, `seconds` and `cost_usd` are what the worker said last; `note` is what it
-    waits for, "" for nothing; `branch`
-    is that of the git worktree that it has left."""
+    """What a sub-agent has done. `note` is what it waits for, `branch` that of the git worktree that it has left."""
 
     rows: deque[AgentRow] = field(default_factory=lambda: deque(maxlen=MAX_ROWS))
     tool_uses: int = 0
@@ -164,30 +155,24 @@ class ToolState(Enum):
 
 @dataclass(eq=False)
 class Block:
-    """One entry of the transcript, with the `text` that it shows, if it has one. `version` grows with every change, so
-    that drawn lines can be cached. A `tight` block has no blank line before it."""
+    """One entry of the transcript. `version` grows with every change. A `tight` block has no blank line before it."""
 
     version: int = 0
     tight: bool = False
     text: str = ""
 
     def changed(self) -> None:
-        """Note a change: cached lines of this block are out of date."""
         self.version += 1
 
     def size(self) -> int:
-        """Return the number of characters that this block holds."""
         return len(self.text)
 
     def weight(self) -> int:
-        """Return the bytes of memory that this block takes. Its images are limited by themselves."""
         return weight_of({name: value for name, value in vars(self).items() if name != "pictures"})
 
 
 @dataclass(eq=False)
 class PicturedBlock(Block):
-    """A block that may have images. Their size does not count, because few are kept."""
-
     pictures: Sequence[PictureData] = ()
 
 
@@ -216,8 +201,6 @@ class PromptFacts:
 
 @dataclass(eq=False)
 class PromptBlock(PicturedBlock):
-    """A prompt of the person, or of another client."""
-
     state: PromptState = PromptState.TAKEN
     facts: PromptFacts = PromptFacts()
 
@@ -239,9 +222,8 @@ class ThoughtBlock(Block):
 
 @dataclass(eq=False)
 class ToolBlock(PicturedBlock):
-    """One tool call. `output` is the end of what it has printed so far, `result` its final result, both as the tool
-    wrote them; `patch` is the public `structuredPatch` of an edit. `agent` is the sub-agent that the call
-    started."""
+    """One tool call. `output` is the end of what it has printed so far; `patch` the public `structuredPatch` of an
+    edit."""
 
     tool_id: str = ""
     name: str = ""
@@ -265,13 +247,10 @@ class ToolBlock(PicturedBlock):
 
     @property
     def is_one_line(self) -> bool:
-        """Whether the call takes one line when it has ended well."""
         return self.agent is None and traits_of(self.name).view in _ONE_LINE_VIEWS
 
 
 class Level(Enum):
-    """The importance of a notice."""
-
     INFO = "info"
     WARNING = "warning"
     ERROR = "error"
@@ -280,15 +259,13 @@ class Level(Enum):
 
 @dataclass(eq=False)
 class NoticeBlock(Block):
-    """A message of ccb itself."""
-
     level: Level = Level.INFO
 
 
 @dataclass(eq=False)
 class FileDiffBlock(Block):
-    """A file that the agent has changed. `sign`: ~ changed, + new, - gone. `patch` are its lines as a public
-    `structuredPatch`, None while they are not known; `problem` says why they stay unknown, or are cut."""
+    """A file that the agent has changed. `sign`: ~ changed, + new, - gone. `problem` says why its patch is unknown or
+    cut."""
 
     path: str = ""
     sign: str = "~"
@@ -333,15 +310,13 @@ class BlockContainer(Protocol):
 
 
 class KeptPictures:
-    """Images of the blocks of a container that are kept to be drawn: those of the oldest block are let go if all are
-    too many. They are still named in its text."""
+    """Images of the blocks of a container that are kept to be drawn: those of the oldest block are let go first."""
 
     def __init__(self, container: BlockContainer) -> None:
         self._container = container
         self._blocks: deque[PicturedBlock] = deque()
 
     def keep(self, block: PicturedBlock, pictures: Sequence[PictureData]) -> None:
-        """Keep the images of a block, which are new or no longer what they were."""
         block.pictures = pictures[:_MAX_PICTURES]
         if not block.pictures:
             return
@@ -361,8 +336,6 @@ def stack(above: Block | None, block: Block) -> None:
 
 
 class BlockList:
-    """A container for blocks that are not on the screen yet."""
-
     def __init__(self) -> None:
         self.blocks: list[Block] = []
 

@@ -50,7 +50,6 @@ class AgentMessages:
         self.answers: deque[str] = deque(maxlen=_MAX_ANSWERS)
 
     def stream(self, event: ApiStreamEvent | None) -> None:
-        """Apply a streaming event."""
         self._live.apply(event, self._finished)
 
     def finished(self, message: AssistantMessage) -> None:
@@ -81,21 +80,17 @@ class AgentMessages:
 
     @property
     def streams(self) -> bool:
-        """Whether a part of an answer has come that is not finished."""
         return self._live.streams
 
     def drop_live(self) -> None:
-        """Remove streamed text that was never finished."""
         self._live.drop()
 
     def end_turn(self) -> None:
-        """Forget the messages of the turn: it is over, so none of them will be streamed or withdrawn."""
         self._live.drop()
         self._blocks.clear()
         self._finished.clear()
 
     def end_session(self) -> None:
-        """Keep the text of an unfinished answer that the person has read: nothing more will come."""
         self._live.keep_text_and_drop()
 
     def _thought(self, thinking: str) -> ThoughtBlock:
@@ -142,8 +137,7 @@ _MAX_PIECES = 2 * MAX_BLOCK_CHARS // LIVE_PIECE_CHARS
 
 @dataclass
 class LiveBlock:
-    """One content block of the message. `pieces` are the parts of a long text that can no longer change; each is a
-    block of its own, so that only the rest in `block` is drawn again with every delta."""
+    """One content block. `pieces` are the parts of a long text that can no longer change, each a block of its own."""
 
     block: Block
     pieces: deque[MarkdownBlock] = field(default_factory=lambda: deque(maxlen=_MAX_PIECES))
@@ -161,12 +155,11 @@ class LiveMessage:
 
     @property
     def streams(self) -> bool:
-        """Whether a block has begun that is not finished."""
         return bool(self._live)
 
     def apply(self, event: ApiStreamEvent | None, finished_blocks: dict[str, int]) -> None:
-        """Apply one event. `finished_blocks` is the number of finished blocks of each message, by message id: after a
-        reconnect the host sends the whole message again."""
+        """Apply one event. `finished_blocks` counts those of each message: after a reconnect the whole message comes
+        again."""
         if isinstance(event, MessageStart):
             self.drop()
             self.message_id = event.message_id
@@ -187,7 +180,6 @@ class LiveMessage:
         return None, []
 
     def drop(self) -> None:
-        """Remove the blocks that were never finished: their message was cut off."""
         for live in self._live.values():
             for piece in live.pieces:
                 self._container.take_away(piece)
@@ -233,16 +225,13 @@ class LiveMessage:
         self._container.update_block(block)
 
     def _split(self, live: LiveBlock, block: MarkdownBlock) -> None:
-        """Move the beginning of a text that can no longer change into a block of its own."""
         while (cut := first_cut(Piece(block.text, block.opening), LIVE_PIECE_CHARS)) is not None:
             live.pieces.append(_put_before(self._container, block, cut[0]))
             block.text, block.opening = cut[1].text, cut[1].opening
 
 
 def set_text(container: BlockContainer, block: MarkdownBlock, text: str) -> list[MarkdownBlock]:
-    """Give `block` the end of `text`, and put blocks with the rest in front of it. Return these blocks.
-
-    Of a long text only the blocks on the screen are drawn."""
+    """Give `block` the end of `text`, and put blocks with the rest in front of it, which are returned."""
     *heads, last = pieces_of(text)
     block.tight = False
     before = [_put_before(container, block, head) for head in heads]
@@ -251,7 +240,6 @@ def set_text(container: BlockContainer, block: MarkdownBlock, text: str) -> list
 
 
 def _put_before(container: BlockContainer, block: MarkdownBlock, piece: Piece) -> MarkdownBlock:
-    """Put the block of a piece in front of the block with the rest of the text."""
     added = MarkdownBlock(text=piece.text, tight=block.tight, opening=piece.opening)
     block.tight = not piece.text.endswith("\n\n")  # in the middle of a list
     container.add(added, before=block)

@@ -16,8 +16,7 @@ _BACKTICKS = re.compile(r"`{3,}")
 
 
 def markdown_of(title: str, blocks: Iterable[Block]) -> str:
-    """Return the document: prompts as headings, answers as they are, calls with what they printed. Control characters
-    of the host are made visible."""
+    """Return the document. Control characters of the host are made visible."""
     parts = [f"# {one_line(title)}"]
     for block in _whole(blocks):
         parts.extend(part for part in _parts(block) if part)
@@ -25,7 +24,6 @@ def markdown_of(title: str, blocks: Iterable[Block]) -> str:
 
 
 def _whole(blocks: Iterable[Block]) -> Iterator[Block]:
-    """Yield the blocks, those of a list, a table or code in pieces as one."""
     last: Block | None = None
     for block in blocks:
         if isinstance(block, MarkdownBlock) and block.tight and isinstance(last, MarkdownBlock):
@@ -39,7 +37,6 @@ def _whole(blocks: Iterable[Block]) -> Iterator[Block]:
 
 
 def text_of(block: Block) -> str:
-    """Return one entry as it stands in the document."""
     return "\n\n".join(part for part in _parts(block) if part)
 
 
@@ -95,7 +92,6 @@ def _item(todo: Json) -> str:
 
 
 def _questions(questions: object) -> Iterator[str]:
-    """Yield each question with its options."""
     for each in questions if isinstance(questions, list) else ():
         if isinstance(each, dict):
             options = [option for option in each.get("options") or () if isinstance(option, dict)]

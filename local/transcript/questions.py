@@ -24,13 +24,10 @@ _FORMATS = {
 
 @dataclass(frozen=True)
 class ServerForm:
-    """A form that can be shown. `readers` turn the answers of each field into its value."""
-
     form: Form
     readers: Mapping[str, Read]
 
     def content(self, answers: Answers) -> Json:
-        """Return the answers as the server wants them. What was left out is missing."""
         return {key: self.readers[key](given) for key, given in answers.items() if given and key in self.readers}
 
 
@@ -65,7 +62,6 @@ def read_server_form(message: str, schema: object) -> ServerForm | None:
 
 
 def yes_only(key: str, question: str, answer: str) -> FormField:
-    """Return a question that is answered with one word, or declined."""
     return FormField(key, question, options=(FormOption(answer),), own_text=False)
 
 
@@ -135,7 +131,6 @@ def _typed(kind: str, text: str) -> object:
 
 
 def _problem(described: Json) -> Callable[[str], str]:
-    """Return what says why a typed answer cannot be taken."""
     kind = described.get("type")
 
     def problem(text: str) -> str:
@@ -173,16 +168,13 @@ Answers = dict[str, list[str]]
 
 @dataclass(frozen=True)
 class FormOption:
-    """One option. `label` is what is answered, `description` says more."""
-
     label: str
     description: str = ""
 
 
 @dataclass(frozen=True)
 class FormField:
-    """One question. `key` names its answer. `several`: more than one option may be chosen. `own_text`: the person may
-    type an answer. `optional`: no answer is fine. `problem` returns why a typed answer cannot be taken, or ""."""
+    """One question. `several`: more than one option may be chosen. `own_text`: an answer may be typed."""
 
     key: str
     question: str
@@ -195,14 +187,11 @@ class FormField:
 
     @property
     def rows(self) -> int:
-        """The number of rows to choose from: the options, and one for a typed answer."""
         return len(self.options) + self.own_text
 
 
 @dataclass
 class FormEntry:
-    """What the person has chosen so far in one field: the indexes of options, and a text of their own."""
-
     chosen: list[int] = field(default_factory=list)
     text: str = ""
 
@@ -213,8 +202,7 @@ class FormEntry:
 
 @dataclass
 class Form:
-    """Some fields and what was chosen in them. `place` is the index of the field on the screen; after the last one
-    comes the overview of all answers."""
+    """Some fields and what was chosen in them. `place` is the field on the screen; behind the last is the overview."""
 
     fields: tuple[FormField, ...]
     place: int = 0
@@ -224,21 +212,17 @@ class Form:
 
     @property
     def field(self) -> FormField | None:
-        """The field on the screen; None for the overview."""
         return self.fields[self.place] if self.place < len(self.fields) else None
 
     @property
     def entry(self) -> FormEntry:
-        """What was chosen in the field on the screen."""
         return self.entries[self.place]
 
     @property
     def has_overview(self) -> bool:
-        """Whether the answers are shown once more before they are given: there are several."""
         return len(self.fields) > 1
 
     def go(self, by: int) -> bool:
-        """Go to another field, or to the overview. Return whether there is one in that direction."""
         place = self.place + by
         if not 0 <= place < len(self.fields) + self.has_overview:
             return False
@@ -246,7 +230,6 @@ class Form:
         return True
 
     def toggle(self, index: int) -> None:
-        """Choose an option, or choose it no longer."""
         chosen = self.entry.chosen
         if index in chosen:
             chosen.remove(index)
@@ -254,7 +237,6 @@ class Form:
             chosen.append(index)
 
     def choose(self, index: int) -> None:
-        """Choose this option and no other."""
         self.entries[self.place] = FormEntry([index])
 
     def answered(self, place: int) -> bool:
@@ -263,12 +245,10 @@ class Form:
 
     @property
     def missing(self) -> int:
-        """The index of the first field without an answer, or -1."""
         return next((place for place in range(len(self.fields)) if not self.answered(place)), -1)
 
     @property
     def answers(self) -> Answers:
-        """The answers by the keys of their fields."""
         return {each.key: entry.answers(each) for each, entry in zip(self.fields, self.entries, strict=True)}
 
 
@@ -307,8 +287,7 @@ _PATIENCE_S = 2.0  # without an event, if the end of the replay does not come
 
 
 class ReplayMonitor:
-    """Tells whether the events that come had happened before this client attached. The answer to a question may come
-    two events later, so questions are shown only when the replay is over. Times are monotonic seconds."""
+    """Tells whether events come that had happened before this client attached: questions wait until that is over."""
 
     def __init__(self) -> None:
         self._replaying = False
@@ -317,7 +296,6 @@ class ReplayMonitor:
         """The number of the last event that came."""
 
     def event_came(self, seq: int, now: float, *, replayed: bool) -> None:
-        """Note an event."""
         self.seq = max(self.seq, seq)
         self._last_at, self._replaying = now, replayed
 
@@ -342,7 +320,6 @@ class OpenQuestions:
 
     @property
     def head(self) -> ControlRequest | None:
-        """The question to show."""
         return next(iter(self._open.values()), None)
 
     def show_head(self) -> ControlRequest | None:
@@ -354,7 +331,7 @@ class OpenQuestions:
         return iter(list(self._open.values()))
 
     def walk(self, by: int) -> None:
-        """Show the next question (`by` is 1) or the one before (-1). The last and the first are neighbours."""
+        """Show the next question (1) or the one before (-1), in a circle."""
         ids = list(self._open)
         ids = ids[by:] + ids[:by]
         self._open = {each: self._open[each] for each in ids}
@@ -382,17 +359,14 @@ class OpenQuestions:
         return seen
 
     def answered(self, request_id: str) -> None:
-        """The person has answered a question here."""
         self.closed(request_id)
         self._answered.append(request_id)
 
     def not_answered(self, request: ControlRequest) -> None:
-        """The answer could not be sent: the question is open again, before all others."""
         if request.request_id in self._answered:
             self._answered.remove(request.request_id)
         self._open = {request.request_id: request, **self._open}
 
     def clear(self) -> None:
-        """Nothing is asked any more: the session has ended."""
         self._open.clear()
         self._seen.clear()

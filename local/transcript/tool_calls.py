@@ -31,8 +31,7 @@ _MAX_CHARS = 100_000
 
 
 class EarlyData:
-    """Results of tool calls, ids of messages that were withdrawn, and ids of prompts that the agent took. The newest
-    of each are kept until the person loads the earlier events to which they belong."""
+    """Results of calls, messages that were withdrawn, prompts that were taken: for events that are loaded later."""
 
     def __init__(self) -> None:
         self.results: Newest[str, tuple[Json, Any]] = Newest(_MAX_KEPT)
@@ -40,7 +39,6 @@ class EarlyData:
         self.taken: Newest[str, None] = Newest(_MAX_KEPT)
 
     def note_result(self, result: Json, structured: Any) -> None:
-        """Keep the result of a tool call, unless it is very long."""
         if len(result_text(result)) <= _MAX_CHARS and len(str(structured)) <= _MAX_CHARS:
             kept = {name: result.get(name) for name in ("tool_use_id", "content", "is_error")}
             self.results[as_text(result.get("tool_use_id"))] = kept, structured
@@ -55,8 +53,7 @@ def _meant(called: str, tool_input: Json) -> tuple[str, Json]:
 
 
 class ToolCalls:
-    """Tool calls without a result, by their id, as long as the container has room for them. Results that come before
-    their call is loaded wait in `orphans`."""
+    """Tool calls without a result, by their id. Results that come before their call is loaded wait in `orphans`."""
 
     def __init__(self, container: BlockContainer, orphans: EarlyData) -> None:
         self._container = container
@@ -72,7 +69,6 @@ class ToolCalls:
 
     @property
     def any_open(self) -> bool:
-        """Whether a call has no result yet."""
         return bool(self._open)
 
     def announce(self, tool_id: str, name: str) -> ToolBlock | None:
@@ -84,7 +80,6 @@ class ToolCalls:
         return block
 
     def retract(self, block: ToolBlock) -> None:
-        """Forget an announced call: its message was cut off."""
         self._open.pop(block.tool_id, None)
 
     def call(self, content: Json, announced: ToolBlock | None) -> ToolBlock:
@@ -113,7 +108,6 @@ class ToolCalls:
         return tool
 
     def start(self, tool_id: str) -> None:
-        """The worker runs the tool."""
         tool = self._open.get(tool_id)
         if tool is not None and tool.state is ToolState.WAITING:
             tool.state = ToolState.RUNNING
@@ -135,12 +129,10 @@ class ToolCalls:
             self._container.update_block(tool)
 
     def line_begins(self) -> None:
-        """A turn begins, in which a command line of the person may run."""
         self._line_over = False
 
     def line_over(self) -> None:
-        """A command line of the person has ended: what it printed is shown in place of its live output, of which more
-        may come late."""
+        """A command line of the person has ended: what it printed is shown in place of its live output."""
         self._line_over = True
         for tool_id in [each for each in self._open if each.startswith(SHELL_CALL)]:
             self._container.take_away(self._open.pop(tool_id))
@@ -187,7 +179,6 @@ class ToolCalls:
         self._container.add(self._snapshot_todos)
 
     def adopt(self, earlier: ToolCalls, *, running: bool) -> None:
-        """Take over the calls that earlier events left open. Without a `running` turn they get no results."""
         self.agents.adopt(earlier.agents)
         for tool_id, tool in earlier._open.items():
             if running:

@@ -69,9 +69,7 @@ _HOW_TO_FOLLOW = r"\1. /tasks \2 shows its output, /tasks stop \2 ends it."
 
 
 class TranscriptReducer(Projection):
-    """Applies what a session says to a container of blocks. `model`, `mode`, `sandbox` (the cage in force, in words),
-    `running`, `turns` and `totals` are for the status line. `orphans` is shared with the reducer of later events when
-    earlier ones are loaded."""
+    """Applies what a session says to a container of blocks. `orphans` is shared with the reducer of later events."""
 
     def __init__(
         self,
@@ -105,28 +103,23 @@ class TranscriptReducer(Projection):
 
     @property
     def agent_calls(self) -> list[ToolBlock]:
-        """The calls that started sub-agents, oldest first."""
         return self._tools.agents.blocks
 
     @property
     def waits_for_model(self) -> bool:
-        """Whether a turn runs in which no tool works and no answer comes: the model has been asked. The turn of a
-        command line asks no model."""
+        """Whether the model has been asked: a turn runs in which no tool works and no answer comes."""
         idle = not self._tools.any_open and not self._messages.streams
         return self.running and idle and not self.prompts.command_line
 
     @property
     def todos(self) -> Todos:
-        """The agent's newest list of todos."""
         return self._tools.todos
 
     @property
     def answers(self) -> Sequence[str]:
-        """The newest finished texts of the agent, the newest last."""
         return self._messages.answers
 
     def notice(self, said: str | list[str], level: Level = Level.INFO) -> NoticeBlock:
-        """Show a message of ccb itself: one line, or a list of them."""
         return self.notices.add(said, level)
 
     # What the person and the connection do.
@@ -138,22 +131,18 @@ class TranscriptReducer(Projection):
         self.running = self.running or connected
 
     def prompt_failed(self, uuid: str) -> None:
-        """The prompt did not leave the laptop."""
         if not self.prompts.failed(uuid):
             self.running = self._in_turn
 
     def prompt_refused(self, uuid: str) -> None:
-        """The prompt was not sent; its text is in the composer again."""
         self.prompts.refused(uuid)
         self.running = self._in_turn
 
     def link_lost(self) -> None:
-        """The connection was lost: prompts that the host has not confirmed wait for the next one."""
         if self.prompts.link_lost():
             self.running = self._in_turn
 
     def all_sent(self) -> None:
-        """The host has confirmed all prompts."""
         self.prompts.all_sent(running=self.running)
 
     def session_ended(self) -> None:
@@ -182,7 +171,6 @@ class TranscriptReducer(Projection):
             self._tools.show_todos(state.todos)
 
     def adopt(self, earlier: TranscriptReducer) -> None:
-        """Take over the tool calls that `earlier` events left open."""
         self._tools.adopt(earlier._tools, running=self.running)
         earlier.prompts.settle()
 
@@ -202,8 +190,7 @@ class TranscriptReducer(Projection):
             self._todo_lists.note(record.seq, self._tools.todos)
 
     def apply_progress(self, message: PublicMessage) -> None:
-        """Apply a public message that is not in the journal: a streaming event, the output of a running tool, or what a
-        sub-agent is doing."""
+        """Apply a public message that is not in the journal."""
         self._only_past = False
         self._message(message)
 
@@ -215,7 +202,6 @@ class TranscriptReducer(Projection):
 
     @on(InputRecord)
     def _input(self, content: InputRecord, _record: Record) -> None:
-        """An input is in the journal. Show it if it is a prompt that is not on the screen yet."""
         sent = content.public
         text = sent.text("\n") if isinstance(sent, UserMessage) else ""
         if not isinstance(sent, UserMessage) or not text.strip():
@@ -227,7 +213,6 @@ class TranscriptReducer(Projection):
 
     @on(PromptRecord)
     def _prompt(self, content: PromptRecord, _record: Record) -> None:
-        """The agent takes prompts."""
         self._take(content.input_ids)
 
     @on(UnqueuedRecord)
@@ -266,7 +251,6 @@ class TranscriptReducer(Projection):
 
     @on(OptionsRecord)
     def _options(self, content: OptionsRecord, _record: Record) -> None:
-        """The session begins, or goes on with other options."""
         self.model = content.model or self.model
         self.mode = content.permission_mode or self.mode
         if self.sandbox:  # a worker without a sandbox names the cage of none of its commands
@@ -355,7 +339,6 @@ class TranscriptReducer(Projection):
         self._messages.finished(message)
 
     def _user(self, message: UserMessage) -> None:
-        """Show tool results, and what the worker itself says as the user. Prompts are shown by their input records."""
         is_note = not message.is_replay and not message.body.get("isSynthetic")
         content = as_dict(message.body.get("message")).get("content")
         if isinstance(content, str):
@@ -377,7 +360,6 @@ class TranscriptReducer(Projection):
                 self.notice(text.removeprefix(_OUTPUT[0]).removesuffix(_OUTPUT[1]).split("\n"))
 
     def _turn_over(self, tools: ToolState) -> None:
-        """The turn is over. Tool calls that are still open get the state `tools`."""
         self.notices.model_call_over()
         self._messages.end_turn()
         self._tools.close(tools)

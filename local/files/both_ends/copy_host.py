@@ -29,10 +29,7 @@ def failure(error: Exception) -> dict[str, object]:
 
 
 def serve(marker: str, *, wait: bool) -> None:
-    """Say that the program runs, read one order from stdin, and carry it out.
-
-    With `wait`, the laptop first sends a byte, because this connection is on trial.
-    """
+    """Say that the program runs, read one order from stdin, and carry it out. With `wait`, a byte comes first."""
     for fd in (0, 1):
         os.set_blocking(fd, True)  # a start-up file may have changed it
     if wait and not os.read(0, 1):
@@ -67,7 +64,6 @@ def _read(_least: int) -> list[bytes]:
 
 
 def _beat(channel: CopyChannel) -> None:
-    """Say now and then that the program runs, also while it reads a long file: silent connections are given up."""
     try:
         while True:
             time.sleep(BEAT_S)
@@ -77,7 +73,6 @@ def _beat(channel: CopyChannel) -> None:
 
 
 def _input_is_closed() -> bool:
-    """Return whether there is no stdin. The laptop sends nothing before it has read the first line from here."""
     try:
         if stat.S_ISREG(os.fstat(0).st_mode):
             return True
