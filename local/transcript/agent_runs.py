@@ -164,8 +164,7 @@ class AgentRuns(Projection):
         return block.agent if block is not None else None
 
     def _changed(self, record: Record) -> None:
-        block = self._blocks.get(record.agent_id)
-        if block is not None:
+        if (block := self._blocks.get(record.agent_id)) is not None:
             self._container.update_block(block)
 
 

@@ -62,11 +62,9 @@ def _block_text(block: Json) -> str:
 def image_words(block: Json) -> str:
     """Return an image block in words, such as `PNG 640x480 · 12 KB`. Its data is not trusted and not unpacked."""
     picture = picture_data(block)
-    if picture is None:
-        return "[image]"
-    head = picture.head
+    head = picture.head if picture else b""
     media_type, pixels = image_type(head[:16]), image_size(head)
-    if media_type is None:
+    if picture is None or media_type is None:
         return "[image]"
     kind = {"image/jpeg": "JPEG", "image/webp": "WebP"}.get(media_type, media_type.rpartition("/")[2].upper())
     shown = f" {pixels[0]}x{pixels[1]}" if pixels else ""

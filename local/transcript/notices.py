@@ -68,13 +68,6 @@ class Notices:
             self._another_drove = not is_me
         self._driver = name or self._driver
 
-    def late_answer(self) -> None:
-        self.add("An answer came too late and was dropped: the question was settled before.", Level.WARNING)
-
-    def damage(self, what: str) -> None:
-        if what:
-            self.add(f"The session's journal is damaged: {HostText(what)}", Level.WARNING)
-
     def rewind(self, content: RewindRecord) -> None:
         if content.to:
             before = f" before: {content.text[:_MAX_TEXT]}" if content.text else " an earlier message"
@@ -101,15 +94,25 @@ class Notices:
             delay_ms = as_number(note.body.get("retry_delay_ms"))
             self._asked_again(retry_text(note), AskedAgain(delay_ms / 1000, retry_text(note, waits=False)))
         elif note.subtype == "model_silent":
-            self._silence(note)
+            silent, left = (as_number(note.body.get(name)) / 1000 for name in ("silent_ms", "retry_in_ms"))
+            if text := silence_text(note):
+                self._asked_again(text, AskedAgain(left, f"The model has said nothing for {silent:.0f} s."))
+            else:
+                self.model_call_over()
 
     def _compacting_told(self, status: Mapping[str, object]) -> None:
         if status.get("status") == "compacting":
             self._compacting = self.add("Compacting the conversation: the model writes a summary …", Level.DIM)
         elif self._compacting is not None and status.get("compact_result") == "failed":
-            self._compacting.text = "The conversation was not compacted."
-            self._container.update_block(self._compacting)
-            self._compacting = None
+            self._end_compacting("The conversation was not compacted.")
+
+    def _end_compacting(self, text: str) -> None:
+        if self._compacting is None:
+            self.add(text, Level.DIM)
+            return
+        self._compacting.text = text
+        self._container.update_block(self._compacting)
+        self._compacting = None
 
     def compacted(self, line: CompactMessage) -> None:
         metadata = as_dict(line.body.get("compact_metadata"))
@@ -118,12 +121,7 @@ class Notices:
         text = f"── Compacted: the agent goes on with a summary{f' ({counts} tokens)' if counts else ''}."
         if metadata.get("trigger") == "clear":
             text = "── Cleared: the agent has forgotten the conversation."
-        if self._compacting is None:
-            self.add(text, Level.DIM)
-            return
-        self._compacting.text = text
-        self._container.update_block(self._compacting)
-        self._compacting = None
+        self._end_compacting(text)
 
     def errors(self, result: ResultMessage) -> None:
         if result.is_error and result.errors and result.body.get("terminal_reason") not in _ABORTED:
@@ -141,14 +139,6 @@ class Notices:
             self._retry.text = self.asked_again.afterwards
             self._retry.changed()  # what is printed in lines stays as it was
         self._retry = self.asked_again = None
-
-    def _silence(self, note: SystemMessage) -> None:
-        text = silence_text(note)
-        if not text:
-            self.model_call_over()
-            return
-        silent, left = (as_number(note.body.get(name)) / 1000 for name in ("silent_ms", "retry_in_ms"))
-        self._asked_again(text, AskedAgain(left, f"The model has said nothing for {silent:.0f} s."))
 
     def _asked_again(self, text: str, again: AskedAgain) -> None:
         """Say that the model is asked again. All attempts of one model call share a notice."""

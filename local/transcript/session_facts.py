@@ -68,7 +68,12 @@ class Todos:
     @staticmethod
     def read(value: object) -> Todos:
         listed = value[:_MAX_ITEMS] if isinstance(value, (list, tuple)) else ()
-        return Todos(tuple(_item(each) for each in listed if isinstance(each, dict)))
+        items = []
+        for each in filter(lambda each: isinstance(each, dict), listed):
+            text = one_line(str(each.get("content", "")))[:_MAX_CHARS]
+            doing = one_line(str(each.get("activeForm") or ""))[:_MAX_CHARS]
+            items.append(TodoItem(text, doing or text, str(each.get("status"))))
+        return Todos(tuple(items))
 
     @property
     def done(self) -> int:
@@ -81,11 +86,9 @@ class Todos:
     @property
     def current(self) -> int:
         """The index of the item in progress, or else of the first that is not completed; -1 if nothing is open."""
-        for status in ("in_progress", "pending"):
-            found = next((index for index, each in enumerate(self.items) if each.status == status), -1)
-            if found >= 0:
-                return found
-        return next((index for index, each in enumerate(self.items) if each.status != "completed"), -1)
+        order = {"in_progress": 0, "pending": 1}
+        left = [(order.get(each.status, 2), at) for at, each in enumerate(self.items) if each.status != "completed"]
+        return min(left)[1] if left else -1
 
 
 class TodoLists:
@@ -103,12 +106,6 @@ class TodoLists:
         while self._lists and self._lists[-1][0] >= seq:
             self._lists.pop()
         return self._lists[-1][1] if self._lists else Todos()
-
-
-def _item(value: dict[str, Any]) -> TodoItem:
-    text = one_line(str(value.get("content", "")))[:_MAX_CHARS]
-    doing = one_line(str(value.get("activeForm") or ""))[:_MAX_CHARS]
-    return TodoItem(text, doing or text, str(value.get("status")))
 
 
 Json = dict[str, Any]

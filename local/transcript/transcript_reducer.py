@@ -194,95 +194,69 @@ class TranscriptReducer(Projection):
         self._only_past = False
         self._message(message)
 
-    @on(TurnStartRecord)
-    def _turn_start(self, _content: TurnStartRecord, _record: Record) -> None:
-        self.running = self._in_turn = True
-        self._tools.line_begins()
-        self.turns += 1
-
-    @on(InputRecord)
-    def _input(self, content: InputRecord, _record: Record) -> None:
-        sent = content.public
-        text = sent.text("\n") if isinstance(sent, UserMessage) else ""
-        if not isinstance(sent, UserMessage) or not text.strip():
-            return
-        ids = input_ids(content.id, sent.uuid)
-        taken = ids[0] in self.orphans.taken
-        if self.prompts.arrived(text, ids, running=self.running, taken=taken, facts=_facts_of(sent)):
-            self.running = True
-
-    @on(PromptRecord)
-    def _prompt(self, content: PromptRecord, _record: Record) -> None:
-        self._take(content.input_ids)
-
-    @on(UnqueuedRecord)
-    def _unqueued(self, content: UnqueuedRecord, _record: Record) -> None:
-        self.prompts.taken_back(content.id)
-        self.running = self._in_turn or self.prompts.queued
-
-    @on(MovedRecord)
-    def _moved(self, content: MovedRecord, _record: Record) -> None:
-        self.prompts.moved(content.id, [content.before], steers=content.steers)
-
-    @on(TakenRecord)
-    def _taken(self, content: TakenRecord, _record: Record) -> None:
-        self._take([content.input_id])
+    @on(InputRecord, PromptRecord, TakenRecord, UnqueuedRecord, MovedRecord, ForkedRecord)
+    def _prompt_news(self, content: object, _record: Record) -> None:
+        match content:
+            case InputRecord(public=UserMessage() as sent) if (text := sent.text("\n")).strip():
+                ids = input_ids(content.id, sent.uuid)
+                taken = ids[0] in self.orphans.taken
+                if self.prompts.arrived(text, ids, running=self.running, taken=taken, facts=_facts_of(sent)):
+                    self.running = True
+            case PromptRecord():
+                self._take(content.input_ids)
+            case TakenRecord():
+                self._take([content.input_id])
+            case UnqueuedRecord():
+                self.prompts.taken_back(content.id)
+                self.running = self._in_turn or self.prompts.queued
+            case MovedRecord():
+                self.prompts.moved(content.id, [content.before], steers=content.steers)
+            case ForkedRecord():  # a turn that ran in the original has no result here
+                self.prompts.forked()
+                self._turn_over(ToolState.UNKNOWN)
 
     def _take(self, input_ids: list[str]) -> None:
         for input_id in input_ids:
             if not self.prompts.taken(input_id):
                 self.orphans.taken[input_id] = None
 
-    @on(ToolStartRecord)
-    def _tool_start(self, content: ToolStartRecord, _record: Record) -> None:
-        self._tools.start(content.tool_use_id)
+    @on(TurnStartRecord, ToolStartRecord, WithdrawnRecord, ModelEndRecord, ModelRecord, OptionsRecord)
+    def _agent_news(self, content: object, _record: Record) -> None:
+        match content:
+            case TurnStartRecord():
+                self.running = self._in_turn = True
+                self._tools.line_begins()
+                self.turns += 1
+            case ToolStartRecord():
+                self._tools.start(content.tool_use_id)
+            case WithdrawnRecord():
+                self._messages.withdraw(content.message_id)
+            case ModelEndRecord():
+                self.totals.set_context(content.usage, whole=True)
+            case ModelRecord():
+                self.model = content.model or self.model
+            case OptionsRecord():
+                self.model = content.model or self.model
+                self.mode = content.permission_mode or self.mode
+                if self.sandbox:  # a worker without a sandbox names the cage of none of its commands
+                    self.sandbox = CAGES.get(content.sandbox, self.sandbox)
 
-    @on(WithdrawnRecord)
-    def _withdrawn(self, content: WithdrawnRecord, _record: Record) -> None:
-        self._messages.withdraw(content.message_id)
-
-    @on(ModelEndRecord)
-    def _model_end(self, content: ModelEndRecord, _record: Record) -> None:
-        self.totals.set_context(content.usage, whole=True)
-
-    @on(ModelRecord)
-    def _model(self, content: ModelRecord, _record: Record) -> None:
-        self.model = content.model or self.model
-
-    @on(OptionsRecord)
-    def _options(self, content: OptionsRecord, _record: Record) -> None:
-        self.model = content.model or self.model
-        self.mode = content.permission_mode or self.mode
-        if self.sandbox:  # a worker without a sandbox names the cage of none of its commands
-            self.sandbox = CAGES.get(content.sandbox, self.sandbox)
-
-    @on(DriverRecord)
-    def _driver(self, content: DriverRecord, _record: Record) -> None:
-        self.notices.driver(content.by, silent=self._only_past)
-
-    @on(ForkedRecord)
-    def _forked(self, _content: ForkedRecord, _record: Record) -> None:
-        """From here on the session is a copy. A turn that ran in the original has no result here."""
-        self.prompts.forked()
-        self._turn_over(ToolState.UNKNOWN)
-
-    @on(RewindRecord)
-    def _rewind(self, content: RewindRecord, _record: Record) -> None:
-        self.notices.rewind(content)
-        if content.to:
-            self._tools.todos = self._todo_lists.before(content.to)
-
-    @on(RewoundRecord)
-    def _rewound(self, content: RewoundRecord, _record: Record) -> None:
-        self.notices.rewound(content)
-
-    @on(LateAnswerRecord)
-    def _late_answer(self, _content: LateAnswerRecord, _record: Record) -> None:
-        self.notices.late_answer()
-
-    @on(DamagedRecord)
-    def _damaged(self, content: DamagedRecord, _record: Record) -> None:
-        self.notices.damage(content.what)
+    @on(DriverRecord, RewindRecord, RewoundRecord, LateAnswerRecord, DamagedRecord)
+    def _noticed(self, content: object, _record: Record) -> None:
+        match content:
+            case DriverRecord():
+                self.notices.driver(content.by, silent=self._only_past)
+            case RewindRecord():
+                self.notices.rewind(content)
+                if content.to:
+                    self._tools.todos = self._todo_lists.before(content.to)
+            case RewoundRecord():
+                self.notices.rewound(content)
+            case LateAnswerRecord():
+                late = "An answer came too late and was dropped: the question was settled before."
+                self.notice(late, Level.WARNING)
+            case DamagedRecord() if content.what:  # else the worker has reported it already
+                self.notice(f"The session's journal is damaged: {HostText(content.what)}", Level.WARNING)
 
     @on(MessageRecord)
     def _message_record(self, content: MessageRecord, _record: Record) -> None:
@@ -293,7 +267,9 @@ class TranscriptReducer(Projection):
             case StreamEventMessage():
                 self._messages.stream(parse_stream_event(message.event))
             case AssistantMessage():
-                self._assistant(message)
+                self.notices.model_call_over()
+                self.totals.set_context(as_dict(as_dict(message.body.get("message")).get("usage")))
+                self._messages.finished(message)
             case UserMessage():
                 self._user(message)
             case ToolProgressMessage():
@@ -324,19 +300,11 @@ class TranscriptReducer(Projection):
         self.mode = message.permission_mode or self.mode
         self.tools = tuple(map(as_text, tools)) if isinstance(tools, list) else ()
         self.branch = one_line(as_text(message.body.get("git_branch")))
-        self._cage_told(as_text(message.body.get("sandbox")))
         self.running = self._in_turn = True
-
-    def _cage_told(self, sandbox: str) -> None:
-        """Take the cage in force. Say why there is none on this host, unless the person chose that."""
+        sandbox = as_text(message.body.get("sandbox"))
         if sandbox.startswith("no cage") and sandbox != self.sandbox and self.mode != "bypassPermissions":
             self.notice(f"On the host: {HostText(sandbox[:_MAX_CAGE])}", Level.WARNING)
         self.sandbox = sandbox or self.sandbox
-
-    def _assistant(self, message: AssistantMessage) -> None:
-        self.notices.model_call_over()
-        self.totals.set_context(as_dict(as_dict(message.body.get("message")).get("usage")))
-        self._messages.finished(message)
 
     def _user(self, message: UserMessage) -> None:
         is_note = not message.is_replay and not message.body.get("isSynthetic")
