@@ -10,37 +10,11 @@ from dataclasses import field
 from typing import Any
 
 from ccb.tunnel.errors import CcbError, ConnectionLost
+from ccb.tunnel.wire import journal_records as records
+from ccb.tunnel.wire import messages
 from ccb.tunnel.wire.control_protocol import CAN_USE_TOOL, HOOK_CALLBACK, RequestKind
 from ccb.tunnel.wire.dataclass import dataclass
-from ccb.tunnel.wire.journal_records import (
-    DamagedRecord,
-    InputRecord,
-    MessageRecord,
-    PromptRecord,
-    TakenRecord,
-    TurnEndRecord,
-    TurnStartRecord,
-    UnqueuedRecord,
-)
 from ccb.tunnel.wire.mcp_messages import ELICITATION, MCP_MESSAGE
-from ccb.tunnel.wire.messages import (
-    AssistantMessage,
-    ContentBlockDelta,
-    ContentBlockStart,
-    ContentBlockStop,
-    ControlCancel,
-    ControlRequest,
-    ControlResponse,
-    MessageStart,
-    MessageStop,
-    ResultMessage,
-    StreamEventMessage,
-    SystemMessage,
-    TaskMessage,
-    UserMessage,
-    parse_stream_event,
-    with_text,
-)
 
 from ..session.remote_session import RemoteSession
 from ..session.session_client import EventGap, Json, LaptopNotice, LinkChange, LinkState, SessionEvent, parse_snapshot
@@ -104,17 +78,17 @@ class EarlierAnswers:
                 match event.record.content:
                     case _ if event.record.agent_id:
                         pass
-                    case TurnEndRecord():
+                    case records.TurnEndRecord():
                         turn_ended, result = True, None
-                    case MessageRecord(public=ResultMessage()) as message:
+                    case records.MessageRecord(public=messages.ResultMessage()) as message:
                         turn_ended, result = True, message.body
-                    case PromptRecord(input_ids=ids) if input_id in ids:
+                    case records.PromptRecord(input_ids=ids) if input_id in ids:
                         return result, _NO_RESULT if turn_ended else ""
-                    case TakenRecord(input_id=taken) if taken == input_id:
+                    case records.TakenRecord(input_id=taken) if taken == input_id:
                         return result, _NO_RESULT if turn_ended else ""
-                    case UnqueuedRecord(id=unqueued) if unqueued == input_id:
+                    case records.UnqueuedRecord(id=unqueued) if unqueued == input_id:
                         return None, "This prompt was sent to the session before, and taken back."
-                    case InputRecord(id=sent) if sent == input_id:
+                    case records.InputRecord(id=sent) if sent == input_id:
                         return None, ""
         return None, "This prompt was sent to the session before. Its result is not in the journal."
 
@@ -188,7 +162,7 @@ class EventPrinter:
             log.warning("the host did not end the session within %g s after the last result", GOODBYE_S)
             await self.session.stop()
 
-    async def sent(self, input_id: str, message: UserMessage) -> None:
+    async def sent(self, input_id: str, message: messages.UserMessage) -> None:
         """Note a prompt of the client that was sent. If the client has chosen its id, it may have been answered before,
         in a session that does not begin with this run."""
         self.results.pending.sent(input_id)
@@ -262,52 +236,52 @@ class EventPrinter:
         if state.prompts is not None:  # newer than what the hello said
             self.results.pending.runs_already(each for prompt in state.prompts if prompt.taken for each in prompt.ids)
         for question in state.questions:
-            await self._message(MessageRecord(question.body))
+            await self._message(records.MessageRecord(question.body))
 
     async def _received(self, item: SessionEvent) -> None:
         if item.kind == "progress":
-            await self._progress(MessageRecord(item.body))
+            await self._progress(records.MessageRecord(item.body))
             return
         match item.record.content:
-            case MessageRecord() as message:
+            case records.MessageRecord() as message:
                 earlier = item.replayed and self._first_connection  # it was written before this run
-                if earlier and isinstance(message.public, ResultMessage):
+                if earlier and isinstance(message.public, messages.ResultMessage):
                     self.results.pending.foreign_turn = True
                 await self._message(message)
-                if not earlier and isinstance(message.public, TaskMessage):
+                if not earlier and isinstance(message.public, messages.TaskMessage):
                     await self.results.task_news(message.public)
-            case PromptRecord(input_ids=input_ids) if not item.record.agent_id:
+            case records.PromptRecord(input_ids=input_ids) if not item.record.agent_id:
                 await self._taken(input_ids)
-            case UnqueuedRecord(id=input_id):
+            case records.UnqueuedRecord(id=input_id):
                 self.results.pending.taken_back(input_id)
-            case TakenRecord(input_id=input_id) if not item.record.agent_id:
+            case records.TakenRecord(input_id=input_id) if not item.record.agent_id:
                 await self._taken([input_id])
-            case TurnStartRecord() | TurnEndRecord() as turn if not item.record.agent_id:
+            case records.TurnStartRecord() | records.TurnEndRecord() as turn if not item.record.agent_id:
                 self.results.pending.turn_began_or_ended()
-                if isinstance(turn, TurnStartRecord):
+                if isinstance(turn, records.TurnStartRecord):
                     await self.results.reports.turn_began()
                 else:
                     await self.results.reports.turn_ended(more=bool(self.results.pending))
-            case DamagedRecord() as damage:
+            case records.DamagedRecord() as damage:
                 report_damage(damage)
 
-    def _is_unwanted(self, line: AssistantMessage) -> bool:
+    def _is_unwanted(self, line: messages.AssistantMessage) -> bool:
         """Return whether a client of JSON messages does not want to see words of a sub-agent."""
         if self._hides is None or self.own.forwards_text or not line.body.get("parent_tool_use_id"):
             return False
         return all(block.get("type") != "tool_use" for block in line.blocks)
 
-    async def _progress(self, message: MessageRecord) -> None:
+    async def _progress(self, message: records.MessageRecord) -> None:
         """Print a message that is not in the journal. A question is among them if this laptop asks it, a result only if
         the journal cannot be written."""
-        if isinstance(message.public, ResultMessage | ControlRequest | ControlCancel):
+        if isinstance(message.public, messages.ResultMessage | messages.ControlRequest | messages.ControlCancel):
             await self._message(message)
-        elif isinstance(message.public, StreamEventMessage):
+        elif isinstance(message.public, messages.StreamEventMessage):
             new = self._partial.new_part(message.body)
             if new is not None:
                 await self.output.progress(new)
         else:
-            if isinstance(message.public, SystemMessage):
+            if isinstance(message.public, messages.SystemMessage):
                 self._retries.system(message.public)
             await self.output.progress(message.body)
 
@@ -319,30 +293,30 @@ class EventPrinter:
                 report(f"waiting for {tasks} background {'task' if tasks == 1 else 'tasks'}")
             await self.stop_session()
 
-    async def _message(self, message: MessageRecord) -> None:
+    async def _message(self, message: records.MessageRecord) -> None:
         public = message.public
-        if isinstance(public, ControlResponse) and self._hides is not None and self._hides(public.request_id):
+        if isinstance(public, messages.ControlResponse) and self._hides is not None and self._hides(public.request_id):
             return
         body = self.own.heard(public, message.body)
         match public:
-            case ResultMessage():
+            case messages.ResultMessage():
                 await self._result(body)
                 return
-            case SystemMessage(subtype="permission_denied"):
+            case messages.SystemMessage(subtype="permission_denied"):
                 if public.decision_behavior == "ask":
                     self.results.denied_unasked = True
-            case SystemMessage():
+            case messages.SystemMessage():
                 self._retries.system(public)
-            case AssistantMessage():
+            case messages.AssistantMessage():
                 self._retries.assistant(public)
                 if self._is_unwanted(public):
                     return
         await self.output.message(body)
         if self._mirror is not None:
             await self._mirror.message(public, body)
-        if isinstance(public, ControlRequest) and public.subtype in _ANSWERED_ON_STDIN:
+        if isinstance(public, messages.ControlRequest) and public.subtype in _ANSWERED_ON_STDIN:
             await self.questions.opened(public.request_id, to_person=public.subtype in _TO_PERSON)
-        elif isinstance(public, ControlCancel):
+        elif isinstance(public, messages.ControlCancel):
             await self.questions.closed(public.request_id)
 
 
@@ -374,8 +348,8 @@ class PartialEvents:
         event = message.get("event")
         if message.get("type") != "stream_event" or not isinstance(event, dict):
             return message
-        parsed = parse_stream_event(event)
-        if isinstance(parsed, MessageStart):
+        parsed = messages.parse_stream_event(event)
+        if isinstance(parsed, messages.MessageStart):
             if parsed.message_id and parsed.message_id == self._message_id:
                 for block in self._blocks.values():
                     block.chars_again = block.other_deltas_again = 0
@@ -383,26 +357,26 @@ class PartialEvents:
             self._message_id = parsed.message_id
             self._blocks.clear()
             return message
-        if isinstance(parsed, MessageStop):
+        if isinstance(parsed, messages.MessageStop):
             self._message_id = ""
             self._blocks.clear()
             return message
         if parsed is None or not self._message_id:
             return message
         known = self._blocks.get(parsed.index)
-        if isinstance(parsed, ContentBlockStart) and len(self._blocks) < _MAX_BLOCKS:
+        if isinstance(parsed, messages.ContentBlockStart) and len(self._blocks) < _MAX_BLOCKS:
             self._blocks.setdefault(parsed.index, _PrintedBlock())
         if known is None:
             return message
-        if isinstance(parsed, ContentBlockStart):
+        if isinstance(parsed, messages.ContentBlockStart):
             return None
-        if isinstance(parsed, ContentBlockStop):
+        if isinstance(parsed, messages.ContentBlockStop):
             stopped, known.stopped = known.stopped, True
             return None if stopped else message
         return _new_part_of_delta(known, message, parsed)
 
 
-def _new_part_of_delta(block: _PrintedBlock, message: Json, delta: ContentBlockDelta) -> Json | None:
+def _new_part_of_delta(block: _PrintedBlock, message: Json, delta: messages.ContentBlockDelta) -> Json | None:
     if not delta.field:
         block.other_deltas_again += 1
         if block.other_deltas_again <= block.other_deltas:
@@ -414,4 +388,6 @@ def _new_part_of_delta(block: _PrintedBlock, message: Json, delta: ContentBlockD
     if new < 0 or (new == 0 and delta.text):
         return None
     block.chars = block.chars_again
-    return message if new >= len(delta.text) else with_text(message, delta, delta.text[len(delta.text) - new :])
+    return (
+        message if new >= len(delta.text) else messages.with_text(message, delta, delta.text[len(delta.text) - new :])
+    )

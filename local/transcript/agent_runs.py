@@ -7,19 +7,9 @@ from typing import Any
 from weakref import WeakValueDictionary
 
 from ccb.tunnel.plain_text import one_line
+from ccb.tunnel.wire import messages
 from ccb.tunnel.wire.control_protocol import CAN_USE_TOOL
 from ccb.tunnel.wire.journal_records import AgentResultRecord, Record, ToolStartRecord
-from ccb.tunnel.wire.messages import (
-    AssistantMessage,
-    ControlCancel,
-    ControlRequest,
-    SystemMessage,
-    TaskMessage,
-    UserMessage,
-    as_dict,
-    as_number,
-    as_text,
-)
 from ccb.tunnel.wire.projection import Projection, on
 from ccb.tunnel.wire.tool_traits import DEFAULT_AGENT
 
@@ -57,35 +47,35 @@ class AgentRuns(Projection):
         while len(self._blocks) > _MAX_AGENTS:
             del self._blocks[next(self._blocks.keys())]
 
-    def told(self, note: TaskMessage) -> None:
+    def told(self, note: messages.TaskMessage) -> None:
         if note.subtype == "task_started" and note.tool_use_id in self._blocks:
-            earlier = as_text(note.body.get("agent_id"))  # it may go on
+            earlier = messages.as_text(note.body.get("agent_id"))  # it may go on
             for agent_id in filter(None, (note.task_id, earlier)):
                 self._know(agent_id, self._blocks[note.tool_use_id])
         block = self._blocks.get(note.task_id)
         if block is None or block.agent is None:
             return
-        name, usage = as_text(note.body.get("subagent_type")), as_dict(note.body.get("usage"))
+        name, usage = messages.as_text(note.body.get("subagent_type")), messages.as_dict(note.body.get("usage"))
         if name and "resume" in block.tool_input:  # the call does not name the agent that goes on
             block.tool_input = {**block.tool_input, "subagent_type": name}
-        block.agent.tokens = int(as_number(usage.get("total_tokens"))) or block.agent.tokens
-        block.agent.seconds = as_number(usage.get("duration_ms")) / 1000 or block.agent.seconds
+        block.agent.tokens = int(messages.as_number(usage.get("total_tokens"))) or block.agent.tokens
+        block.agent.seconds = messages.as_number(usage.get("duration_ms")) / 1000 or block.agent.seconds
         if note.subtype == "task_notification":
             self._end(note.task_id, block.agent)
         self._container.update_block(block)
 
     def result(self, block: ToolBlock, structured: object) -> None:
-        told = as_dict(structured)
+        told = messages.as_dict(structured)
         if block.agent is None:
             return
         if told.get("status") == "async_launched":
             block.agent.in_background = True
             return
         cost = told.get("totalCostUsd")
-        block.agent.cost_usd = as_number(cost) if isinstance(cost, int | float) else None
-        block.agent.tokens = int(as_number(told.get("totalTokens"))) or block.agent.tokens
-        block.agent.tool_uses = int(as_number(told.get("totalToolUseCount"))) or block.agent.tool_uses
-        block.agent.seconds = as_number(told.get("totalDurationMs")) / 1000 or block.agent.seconds
+        block.agent.cost_usd = messages.as_number(cost) if isinstance(cost, int | float) else None
+        block.agent.tokens = int(messages.as_number(told.get("totalTokens"))) or block.agent.tokens
+        block.agent.tool_uses = int(messages.as_number(told.get("totalToolUseCount"))) or block.agent.tool_uses
+        block.agent.seconds = messages.as_number(told.get("totalDurationMs")) / 1000 or block.agent.seconds
         block.agent.branch = one_line(str(told.get("worktreeBranch") or ""))
         block.agent.ended, block.agent.note = True, ""
 
@@ -93,15 +83,15 @@ class AgentRuns(Projection):
         for agent_id, block in earlier._blocks.items():
             self._blocks.setdefault(agent_id, block)
 
-    @on(AssistantMessage)
-    def _assistant(self, line: AssistantMessage, record: Record) -> None:
+    @on(messages.AssistantMessage)
+    def _assistant(self, line: messages.AssistantMessage, record: Record) -> None:
         run = self._run(record)
         if run is None:
             return
         run.note = ""
         for block in line.blocks:
             if block.get("type") == "tool_use":
-                row = AgentRow(str(block.get("name")), as_dict(block.get("input")))
+                row = AgentRow(str(block.get("name")), messages.as_dict(block.get("input")))
                 run.rows.append(row)
                 run.tool_uses += 1
                 self._rows[record.agent_id, str(block.get("id"))] = row
@@ -111,31 +101,31 @@ class AgentRuns(Projection):
     def _started(self, content: ToolStartRecord, record: Record) -> None:
         self._set(record, content.tool_use_id, RowState.RUNNING)
 
-    @on(UserMessage)
-    def _user(self, line: UserMessage, record: Record) -> None:
+    @on(messages.UserMessage)
+    def _user(self, line: messages.UserMessage, record: Record) -> None:
         for block in line.blocks:
             if block.get("type") == "tool_result":
                 state = RowState.FAILED if block.get("is_error") else RowState.DONE
                 self._set(record, str(block.get("tool_use_id")), state)
                 self._rows.pop((record.agent_id, str(block.get("tool_use_id"))), None)
 
-    @on(ControlRequest)
-    def _asks(self, line: ControlRequest, record: Record) -> None:
+    @on(messages.ControlRequest)
+    def _asks(self, line: messages.ControlRequest, record: Record) -> None:
         row = self._rows.get((record.agent_id, str(line.request.get("tool_use_id"))))
         if line.subtype == CAN_USE_TOOL.name and row is not None:
             row.state = RowState.ASKS
             self._asked[line.request_id] = row
             self._changed(record)
 
-    @on(ControlCancel)
-    def _withdrawn(self, line: ControlCancel, record: Record) -> None:
+    @on(messages.ControlCancel)
+    def _withdrawn(self, line: messages.ControlCancel, record: Record) -> None:
         row = self._asked.pop(line.request_id, None)
         if row is not None and row.state is RowState.ASKS:
             row.state = RowState.WAITING
             self._changed(record)
 
-    @on(SystemMessage)
-    def _system(self, line: SystemMessage, record: Record) -> None:
+    @on(messages.SystemMessage)
+    def _system(self, line: messages.SystemMessage, record: Record) -> None:
         run = self._run(record)
         if run is not None and line.subtype == "api_retry":
             run.note = f"asks its model again, try {line.attempt}"

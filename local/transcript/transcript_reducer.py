@@ -6,47 +6,9 @@ import re
 from collections.abc import Sequence
 
 from ccb.tunnel.plain_text import HostText, one_line
+from ccb.tunnel.wire import journal_records as records
+from ccb.tunnel.wire import messages
 from ccb.tunnel.wire.client_requests import SHELL_COMMAND
-from ccb.tunnel.wire.journal_records import (
-    BEFORE,
-    LATER,
-    MAIN_AGENT,
-    PRIORITY,
-    DamagedRecord,
-    DriverRecord,
-    ForkedRecord,
-    InputRecord,
-    LateAnswerRecord,
-    MessageRecord,
-    ModelEndRecord,
-    ModelRecord,
-    MovedRecord,
-    OptionsRecord,
-    PromptRecord,
-    Record,
-    RewindRecord,
-    RewoundRecord,
-    TakenRecord,
-    ToolStartRecord,
-    TurnStartRecord,
-    UnqueuedRecord,
-    WithdrawnRecord,
-)
-from ccb.tunnel.wire.messages import (
-    AssistantMessage,
-    CompactMessage,
-    PublicMessage,
-    ResultMessage,
-    StreamEventMessage,
-    SystemMessage,
-    TaskMessage,
-    ToolProgressMessage,
-    UserMessage,
-    as_dict,
-    as_text,
-    parse_stream_event,
-)
-from ccb.tunnel.wire.projection import Projection, on
 from ccb.tunnel.wire.prompt_content import is_attached_file
 from ccb.tunnel.wire.session_options import CAGES
 
@@ -68,7 +30,7 @@ _HOW_TO_FOLLOW = r"\1. /tasks \2 shows its output, /tasks stop \2 ends it."
 """What the worker says of a command line that goes on names the model's tools. The person has commands."""
 
 
-class TranscriptReducer(Projection):
+class TranscriptReducer:
     """Applies what a session says to a container of blocks. `orphans` is shared with the reducer of later events."""
 
     def __init__(
@@ -176,42 +138,43 @@ class TranscriptReducer(Projection):
 
     # What the session says.
 
-    def apply_event(self, record: Record, *, replayed: bool) -> None:
+    def apply_event(self, record: records.Record, *, replayed: bool) -> None:
         """Apply a record. `replayed`: it had happened before this client attached."""
         self._only_past = self._only_past and replayed
         self.apply(record)
 
-    def apply(self, record: Record) -> None:
+    def apply(self, record: records.Record) -> None:
         """Apply a record. What a sub-agent does is shown under the call that started it."""
-        if record.agent_id != MAIN_AGENT:
+        if record.agent_id != records.MAIN_AGENT:
             self._tools.agents.apply(record)
         else:
-            super().apply(record)
+            self._prompt_news(record.content)
+            self._agent_news(record.content)
+            self._noticed(record.content)
             self._todo_lists.note(record.seq, self._tools.todos)
 
-    def apply_progress(self, message: PublicMessage) -> None:
+    def apply_progress(self, message: messages.PublicMessage) -> None:
         """Apply a public message that is not in the journal."""
         self._only_past = False
         self._message(message)
 
-    @on(InputRecord, PromptRecord, TakenRecord, UnqueuedRecord, MovedRecord, ForkedRecord)
-    def _prompt_news(self, content: object, _record: Record) -> None:
+    def _prompt_news(self, content: object) -> None:
         match content:
-            case InputRecord(public=UserMessage() as sent) if (text := sent.text("\n")).strip():
+            case records.InputRecord(public=messages.UserMessage() as sent) if (text := sent.text("\n")).strip():
                 ids = input_ids(content.id, sent.uuid)
                 taken = ids[0] in self.orphans.taken
                 if self.prompts.arrived(text, ids, running=self.running, taken=taken, facts=_facts_of(sent)):
                     self.running = True
-            case PromptRecord():
+            case records.PromptRecord():
                 self._take(content.input_ids)
-            case TakenRecord():
+            case records.TakenRecord():
                 self._take([content.input_id])
-            case UnqueuedRecord():
+            case records.UnqueuedRecord():
                 self.prompts.taken_back(content.id)
                 self.running = self._in_turn or self.prompts.queued
-            case MovedRecord():
+            case records.MovedRecord():
                 self.prompts.moved(content.id, [content.before], steers=content.steers)
-            case ForkedRecord():  # a turn that ran in the original has no result here
+            case records.ForkedRecord():  # a turn that ran in the original has no result here
                 self.prompts.forked()
                 self._turn_over(ToolState.UNKNOWN)
 
@@ -220,101 +183,97 @@ class TranscriptReducer(Projection):
             if not self.prompts.taken(input_id):
                 self.orphans.taken[input_id] = None
 
-    @on(TurnStartRecord, ToolStartRecord, WithdrawnRecord, ModelEndRecord, ModelRecord, OptionsRecord)
-    def _agent_news(self, content: object, _record: Record) -> None:
+    def _agent_news(self, content: object) -> None:
         match content:
-            case TurnStartRecord():
+            case records.MessageRecord():
+                self._message(content.public)
+            case records.TurnStartRecord():
                 self.running = self._in_turn = True
                 self._tools.line_begins()
                 self.turns += 1
-            case ToolStartRecord():
+            case records.ToolStartRecord():
                 self._tools.start(content.tool_use_id)
-            case WithdrawnRecord():
+            case records.WithdrawnRecord():
                 self._messages.withdraw(content.message_id)
-            case ModelEndRecord():
+            case records.ModelEndRecord():
                 self.totals.set_context(content.usage, whole=True)
-            case ModelRecord():
+            case records.ModelRecord():
                 self.model = content.model or self.model
-            case OptionsRecord():
+            case records.OptionsRecord():
                 self.model = content.model or self.model
                 self.mode = content.permission_mode or self.mode
                 if self.sandbox:  # a worker without a sandbox names the cage of none of its commands
                     self.sandbox = CAGES.get(content.sandbox, self.sandbox)
 
-    @on(DriverRecord, RewindRecord, RewoundRecord, LateAnswerRecord, DamagedRecord)
-    def _noticed(self, content: object, _record: Record) -> None:
+    def _noticed(self, content: object) -> None:
         match content:
-            case DriverRecord():
+            case records.DriverRecord():
                 self.notices.driver(content.by, silent=self._only_past)
-            case RewindRecord():
+            case records.RewindRecord():
                 self.notices.rewind(content)
                 if content.to:
                     self._tools.todos = self._todo_lists.before(content.to)
-            case RewoundRecord():
+            case records.RewoundRecord():
                 self.notices.rewound(content)
-            case LateAnswerRecord():
+            case records.LateAnswerRecord():
                 late = "An answer came too late and was dropped: the question was settled before."
                 self.notice(late, Level.WARNING)
-            case DamagedRecord() if content.what:  # else the worker has reported it already
+            case records.DamagedRecord() if content.what:  # else the worker has reported it already
                 self.notice(f"The session's journal is damaged: {HostText(content.what)}", Level.WARNING)
 
-    @on(MessageRecord)
-    def _message_record(self, content: MessageRecord, _record: Record) -> None:
-        self._message(content.public)
-
-    def _message(self, message: PublicMessage) -> None:
+    def _message(self, message: messages.PublicMessage) -> None:
         match message:
-            case StreamEventMessage():
-                self._messages.stream(parse_stream_event(message.event))
-            case AssistantMessage():
+            case messages.StreamEventMessage():
+                self._messages.stream(messages.parse_stream_event(message.event))
+            case messages.AssistantMessage():
                 self.notices.model_call_over()
-                self.totals.set_context(as_dict(as_dict(message.body.get("message")).get("usage")))
+                self.totals.set_context(messages.as_dict(messages.as_dict(message.body.get("message")).get("usage")))
                 self._messages.finished(message)
-            case UserMessage():
+            case messages.UserMessage():
                 self._user(message)
-            case ToolProgressMessage():
+            case messages.ToolProgressMessage():
                 self._tools.command_line = self.prompts.command_line
                 self._tools.progress(message)
-            case ResultMessage():
+            case messages.ResultMessage():
                 self._turn_over(ToolState.FAILED)
                 self.totals.add(message)
                 self.notices.errors(message)
-            case SystemMessage(subtype="init"):
+            case messages.SystemMessage(subtype="init"):
                 self._init(message)
-            case SystemMessage():
+            case messages.SystemMessage():
                 self.mode = message.permission_mode or self.mode
-                self.sandbox = as_text(message.body.get("sandbox")) or self.sandbox
+                self.sandbox = messages.as_text(message.body.get("sandbox")) or self.sandbox
                 self.notices.system(message)
-            case CompactMessage(is_micro=False):
+            case messages.CompactMessage(is_micro=False):
                 self.notices.compacted(message)
-            case TaskMessage() if message.subtype != "task_updated":
+            case messages.TaskMessage() if message.subtype != "task_updated":
                 self._tools.told(message)
                 if self.tasks.told(message) and message.summary:
                     self.notice(message.summary, Level.DIM)
             case _:  # questions and answers are the event router's
                 pass
 
-    def _init(self, message: SystemMessage) -> None:
+    def _init(self, message: messages.SystemMessage) -> None:
         tools = message.body.get("tools")
         self.model = self.totals.model = message.model or self.model
         self.mode = message.permission_mode or self.mode
-        self.tools = tuple(map(as_text, tools)) if isinstance(tools, list) else ()
-        self.branch = one_line(as_text(message.body.get("git_branch")))
+        self.tools = tuple(map(messages.as_text, tools)) if isinstance(tools, list) else ()
+        self.branch = one_line(messages.as_text(message.body.get("git_branch")))
         self.running = self._in_turn = True
-        sandbox = as_text(message.body.get("sandbox"))
+        sandbox = messages.as_text(message.body.get("sandbox"))
         if sandbox.startswith("no cage") and sandbox != self.sandbox and self.mode != "bypassPermissions":
             self.notice(f"On the host: {HostText(sandbox[:_MAX_CAGE])}", Level.WARNING)
         self.sandbox = sandbox or self.sandbox
 
-    def _user(self, message: UserMessage) -> None:
+    def _user(self, message: messages.UserMessage) -> None:
         is_note = not message.is_replay and not message.body.get("isSynthetic")
-        content = as_dict(message.body.get("message")).get("content")
+        content = messages.as_dict(message.body.get("message")).get("content")
         if isinstance(content, str):
             if is_note:
                 self.notice(content.split("\n"), Level.DIM)
             return
         for block in message.blocks:
-            kind, text = block.get("type"), as_text(block.get("text"))
+            kind, text = block.get("type"), messages.as_text(block.get("text"))
             if kind == "tool_result":
                 self._tools.result(block, message.body.get("tool_use_result"))
             elif kind != "text":
@@ -335,12 +294,12 @@ class TranscriptReducer(Projection):
         self.running = self.prompts.queued
 
 
-def _facts_of(sent: UserMessage) -> PromptFacts:
-    before = sent.body.get(BEFORE)
+def _facts_of(sent: messages.UserMessage) -> PromptFacts:
+    before = sent.body.get(records.BEFORE)
     return PromptFacts(
         pictures=pictures_of(sent.blocks),
         files=sum(each.get("type") != "text" or is_attached_file(each) for each in sent.blocks),
         command_line=sent.body.get(SHELL_COMMAND) is True,
         before=tuple(str(each) for each in before) if isinstance(before, list) else (),
-        steers=sent.body.get(PRIORITY) != LATER,
+        steers=sent.body.get(records.PRIORITY) != records.LATER,
     )
