@@ -54,9 +54,10 @@ _JOURNAL = {
 async def status(api: SessionApi, _: str) -> Reply:
     hello, transcript = api.client.hello, api.transcript
     waiting = f", but no answer for {api.client.unanswered_s:.0f} s" if api.client.unanswered_s else ""
+    from ..files.copying import size_of
+
     size, sent = api.client.request_bytes
-    shown = (_size_text(size), _size_text(sent))
-    uploads = [f"Requests    {shown[0]} to the model, of which the host sent {shown[1]}"] if size else []
+    uploads = [f"Requests    {size_of(size)} to the model, of which the host sent {size_of(sent)}"] if size else []
     mode = f"permission mode {HostText(transcript.mode).cell}"
     return Text(
         [
@@ -70,12 +71,6 @@ async def status(api: SessionApi, _: str) -> Reply:
             f"Used        {_used(transcript)}",
         ]
     )
-
-
-def _size_text(size: int) -> str:
-    from ..files.copying import size_of
-
-    return size_of(size)
 
 
 def _used(transcript: TranscriptReducer) -> str:
@@ -105,16 +100,12 @@ _EFFECTS = {
 _RUNS_ON = {RunsOn.HOST: "on the host", RunsOn.LAPTOP: "on this laptop", RunsOn.CLIENT: "in the client"}
 
 
-def _tool_names(api: SessionApi) -> Choices:
-    return dict.fromkeys(map(one_line, api.transcript.tools or tuple(BUILT_IN)), "")
-
-
 @command(
     "tools",
     "[NAME]",
     "list the tools of the agent: what each may change, and where it runs",
     places=EVERYWHERE,
-    choices=_tool_names,
+    choices=lambda api: dict.fromkeys(map(one_line, api.transcript.tools or tuple(BUILT_IN)), ""),
     takes_text=True,
 )
 async def tools(api: SessionApi, sought: str) -> Reply:
@@ -138,8 +129,8 @@ class HeldRule:
     """A rule that holds. `behavior`: allow, ask or deny. `source` as in the public protocol."""
 
     behavior: str
-    source: str
-    rule: str
+    source: str = ""
+    rule: str = ""
 
     @property
     def is_own(self) -> bool:
@@ -150,29 +141,22 @@ class _Answer(BaseModel):
     model_config = ConfigDict(extra="ignore", frozen=True)
 
 
-class _HeldRule(_Answer):
-    behavior: str
-    source: str = ""
-    rule: str
+@dataclass(frozen=True)
+class RuleRows(Rows):
+    held: Sequence[HeldRule] = ()
 
 
 class _RuleState(_Answer):
-    rules: list[_HeldRule] = []
+    rules: list[HeldRule] = []
 
 
 class _HeldRules(_Answer):
     state: _RuleState = _RuleState()
 
 
-@dataclass(frozen=True)
-class RuleRows(Rows):
-    held: Sequence[HeldRule] = ()
-
-
 async def held_rules(api: SessionApi) -> list[HeldRule]:
     """Return the rules that hold. Raise CcbError, RequestFailed, ValidationError."""
-    state = (await api.read(Request(LIST_RULES, None), _HeldRules)).state
-    return [HeldRule(each.behavior, each.source, each.rule) for each in state.rules]
+    return (await api.read(Request(LIST_RULES, None), _HeldRules)).state.rules
 
 
 async def change_rule(api: SessionApi, held: HeldRule, *, adds: bool) -> str:
@@ -222,13 +206,18 @@ async def permissions(api: SessionApi, argument: str) -> Reply:
 # What the agent has changed.
 
 
-class DiffFile(_Answer):
+class ChangedFile(_Answer):
+    """A file that going back would change. `does`: change, create or remove; `why`: why it cannot be restored."""
+
     path: str
     insertions: int = 0
     deletions: int = 0
     does: str = "change"
     changedElsewhere: bool = False
     why: str = ""
+
+
+class DiffFile(ChangedFile):
     patch: list[Json] | None = None
     complete: bool = True
 
@@ -278,8 +267,7 @@ async def diff(api: SessionApi, number: str) -> Reply:
         return Text(none)
     files = (await api.read(Request(REWIND_FILES, FileRewind(since, dry_run=True)), DiffFiles)).files
     if number.isdigit() and 0 < int(number) <= len(files):
-        path = files[int(number) - 1].path
-        one = FileRewind(since, dry_run=True, path=path)
+        one = FileRewind(since, dry_run=True, path=files[int(number) - 1].path)
         found = (await api.read(Request(REWIND_FILES, one), DiffFiles)).files
         return Text(_patch_lines(found[0]) if found else "The lines of this file are not known.")
     if number:
@@ -427,7 +415,7 @@ def write_new(path: Path, text: str) -> None:
     try:
         with os.fdopen(descriptor, "w", encoding="utf-8", errors="replace") as file:
             file.write(text)
-    except BaseException:
+    except OSError:
         path.unlink()
         raise
 

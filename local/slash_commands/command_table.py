@@ -10,19 +10,20 @@ from ccb.tunnel.errors import CcbError
 from ccb.tunnel.plain_text import one_line
 from ccb.tunnel.wire.control_protocol import RequestFailed
 
-from . import about_session, file_transfers, model_and_mode, other_sessions, tasks_and_queue, this_laptop
+from . import about_session, agent_commands, file_transfers, other_sessions, this_laptop
 from .registry import EVERYWHERE, Choices, LaptopCommand, Reply, ReplyRow, Rows, View, command
 from .session_api import Place, SessionApi
 
 _FRESH_S = 10.0
 
 
-def _names(_: SessionApi) -> Choices:
-    return {each.name: each.does for each in COMMANDS}
-
-
 @command(
-    "help", "[WORD]", "show this help, or what of it has a word", places=EVERYWHERE, choices=_names, takes_text=True
+    "help",
+    "[WORD]",
+    "show this help, or what of it has a word",
+    places=EVERYWHERE,
+    choices=lambda _: {each.name: each.does for each in COMMANDS},
+    takes_text=True,
 )
 async def show_help(api: SessionApi, sought: str) -> Reply:
     if api.place is Place.SCREEN:
@@ -38,15 +39,14 @@ async def show_help(api: SessionApi, sought: str) -> Reply:
 
 def worker_rows(commands: list[tuple[str, str]]) -> list[ReplyRow]:
     """Return the rows of /help for commands of the worker, without those that the laptop carries out."""
-    others = [(one_line(usage), one_line(does)) for usage, does in commands]
     return [
-        ReplyRow(usage, does, section="Commands of the project, skills, prompts")
-        for usage, does in others
-        if usage[1:].partition(" ")[0] not in OWN_NAMES
+        ReplyRow(one_line(usage), one_line(does), section="Commands of the project, skills, prompts")
+        for usage, does in commands
+        if one_line(usage)[1:].partition(" ")[0] not in OWN_NAMES
     ]
 
 
-_MODULES = (model_and_mode, tasks_and_queue, about_session, other_sessions, this_laptop, file_transfers)
+_MODULES = (agent_commands, about_session, other_sessions, this_laptop, file_transfers)
 COMMANDS = (
     show_help,
     *(each for module in _MODULES for each in vars(module).values() if isinstance(each, LaptopCommand)),

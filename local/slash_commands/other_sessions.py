@@ -20,6 +20,7 @@ from ccb.tunnel.wire.dataclass import dataclass
 
 from ..transcript.blocks import Level
 from ..transcript.notices import path_in
+from .about_session import ChangedFile as ChangedFile
 from .about_session import PastPrompts
 from .registry import NOTHING, Choices, Leave, Reply, ReplyRow, Rows, Switch, Text, View, command
 from .session_api import NextSession, Place, SessionApi
@@ -86,19 +87,6 @@ async def resume(api: SessionApi, sought: str) -> Reply:
 
 
 # Going back.
-
-
-class ChangedFile(BaseModel):
-    """A file that going back would change. `does`: change, create or remove; `why`: why it cannot be restored."""
-
-    model_config = ConfigDict(extra="ignore", frozen=True)
-
-    path: str
-    insertions: int = 0
-    deletions: int = 0
-    does: str = "change"
-    changedElsewhere: bool = False
-    why: str = ""
 
 
 class RewindPreview(BaseModel):

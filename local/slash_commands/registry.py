@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ccb.tunnel.wire.dataclass import dataclass
 
@@ -128,20 +128,18 @@ class LaptopCommand:
         return f"/{self.name} {self.hint}".rstrip()
 
 
-def command(
-    name: str,
-    hint: str,
-    does: str,
-    *,
-    places: frozenset[Place] = INTERACTIVE,
-    aliases: tuple[str, ...] = (),
-    choices: Choices | Callable[[SessionApi], Choices] | None = None,
-    asked: Callable[[SessionApi], Awaitable[Choices]] | None = None,
-    takes_text: bool = False,
-) -> Callable[[Callable[[SessionApi, str], Awaitable[Reply]]], LaptopCommand]:
-    """Make a command of a function. `command_table` finds it."""
+Run = Callable[[SessionApi, str], Awaitable[Reply]]
 
-    def made(run: Callable[[SessionApi, str], Awaitable[Reply]]) -> LaptopCommand:
-        return LaptopCommand(name, hint, does, run, places, aliases, choices or {}, asked, takes_text)
 
-    return made
+def command(name: str, hint: str, does: str, **more: Any) -> Callable[[Run], LaptopCommand]:
+    """Make a command of a function. `more` are fields of `LaptopCommand`. `command_table` finds it."""
+    return lambda run: LaptopCommand(name, hint, does, run, **more)
+
+
+async def _view(_api: SessionApi, _argument: str) -> Reply:
+    return View()
+
+
+def view(name: str, hint: str, does: str, **more: Any) -> LaptopCommand:
+    """Return a command that only the screen has, and that draws itself there."""
+    return LaptopCommand(name, hint, does, _view, places=ON_SCREEN, **more)

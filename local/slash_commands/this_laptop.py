@@ -12,19 +12,7 @@ from ccb.tunnel.wire.dataclass import dataclass
 
 from ..terminal.stdio import in_thread
 from ..transcript.blocks import Level
-from .registry import (
-    EVERYWHERE,
-    NOTHING,
-    ON_SCREEN,
-    Choices,
-    Live,
-    Reply,
-    ReplyRow,
-    Rows,
-    Text,
-    View,
-    command,
-)
+from .registry import EVERYWHERE, NOTHING, Choices, Live, Reply, ReplyRow, Rows, Text, View, command, view
 from .session_api import Place, SessionApi
 
 if TYPE_CHECKING:
@@ -34,13 +22,10 @@ _MAX_SAID = 80
 _MAX_ANSWERS = 9
 
 
-@command("keys", "", "list the keys with their ids, by which the setting `keys` changes them", places=ON_SCREEN)
-async def keys(api: SessionApi, _: str) -> Reply:
-    return View()
-
+keys = view("keys", "", "list the keys with their ids, by which the setting `keys` changes them")
 
 _MARKS = {"ok": "✓", "warn": "!", "block": "✗", "info": "·"}
-_WORDS = {"ok": "ok", "warn": "warning", "block": "problem", "info": "note"}
+_WORDS = {"ok": "ok:", "warn": "warning:", "block": "problem:", "info": "note:"}
 _WHERE = {"laptop": "This laptop", "connection": "The connection", "host": "The host"}
 
 
@@ -67,7 +52,7 @@ async def _findings(api: SessionApi) -> AsyncIterator[Rows]:
 
 
 def _finding_rows(found: list[Finding], place: Place) -> list[ReplyRow]:
-    marks = _MARKS if place is Place.SCREEN else {state: f"{word}:" for state, word in _WORDS.items()}
+    marks = _MARKS if place is Place.SCREEN else _WORDS
     rows = []
     for each in found:
         fix = f"\n→ {each.fix}" if each.fix and each.state.value != "ok" else ""
@@ -138,7 +123,7 @@ async def recent_hosts(api: SessionApi) -> list[RecentHost]:
 
 
 async def _host_places(api: SessionApi) -> Choices:
-    return {f"{one_line(each.host)}:{one_line(each.directory)}": "" for each in (await recent_hosts(api))}
+    return {f"{one_line(each.host)}:{one_line(each.directory)}": "" for each in await recent_hosts(api)}
 
 
 @command(
@@ -183,35 +168,15 @@ async def bug(api: SessionApi, _: str) -> Reply:
 # What only the screen has.
 
 
-@command("theme", "[NAME]", "show or change the colours, now and in later runs", places=ON_SCREEN)
-async def theme(api: SessionApi, _: str) -> Reply:
-    return View()
-
-
-@command(
+theme = view("theme", "[NAME]", "show or change the colours, now and in later runs")
+transcript = view(
     "transcript",
     "[pager]",
     "the whole conversation on a page: search, copy; or in your PAGER",
-    places=ON_SCREEN,
     choices={"pager": ""},
 )
-async def transcript(api: SessionApi, _: str) -> Reply:
-    return View()
-
-
-@command("vim", "", "edit the input with vim's keys, or no longer", places=ON_SCREEN)
-async def vim(api: SessionApi, _: str) -> Reply:
-    return View()
-
-
-@command(
-    "paste",
-    "",
-    "let the image in the laptop's clipboard go along with the prompt (also Ctrl+V)",
-    places=ON_SCREEN,
-)
-async def paste(api: SessionApi, _: str) -> Reply:
-    return View()
+vim = view("vim", "", "edit the input with vim's keys, or no longer")
+paste = view("paste", "", "let the image in the laptop's clipboard go along with the prompt (also Ctrl+V)")
 
 
 def _answers(api: SessionApi) -> Choices:
@@ -219,15 +184,7 @@ def _answers(api: SessionApi) -> Choices:
     return {str(place): one_line(text[: 4 * _MAX_SAID])[:_MAX_SAID] for place, text in enumerate(answers, 1)}
 
 
-@command(
-    "copy",
-    "[N]",
-    "copy the last answer (or the Nth from the end) to the clipboard",
-    places=ON_SCREEN,
-    choices=_answers,
-)
-async def copy(api: SessionApi, _: str) -> Reply:
-    return View()
+copy = view("copy", "[N]", "copy the last answer (or the Nth from the end) to the clipboard", choices=_answers)
 
 
 @command("reconnect", "", "connect now, while the connection is lost (also Alt+R)")
