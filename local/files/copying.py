@@ -14,6 +14,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import field
+from datetime import timedelta
 from functools import cache
 from pathlib import Path
 
@@ -89,22 +90,22 @@ async def copy(
         try:
             return await _attempt(order, await open_transport(again), progress)
         except (ConnectionLost, Unreachable, DeployError) as error:
-            if not _is_drop(error, again):
+            cut_off = error.__cause__ if isinstance(error, DeployError) else error
+            if not isinstance(cut_off, ConnectionLost | Dropped) and (isinstance(error, DeployError) or not again):
                 raise
             log.info("the copy broke off at %d bytes: %s", progress.done, error.what)
             if progress.done > most:
                 most, moved_at, delays = progress.done, time.monotonic(), waits()
             if time.monotonic() - moved_at > patience:
-                raise _gave_up(error, progress) from error
+                share = f" at {progress.done / progress.size:.0%}" if progress.size else ""
+                raise ConnectionLost(
+                    f"the copy was given up{share}: {error.what}",
+                    evidence=error.evidence,
+                    do="Give the same command again: it goes on where it broke off.",
+                ) from error
             progress.waiting = f"{error.what}; trying again"
             again = True
             await asyncio.sleep(next(delays))
-
-
-def _is_drop(error: CcbError, again: bool) -> bool:
-    if isinstance(error, DeployError):
-        return isinstance(error.__cause__, ConnectionLost)
-    return again or isinstance(error, (ConnectionLost, Dropped))
 
 
 async def _attempt(order: CopyOrder, transport: Transport, progress: CopyProgress) -> str:
@@ -168,15 +169,6 @@ def _failed(where: str, path: str, why: str, code: int) -> CcbError:
     return CopyFailed(what, do="Mend that, then try again.")
 
 
-def _gave_up(error: CcbError, progress: CopyProgress) -> ConnectionLost:
-    share = f" at {progress.done / progress.size:.0%}" if progress.size else ""
-    return ConnectionLost(
-        f"the copy was given up{share}: {error.what}",
-        evidence=error.evidence,
-        do="Give the same command again: it goes on where it broke off.",
-    )
-
-
 _MODULES = ("copy_channel", "sender", "receiver", "copy_host")
 _FUTURE = "from __future__ import annotations\n"
 _START = 'serve(sys.argv[1], wait=sys.argv[2] == "wait")\n'
@@ -186,16 +178,15 @@ _START = 'serve(sys.argv[1], wait=sys.argv[2] == "wait")\n'
 def host_program() -> bytes:
     """Return the modules of `both_ends` as one module that starts the half on the host."""
     folder = Path(__file__).parent / "both_ends"
-    modules = [_without_own_imports((folder / f"{name}.py").read_text(encoding="utf-8")) for name in _MODULES]
+    modules = []
+    for name in _MODULES:
+        source = (folder / f"{name}.py").read_text(encoding="utf-8")
+        lines: list[str] = source.splitlines(keepends=True)
+        for node in reversed(ast.parse(source).body):
+            if isinstance(node, ast.ImportFrom) and (node.level or node.module == "__future__"):
+                del lines[node.lineno - 1 : node.end_lineno]
+        modules.append("".join(lines))
     return (_FUTURE + "\n".join(modules) + _START).encode()
-
-
-def _without_own_imports(source: str) -> str:
-    lines: list[str] = source.splitlines(keepends=True)
-    for node in ast.parse(source).body:
-        if isinstance(node, ast.ImportFrom) and (node.level or node.module == "__future__"):
-            lines[node.lineno - 1 : node.end_lineno] = [""] * ((node.end_lineno or node.lineno) - node.lineno + 1)
-    return "".join(lines)
 
 
 _QUOTE = "Put a path with blanks in quotes."
@@ -295,7 +286,8 @@ def progress_line(name: str, progress: CopyProgress, width: int) -> str:
     rate = progress.rate()
     parts = [f"{share:4.0%}", f"{size_of(progress.done)} of {size_of(progress.size)}"]
     if rate:
-        parts += [f"{size_of(rate)}/s", time_of((progress.size - progress.done) / rate)]
+        left = str(timedelta(seconds=max(0, round((progress.size - progress.done) / rate))))
+        parts += [f"{size_of(rate)}/s", f"{left.removeprefix('0:').removeprefix('0')} left"]
     text = "  ".join(parts)
     room = width - len(text) - 4
     filled = round(share * _BAR)
@@ -311,14 +303,6 @@ def size_of(size: float) -> str:
     while size >= 999.5 and unit < len(_UNITS) - 1:
         size, unit = size / 1000, unit + 1
     return f"{size:.0f} {_UNITS[unit]}" if unit == 0 or size >= 99.5 else f"{size:.1f} {_UNITS[unit]}"
-
-
-def time_of(seconds: float) -> str:
-    """Return a time that is left as text."""
-    whole = max(0, round(seconds))
-    if whole >= 3600:
-        return f"{whole // 3600}:{whole // 60 % 60:02}:{whole % 60:02} left"
-    return f"{whole // 60}:{whole % 60:02} left"
 
 
 def _cut(text: str, width: int) -> str:
@@ -396,10 +380,7 @@ class Transfers:
         return None
 
     def cancel_all(self) -> bool:
-        any_ended = False
-        while self.cancel_newest() is not None:
-            any_ended = True
-        return any_ended
+        return sum(self.cancel_newest() is not None for _ in self.running) > 0
 
     async def _run(self, transfer: Transfer) -> str:
         async with self._room:

@@ -30,6 +30,7 @@ import sys
 import tempfile
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 from ccb.tunnel.errors import CcbError, CopyFailed, UsageError
@@ -42,6 +43,7 @@ from .copying import CopyOrder, Transfer, Transfers, open_path, outcome, size_of
 
 _CONTENT = "content"
 _MAX_OFFERED = 20
+_PUT_AWAY = "Open them, or put them away."
 
 
 @dataclass(frozen=True)
@@ -85,14 +87,12 @@ class FetchedFiles:
         """Start to fetch the file that the person has named. Raise UsageError, CopyFailed."""
         remote = open_path(argument, cwd)
         if len(self.offered) >= _MAX_OFFERED:
-            raise UsageError(f"{_MAX_OFFERED} files wait for you already", do="Open them, or put them away.")
+            raise UsageError(f"{_MAX_OFFERED} files wait for you already", do=_PUT_AWAY)
+        if (size := sum(each.size for each in self.offered)) > MAX_BYTES:
+            raise UsageError(f"the files that wait for you hold {size_of(size)} already", do=_PUT_AWAY)
         try:
             in_use = [*(each.path.parent for each in self.offered), *self._coming.values()]
             target = self._folder.place_for(remote, in_use) / _CONTENT
-        except NoRoom as error:
-            raise UsageError(
-                f"the files that wait for you hold {size_of(error.size)} already", do="Open them, or put them away."
-            ) from error
         except OSError as error:
             raise CopyFailed(
                 f"there is no private place for the file: {error.strerror}",
@@ -161,8 +161,7 @@ def _named(content: Path, remote: str) -> FetchedFile | CopyFailed:
         )
     path = content.with_name(viewer_name(name, kind))
     if kind.is_page:
-        write = write_drawing if name.lower().endswith(".svg") else write_page
-        write(content, path)
+        _write_page(content, path, is_drawing=name.lower().endswith(".svg"))
         path.chmod(stat.S_IRUSR | stat.S_IWUSR)
         content.unlink()
     else:
@@ -241,9 +240,10 @@ _UNKNOWN = ViewedKind("data of a kind that ccb does not know")
 def kind_of(name: str, head: bytes) -> ViewedKind:
     """Return what a file is. `head` is its first HEAD_BYTES. Among texts and archives, the name tells more."""
     end = posixpath.splitext(name.lower())[1]
-    media_type = image_type(head)
+    media_type, pixels = image_type(head), image_size(head)
     if media_type is not None:
-        return _with_pixels(_IMAGES[media_type], head)
+        kind = _IMAGES[media_type]
+        return replace(kind, label=f"{kind.label}, {pixels[0]}x{pixels[1]}") if pixels else kind
     text = _text_of(head)
     if text is None or head.startswith(b"%PDF-"):
         if head.startswith(_ARCHIVE) and end in _OFFICE:
@@ -260,11 +260,6 @@ def viewer_name(name: str, kind: ViewedKind) -> str:
     """Return the name under which a viewer gets the file: harmless characters, and the end that belongs to its kind."""
     clean = _UNFIT.sub("_", one_line(name)).lstrip(".- ")[-_MAX_NAME:] or "file"
     return clean if clean.lower().endswith(kind.ends) else clean + kind.ends[0]
-
-
-def _with_pixels(kind: ViewedKind, head: bytes) -> ViewedKind:
-    size = image_size(head)
-    return ViewedKind(f"{kind.label}, {size[0]}x{size[1]}", kind.ends) if size else kind
 
 
 def _text_of(head: bytes) -> str | None:
@@ -288,33 +283,26 @@ _IMAGE = b'<img style="max-width: 100%" alt="" src="data:image/svg+xml;base64,',
 _PIECE = 3 * 64 * 1024  # base64 takes three bytes at a time
 
 
-def write_page(source: Path, target: Path) -> None:
+def _write_page(source: Path, target: Path, *, is_drawing: bool) -> None:
+    """Write the page, or one that shows the drawing, under a policy by which it loads nothing."""
     with source.open("rb") as page, target.open("wb") as written:
         written.write(_START)
+        if is_drawing:
+            before, behind = _IMAGE
+            written.write(before)
+            while piece := page.read(_PIECE):
+                written.write(base64.b64encode(piece))
+            written.write(behind)
+            return
         start = page.read(len(codecs.BOM_UTF8))
         written.write(b"" if start == codecs.BOM_UTF8 else start)
         shutil.copyfileobj(page, written)
 
 
-def write_drawing(source: Path, target: Path) -> None:
-    before, behind = _IMAGE
-    with source.open("rb") as drawing, target.open("wb") as written:
-        written.write(_START + before)
-        while piece := drawing.read(_PIECE):
-            written.write(base64.b64encode(piece))
-        written.write(behind)
-
-
 MAX_BYTES = 500 << 20
-"""The largest file that is fetched to be looked at, and what stays of earlier ones when another one is fetched."""
+"""The largest file that is fetched to be looked at, and what all may hold before those that nobody waits for go."""
 
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-
-
-class NoRoom(Exception):
-    def __init__(self, size: int) -> None:
-        super().__init__(size)
-        self.size = size
 
 
 class PrivateFolder:
@@ -337,13 +325,16 @@ class PrivateFolder:
                     os.close(lock)
 
     def place_for(self, remote: str, in_use: Collection[Path] = ()) -> Path:
-        """Return the directory for one file of the host: the same for the same path. Raise OSError, and NoRoom."""
+        """Return the directory for one file of the host: the same for the same path. Once the others hold much, those
+        that are not `in_use` go. Raise OSError."""
         if self._path is None:
             self._path = self._make()
         place = self._path / hashlib.sha256(os.fsencode(remote)).hexdigest()[:16]
-        self._make_room(self._path, place, in_use)
+        others = [each for each in self._path.iterdir() if each != place]
+        if sum(file.stat().st_size for each in others for file in each.iterdir()) > MAX_BYTES:
+            for each in set(others) - set(in_use):
+                shutil.rmtree(each, ignore_errors=True)
         place.mkdir(mode=0o700, exist_ok=True)
-        os.utime(place)
         return place
 
     def close(self) -> None:
@@ -359,17 +350,6 @@ class PrivateFolder:
             path = Path(tempfile.mkdtemp(dir=self._above))  # 0700
             self._lock = _locked(path)
             return path
-
-    def _make_room(self, path: Path, place: Path, in_use: Collection[Path]) -> None:
-        others = [each for each in path.iterdir() if each != place]
-        sizes = {each: sum(file.stat().st_size for file in each.iterdir()) for each in others}
-        for each in sorted(sizes.keys() - set(in_use), key=lambda place: place.stat().st_mtime):
-            if sum(sizes.values()) <= MAX_BYTES:
-                return
-            shutil.rmtree(each, ignore_errors=True)
-            del sizes[each]
-        if sum(sizes.values()) > MAX_BYTES:
-            raise NoRoom(sum(sizes.values()))
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
