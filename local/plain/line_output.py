@@ -158,13 +158,14 @@ class PlainQuestion:
         if self._fields:
             return self._field_lines(self._fields[len(self._answers)])
         if self.request.subtype == TRUST_PROJECT.name:
-            return self._trust_lines()
+            directory = HostText(str(self.request.input.get("directory"))).path
+            shown = [f"  {line.gutter}{line.picture}" for line in trust_lines(self.request.input)]
+            return [f"Do you trust the files of {directory}?", *shown, "1: trust them", "2: do not trust them"]
         if self.request.subtype != "can_use_tool":
             return [_CANNOT, "n: refuse"]
-        shown, self._readable = bounded(subject_lines(self.request))
-        lines = [f"The agent asks to use {escaped_name(self.request.tool_name)} on "
-                 f"{self._place}:"]  # fmt: skip
-        lines += [f"  {line.gutter}{line.picture}" for line in shown]
+        call, self._readable = bounded(subject_lines(self.request))
+        lines = [f"The agent asks to use {escaped_name(self.request.tool_name)} on {self._place}:"]
+        lines += [f"  {line.gutter}{line.picture}" for line in call]
         if reason := self.request.text("decision_reason"):
             lines.append(f"Asked because: {escaped_name(reason)}")
         lines.append(f"Sandbox: {escaped_name(self.request.text('sandbox') or 'no cage')}")
@@ -179,6 +180,9 @@ class PlainQuestion:
             return Reply({"trusted": word == "1"}) if word in ("1", "2") else Reply(again="Type 1 or 2.")
         if self.request.subtype != "can_use_tool":
             return Reply({"action": "decline"}) if word == "n" else Reply(again="Type n.")
+        return self._call_reply(word, rest)
+
+    def _call_reply(self, word: str, rest: str) -> Reply:
         if word in ("3", "n"):
             return Reply({"behavior": "deny", "message": _DENIED + (f" The user says: {rest}" if rest else "")})
         if not self._readable:
@@ -201,11 +205,6 @@ class PlainQuestion:
             *("1: allow once", *session, "3: deny (a reason may follow)"),
             *(always if can_be_kept(self._updates) else []),
         ]
-
-    def _trust_lines(self) -> list[str]:
-        lines = [f"Do you trust the files of {HostText(str(self.request.input.get('directory'))).path}?"]
-        lines += [f"  {line.gutter}{line.picture}" for line in trust_lines(self.request.input)]
-        return [*lines, "1: trust them", "2: do not trust them"]
 
     def _field_lines(self, field: FormField) -> list[str]:
         lines = [f"The agent asks: {field.question}"]

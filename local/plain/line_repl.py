@@ -1,26 +1,26 @@
-"""One attached session as lines: what it says is printed, and what the person types is sent, answered or run."""
+"""One attached session as lines: what it says is printed, and what the person types is sent, answered or run.
+
+Replies of slash commands are printed with numbers to choose, and copies with how they go."""
 
 from __future__ import annotations
 
 import asyncio
 import os
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from typing import Any
+
+from pydantic import ValidationError
 
 from ccb.tunnel.errors import CcbError
 from ccb.tunnel.plain_text import HostText
-from ccb.tunnel.wire.control_protocol import (
-    CAN_USE_TOOL,
-    TRUST_PROJECT,
-    RequestFailed,
-    RequestKind,
-    new_uuid,
-)
+from ccb.tunnel.wire.control_protocol import CAN_USE_TOOL, TRUST_PROJECT, RequestFailed, RequestKind, new_uuid
 from ccb.tunnel.wire.journal_records import MAIN_AGENT, InputRecord, MessageRecord, agent_of_message
 from ccb.tunnel.wire.mcp_messages import ELICITATION
 from ccb.tunnel.wire.messages import ControlCancel, ControlRequest, ControlResponse, PublicMessage, ResultMessage
 
+from ..files.copying import outcome, progress_line
+from ..files.fetched_files import FetchedFile
 from ..session.session_client import (
     EventGap,
     LaptopNotice,
@@ -32,17 +32,9 @@ from ..session.session_client import (
     parse_snapshot,
 )
 from ..slash_commands.command_table import find_command
-from ..slash_commands.registry import Switch
-from ..slash_commands.session_api import (
-    NO_LAPTOP,
-    LaptopSide,
-    LeftSession,
-    NextSession,
-    Place,
-    ReplInfo,
-    SessionApi,
-    farewell,
-)
+from ..slash_commands.registry import Copying, LaptopCommand, Leave, Live, OpenNext, Reply, ReplyRow, Rows, Switch, Text
+from ..slash_commands.session_api import NO_LAPTOP, LaptopSide, LeftSession, NextSession, Place, ReplInfo, SessionApi
+from ..slash_commands.session_api import farewell as lines_of_farewell
 from ..slash_commands.typed_line import parse_command
 from ..transcript.blocks import Level
 from ..transcript.questions import OpenQuestions, ReplayMonitor
@@ -51,13 +43,139 @@ from ..transcript.transcript_reducer import TranscriptReducer
 from ..tui.rendering.approval_text import place_of_call
 from ..tui.rendering.permission_updates import kept_note, kept_updates
 from .line_output import LinePrinter, PlainQuestion
-from .line_replies import LineReplies
 
 _ASKED: tuple[RequestKind[Any, Any], ...] = (CAN_USE_TOOL, ELICITATION, TRUST_PROJECT)
 _NAMES = frozenset(kind.name for kind in _ASKED)
 _TYPED_AHEAD_S = 1.0
 """Seconds after a question in which a line is not taken as its answer: it was typed for something else."""
 _TICK_S = 0.2
+_EVERY_S = 10.0
+_COLUMNS = 78
+_HELP = """\
+Type a prompt and press Enter. A line that ends with a backslash goes on in the next one.
+! COMMAND runs a command on the host. Ctrl+C interrupts the agent; pressed while it is idle, it leaves.
+After a list, a number alone chooses one of its rows. Other commands are the agent's own."""
+
+
+class LineReplies:
+    def __init__(self, api: SessionApi, write: Callable[[str], None]) -> None:
+        self._api = api
+        self._write = write
+        self._offered: Sequence[str] = ()  # the command lines of the rows that were printed last
+        self._telling: set[asyncio.Task[None]] = set()
+
+    @property
+    def busy(self) -> bool:
+        return bool(self._telling)
+
+    async def close(self) -> None:
+        telling = list(self._telling)
+        for each in telling:
+            each.cancel()
+        await asyncio.gather(*telling, return_exceptions=True)
+
+    def meant(self, line: str) -> str:
+        """Return the command line of the row whose number was typed right below its list, and any other line as it
+        is."""
+        offered, self._offered = self._offered, ()
+        number = int(line) if line.isdigit() and len(line) < 4 else 0
+        return (offered[number - 1] if 0 < number <= len(offered) else "") or line
+
+    async def answer(self, command: LaptopCommand, argument: str) -> Switch | Leave | None:
+        """Run a command, and print its reply. Return the reply if the person leaves with it."""
+        if command.name == "help":
+            for line in _HELP.split("\n"):
+                self._write(line)
+        try:
+            reply = await command.run(self._api, argument)
+            if isinstance(reply, Switch | Leave):
+                return reply
+            await self._print(reply)
+        except CcbError as error:
+            self._say(f"error: {error.what}. {error.do}".rstrip())
+        except RequestFailed as error:
+            self._say(f"error: {HostText(str(error))}")
+        except ValidationError:
+            self._say("error: the worker's answer cannot be read")
+        return None
+
+    async def _print(self, reply: Reply) -> None:
+        match reply:
+            case Text() if reply.text:
+                self._api.transcript.notice(reply.lines, reply.level)
+            case Rows(rows=[]) | Rows(rows=()):
+                self._say(reply.none)
+            case Rows():
+                numbers = not reply.title
+                self._offered = [each.choose for each in reply.rows] if numbers else ()
+                self._print_list(reply.rows, numbers=numbers)
+                if reply.after:
+                    self._say(reply.after)
+            case Live(updates=updates):
+                printed: list[ReplyRow] = []
+                async for rows in updates:
+                    self._print_list([each for each in rows.rows if each not in printed])
+                    printed = [*rows.rows]
+                    last = rows
+                self._say(last.after or last.title)
+            case Copying():
+                self._start(self._tell(reply))
+            case OpenNext():
+                self._start(self._open())
+
+    def _print_list(self, rows: Sequence[ReplyRow], *, numbers: bool = False) -> None:
+        for number, row in enumerate(rows, 1):
+            first, *more = row.line.split("\n")
+            for line in (f"{number}: {first}" if numbers else first, *(f"  {each}" for each in more)):
+                self._write(line)
+
+    def _say(self, text: str) -> None:
+        self._write(f"ccb: {text}")
+
+    # Files.
+
+    def _start(self, telling: Awaitable[None]) -> None:
+        task = asyncio.ensure_future(telling)
+        self._telling.add(task)
+        task.add_done_callback(self._telling.discard)
+
+    async def _tell(self, copying: Copying) -> None:
+        transfer = copying.transfer
+        self._say(f"copying {transfer.name}; Ctrl+C breaks it off while the agent is idle")
+        while not (await asyncio.wait({transfer.task}, timeout=_EVERY_S))[0]:
+            self._say(progress_line(transfer.name, transfer.progress, _COLUMNS))
+        fetched = self._api.laptop.fetched if copying.shown else None
+        found = await (outcome(transfer) if fetched is None else fetched.arrived(transfer))
+        if found is None:
+            self._say(f"{transfer.name}: broken off; the same command goes on where it ended")
+        elif isinstance(found, CcbError):
+            self._say(f"error: {found.what}. {found.do}")
+        elif isinstance(found, FetchedFile):
+            self._offer(found)
+        else:
+            first, *more = transfer.done_text(found)
+            for line in (f"ccb: {first}", *more):
+                self._write(line)
+
+    async def _open(self) -> None:
+        fetched = self._api.laptop.fetched
+        file = fetched.take_first() if fetched is not None else None
+        if fetched is None or file is None:
+            self._say("no file waits to be opened: /open PATH fetches one of the host")
+            return
+        try:
+            self._say(await fetched.open_file(file))
+        except CcbError as error:
+            self._say(f"error: {error.what}. {error.do}")
+        if fetched.offered:
+            self._offer(fetched.offered[0])
+
+    def _offer(self, file: FetchedFile) -> None:
+        fetched = self._api.laptop.fetched
+        assert fetched is not None
+        before = fetched.offered.index(file) if file in fetched.offered else 0
+        way = f"/open alone opens it{f' with {fetched.viewer}' if fetched.viewer else ''}"
+        self._say(f"{file.text}; {way}{f', after the {before} before it' if before else ''}")
 
 
 class LineRepl:
@@ -129,7 +247,8 @@ class LineRepl:
     async def interrupted(self) -> bool:
         """Ctrl+C: end the running turn, or else a copy. Return False if neither runs."""
         if not self.reducer.running:
-            return self._replies.cancel_newest()
+            transfers = self._laptop.transfers
+            return transfers is not None and transfers.cancel_newest() is not None
         self._write("ccb: interrupting")
         await self._attempt(self._client.interrupt)
         return True
@@ -145,7 +264,7 @@ class LineRepl:
             asking=len(self._questions) > 0,
             working=self.reducer.running,
         )
-        return farewell(self._info, left)
+        return lines_of_farewell(self._info, left)
 
     # What the session says.
 

@@ -75,21 +75,17 @@ async def _taken_by_system(text: str, environ: Mapping[str, str]) -> str:
 
 async def _taken_by_tmux(text: str, environ: Mapping[str, str], *, sends: bool) -> str:
     """Return what tmux did with the text, or "" if it could not be asked. `sends`: it also sends it to its terminal."""
+    load = ["tmux", "load-buffer"]
     if not sends:
-        kept = await _tmux(["load-buffer", "-"], text, environ)
+        kept = await _run([*load, "-"], text, environ, output=PIPE)
         return "" if kept is None else "to the tmux buffer"
     report = ["display-message", "-p", "#{set-clipboard} #{client_termfeatures}"]
-    said = await _tmux(["load-buffer", "-w", "-", ";", *report], text, environ)
+    said = await _run([*load, "-w", "-", ";", *report], text, environ, output=PIPE)
     if said is None:
-        return "" if await _tmux(["load-buffer", "-"], text, environ) is None else "copied to the tmux buffer"
+        return "" if await _run([*load, "-"], text, environ, output=PIPE) is None else "copied to the tmux buffer"
     option, _, features = said.strip().partition(" ")
     sent = option != "off" and "clipboard" in features.split(",")
     return "copied to the tmux buffer" + (" and sent to the terminal's clipboard" if sent else "")
-
-
-async def _tmux(arguments: list[str], text: str, environ: Mapping[str, str]) -> str | None:
-    """Run a command of tmux with `text` as its input. Return its output, or None if it failed."""
-    return await _run(["tmux", *arguments], text, environ, output=PIPE)
 
 
 async def _run(command: list[str], text: str, environ: Mapping[str, str], *, output: int) -> str | None:

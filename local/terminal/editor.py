@@ -1,3 +1,5 @@
+"""The person's editor and pager."""
+
 from __future__ import annotations
 
 import asyncio

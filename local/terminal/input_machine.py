@@ -151,18 +151,23 @@ class InputMachine:
         piece = self._decoder.decode(data)
         self._is_apart = now - self._last >= ESCAPE_S
         self._last, self._alone = now, self._is_apart and len(set(piece)) == 1
-        late = self._state is InputState.TEXT and not self._text and now < self._late_until and _LATE.match(piece)
-        self._late_until = 0.0
-        goes_on = self._state not in (InputState.TEXT, InputState.ESCAPE) and not self._ended
-        if late or (goes_on and self._is_apart and len(data) < _SHORT_READ):
-            self._slow_until = now + _SLOW_LINK_S
-        if late:
-            self._state, self._begun, self._is_late = InputState.ESCAPE, ESC, True
-        if self._stalled and (len(piece) == 1 or piece[:1] == ESC) and not self._may_end_paste(piece):
+        self._goes_on(piece, now)
+        may_end = _PASTE_END.startswith((self._text + piece)[: len(_PASTE_END)])
+        if self._stalled and (len(piece) == 1 or piece[:1] == ESC) and not may_end:
             self._state, self._text = InputState.TEXT, ""
         self._stalled = False
         self._take(piece)
         return self._told(now)
+
+    def _goes_on(self, piece: str, now: float) -> None:
+        """Take note if a piece goes on with what has begun: then the link is slow, and an Esc may have come late."""
+        late = self._state is InputState.TEXT and not self._text and now < self._late_until and _LATE.match(piece)
+        self._late_until = 0.0
+        goes_on = self._state not in (InputState.TEXT, InputState.ESCAPE) and not self._ended
+        if late or (goes_on and self._is_apart and len(piece) < _SHORT_READ):
+            self._slow_until = now + _SLOW_LINK_S
+        if late:
+            self._state, self._begun, self._is_late = InputState.ESCAPE, ESC, True
 
     def tick(self, now: float) -> list[Token]:
         """Do what is due at `deadline`. Return what is complete by now."""
@@ -249,7 +254,7 @@ class InputMachine:
         if self._begun == "\x1b[M":
             self._state = InputState.MOUSE
         elif char >= "@" and self._begun != _LINUX_F and not _BROKEN_MOUSE.fullmatch(self._begun):
-            if self._is_late and not _LATE_CSI.fullmatch(self._begun):
+            if self._is_late and self._state is InputState.CSI and not _LATE_CSI.fullmatch(self._begun):
                 self._give_up()
             else:
                 self._complete(self._begun)
@@ -259,17 +264,6 @@ class InputMachine:
         self._begun += piece[at]
         if len(self._begun) == len("\x1b[M123"):
             self._give_up()  # places that ccb cannot use
-        return at + 1
-
-    def _in_ss3(self, piece: str, at: int) -> int:
-        char = piece[at]
-        if not " " <= char <= "~":
-            self._give_up()
-            return at
-        if len(self._begun) < _MAX_SEQUENCE:
-            self._begun += char
-        if char >= "@":
-            self._complete(self._begun)
         return at + 1
 
     def _in_string(self, piece: str, at: int) -> int:
@@ -309,8 +303,8 @@ class InputMachine:
     def _complete(self, sequence: str) -> None:
         string = self._state in (InputState.STRING, InputState.STRING_ESCAPE)
         self._state, self._begun, self._is_late = InputState.TEXT, "", False
-        if (answer := _answer_of(sequence)) is not None:
-            self._out.append(answer)
+        if (answer := _BACKGROUND.fullmatch(sequence)) is not None:
+            self._out.append(TerminalAnswer(answer[1]))
         elif sequence == _PASTE:
             self._state, self._ended, self._stalled = InputState.PASTE, False, False
         elif sequence != _PASTE_END and not string:
@@ -347,9 +341,6 @@ class InputMachine:
         if marker:
             self._take(rest)
 
-    def _may_end_paste(self, piece: str) -> bool:
-        return _PASTE_END.startswith((self._text + piece)[: len(_PASTE_END)])
-
 
 _INTRODUCED: Mapping[str, InputState] = {
     "[": InputState.CSI,
@@ -361,7 +352,7 @@ _STEPS: Mapping[InputState, Callable[[InputMachine, str, int], int]] = {
     InputState.ESCAPE: InputMachine._in_escape,
     InputState.CSI: InputMachine._in_csi,
     InputState.MOUSE: InputMachine._in_mouse,
-    InputState.SS3: InputMachine._in_ss3,
+    InputState.SS3: InputMachine._in_csi,
     InputState.STRING: InputMachine._in_string,
     InputState.STRING_ESCAPE: InputMachine._in_string_escape,
     InputState.PASTE: InputMachine._in_paste,
@@ -397,12 +388,6 @@ def _erased(text: str) -> str:
         elif kept and kept[-1] not in "\r\n":
             kept.pop()
     return "".join(kept)
-
-
-def _answer_of(sequence: str) -> TerminalAnswer | None:
-    """Return a sequence, without the end of a string, as an answer. Return None for any other sequence."""
-    found = _BACKGROUND.fullmatch(sequence)
-    return None if found is None else TerminalAnswer(found[1])
 
 
 def is_light(answer: str) -> bool | None:

@@ -147,34 +147,34 @@ def keymap_of(chosen: Mapping[str, object]) -> Keymap:
         taken = {key for each in chosen if _gives_way(key_id, each) for key in keys[each]}
         # It has other keys, too, or the refusal below names it.
         keys[key_id] = tuple(key for key in keys[key_id] if key not in taken) or keys[key_id]
+    _refuse_shared(keys, chosen)
+    return Keymap(keys)
+
+
+def _refuse_shared(keys: Mapping[str, tuple[str, ...]], chosen: Mapping[str, object]) -> None:
+    """Raise KeyRefused for a key of two ids that may hold at the same time."""
     owners: dict[str, list[str]] = {}
-    in_order = [*(each for each in keys if each not in chosen), *chosen]  # the refusal names one that was chosen
-    for key_id in in_order:
+    for key_id in (*(each for each in keys if each not in chosen), *chosen):  # the refusal names one that was chosen
         for key in keys[key_id]:
-            for other in owners.get(key, []):
-                if _meet(key_id, other):
+            for other in owners.setdefault(key, []):
+                places = _place(key_id), _place(other)
+                if key_id != other and (places[0] == places[1] or "" in places):
                     why = f"{shown_key(key)} is the key of {other!r}, too: give {other!r} another one"
                     raise KeyRefused(key_id, why)
-            owners.setdefault(key, []).append(key_id)
-    return Keymap(keys)
+            owners[key].append(key_id)
 
 
 def _place(key_id: str) -> str:
     if key_id in _COMPOSER:
         return "send"
-    return (
-        "answer-" if key_id.endswith("-question") else next((each for each in _PLACES if key_id.startswith(each)), "")
-    )
+    if key_id.endswith("-question"):
+        return "answer-"
+    return next((each for each in _PLACES if key_id.startswith(each)), "")
 
 
 def _gives_way(key_id: str, chosen: str) -> bool:
     """Return whether the usual keys of an id are fewer where the person has chosen them for another id."""
     return (_place(key_id) != "" and not _place(chosen)) or (key_id == "newline" and _place(chosen) == "send")
-
-
-def _meet(one: str, other: str) -> bool:
-    places = _place(one), _place(other)
-    return one != other and (places[0] == places[1] or "" in places)
 
 
 def shown_key(key: str) -> str:
@@ -191,32 +191,37 @@ def shown_key(key: str) -> str:
 
 def _named_key(key_id: str, text: object) -> str:
     written = text.strip() if isinstance(text, str) else ""
-    in_list = _place(key_id) not in ("", "send", "answer-")
-    if len(written) == 1 and key_id.startswith(_CHARACTERS) and 32 < ord(written) < 127:
+    if key_id.startswith(_CHARACTERS) and _is_character(written):
         return _name_of(written)
     if key_id.startswith("answer-"):
         raise KeyRefused(key_id, f"{text!r} is no single character, as the key of an answer has to be")
     written = written.lower()
     *modifiers, last = [written] if written == "+" else re.split(r"\+(?!$)", written)
     last = _SPOKEN.get(last, last)
-    if last not in _NAMED and len(last) == 1 and 32 < ord(last) < 127:
-        last = _name_of(last)
-    elif last not in _NAMED:
+    if last not in _NAMED and not _is_character(last):
         raise KeyRefused(key_id, f"{text!r} is no key that ccb knows; write one like Ctrl+O, Alt+Shift+X, F5 or PgUp")
+    types = last in _EDITING or last not in _NAMED
+    last = last if last in _NAMED else _name_of(last)
     if len(set(modifiers)) < len(modifiers) or not set(modifiers) <= set(_MODIFIERS):
         raise KeyRefused(key_id, f"{text!r} is no key that ccb knows: in front of the last + stand ctrl, alt and shift")
     key = "+".join([*sorted(modifiers), last])
-    plain = not set(modifiers) & {"ctrl", "alt"}
-    free = in_list and (
-        last == "delete"
-        or (key in ("home", "end") and key_id.startswith("view-"))
-        or key in ("shift+up", "shift+down", "shift+left", "shift+right")
-    )
-    if plain and (last in _EDITING or last not in _NAMED) and not free:
+    if types and not set(modifiers) & {"ctrl", "alt"} and not _is_free(key_id, key):
         raise KeyRefused(key_id, f"{text!r} is needed to type")
     if key in _SAME:
         raise KeyRefused(key_id, f"terminals send {text!r} as {_SAME[key]}")
     return key
+
+
+def _is_character(text: str) -> bool:
+    return len(text) == 1 and 32 < ord(text) < 127
+
+
+def _is_free(key_id: str, key: str) -> bool:
+    """Return whether a key that edits text does something else at the place of the id: in a list or on a page."""
+    if _place(key_id) in ("", "send", "answer-"):
+        return False
+    free = ("delete", "shift+delete", "shift+up", "shift+down", "shift+left", "shift+right")
+    return key in free or (key_id.startswith("view-") and key in ("home", "end"))
 
 
 def _name_of(char: str) -> str:

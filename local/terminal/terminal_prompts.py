@@ -72,14 +72,14 @@ class TerminalPrompts:
                 self._show("Please answer yes or no.")
 
     async def passphrase(self, path: str, attempt: int) -> str | None:
-        again = " (again)" if attempt > 1 else ""
-        async with self._free_terminal():
-            return await read_line(f"Passphrase for {path}{again}: ", hidden=True)
+        return await self._secret(f"Passphrase for {path}", attempt)
 
     async def password(self, prompt: str, attempt: int) -> str | None:
-        again = " (again)" if attempt > 1 else ""
+        return await self._secret(f"Password for {prompt}", attempt)
+
+    async def _secret(self, what: str, attempt: int) -> str | None:
         async with self._free_terminal():
-            return await read_line(f"Password for {prompt}{again}: ", hidden=True)
+            return await read_line(f"{what}{' (again)' if attempt > 1 else ''}: ", hidden=True)
 
     async def challenge(self, title: str, instructions: str, prompts: Sequence[tuple[str, bool]]) -> list[str] | None:
         answers = []
