@@ -23,77 +23,9 @@ from .own_answers import ClientQuestions, OwnAnswers
 from .stderr_reports import RetryReports, report, report_damage, report_earlier_damage
 from .turn_results import GOODBYE_S, TurnResults
 
-_NO_RESULT = "This prompt was sent to the session before. Its turn has ended without a result."
-
-
-class EarlierAnswers:
-    """Finds the results of prompts that the session answered before this run, and prints them for the client."""
-
-    def __init__(self, session: RemoteSession, results: TurnResults) -> None:
-        self._session = session
-        self._results = results
-        self._connected = asyncio.Event()
-        self._looking: set[asyncio.Task[None]] = set()
-
-    def look_for(self, input_id: str) -> None:
-        self._looking.add(asyncio.create_task(self._look_for(input_id), name=f"answer to {input_id}"))
-
-    def connected_again(self) -> None:
-        self._connected.set()
-
-    async def told(self) -> None:
-        await asyncio.gather(*self._looking)
-
-    async def close(self) -> None:
-        for task in self._looking:
-            task.cancel()
-        await asyncio.gather(*self._looking, return_exceptions=True)
-
-    async def _look_for(self, input_id: str) -> None:
-        begun = time.monotonic()
-        result, why = None, ""
-        while True:
-            self._connected.clear()
-            try:
-                skipped = await self._session.had_before(input_id)
-                if skipped is not None:
-                    result, why = await self._fate(input_id, skipped)
-                break
-            except CcbError:
-                await self._connected.wait()
-        if result is None and why:
-            duration = round((time.monotonic() - begun) * 1000)
-            result = local_result(self._session.hello.session, [why], reason="answered_before", duration_ms=duration)
-        if result is not None:
-            await self._results.answered_before(input_id, result)
-
-    async def _fate(self, input_id: str, skipped: int) -> tuple[Json | None, str]:
-        """Read the journal backwards from event `skipped` until it is known what has become of a prompt. Return the
-        result of the turn that took it, or why there is none; neither if it waits or runs."""
-        result: Json | None = None
-        turn_ended, before = False, skipped + 1
-        while page := await self._session.earlier(before):
-            before = page[0].seq
-            for event in reversed(page):
-                match event.record.content:
-                    case _ if event.record.agent_id:
-                        pass
-                    case records.TurnEndRecord():
-                        turn_ended, result = True, None
-                    case records.MessageRecord(public=messages.ResultMessage()) as message:
-                        turn_ended, result = True, message.body
-                    case records.PromptRecord(input_ids=ids) if input_id in ids:
-                        return result, _NO_RESULT if turn_ended else ""
-                    case records.TakenRecord(input_id=taken) if taken == input_id:
-                        return result, _NO_RESULT if turn_ended else ""
-                    case records.UnqueuedRecord(id=unqueued) if unqueued == input_id:
-                        return None, "This prompt was sent to the session before, and taken back."
-                    case records.InputRecord(id=sent) if sent == input_id:
-                        return None, ""
-        return None, "This prompt was sent to the session before. Its result is not in the journal."
-
-
 log = logging.getLogger(__name__)
+
+_NO_RESULT = "This prompt was sent to the session before. Its turn has ended without a result."
 
 ANSWERED_ON_STDIN: tuple[RequestKind[Any, Any], ...] = (CAN_USE_TOOL, HOOK_CALLBACK, MCP_MESSAGE)
 """The requests of the worker that the client of this run answers."""
@@ -130,7 +62,8 @@ class EventPrinter:
         self._looked_for_damage = asyncio.Event()
         self._first_connection = True
         self._hides = hides
-        self._answers: EarlierAnswers | None = None
+        self._looking: set[asyncio.Task[None]] = set()  # for answers that the session gave before this run
+        self._connected = asyncio.Event()  # again
         for kind in ANSWERED_ON_STDIN:
             session.register(kind)
         if hides is not None:  # nobody fills in forms in a run with one prompt
@@ -170,8 +103,7 @@ class EventPrinter:
             self._mirror.sent(input_id, message.body)
         await self.results.reports.queued(input_id, message.uuid)
         if message.uuid and self.session.hello.seq > 0:
-            self._answers = self._answers or EarlierAnswers(self.session, self.results)
-            self._answers.look_for(input_id)
+            self._looking.add(asyncio.create_task(self._look_for(input_id), name=f"answer to {input_id}"))
 
     async def _taken(self, input_ids: Sequence[str]) -> None:
         self.results.pending.taken(input_ids)
@@ -181,8 +113,7 @@ class EventPrinter:
                 await self._mirror.taken(input_id)
 
     async def stop_session(self) -> None:
-        if self._answers is not None:
-            await self._answers.told()
+        await asyncio.gather(*self._looking)
         if self._earlier_damage is not None:
             await asyncio.wait({self._earlier_damage}, timeout=GOODBYE_S)
         await self.session.stop(finish=True)
@@ -201,11 +132,54 @@ class EventPrinter:
         await self.session.stop(finish=True)
 
     async def close(self) -> None:
-        if self._answers is not None:
-            await self._answers.close()
-        if self._earlier_damage is not None:
-            self._earlier_damage.cancel()
-            await asyncio.gather(self._earlier_damage, return_exceptions=True)
+        tasks = [*self._looking, *filter(None, [self._earlier_damage])]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _look_for(self, input_id: str) -> None:
+        """Print the result of a prompt that the session has answered before this run."""
+        begun = time.monotonic()
+        result, why = None, ""
+        while True:
+            self._connected.clear()
+            try:
+                skipped = await self.session.had_before(input_id)
+                if skipped is not None:
+                    result, why = await self._fate(input_id, skipped)
+                break
+            except CcbError:
+                await self._connected.wait()
+        if result is None and why:
+            duration = round((time.monotonic() - begun) * 1000)
+            result = local_result(self.session.hello.session, [why], reason="answered_before", duration_ms=duration)
+        if result is not None:
+            await self.results.answered_before(input_id, result)
+
+    async def _fate(self, input_id: str, skipped: int) -> tuple[Json | None, str]:
+        """Read the journal backwards from event `skipped` until it is known what has become of a prompt. Return the
+        result of the turn that took it, or why there is none; neither if it waits or runs."""
+        result: Json | None = None
+        turn_ended, before = False, skipped + 1
+        while page := await self.session.earlier(before):
+            before = page[0].seq
+            for event in reversed(page):
+                match event.record.content:
+                    case _ if event.record.agent_id:
+                        pass
+                    case records.TurnEndRecord():
+                        turn_ended, result = True, None
+                    case records.MessageRecord(public=messages.ResultMessage()) as message:
+                        turn_ended, result = True, message.body
+                    case records.PromptRecord(input_ids=ids) if input_id in ids:
+                        return result, _NO_RESULT if turn_ended else ""
+                    case records.TakenRecord(input_id=taken) if taken == input_id:
+                        return result, _NO_RESULT if turn_ended else ""
+                    case records.UnqueuedRecord(id=unqueued) if unqueued == input_id:
+                        return None, "This prompt was sent to the session before, and taken back."
+                    case records.InputRecord(id=sent) if sent == input_id:
+                        return None, ""
+        return None, "This prompt was sent to the session before. Its result is not in the journal."
 
     def _link_changed(self, change: LinkChange, come_back: str) -> None:
         log.info("link %s: %s", change.state.value, change.reason)
@@ -215,8 +189,7 @@ class EventPrinter:
                 report(f"{change.reason}; reconnecting")
             case LinkState.CONNECTED:
                 report("connected again")
-                if self._answers is not None:
-                    self._answers.connected_again()
+                self._connected.set()
             case LinkState.FENCED:
                 raise ConnectionLost(change.reason, do=come_back)
             case LinkState.CLOSED:
@@ -265,12 +238,6 @@ class EventPrinter:
             case records.DamagedRecord() as damage:
                 report_damage(damage)
 
-    def _is_unwanted(self, line: messages.AssistantMessage) -> bool:
-        """Return whether a client of JSON messages does not want to see words of a sub-agent."""
-        if self._hides is None or self.own.forwards_text or not line.body.get("parent_tool_use_id"):
-            return False
-        return all(block.get("type") != "tool_use" for block in line.blocks)
-
     async def _progress(self, message: records.MessageRecord) -> None:
         """Print a message that is not in the journal. A question is among them if this laptop asks it, a result only if
         the journal cannot be written."""
@@ -309,7 +276,8 @@ class EventPrinter:
                 self._retries.system(public)
             case messages.AssistantMessage():
                 self._retries.assistant(public)
-                if self._is_unwanted(public):
+                of_agent = self._hides is not None and public.body.get("parent_tool_use_id")
+                if of_agent and not self.own.forwards_text and _only_words(public):
                     return
         await self.output.message(body)
         if self._mirror is not None:
@@ -318,6 +286,10 @@ class EventPrinter:
             await self.questions.opened(public.request_id, to_person=public.subtype in _TO_PERSON)
         elif isinstance(public, messages.ControlCancel):
             await self.questions.closed(public.request_id)
+
+
+def _only_words(line: messages.AssistantMessage) -> bool:
+    return all(block.get("type") != "tool_use" for block in line.blocks)
 
 
 _MAX_BLOCKS = 10_000

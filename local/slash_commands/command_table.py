@@ -47,7 +47,7 @@ def worker_rows(commands: list[tuple[str, str]]) -> list[ReplyRow]:
 
 
 _MODULES = (agent_commands, about_session, other_sessions, this_laptop, file_transfers)
-COMMANDS = (
+COMMANDS: tuple[LaptopCommand, ...] = (
     show_help,
     *(each for module in _MODULES for each in vars(module).values() if isinstance(each, LaptopCommand)),
 )
