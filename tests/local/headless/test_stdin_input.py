@@ -185,23 +185,21 @@ async def test_a_bad_line_ends_the_input_with_its_reason(line: bytes, part: str)
     assert part in caught.value.what and caught.value.exit_name == "AGENT_FAILED"
 
 
-class Shown(HeadlessOutput):
-    """Stands for the output."""
+class Printed(HeadlessOutput):
+    """Keeps what is printed."""
 
     def __init__(self) -> None:
         self.bodies: list[Json] = []
+        self.came = asyncio.Event()
 
     async def message(self, body: Json) -> None:
         self.bodies.append(body)
+        self.came.set()
 
     async def progress(self, body: Json) -> None:
         raise AssertionError(body)
 
-    async def result(self, body: Json) -> None:
-        raise AssertionError(body)
-
-    async def finish(self) -> None:
-        raise AssertionError("nothing ends here")
+    result = progress
 
 
 def asked(subtype: str, **fields: object) -> ControlRequest:
@@ -253,7 +251,7 @@ def test_the_usage_counts_the_lines_that_edits_have_added_and_removed() -> None:
 
 
 async def test_a_transcript_is_copied_and_goes_on_behind_the_one_that_the_client_has(tmp_path: Path) -> None:
-    shown = Shown()
+    shown = Printed()
     mirror = TranscriptMirror(shown, {"CLAUDE_CONFIG_DIR": str(tmp_path)}, Path("/srv/app.d"))
     file = tmp_path / "projects" / "-srv-app-d" / "s1.jsonl"
     file.parent.mkdir(parents=True)
@@ -308,7 +306,7 @@ async def test_the_first_request_may_bring_what_others_write_into_the_command_li
     }
     assert given.sdk.plugin_dirs == ("/p",)
     assert with_boot_fields(arguments, {}) == (arguments, {})
-    shown = Shown()
+    shown = Printed()
     reader, writer = os.pipe()
     with os.fdopen(reader), os.fdopen(writer, "wb", buffering=0) as client:
         async with EarlyInput(reader, shown.message) as stdin:
@@ -320,27 +318,6 @@ async def test_the_first_request_may_bring_what_others_write_into_the_command_li
 
 
 INITIALIZE = {"type": "control_request", "request_id": "r1", "request": {"subtype": "initialize"}}
-
-
-class Printed(HeadlessOutput):
-    """Keeps what is printed."""
-
-    def __init__(self) -> None:
-        self.bodies: list[Json] = []
-        self.came = asyncio.Event()
-
-    async def message(self, body: Json) -> None:
-        self.bodies.append(body)
-        self.came.set()
-
-    async def progress(self, body: Json) -> None:
-        raise AssertionError("not progress")
-
-    async def result(self, body: Json) -> None:
-        raise AssertionError("not a result")
-
-    async def finish(self) -> None:
-        raise AssertionError("not the end")
 
 
 def short(body: Json) -> str:
