@@ -10,6 +10,7 @@ import resource
 import shutil
 import sys
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 import ccb
 from ccb.tunnel.errors import CcbError, UsageError
@@ -87,16 +88,20 @@ def _answer(argv: Sequence[str]) -> int:
             return ExitCode.INTERRUPTED
         except (MemoryError, ImportError):  # no bugs: the last handler in `ccb.__main__` says what to do
             raise
-        except Exception as error:
-            unwritable = flush_stdout() if isinstance(error, OSError) else None
-            if isinstance(error, BrokenPipeError) and reader_has_left():
-                unwritable = ExitCode.HANGUP
-            if unwritable is not None:
-                log.info("stdout cannot be written", exc_info=error)
-                return unwritable
-            log.exception("a bug")
-            say(*bug_lines(error, log_file))
-            return ExitCode.INTERNAL
+        except Exception as error:  # noqa: BLE001 - a bug: it is told here
+            return _failed(error, log_file)
+
+
+def _failed(error: Exception, log_file: Path) -> int:
+    unwritable = flush_stdout() if isinstance(error, OSError) else None
+    if isinstance(error, BrokenPipeError) and reader_has_left():
+        unwritable = ExitCode.HANGUP
+    if unwritable is not None:
+        log.info("stdout cannot be written", exc_info=error)
+        return unwritable
+    log.error("a bug", exc_info=error)
+    say(*bug_lines(error, log_file))
+    return ExitCode.INTERNAL
 
 
 def _help(arguments: Arguments) -> int:

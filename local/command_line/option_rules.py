@@ -55,8 +55,9 @@ def validate(arguments: Arguments) -> None:
     _check_connection(arguments)
     _check_owners(arguments)
     if command in ("", "ssh"):
-        _check_session(arguments)
-        _check_going_back(arguments)
+        continues = arguments.session.continue_latest or arguments.session.resume is not None
+        _check_session(arguments, continues=continues)
+        _check_going_back(arguments, continues=continues)
     else:
         _check_host_command(arguments)
     _check_streams(arguments)
@@ -124,9 +125,8 @@ def _check_host_command(arguments: Arguments) -> None:
         raise UsageError("--continue, --fork-session and --session-id belong to `ccb ssh`")
 
 
-def _check_session(arguments: Arguments) -> None:
+def _check_session(arguments: Arguments, *, continues: bool) -> None:
     session, agent = arguments.session, arguments.agent
-    continues = session.continue_latest or session.resume is not None
     if agent.init_only and (arguments.prompt is not None or continues):
         raise UsageError(
             "--init-only starts a new session without a prompt",
@@ -147,9 +147,8 @@ def _check_session(arguments: Arguments) -> None:
         )
 
 
-def _check_going_back(arguments: Arguments) -> None:
+def _check_going_back(arguments: Arguments, *, continues: bool) -> None:
     session = arguments.session
-    continues = session.continue_latest or session.resume is not None
     if session.fork_session and not continues:
         raise UsageError("--fork-session needs --continue or --resume", do="Say which session to copy.")
     if session.session_id and continues and not session.fork_session:

@@ -12,7 +12,7 @@ import argparse
 import os
 import re
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -56,16 +56,7 @@ def _read_options(argv: Sequence[str]) -> _Found:
     cut = argv.index("--") if "--" in argv else len(argv)
     tolerant = _speaks_json(argv)
     attached = _attached(argv[:cut], tolerant)
-    try:
-        found, others = _argparse().parse_known_args(attached)
-    except argparse.ArgumentError as error:
-        option = BY_NAME[str(error.argument_name).partition("/")[0]]
-        if str(error.message).startswith("ignored"):
-            raise UsageError(f"error: option '{option.shown}' takes no value") from None
-        raise UsageError(
-            f"error: option '{option.shown}' argument missing",
-            do=f"A value that starts with - is written {option.names[0]}=VALUE.",
-        ) from None
+    found, others = _parsed(attached)
     values: dict[Option, object] = {}
     variadic = ""
     for name, value in vars(found).items():
@@ -82,8 +73,8 @@ def _read_options(argv: Sequence[str]) -> _Found:
     return _Found(arguments_from(values), tuple(words), variadic, ended_at_start, tuple(unknown), printed_at)
 
 
-def _argparse() -> argparse.ArgumentParser:
-    """Return a parser of all options. It keeps no words: they stay, in order, among the arguments that it returns."""
+def _parsed(attached: list[str]) -> tuple[argparse.Namespace, list[str]]:
+    """Return the values of all options, and what is left, in order: words and unknown options."""
     parser = argparse.ArgumentParser(
         add_help=False, allow_abbrev=False, exit_on_error=False, argument_default=argparse.SUPPRESS
     )
@@ -96,7 +87,16 @@ def _argparse() -> argparse.ArgumentParser:
         else:
             action = "append" if option.kind is OptionKind.REPEAT else "store"
             parser.add_argument(*names, dest=names[0], action=action, type=option.value)
-    return parser
+    try:
+        return parser.parse_known_args(attached)
+    except argparse.ArgumentError as error:
+        option = BY_NAME[str(error.argument_name).partition("/")[0]]
+        if str(error.message).startswith("ignored"):
+            raise UsageError(f"error: option '{option.shown}' takes no value") from None
+        raise UsageError(
+            f"error: option '{option.shown}' argument missing",
+            do=f"A value that starts with - is written {option.names[0]}=VALUE.",
+        ) from None
 
 
 def _attached(argv: Sequence[str], tolerant: bool) -> list[str]:
@@ -179,12 +179,8 @@ def parse_arguments(argv: Sequence[str], remote: str = "") -> Arguments:
     if command == "help":
         _check_topic(words[1:])
         return replace(arguments, command=command, rest=words[1:])
-    if command in OWN_WORDS:
-        arguments = _place_own_words(replace(arguments, command=command), words[1:])
-    elif command == "cp":
-        arguments = _place_copy(replace(arguments, command=command), words[1:])
-    elif command in HOST_COMMANDS:
-        arguments = _place_host_command(replace(arguments, command=command), words[1:])
+    if command in _PLACES:
+        arguments = _PLACES[command](replace(arguments, command=command), words[1:])
     elif command == "ssh":
         arguments = _place_ssh(replace(arguments, command=command), words[1:], found)
     elif remote and not arguments.connection.local:
@@ -240,21 +236,20 @@ def _place_own_words(arguments: Arguments, words: Sequence[str]) -> Arguments:
 def _place_ssh(arguments: Arguments, words: Sequence[str], found: _Found) -> Arguments:
     """Interpret `ssh HOST [DIR] [PROMPT…]`. There is no HOST with a `--transport` command, which leads to one place.
     What can be a slash command is one directly after -p. An option of several words may have taken the host."""
-    variadic, printed_at = found.variadic, found.printed_at - 1  # `words` begins after `ssh`
-    if not needs_host(arguments.connection) and (not words or _starts_as_path(words[0])):
-        if words and printed_at == 0 and _COMMAND.fullmatch(words[0]):
-            return replace(arguments, prompt=_prompt(words))
-        directory = remote_path(words[0]) if words else None
-        return replace(arguments, directory=directory, prompt=_prompt(words[1:]))
-    if not words:
-        taken = f" (the words after {variadic} were read as its values: write the host before it)" if variadic else ""
-        raise UsageError(f"ccb ssh needs a host{taken}", do="Write `ccb ssh [user@]host[:/path]`.")
-    target, words = parse_target(words[0]), words[1:]
-    directory = target.path
-    called = printed_at == 1 and words and _COMMAND.fullmatch(words[0])
+    printed_at = found.printed_at - 1  # `words` begins after `ssh`
+    directory = None
+    if needs_host(arguments.connection) or (words and not _starts_as_path(words[0])):
+        if not words:
+            taken = f" (the words after {found.variadic} were read as its values: write the host before it)"
+            raise UsageError(
+                f"ccb ssh needs a host{taken if found.variadic else ''}", do="Write `ccb ssh [user@]host[:/path]`."
+            )
+        target, words, printed_at = parse_target(words[0]), words[1:], printed_at - 1
+        arguments, directory = _with_target(arguments, target), target.path
+    called = printed_at == 0 and words and _COMMAND.fullmatch(words[0])
     if directory is None and words and _starts_as_path(words[0]) and not called:
         directory, words = remote_path(words[0]), words[1:]
-    return replace(_with_target(arguments, target), directory=directory, prompt=_prompt(words))
+    return replace(arguments, directory=directory, prompt=_prompt(words))
 
 
 def _place_remote(arguments: Arguments, remote: str, words: Sequence[str]) -> Arguments:
@@ -332,27 +327,22 @@ def _take_session(arguments: Arguments, words: Sequence[str]) -> Arguments:
 def _place_local(arguments: Arguments, words: Sequence[str], *, may_be_command: bool) -> Arguments:
     """Interpret `[PATH] [PROMPT…]`. The first word is the path if it names an existing directory or is written like a
     path. With -p, what can be a slash command is one if there is no such directory."""
-    called = bool(words) and arguments.streams.print and _COMMAND.fullmatch(words[0]) and not directory_here(words[0])
+    printed = arguments.streams.print
+    called = words and printed and _COMMAND.fullmatch(words[0]) and not directory_here(words[0])
     named = _named_directory(words[0]) if words and not called else None
     if named is not None:
         words = words[1:]
-    elif words and may_be_command and _WRITTEN_AS_HOST.fullmatch(words[0]):
-        raise UsageError(
-            f"{shortened(words[0])!r} is a path on a host, but without `ssh` the session would run on this machine",
-            do=f"Did you mean `ccb ssh {shortened(words[0])}`? If it is a prompt, write it after --.",
-        )
-    elif words and may_be_command and not arguments.streams.print:
-        _check_spelling(words)
+    elif words and may_be_command:
+        _check_spelling(words, printed=printed)
     refuse_ssh_options(arguments.connection, "ccb ssh HOST …")
     directory = Path(named or _current_directory())
-    missing = [
-        each
+    hints = [
+        f"--add-dir {neutralise(each)[:200]}: there is no such directory"
         for each in arguments.agent.add_dirs
         if not directory_here(each if each.startswith("~") else str(directory / each))
     ]
-    hints = tuple(f"--add-dir {neutralise(each)[:200]}: there is no such directory" for each in missing)
     arguments = replace(arguments, directory=str(directory), directory_is_current=named is None)
-    return replace(arguments, prompt=_prompt(words), hints=hints)
+    return replace(arguments, prompt=_prompt(words), hints=tuple(hints))
 
 
 def _named_directory(word: str) -> Path | None:
@@ -379,11 +369,16 @@ def _current_directory() -> Path:
         ) from None
 
 
-def _check_spelling(words: Sequence[str]) -> None:
-    """Raise UsageError for words that look like a misspelt command with its arguments rather than a prompt."""
-    commands = [name for name in COMMANDS if name[0] == words[0][:1]]
-    near = _nearest(words[0], commands, 1, 0.7)
-    if near and (len(words) < 3 or (len(words) == 3 and is_session_id(words[2]))):
+def _check_spelling(words: Sequence[str], *, printed: bool) -> None:
+    """Raise UsageError for a place on a host, and without -p for words that look like a misspelt command with its
+    arguments rather than a prompt."""
+    if _WRITTEN_AS_HOST.fullmatch(words[0]):
+        raise UsageError(
+            f"{shortened(words[0])!r} is a path on a host, but without `ssh` the session would run on this machine",
+            do=f"Did you mean `ccb ssh {shortened(words[0])}`? If it is a prompt, write it after --.",
+        )
+    near = _nearest(words[0], (name for name in COMMANDS if name[0] == words[0][:1]), 1, 0.7)
+    if near and not printed and (len(words) < 3 or (len(words) == 3 and is_session_id(words[2]))):
         raise UsageError(
             f"{shortened(words[0])!r} is not a command",
             do=f"Did you mean `ccb {near[0]}`? If it is a prompt, write it after --.",
@@ -404,3 +399,10 @@ def _prompt(words: Sequence[str]) -> str | None:
 
 def _starts_as_path(word: str) -> bool:
     return word[:1] in ("/", "~", ".")
+
+
+_PLACES: Mapping[str, Callable[[Arguments, Sequence[str]], Arguments]] = {
+    **dict.fromkeys(HOST_COMMANDS, _place_host_command),
+    **dict.fromkeys(OWN_WORDS, _place_own_words),
+    "cp": _place_copy,
+}

@@ -23,6 +23,7 @@ from ccb.tunnel.wire.client_requests import (
 from ccb.tunnel.wire.control_protocol import Request, RequestRefused
 from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.mcp_messages import MCP_RECONNECT, MCP_STATUS
+from ccb.tunnel.wire.messages import as_blocks
 from ccb.tunnel.wire.tool_traits import BUILT_IN, Effect, RunsOn, traits_of
 
 from ..command_line.option_rules import no_such_tool
@@ -311,8 +312,7 @@ async def mcp(api: SessionApi, argument: str) -> Reply:
         return await _reconnect(api, name.strip())
     if argument:
         return Text("/mcp lists the servers, /mcp reconnect NAME connects one again.", Level.WARNING)
-    listed = (await api.request(Request(MCP_STATUS, None))).get("mcpServers")
-    servers = [each for each in listed if isinstance(each, dict)] if isinstance(listed, list) else []
+    servers = as_blocks((await api.request(Request(MCP_STATUS, None))).get("mcpServers"))
     own = {each.name: each for each in api.laptop.mcp.states()} if api.laptop.mcp is not None else {}
     rows = [_server_row(each, own) for each in servers[:_MAX_SHOWN]]
     missing = [state for name, state in own.items() if name not in {each.get("name") for each in servers}]

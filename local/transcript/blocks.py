@@ -11,7 +11,7 @@ from enum import Enum
 from sys import getsizeof
 from typing import Any, Protocol
 
-from ccb.tunnel.wire.messages import as_blocks
+from ccb.tunnel.wire.messages import as_blocks, as_dict
 from ccb.tunnel.wire.prompt_content import image_size, image_type
 from ccb.tunnel.wire.tool_traits import View, traits_of
 
@@ -36,8 +36,7 @@ class PictureData:
 
 
 def picture_data(block: Json) -> PictureData | None:
-    source = block.get("source")
-    data = source.get("data") if isinstance(source, dict) else None
+    data = as_dict(block.get("source")).get("data")
     return PictureData(data) if isinstance(data, str) else None
 
 

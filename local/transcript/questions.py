@@ -9,7 +9,7 @@ from dataclasses import field, replace
 from typing import Any
 
 from ccb.tunnel.wire.dataclass import dataclass
-from ccb.tunnel.wire.messages import ControlRequest, as_dict
+from ccb.tunnel.wire.messages import ControlRequest, as_blocks, as_dict
 
 Json = dict[str, Any]
 _FORMATS = {
@@ -141,8 +141,8 @@ def _form_field(value: object) -> FormField | None:
         return None
     options = tuple(
         FormOption(each["label"], str(each.get("description") or ""))
-        for each in listed
-        if isinstance(each, dict) and isinstance(each.get("label"), str) and each["label"].strip()
+        for each in as_blocks(listed)
+        if isinstance(each.get("label"), str) and each["label"].strip()
     )
     if len(options) < len(listed):
         return None
@@ -217,13 +217,9 @@ def _choice(
 
 def _options(described: Json) -> list[tuple[object, str]]:
     for key in ("oneOf", "anyOf"):
-        listed = described.get(key)
-        if isinstance(listed, list):
-            return [
-                (each["const"], str(each.get("title") or each["const"]))
-                for each in listed
-                if isinstance(each, dict) and isinstance(each.get("const"), str)
-            ]
+        if isinstance(described.get(key), list):
+            listed = [each for each in as_blocks(described[key]) if isinstance(each.get("const"), str)]
+            return [(each["const"], str(each.get("title") or each["const"])) for each in listed]
     values, names = described.get("enum"), described.get("enumNames")
     if not isinstance(values, list):
         return []

@@ -157,8 +157,8 @@ class ToolCalls:
         self.agents.result(tool, structured)
         if traits_of(tool.name).view is View.PLAN and isinstance(structured, dict):
             tool.tool_input = {"plan": both_ends(str(structured.get("plan") or ""))}
-        patch = structured.get("structuredPatch") if isinstance(structured, dict) else None
-        tool.patch = [hunk for hunk in patch if isinstance(hunk, dict)] if isinstance(patch, list) else []
+        patch = as_dict(structured).get("structuredPatch")
+        tool.patch = as_blocks(patch) if isinstance(patch, list) else []
         self._container.update_block(tool)
 
     def close(self, state: ToolState, *, forget: bool = True) -> None:
