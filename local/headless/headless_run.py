@@ -32,11 +32,10 @@ from ..terminal.console import say, stdout_failure
 from ..terminal.signals import Interrupts
 from ..terminal.stdio import Writer
 from ..terminal.terminal_prompts import prompts_for
-from .input_pump import InputPump
 from .output_formats import TranscriptMirror, make_output
 from .own_answers import OwnAnswers
 from .stderr_reports import RetryReports, add_unsent, report
-from .stdin_input import EarlyInput, read_prompt
+from .stdin_input import EarlyInput, InputPump, read_prompt
 from .turn_results import GOODBYE_S, TurnReports, TurnResults, state_flags
 
 if TYPE_CHECKING:
@@ -177,13 +176,13 @@ class HeadlessRun:
         self._output = make_output(streams.output_format, writer, verbose=streams.verbose, terminal=os.isatty(STDOUT))
         self._retries = RetryReports(quiet=streams.output_format == "stream-json")
         flags = state_flags(environ) if self._has_stdin_messages else None
-        self._reports = TurnReports(self._output, flags, lifecycle=self._has_stdin_messages)
+        self._reports = TurnReports(self._output, flags, self._has_stdin_messages)
         self.results = TurnResults(
+            self._reports,
             self._output,
             self._retries,
             print_all=self._has_stdin_messages,
             print_failures=streams.output_format != "text",  # stdout has only answers then
-            reports=self._reports,
         )
         self._mirror = TranscriptMirror(self._output, environ, Path.cwd()) if arguments.sdk.mirror else None
         self._own = OwnAnswers()

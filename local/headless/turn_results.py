@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from ccb.tunnel.wire.control_protocol import new_uuid
@@ -28,18 +28,19 @@ def state_flags(environ: Mapping[str, str]) -> Json | None:
     return {"sdk_host_only": True} if environ.get("CLAUDE_CODE_SDK_READS_SESSION_STATE") == "1" else None
 
 
+@dataclass(eq=False)
 class TurnReports:
-    """Around each turn. Every `running` is followed by an `idle`: a client may wait for it."""
+    """Around each turn. Every `running` is followed by an `idle`: a client may wait for it. `flags` are those of
+    `state_flags`."""
 
-    def __init__(self, output: HeadlessOutput, flags: Json | None, *, lifecycle: bool) -> None:
-        self.session_id = ""
-        self._output = output
-        self._flags = flags
-        self._lifecycle = lifecycle
-        self._state = "idle"
-        self._prompts: dict[str, str] = {}  # uuids of the prompts that wait, by input id
-        self.in_turn = False
-        self._started: list[str] = []  # uuids of the prompts of the running turn
+    _output: HeadlessOutput
+    _flags: Json | None
+    _lifecycle: bool
+    session_id: str = ""
+    in_turn: bool = False
+    _state: str = "idle"
+    _prompts: dict[str, str] = field(default_factory=dict)  # uuids of the prompts that wait, by input id
+    _started: list[str] = field(default_factory=list)  # uuids of the prompts of the running turn
 
     async def queued(self, input_id: str, identity: str) -> None:
         if identity and input_id not in self._prompts and self._lifecycle:
@@ -225,38 +226,28 @@ class PendingPrompts:
         self._turn_has_prompts = False
 
 
+@dataclass(eq=False)
 class TurnResults:
     """Prints results, and knows their exit code. `print_all`: print results of turns that this run did not start, too.
-    `print_failures`: print a result even if the host could not send one. `reports` go around the turns."""
+    `print_failures`: print a result even if the host could not send one. `printed` is set when a result was printed,
+    `news` when something has happened; `commands_wait`: slash commands of this machine have no result yet;
+    `denied_unasked`: the worker denied something because nobody could be asked."""
 
-    def __init__(
-        self,
-        output: HeadlessOutput,
-        retries: RetryReports,
-        *,
-        print_all: bool,
-        print_failures: bool,
-        reports: TurnReports | None = None,
-    ) -> None:
-        self.reports = reports or TurnReports(output, None, lifecycle=False)
-        self._output = output
-        self._retries = retries
-        self._print_all = print_all
-        self._print_failures = print_failures
-        self._started = time.monotonic()
-        self._last: Json | None = None
-        self._count = 0
-        self._used: Json = {}
-        self._finished = False
-        self.pending = PendingPrompts()
-        self.printed = asyncio.Event()
-        """Set when a result was printed."""
-        self.news = asyncio.Event()
-        """Set when something has happened in the session."""
-        self.commands_wait = False
-        """Whether slash commands of this machine have no result yet."""
-        self.denied_unasked = False
-        """Whether the worker denied something because nobody could be asked."""
+    reports: TurnReports
+    _output: HeadlessOutput
+    _retries: RetryReports
+    print_all: bool
+    print_failures: bool
+    pending: PendingPrompts = field(default_factory=PendingPrompts)
+    printed: asyncio.Event = field(default_factory=asyncio.Event)
+    news: asyncio.Event = field(default_factory=asyncio.Event)
+    commands_wait: bool = False
+    denied_unasked: bool = False
+    _started: float = field(default_factory=time.monotonic)
+    _last: Json | None = None
+    _count: int = 0
+    _used: Json = field(default_factory=dict)
+    _finished: bool = False
 
     @property
     def complete(self) -> bool:
@@ -267,13 +258,13 @@ class TurnResults:
     def exit_code(self) -> ExitCode:
         """The exit code for the last result. A run of messages on stdin whose turns ended regularly has succeeded, even
         if a call was denied: its client has seen that."""
-        denied = self.denied_unasked and not self._print_all
+        denied = self.denied_unasked and not self.print_all
         if self._last is None:
             return ExitCode.OK
-        return exit_code(self._last, denied_unasked=denied, wants_answer=not self._print_failures)
+        return exit_code(self._last, denied_unasked=denied, wants_answer=not self.print_failures)
 
     async def from_host(self, result: Json) -> None:
-        if self.pending.result_came() or self._print_all:
+        if self.pending.result_came() or self.print_all:
             await self._print(result)
 
     async def task_news(self, line: TaskMessage) -> None:
@@ -288,7 +279,7 @@ class TurnResults:
             await self.reports.ended_before(prompt, more=bool(self.pending))
 
     async def fail(self, session_id: str, errors: list[str], *, reason: str) -> None:
-        if self._finished or self.complete or not self._print_failures:
+        if self._finished or self.complete or not self.print_failures:
             return
         duration = round((time.monotonic() - self._started) * 1000)
         self.pending.given_up()
@@ -313,7 +304,7 @@ class TurnResults:
             await self._output.finish()
 
     async def _print(self, result: Json, prompts: Json | None = None) -> None:
-        if self._print_all:
+        if self.print_all:
             place: Json = {"queued_turn_count": len(self.pending), "result_index": self._count}
             used, self._used = self._used, result.get("modelUsage") or {}
             place["model_usage_since_last_result"] = usage_between(used, self._used)

@@ -8,7 +8,7 @@ import os
 import sys
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from ccb import __version__
 from ccb.tunnel.transports.login_prompts import NobodyToAsk
@@ -31,7 +31,6 @@ from ..terminal.terminal_prompts import prompts_for
 from .line_repl import LineRepl
 
 if TYPE_CHECKING:
-    from ccb.tunnel.transports.host_keys import HostKeyInfo
     from ccb.tunnel.transports.login_prompts import Prompts
 
     from ..connect.host_sessions import HostSessions
@@ -46,25 +45,12 @@ class FirstLoginPrompts:
 
     def __init__(self, prompts: Prompts) -> None:
         self._prompts = prompts
-        self.memory = prompts.memory
 
     def over(self) -> None:
-        self._prompts = NobodyToAsk(self.memory)
+        self._prompts = NobodyToAsk(self._prompts.memory)
 
-    async def confirm_host_key(self, info: HostKeyInfo) -> bool:
-        return await self._prompts.confirm_host_key(info)
-
-    async def passphrase(self, path: str, attempt: int) -> str | None:
-        return await self._prompts.passphrase(path, attempt)
-
-    async def password(self, prompt: str, attempt: int) -> str | None:
-        return await self._prompts.password(prompt, attempt)
-
-    async def challenge(self, title: str, instructions: str, prompts: Sequence[tuple[str, bool]]) -> list[str] | None:
-        return await self._prompts.challenge(title, instructions, prompts)
-
-    def banner(self, text: str) -> None:
-        self._prompts.banner(text)
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._prompts, name)
 
 
 async def run_plain(arguments: Arguments, environ: Mapping[str, str] = os.environ) -> int:
@@ -86,10 +72,15 @@ async def _one_session(
     environ: Mapping[str, str],
 ) -> tuple[int, Arguments | None]:
     """Connect, and show a session. Return the exit code, and the arguments for the session that comes next."""
-    session_id = arguments.session.session_id or new_uuid()
+    session_id, asking = arguments.session.session_id or new_uuid(), cast("Prompts", prompts)
     async with (
         connect_session(
-            arguments, session_id=session_id, prompts=prompts, choose=_choose, environ=environ, kept=kept
+            arguments,
+            session_id=session_id,
+            prompts=cast("Prompts", prompts),
+            choose=_choose,
+            environ=environ,
+            kept=kept,
         ) as connected,
         Transfers(connected.files.lend) as transfers,
         FetchedFiles(transfers, PrivateFolder(state_dir(environ) / "opened"), connected.open_with, environ) as fetched,

@@ -29,10 +29,10 @@ from ccb.tunnel.wire.tool_traits import BUILT_IN, Effect, RunsOn, traits_of
 from ..command_line.option_rules import no_such_tool
 from ..session.session_client import Json, SessionEvent
 from ..terminal.stdio import in_thread
-from ..transcript.agent_runs import agent_label
 from ..transcript.blocks import BlockList, Level
 from ..transcript.markdown_export import markdown_of
 from ..transcript.session_facts import tokens
+from ..transcript.tool_calls import agent_label
 from ..transcript.transcript_reducer import TranscriptReducer
 from .registry import EVERYWHERE, NOTHING, Choices, Reply, ReplyRow, Rows, Text, command
 from .session_api import SessionApi

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import field, replace
 from enum import Enum
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
@@ -74,37 +74,25 @@ class _WorkerCommands(BaseModel):
     commands: list[WorkerCommand] = []
 
 
+@dataclass(eq=False)
 class SessionApi:
     """`transcript` is what has happened in the session. `waits` is called when a request is sent only once there is a
     connection again. `terminal` and `problems` are for reports: what the person sees the session in, and the last
     errors there."""
 
-    def __init__(
-        self,
-        client: SessionClient,
-        info: ReplInfo,
-        transcript: TranscriptReducer,
-        laptop: LaptopSide = NO_LAPTOP,
-        *,
-        place: Place,
-        environ: Mapping[str, str] = os.environ,
-        waits: Callable[[], None] = lambda: None,
-        terminal: Callable[[], str] = lambda: "none",
-        problems: Callable[[], Sequence[str]] = tuple,
-    ) -> None:
-        self.client = client
-        self.info = info
-        self.transcript = transcript
-        self.laptop = laptop
-        self.place = place
-        self.environ = environ
-        self.terminal = terminal
-        self.problems = problems
-        self._waits = waits
+    client: SessionClient
+    info: ReplInfo
+    transcript: TranscriptReducer
+    laptop: LaptopSide = NO_LAPTOP
+    place: Place = field(kw_only=True)
+    environ: Mapping[str, str] = field(default_factory=lambda: os.environ)
+    waits: Callable[[], None] = lambda: None
+    terminal: Callable[[], str] = lambda: "none"
+    problems: Callable[[], Sequence[str]] = tuple
 
     async def request(self, request: Request[P, A]) -> A:
         if self.client.state is not LinkState.CONNECTED:
-            self._waits()
+            self.waits()
         return await self.client.request(request)
 
     async def read(self, request: Request[P, Json], shape: type[Shape]) -> Shape:

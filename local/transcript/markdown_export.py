@@ -10,8 +10,8 @@ from ccb.tunnel.plain_text import neutralise, one_line
 from ccb.tunnel.wire.messages import as_blocks
 from ccb.tunnel.wire.tool_traits import View, traits_of
 
-from .agent_runs import agent_label
 from .blocks import Block, FileDiffBlock, Json, Level, MarkdownBlock, NoticeBlock, PromptBlock, ToolBlock, ToolState
+from .tool_calls import agent_label
 
 _BACKTICKS = re.compile(r"`{3,}")
 

@@ -329,7 +329,7 @@ async def test_every_running_is_followed_by_an_idle_after_the_last_result() -> N
     flags = state_flags({"CLAUDE_CODE_SDK_READS_SESSION_STATE": "1"})
     assert flags == {"sdk_host_only": True} and state_flags({}) is None
     assert state_flags({"CLAUDE_CODE_EMIT_SESSION_STATE_EVENTS": "1"}) == {}
-    reports = TurnReports(output, flags, lifecycle=True)
+    reports = TurnReports(output, flags, True)
     reports.session_id = "s"
     await reports.queued("i1", "A")
     await reports.queued("i1", "A")
@@ -351,7 +351,7 @@ async def test_every_running_is_followed_by_an_idle_after_the_last_result() -> N
 
 async def test_a_client_that_asks_for_no_reports_gets_none() -> None:
     output = Printed()
-    reports = TurnReports(output, None, lifecycle=False)
+    reports = TurnReports(output, None, False)
     await reports.queued("i1", "A")
     await reports.turn_began()
     await reports.taken(["i1"])
