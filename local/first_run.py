@@ -1,8 +1,4 @@
-"""The set-up of the first run: a credential, colours, and a word on trust. Each step can be skipped.
-
-It asks in lines on the terminal, before anything is drawn: so it is the same for a screen reader. It is for a person
-who has no credential yet, once on each machine; a script is never asked.
-"""
+"""The set-up of the first run, in lines, for a person who has no credential yet. Each step can be skipped."""
 
 from __future__ import annotations
 
@@ -26,8 +22,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _MARK = "set-up"
-_VARIABLES = ("CI", "ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN")
-"""Where one of these is set, nobody is asked."""
+_VARIABLES = ("CI", "ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN")  # where one of these is set, nobody is asked
 _KEYRING_S = 5.0
 _TRIES = 3
 _WELCOME = """\

@@ -1,5 +1,4 @@
-"""The command `ccb`: run a command line and return its exit code. Nothing heavy is imported before the arguments are
-parsed."""
+"""The command `ccb`: nothing heavy is imported before the arguments are parsed."""
 
 from __future__ import annotations
 

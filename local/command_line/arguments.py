@@ -79,11 +79,7 @@ class ConnectionOptions:
 
 @dataclass(frozen=True)
 class SessionChoice:
-    """Which session to open (a new one, an existing one, or a copy of one), and how long to try to reconnect.
-
-    `resume` is also the session of a host command such as `logs`; `""` lets the person choose. `worktree` is `""` for a
-    new name, None for the directory itself.
-    """
+    """Which session to open. `resume` "" lets the person choose; `worktree` "" is a new name."""
 
     session_id: str | None = option("--session-id", "Give the new session this ID (a UUID).", "uuid", read=read_uuid)
     continue_latest: bool = option("--continue -c", "Continue the latest session of the directory.")

@@ -179,8 +179,7 @@ def beta_features(names: list[str]) -> list[str]:
 
 
 class Group(Enum):
-    """Options that belong together: the attribute of `Arguments` that holds them (`""`: `Arguments` itself), and their
-    heading in the help text."""
+    """Options that belong together: the attribute of `Arguments` that holds them, and their heading."""
 
     SESSION = "session", "Session"
     AGENT = "agent", "Model and permissions"

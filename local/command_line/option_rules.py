@@ -1,5 +1,4 @@
-"""Which options go together, and checks of tool names. A command line with several mistakes reports the same one each
-time: the checks run in a fixed order."""
+"""Which options go together, and checks of tool names, in a fixed order."""
 
 from __future__ import annotations
 
@@ -15,8 +14,8 @@ _GIVE_ONE = "Give one of them."
 
 
 def unknown_tools(arguments: Arguments) -> Iterable[str]:
-    """Return a sentence for each name that no tool has. Raise UsageError for the first one in `--tools`, unless a
-    program drives this run: it may have been written for tools that this version lacks."""
+    """Return a sentence for each name that no tool has. Raise UsageError for one in `--tools`, unless a program
+    drives."""
     agent, offered = arguments.agent, arguments.sdk.tools or ()
     driven = arguments.streams.input_format == "stream-json"
     options = (("--allowedTools", agent.allowed_tools), ("--disallowedTools", agent.disallowed_tools))

@@ -119,8 +119,7 @@ def _attached(argv: Sequence[str], tolerant: bool) -> list[str]:
 
 
 def _takes(option: Option, left: Sequence[str], words: Sequence[str], tolerant: bool) -> bool:
-    """Return whether the first word that is left is the single value of the option. Behind --resume and --worktree, it
-    may also be a prompt, or the place where the session works, which comes before the name of a worktree."""
+    """Return whether the first word that is left is the value of the option, and not a prompt or a place."""
     if not left:
         return False
     if option.field == "resume":
@@ -131,9 +130,8 @@ def _takes(option: Option, left: Sequence[str], words: Sequence[str], tolerant: 
 
 
 def _words(others: Sequence[str], pairs: set[tuple[str, str]], *, tolerant: bool) -> tuple[list[str], list[str]]:
-    """Return the words among what argparse did not take, and what is said of unknown options. Only programs that speak
-    JSON may use such options, with `=` and a value or with the word that follows in argv: a person meant another
-    one."""
+    """Return the words among what argparse did not take, and sentences about unknown options: only programs that speak
+    JSON may use such options, with a value that follows."""
     words: list[str] = []
     unknown: list[str] = []
     left = deque(others)
@@ -281,8 +279,7 @@ def _is_on_host(word: str) -> bool:
 
 
 def _place_host_command(arguments: Arguments, words: Sequence[str]) -> Arguments:
-    """Interpret `COMMAND HOST [ID]`. HOST may be missing for `ps`, `trust`, `disconnect` and `doctor`, and is never
-    given with --local or a `--transport` command."""
+    """Interpret `COMMAND HOST [ID]`. HOST may be missing for some commands, --local and `--transport` commands."""
     command = arguments.command
     only_session = command in _WITH_SESSION and len(words) == 1 and is_session_id(words[0])
     if needs_host(arguments.connection) or (words and not only_session):
@@ -325,8 +322,7 @@ def _take_session(arguments: Arguments, words: Sequence[str]) -> Arguments:
 
 
 def _place_local(arguments: Arguments, words: Sequence[str], *, may_be_command: bool) -> Arguments:
-    """Interpret `[PATH] [PROMPT…]`. The first word is the path if it names an existing directory or is written like a
-    path. With -p, what can be a slash command is one if there is no such directory."""
+    """Interpret `[PATH] [PROMPT…]`. With -p, what can be a slash command is one if there is no such directory."""
     printed = arguments.streams.print
     called = words and printed and _COMMAND.fullmatch(words[0]) and not directory_here(words[0])
     named = _named_directory(words[0]) if words and not called else None
@@ -346,8 +342,7 @@ def _place_local(arguments: Arguments, words: Sequence[str], *, may_be_command: 
 
 
 def _named_directory(word: str) -> Path | None:
-    """Return the directory that the first word names: one that exists, or that is written like a path. None if it is a
-    prompt."""
+    """Return the directory that the first word names: one that exists, or that is written like a path."""
     found = directory_here(word) if word else None
     written_as_path = word in (".", "..", "~") or (
         word.startswith(("/", "~/", "./", "../")) and not any(map(str.isspace, word))
@@ -370,8 +365,7 @@ def _current_directory() -> Path:
 
 
 def _check_spelling(words: Sequence[str], *, printed: bool) -> None:
-    """Raise UsageError for a place on a host, and without -p for words that look like a misspelt command with its
-    arguments rather than a prompt."""
+    """Raise UsageError for a place on a host, and without -p for words that look like a misspelt command."""
     if _WRITTEN_AS_HOST.fullmatch(words[0]):
         raise UsageError(
             f"{shortened(words[0])!r} is a path on a host, but without `ssh` the session would run on this machine",

@@ -58,8 +58,7 @@ def remote_path(path: str) -> str:
 
 
 def directory_here(text: str) -> Path | None:
-    """Return the directory of this machine that `text` names, as an absolute path. Return None if it names none, as a
-    prompt does: one longer than a file name may be, or one that starts with a `~name` that is no user."""
+    """Return the directory of this machine that `text` names, as an absolute path; None if it names none."""
     try:
         path = Path(text).expanduser().absolute()
         return path if path.is_dir() else None

@@ -26,12 +26,8 @@ _MAX_PATH = 1_000
 
 
 def resume_command(arguments: Arguments, session_id: str, *, directory: str | None = None) -> str:
-    """Return the command line that continues `session_id` over the same connection, quoted for a shell.
-
-    `directory` is the session's directory on its host, as the host says. It is left out if it would not be one plain
-    word of a path: the session is found by its ID, too. A viewer gets the command that watches again, so that it does
-    not take the session from the driver.
-    """
+    """Return the command line that continues `session_id` over the same connection, quoted for a shell. `directory` is
+    left out unless it is a plain path; a viewer gets the command that watches again."""
     if arguments.host_command.view:
         return host_command(arguments, "attach", session_id, "--view")
     connection = arguments.connection
@@ -101,8 +97,7 @@ def transport_kind(connection: ConnectionOptions) -> TransportKind:
 
 
 def host_label(connection: ConnectionOptions) -> str:
-    """Return the host as the person wrote it, for messages: `ann@devbox`, `local`, or `web on devbox` for a
-    container."""
+    """Return the host as the person wrote it: `ann@devbox`, `local`, or `web on devbox` for a container."""
     host = connection.target.login if connection.target else "local"
     if transport_kind(connection) is TransportKind.COMMAND and connection.target is None:
         host = str(connection.transport).strip()

@@ -43,9 +43,7 @@ from .thread_pipe import ThreadPipe
 
 log = logging.getLogger(__name__)
 
-PATIENCE_S = 600.0
-"""Seconds to try again after the last byte that arrived."""
-
+PATIENCE_S = 600.0  # seconds to try again after the last byte that arrived
 _EXIT_S = 5.0
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 _MISSING = (errno.ENOENT, errno.ENOTDIR)
@@ -82,8 +80,7 @@ class CopyOrder:
 async def copy(
     order: CopyOrder, open_transport: OpenTransport, progress: CopyProgress, *, patience: float = PATIENCE_S
 ) -> str:
-    """Copy, over as many connections as it takes. Return the path that was written, if that is on the laptop. Raise
-    CcbError."""
+    """Copy, over as many connections as it takes. Return the path that was written here. Raise CcbError."""
     delays = waits()
     most, moved_at, again = 0, time.monotonic(), False
     while True:
@@ -236,11 +233,7 @@ _UNITS = ("B", "KB", "MB", "GB", "TB")
 
 @dataclass
 class CopyProgress(CopyWatch):
-    """How far a copy is. A thread writes it; whoever shows it reads it when they like.
-
-    `files` and `size` are those of the source, 0 until it is known. `copied` counts files and `done` bytes that are
-    there, `skipped` holds paths with the reason why they were left out, `waiting` says why nothing moves.
-    """
+    """How far a copy is. `size` is 0 until it is known; `copied` counts files, `done` bytes that are there."""
 
     files: int = 0
     size: int = 0
@@ -309,9 +302,7 @@ def _cut(text: str, width: int) -> str:
     return text if len(text) <= width else text[: max(0, width - 1)] + "…"
 
 
-Opener = Callable[[], AbstractAsyncContextManager[OpenTransport]]
-"""Lends one copy the way to its connections."""
-
+Opener = Callable[[], AbstractAsyncContextManager[OpenTransport]]  # lends one copy the way to its connections
 _AT_ONCE = 3
 _MOST = 20
 
@@ -343,8 +334,7 @@ class Transfer:
 
 
 class Transfers:
-    """Runs copies over the connection of a session, a few at a time. What runs at the end of the context is broken
-    off."""
+    """Runs copies over the connection of a session, a few at a time, until the end of the context."""
 
     def __init__(self, opener: Opener) -> None:
         self._opener = opener

@@ -63,8 +63,7 @@ class FetchedFile:
 
 
 class FetchedFiles:
-    """The files that were fetched to be looked at; `offered` waits for the person. At the end of the context they
-    go."""
+    """The files that were fetched to be looked at; `offered` waits for the person."""
 
     def __init__(
         self, transfers: Transfers, folder: PrivateFolder, open_with: str = "", environ: Mapping[str, str] = os.environ
@@ -169,9 +168,7 @@ def _named(content: Path, remote: str) -> FetchedFile | CopyFailed:
     return FetchedFile(path, kind, size)
 
 
-HEAD_BYTES = 64 * 1024
-"""How much of a file is read to tell what it is."""
-
+HEAD_BYTES = 64 * 1024  # how much of a file is read to tell what it is
 _MAX_NAME = 100
 _UNFIT = re.compile(r"[^\w .,()+=@-]")
 _BINARY = re.compile(r"[\x00-\x06\x0e-\x1a\x1c-\x1f]")
@@ -306,8 +303,7 @@ _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class PrivateFolder:
-    """A directory below `above`, made when the first file needs it. A lock says that its process lives. All methods
-    block."""
+    """A directory below `above`, with a lock that says that its process lives. All methods block."""
 
     def __init__(self, above: Path) -> None:
         self._above = above
@@ -374,8 +370,7 @@ def _locked(path: Path) -> int:
     return -1
 
 
-_STARTS_S = 3.0
-"""Seconds in which a viewer says that it cannot show the file. Some run as long as the person looks."""
+_STARTS_S = 3.0  # seconds in which a viewer says that it cannot show the file. Some run as long as the person looks.
 
 
 class NoViewer(Exception):

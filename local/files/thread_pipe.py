@@ -19,9 +19,7 @@ _MAX_WAITING = 4 * 1024 * 1024
 _MAX_CHUNKS = 256  # that are passed on as they came
 _JOINED = 4096  # bytes up to which what comes is kept in one piece: each costs some 40 bytes
 
-SILENCE_S = 30.0
-"""The half on the host says something every 5 s."""
-
+SILENCE_S = 30.0  # the half on the host says something every 5 s
 T = TypeVar("T")
 
 
@@ -44,8 +42,7 @@ class ThreadPipe:
         self._more = asyncio.Event()
 
     async def run(self, work: Callable[[], T]) -> T:
-        """Run `work` in a thread that may use `read` and `write`. Raise ConnectionLost if the pipe breaks before its
-        result."""
+        """Run `work` in a thread that may use `read` and `write`. Raise ConnectionLost if the pipe breaks."""
         tasks = [self._pump_out(), self._watch()]
         if isinstance(self._pipe, HandsOver):
             self._pipe.hand_over(self._came)
@@ -80,8 +77,7 @@ class ThreadPipe:
         return found if len(found) < _MAX_CHUNKS else [b"".join(found)]
 
     def write(self, parts: Sequence[bytes]) -> None:
-        """Send `parts`. Wait while much is unsent. Raise StreamEnded, unless there is something to read. For the
-        thread."""
+        """Send `parts`. Wait while much is unsent. Raise StreamEnded, unless there is something to read."""
         with self._lock:
             while self._waiting[1] > _MAX_WAITING and not self._ended:
                 self._lock.wait()

@@ -68,12 +68,10 @@ class EventPrinter:
             session.register(kind)
         if hides is not None:  # nobody fills in forms in a run with one prompt
             session.register(ELICITATION)
-        self.goodbye = ""
-        """The reason that the host gave for the end of the session."""
+        self.goodbye = ""  # the reason that the host gave for the end of the session
 
     async def print_all(self, come_back: str) -> None:
-        """Print events until the session ends. Raises ConnectionLost if the session is lost or another client drives it
-        now. `come_back` is what the person can do then."""
+        """Print events until the session ends. Raises ConnectionLost; `come_back` is what the person can do then."""
         loop = asyncio.get_running_loop()
         try:
             async with asyncio.timeout(None) as watchdog:
@@ -96,8 +94,7 @@ class EventPrinter:
             await self.session.stop()
 
     async def sent(self, input_id: str, message: messages.UserMessage) -> None:
-        """Note a prompt of the client that was sent. If the client has chosen its id, it may have been answered before,
-        in a session that does not begin with this run."""
+        """Note a prompt of the client. One whose id the client has chosen may have been answered before."""
         self.results.pending.sent(input_id)
         if self._mirror is not None:
             self._mirror.sent(input_id, message.body)
@@ -198,9 +195,8 @@ class EventPrinter:
                 pass
 
     async def _skipped(self, skipped: EventGap) -> None:
-        """Events before this run are not loaded. Print only the questions that are still open, and report damage.
-        Another task waits for the page of events with the damage: this loop must go on reading for the page to
-        arrive."""
+        """Print only the questions that are still open of the events before this run, and report damage. Another task
+        waits for the page of events with the damage: this loop must go on reading."""
         if self._earlier_damage is None:
             looking = report_earlier_damage(self.session, skipped.seq + 1)
             self._earlier_damage = asyncio.create_task(looking, name="earlier damage")
@@ -239,8 +235,7 @@ class EventPrinter:
                 report_damage(damage)
 
     async def _progress(self, message: records.MessageRecord) -> None:
-        """Print a message that is not in the journal. A question is among them if this laptop asks it, a result only if
-        the journal cannot be written."""
+        """Print a message that is not in the journal, such as a question of this laptop."""
         if isinstance(message.public, messages.ResultMessage | messages.ControlRequest | messages.ControlCancel):
             await self._message(message)
         elif isinstance(message.public, messages.StreamEventMessage):
@@ -315,8 +310,8 @@ class PartialEvents:
     _blocks: dict[int, _PrintedBlock] = field(default_factory=dict)
 
     def new_part(self, message: Json) -> Json | None:
-        """Return the part of a `stream_event` message that was not printed before, or None. Messages of other types and
-        events of unknown types are returned unchanged."""
+        """Return the part of a `stream_event` message that was not printed before, or None; other messages
+        unchanged."""
         event = message.get("event")
         if message.get("type") != "stream_event" or not isinstance(event, dict):
             return message

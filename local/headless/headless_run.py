@@ -46,8 +46,7 @@ if TYPE_CHECKING:
 
 
 async def go_back_to(session: RemoteSession, message: str, drops: str = "") -> None:
-    """Let the conversation go on after a message. `drops` is the prompt of the only turn that may be left out. Raise
-    UsageError if the session cannot."""
+    """Let the conversation go on after a message. `drops` is the only turn that may be left out. Raise UsageError."""
     try:
         await session.request(Request(REWIND_CONVERSATION, ConversationRewind(after=message, drops=drops)))
     except RequestFailed as refused:
@@ -106,9 +105,7 @@ def with_boot_fields(arguments: Arguments, request: Json) -> tuple[Arguments, Js
 
 log = logging.getLogger(__name__)
 
-HURRIED_GOODBYE_S = 1.0
-"""Seconds for the host to end the session if the person pressed Ctrl+C twice."""
-
+HURRIED_GOODBYE_S = 1.0  # seconds for the host to end the session if the person pressed Ctrl+C twice
 STDIN, STDOUT = 0, 1
 
 _REASONS = {
@@ -119,8 +116,7 @@ _REASONS = {
 
 
 async def run_headless(arguments: Arguments, environ: Mapping[str, str] = os.environ) -> ExitCode:
-    """Do the run, and return its exit code. Errors are reported on stderr and in the result. If an exception leaves
-    this function it is a bug in ccb; a result for it was printed too."""
+    """Do the run, and return its exit code. If an exception leaves this function it is a bug in ccb."""
     writer = Writer(STDOUT)
     run = HeadlessRun(arguments, writer, environ)
     bug: Exception | None = None
@@ -165,8 +161,7 @@ async def _drain(writer: Writer, interrupts: Interrupts) -> None:
 
 
 class HeadlessRun:
-    """One run: it connects, sends the input, prints the events and stops the session. `work` does all of this; the
-    other methods end a run early."""
+    """One run: `work` does all of it, the other methods end it early."""
 
     def __init__(self, arguments: Arguments, writer: Writer, environ: Mapping[str, str]) -> None:
         streams = arguments.streams

@@ -26,9 +26,7 @@ if TYPE_CHECKING:
     from ..session.session_client import Json
 
 
-MAX_LINE = 1_000_000
-"""The most characters of a line."""
-
+MAX_LINE = 1_000_000  # the most characters of a line
 _STEPS = (200_000, 20_000, 2_000)
 
 
@@ -225,8 +223,7 @@ _LIMITS = ("error_max_turns", "error_max_budget_usd")
 
 
 def exit_code(result: Json, *, denied_unasked: bool = False, wants_answer: bool = False) -> ExitCode:
-    """Return the exit code of a run that ended with `result`. `denied_unasked` means that the worker denied a tool call
-    because nobody could be asked, `wants_answer` that a turn without an answer has failed."""
+    """Return the exit code of a run that ended with `result`. `wants_answer`: a turn without an answer has failed."""
     subtype = result.get("subtype")
     if subtype in _LIMITS:
         return ExitCode.LIMIT_REACHED
@@ -281,8 +278,7 @@ def result_text(result: Json) -> str:
 
 
 def command_message(session_id: str, text: str, before: Json) -> Json:
-    """Make the result of a slash command that this machine has carried out. `before` is the result before it, whose
-    sums still hold."""
+    """Make the result of a slash command of this machine. The sums of the result `before` still hold."""
     made = local_result(session_id, [], reason="completed", duration_ms=0)
     del made["errors"]
     sums: Json = {name: before[name] for name in ("total_cost_usd", "modelUsage") if name in before}

@@ -33,8 +33,7 @@ _REFUSAL = "AbortError: Tool permission stream closed before response received"
 
 
 class ClientQuestions:
-    """The questions of the worker that the client answers on stdin. `ended` means that no more input will come: then
-    each question is refused at once."""
+    """The questions that the client answers on stdin; each is refused once its input has `ended`."""
 
     def __init__(self, session: RemoteSession, reports: TurnReports) -> None:
         self.ended = False
@@ -66,13 +65,11 @@ class ClientQuestions:
         await self._session.refuse(request_id, _REFUSAL)
 
 
-END = "end_session"
-"""The request after which no more input comes."""
+END = "end_session"  # the request after which no more input comes
 
 
 class OwnAnswers:
-    """`confirmed` are fields that the answer to `initialize` has besides those of the worker: what this machine has
-    done with the request. `forwards_text`: the client wants to see what sub-agents say."""
+    """What this machine answers. `confirmed` are fields of the answer to `initialize`."""
 
     def __init__(self) -> None:
         self.confirmed: Json = {}

@@ -38,8 +38,7 @@ class RetryReports:
         self._retrying = False
 
     def system(self, message: SystemMessage) -> None:
-        """A system message came. Report the first retry of a model call, each one that waits for long, and what the
-        worker warns of."""
+        """Report the first retry of a model call, each that waits for long, and what the worker warns of."""
         if self._quiet:
             return
         if message.subtype == "informational" and message.body.get("level") == "warning":
@@ -69,8 +68,7 @@ class RetryReports:
 
 
 def report_damage(damage: DamagedRecord) -> None:
-    """Report damage in the journal. A record without a description is itself unreadable; its worker has reported it
-    already."""
+    """Report damage in the journal, unless its worker has reported it already."""
     if damage.what:
         report(f"on the host: the session's journal is damaged: {HostText(damage.what)}")
 

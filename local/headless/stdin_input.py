@@ -30,9 +30,7 @@ from .stderr_reports import report
 if TYPE_CHECKING:
     from .event_printer import EventPrinter
 
-EARLY_ANSWER_S = 20.0
-"""Seconds that the first request of a client waits for the session."""
-
+EARLY_ANSWER_S = 20.0  # seconds that the first request of a client waits for the session
 _MAX_AHEAD = 16  # messages that are read before the session is there
 
 
@@ -50,8 +48,7 @@ class EarlyInput:
         self._connected = asyncio.Event()
         self._answered: set[str] = set()
         self._first: Json | Exception | None = None
-        self.confirmed: Json = {}
-        """Fields that an answer given here has besides."""
+        self.confirmed: Json = {}  # fields that an answer given here has besides
 
     async def __aenter__(self) -> EarlyInput:
         self._tasks.append(asyncio.create_task(self._read(), name="stdin"))
@@ -69,8 +66,7 @@ class EarlyInput:
         return request_id in self._answered
 
     async def first_request(self) -> Json:
-        """Return the first request of the client once it has come, without taking it; {} if it does not begin with
-        one."""
+        """Return the first request of the client, without taking it; {} if it does not begin with one."""
         self._first = await self._messages.get()
         request = self._first.get("request") if isinstance(self._first, dict) else None
         return request if isinstance(request, dict) else {}
@@ -117,15 +113,9 @@ _KNOWN_EARLY: Json = {  # what is known of a session before it is there
     "hook_on_failure_supported": True,  # without this word an SDK whose hooks must decide ends the session
 }
 
-MAX_TEXT = 16 * 1024 * 1024
-"""The most bytes of piped text in a prompt."""
-
-MAX_INPUT_LINE = 24 * 1024 * 1024
-"""The longest NDJSON line on stdin, in bytes. It may carry images and documents."""
-
-SILENCE_S = 3.0
-"""Seconds to wait for the first byte of a pipe. If there is a prompt, a silent pipe is ignored then."""
-
+MAX_TEXT = 16 * 1024 * 1024  # the most bytes of piped text in a prompt
+MAX_INPUT_LINE = 24 * 1024 * 1024  # the longest NDJSON line on stdin, in bytes. It may carry images and documents.
+SILENCE_S = 3.0  # seconds to wait for the first byte of a pipe. If there is a prompt, a silent pipe is ignored then.
 _FORWARDED = ("user", "control_request", "control_response", "control_cancel_request")
 
 
@@ -146,8 +136,7 @@ def is_piped(fd: int) -> bool:
 
 
 async def read_prompt(prompt: str | None, fd: int, *, say: Callable[[str], None]) -> str:
-    """Return the prompt of the command line, followed by the piped text. `say` is called with a sentence about anything
-    unusual in the input. Raises UsageError if there is neither."""
+    """Return the prompt of the command line, followed by the piped text. Raises UsageError if there is neither."""
     piped = await _read_text(fd, say, needed=not (prompt or "").strip()) if is_piped(fd) else ""
     parts = [part for part in (prompt or "", piped) if part.strip()]
     if not parts:
@@ -245,9 +234,7 @@ RunCommand = Callable[[str], Awaitable[str | None]]
 
 
 class InputPump:
-    """Sends the input of one run to the session of `printer`. `keep` keeps what the client allows "always". A prompt
-    that is a slash command of this machine gets its result here, once the prompts before it have theirs; the prompts
-    behind it wait."""
+    """Sends the input of one run. A slash command of this machine gets its result here, in its turn."""
 
     def __init__(self, printer: EventPrinter, keep: Keep, run_command: RunCommand) -> None:
         self._printer = printer

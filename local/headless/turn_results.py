@@ -21,8 +21,7 @@ if TYPE_CHECKING:
 
 
 def state_flags(environ: Mapping[str, str]) -> Json | None:
-    """Return what the messages about the session's state have in addition, None if the client has not asked for
-    them."""
+    """Return what messages about the session's state have in addition, None if nobody asked for them."""
     if environ.get("CLAUDE_CODE_EMIT_SESSION_STATE_EVENTS") == "1":
         return {}
     return {"sdk_host_only": True} if environ.get("CLAUDE_CODE_SDK_READS_SESSION_STATE") == "1" else None
@@ -30,8 +29,7 @@ def state_flags(environ: Mapping[str, str]) -> Json | None:
 
 @dataclass(eq=False)
 class TurnReports:
-    """Around each turn. Every `running` is followed by an `idle`: a client may wait for it. `flags` are those of
-    `state_flags`."""
+    """Around each turn. Every `running` is followed by an `idle`. `flags` are those of `state_flags`."""
 
     _output: HeadlessOutput
     _flags: Json | None
@@ -116,8 +114,7 @@ _MAX_INPUTS = 10_000
 _MAX_TASKS = 1_000
 _MAX_TEXT = 1_000  # characters of the description of a task
 
-GOODBYE_S = 5.0
-"""Seconds for the host to end the session after the last result, or to send a result after an interrupt."""
+GOODBYE_S = 5.0  # seconds for the host to end the session after the last result, or to send a result after an interrupt
 
 
 class PendingPrompts:
@@ -129,8 +126,7 @@ class PendingPrompts:
     a task that was started during this run may start one more turn of this run."""
 
     def __init__(self) -> None:
-        self.foreign_turn = False
-        """Whether a turn is running that began before this run could see its prompts."""
+        self.foreign_turn = False  # whether a turn is running that began before this run could see its prompts
         self.tasks: Newest[str, TaskMessage] = Newest(_MAX_TASKS)
         """The tasks that were started during this run and run in the background, by their id."""
         self._started: Newest[str, TaskMessage] = Newest(_MAX_TASKS)
@@ -228,10 +224,8 @@ class PendingPrompts:
 
 @dataclass(eq=False)
 class TurnResults:
-    """Prints results, and knows their exit code. `print_all`: print results of turns that this run did not start, too.
-    `print_failures`: print a result even if the host could not send one. `printed` is set when a result was printed,
-    `news` when something has happened; `commands_wait`: slash commands of this machine have no result yet;
-    `denied_unasked`: the worker denied something because nobody could be asked."""
+    """Prints results, and knows their exit code. `print_all`: also of turns that this run did not start.
+    `print_failures`: also if the host could not send one."""
 
     reports: TurnReports
     _output: HeadlessOutput
@@ -256,8 +250,7 @@ class TurnResults:
 
     @property
     def exit_code(self) -> ExitCode:
-        """The exit code for the last result. A run of messages on stdin whose turns ended regularly has succeeded, even
-        if a call was denied: its client has seen that."""
+        """The exit code for the last result. A client of messages has seen that a call was denied."""
         denied = self.denied_unasked and not self.print_all
         if self._last is None:
             return ExitCode.OK

@@ -20,12 +20,8 @@ from ..tui.rendering.permission_updates import KEPT, can_be_kept, describe_updat
 from ..tui.rendering.tool_output import error_lines, headline
 from ..tui.rendering.untrusted_text import escaped_name
 
-_MAX_LINES = 12
-"""Lines of a tool's result; of a longer one, half from each end."""
-
-_MAX_CALLS = 256
-"""The newest tool calls, which may still get a result."""
-
+_MAX_LINES = 12  # lines of a tool's result; of a longer one, half from each end
+_MAX_CALLS = 256  # the newest tool calls, which may still get a result
 _MAX_PROBLEMS = 20
 _LEVELS = {Level.INFO: "ccb: ", Level.DIM: "ccb: ", Level.WARNING: "ccb: warning: ", Level.ERROR: "ccb: error: "}
 _OURS = re.compile(r"\W*ccb\W*:")
@@ -43,8 +39,7 @@ class LinePrinter:
 
     def __init__(self, write: Callable[[str], None], cwd: str = "") -> None:
         self.own_prompts: list[str] = []
-        self.problems: deque[str] = deque(maxlen=_MAX_PROBLEMS)
-        """The last warnings and errors."""
+        self.problems: deque[str] = deque(maxlen=_MAX_PROBLEMS)  # the last warnings and errors
         self._write = write
         self._cwd = cwd
         self._printed: dict[int, Block] = {}  # by identity: blocks are compared so

@@ -75,12 +75,7 @@ async def _one_session(
     session_id, asking = arguments.session.session_id or new_uuid(), cast("Prompts", prompts)
     async with (
         connect_session(
-            arguments,
-            session_id=session_id,
-            prompts=cast("Prompts", prompts),
-            choose=_choose,
-            environ=environ,
-            kept=kept,
+            arguments, session_id=session_id, prompts=asking, choose=_choose, environ=environ, kept=kept
         ) as connected,
         Transfers(connected.files.lend) as transfers,
         FetchedFiles(transfers, PrivateFolder(state_dir(environ) / "opened"), connected.open_with, environ) as fetched,

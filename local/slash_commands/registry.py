@@ -14,8 +14,7 @@ from .session_api import NextSession, Place, SessionApi
 if TYPE_CHECKING:
     from ..files.copying import Transfer
 
-Choices = Mapping[str, str]
-"""What may follow a command, with a few words about each."""
+Choices = Mapping[str, str]  # what may follow a command, with a few words about each
 
 
 EVERYWHERE = frozenset(Place)
@@ -52,8 +51,7 @@ class ReplyRow:
 
 @dataclass(frozen=True)
 class Rows:
-    """A list. With a `title` the screen shows it in a panel, narrowed to `sought`. Subclasses have a panel of their
-    own."""
+    """A list. With a `title` the screen shows it in a panel, narrowed to `sought`."""
 
     rows: Sequence[ReplyRow] = ()
     none: str = ""
@@ -109,9 +107,8 @@ NOTHING = Text()
 
 @dataclass(frozen=True)
 class LaptopCommand:
-    """One slash command. `hint` shows its arguments, `does` explains it. `places` are where it can be given. What may
-    follow it is offered while the person types: `choices` at once, `asked` has to be asked for. If it `takes_text`,
-    other arguments are as good."""
+    """One slash command. What may follow it is offered: `choices` at once, `asked` has to be asked for. If it
+    `takes_text`, other arguments are as good."""
 
     name: str
     hint: str

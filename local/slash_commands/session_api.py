@@ -76,9 +76,8 @@ class _WorkerCommands(BaseModel):
 
 @dataclass(eq=False)
 class SessionApi:
-    """`transcript` is what has happened in the session. `waits` is called when a request is sent only once there is a
-    connection again. `terminal` and `problems` are for reports: what the person sees the session in, and the last
-    errors there."""
+    """What a command uses. `waits` is called when a request waits for a connection; `terminal` and `problems` are for
+    reports."""
 
     client: SessionClient
     info: ReplInfo
@@ -155,10 +154,8 @@ _MAX_ANSWER_LINES = 60
 
 @dataclass(frozen=True)
 class ReplInfo:
-    """`host` is the name that the person gave ("local" without SSH), `path` the directory there, `version` that of ccb,
-    `resume` the command that returns to the session, `client_name` the name of this client at the host, `first_prompt`
-    the prompt of the command line, `sandbox` the cage of commands that run without a question, in words ("" if the
-    worker has none). `revoke` lets the session call no models any more."""
+    """Facts about the session. `host` is as the person wrote it, `resume` returns to the session, `revoke` lets it call
+    no models any more."""
 
     host: str
     path: str
@@ -201,9 +198,8 @@ def laptop_of(
 
 @dataclass(frozen=True)
 class LeftSession:
-    """The state in which the person leaves a session. `used`: tokens and cost in words. `in_memory`: the host keeps
-    it only as long as its worker lives. `stopped`, `lost` (the reason), `asking` and `working` say what becomes of
-    it; the first one that applies is shown. `answer` is the last one of the agent, "" for none."""
+    """The state in which the person leaves a session. Of `stopped`, `lost`, `asking` and `working` the first that
+    applies is shown."""
 
     session_id: str
     used: str

@@ -94,8 +94,7 @@ async def config(api: SessionApi, argument: str) -> Reply:
 
 @dataclass(frozen=True)
 class RecentHost:
-    """A host and a directory. `ago_s`: seconds since the last model call there. `state` is what is known of the
-    connection, "" for none. `here`: it is the one on the screen."""
+    """A host and a directory. `ago_s`: seconds since the last model call there."""
 
     host: str
     directory: str

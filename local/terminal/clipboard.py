@@ -1,9 +1,5 @@
-"""Text and images.
-
-The program of the system is asked first: it says whether it took the text. It is no use over SSH, where the
-clipboard is that of another machine. A terminal takes text with the escape sequence OSC 52 and never says whether it
-did. tmux drops that sequence from programs unless its option set-clipboard is "on", but has a command of its own.
-"""
+"""Text and images. The program of the system is asked first: it says whether it took the text, which a terminal (OSC
+52) never does. tmux has a command of its own."""
 
 from __future__ import annotations
 
@@ -17,12 +13,9 @@ from asyncio.subprocess import DEVNULL, PIPE, Process
 from collections.abc import AsyncIterator, Callable, Mapping
 
 _PROGRAM_S = 3.0
-_TMUX_TAKES = 1 << 20
-"""The most characters of an escape sequence that tmux reads."""
-_SURE_BYTES = 74_994
-"""Terminals with a limit take 100,000 characters of a sequence with the text in base64."""
-_WITHOUT = ("linux", "dumb", "vt100", "vt220")
-"""Values of TERM that stand for terminals without a clipboard."""
+_TMUX_TAKES = 1 << 20  # the most characters of an escape sequence that tmux reads
+_SURE_BYTES = 74_994  # terminals with a limit take 100,000 characters of a sequence with the text in base64
+_WITHOUT = ("linux", "dumb", "vt100", "vt220")  # values of TERM that stand for terminals without a clipboard
 
 
 async def copy(text: str, environ: Mapping[str, str], write: Callable[[str], None]) -> str:
@@ -115,9 +108,7 @@ async def _started(
             await process.wait()
 
 
-MAX_CLIPBOARD_BYTES = 64 << 20
-"""Largest image that is taken out of the clipboard."""
-
+MAX_CLIPBOARD_BYTES = 64 << 20  # largest image that is taken out of the clipboard
 _ANSWER_S = 10.0
 _TYPES = ("image/png", "image/jpeg", "image/webp", "image/gif")
 _OSASCRIPT = ["osascript", "-e", "get the clipboard as «class PNGf»"]

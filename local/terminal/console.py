@@ -94,8 +94,7 @@ class _GuardedStream:
 
 @contextlib.contextmanager
 def guarded_streams() -> Iterator[None]:
-    """While the context is open, text on stdout and stderr cannot drive a terminal. Pipes and files get all as it
-    is."""
+    """While the context is open, text on stdout and stderr cannot drive a terminal."""
     before = sys.stdout, sys.stderr
     sys.stdout, sys.stderr = map(_guarded, before)
     try:
@@ -130,9 +129,7 @@ def _guarded(stream: TextIO) -> TextIO:
     return cast("TextIO", _GuardedStream(stream)) if stream is not None and stream.isatty() else stream
 
 
-SCREENS = "screens"
-"""The directory of these files below the state directory."""
-
+SCREENS = "screens"  # the directory of these files below the state directory
 _STDIN, _STDERR = 0, 2
 _ENDING = (
     signal.SIGQUIT, signal.SIGABRT, signal.SIGALRM, signal.SIGUSR1, signal.SIGUSR2, signal.SIGVTALRM, signal.SIGPROF,
@@ -151,8 +148,7 @@ _MODES_OFF = (
 
 @contextmanager
 def restored_at_the_end(directory: Path) -> Iterator[None]:
-    """Run the interface: a signal that ends the process, also SIGKILL, lets the terminal be restored. For the main
-    thread."""
+    """Run the interface: a signal that ends the process, also SIGKILL, lets the terminal be restored."""
     attributes = termios.tcgetattr(_STDIN)
 
     def end(number: int, _frame: FrameType | None) -> None:

@@ -17,39 +17,23 @@ from enum import Enum, auto
 
 from ccb.tunnel.wire.dataclass import dataclass
 
-BACKGROUND_ASKED = "\x1b]11;?\x1b\\"
-"""Asks the terminal for its background colour (OSC 11)."""
-
-NO_ANSWER = ("linux", "dumb")
-"""Values of TERM that stand for terminals to which a question is only noise."""
-
+BACKGROUND_ASKED = "\x1b]11;?\x1b\\"  # asks the terminal for its background colour (OSC 11)
+NO_ANSWER = ("linux", "dumb")  # values of TERM that stand for terminals to which a question is only noise
 _BACKGROUND = re.compile(r"\x1b\]11;(.{0,64})")
 _COLOUR = re.compile(r"rgba?:([0-9a-f]{1,4})/([0-9a-f]{1,4})/([0-9a-f]{1,4})(?:/[0-9a-f]{1,4})?", re.IGNORECASE)
 
 ESC = "\x1b"
-ESCAPE_S = 0.025
-"""Seconds after which Esc is the key, and not the beginning of a sequence."""
-
+ESCAPE_S = 0.025  # seconds after which Esc is the key, and not the beginning of a sequence
 _PIECE_S = 0.6
 """Seconds after which a slow link has brought the next piece. Esc waits so long where pieces have come apart, where an
 answer is awaited, and after text in the same read."""
 
-_SLOW_LINK_S = 10.0
-"""Seconds for which a link counts as slow after pieces of a sequence have come apart."""
-
-_SHORT_READ = 64
-"""Bytes. Longer pieces come apart where ccb itself is slow."""
-
-_CHORD_S = 1.0
-"""Seconds after which what looks like the beginning of a sequence is a chord, such as Alt+[."""
-
+_SLOW_LINK_S = 10.0  # seconds for which a link counts as slow after pieces of a sequence have come apart
+_SHORT_READ = 64  # bytes. Longer pieces come apart where ccb itself is slow.
+_CHORD_S = 1.0  # seconds after which what looks like the beginning of a sequence is a chord, such as Alt+[
 _SEQUENCE_S = 3.0
-_STRING_S = 10.0
-"""Seconds without a byte after which a sequence, or a string of an answer, is given up."""
-
-_BURST_S = 0.03
-"""Seconds without a byte after which a burst of characters is complete."""
-
+_STRING_S = 10.0  # seconds without a byte after which a sequence, or a string of an answer, is given up
+_BURST_S = 0.03  # seconds without a byte after which a burst of characters is complete
 _STALLED_PASTE_S = 3.0
 """Seconds without a byte after which the text of a paste is shown, and a key ends a paste whose end is lost."""
 
@@ -72,9 +56,7 @@ _LINE_END = re.compile(r"[\r\n]")
 _VISIBLE = re.compile(r"[^\x00-\x1f\x7f]")
 _CONTROLS = re.compile(r"[\x00-\x07\x09\x0b\x0c\x0e-\x1f]")
 _LINUX_F = "\x1b[["  # F1 to F5 on the console of Linux, before a letter
-_BROKEN_MOUSE = re.compile(r"\x1b\[<[\d;Na]*")
-"""The terminal of VS Code sends NaN for a mouse beside its cells."""
-
+_BROKEN_MOUSE = re.compile(r"\x1b\[<[\d;Na]*")  # the terminal of VS Code sends NaN for a mouse beside its cells
 _LATE = re.compile(
     r"\[(?:[\d<-?]|[A-DFHIOZ]?\Z)|\](?:[\dlL]|\Z)|P[01>!]|_G|O[A-DFHP-S]\Z|[]P_^X][^\x07\x1b]*[\x07\x1b]"
 )

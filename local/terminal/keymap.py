@@ -12,9 +12,7 @@ from ccb.tunnel.wire.dataclass import dataclass
 BURST_S = 0.05
 """Keys that come faster one after the other are text: no person answers that fast, but a paste or a script types so."""
 
-HOLD_S = 0.2
-"""A chord counts when no other key has followed for so long. Esc and a word typed after it are no chord."""
-
+HOLD_S = 0.2  # a chord counts when no other key has followed for so long. Esc and a word typed after it are no chord.
 DEFAULT_KEYS: Mapping[str, tuple[str, ...]] = {
     "send": ("enter",),
     "steer": ("ctrl+s",),
@@ -68,12 +66,8 @@ DEFAULT_KEYS: Mapping[str, tuple[str, ...]] = {
     "rule-add": ("a", "A", "plus"),
     "rule-remove": ("d", "D", "delete"),
     "model-take": ("enter",),
-}
-"""The keys of each id, the first one as ccb names it to the person."""
-
-_COMPOSER = ("send", "steer", "newline", "history", "editor", "paste", "undo")
-"""The ids that hold in the input only."""
-
+}  # the keys of each id, the first one as ccb names it to the person
+_COMPOSER = ("send", "steer", "newline", "history", "editor", "paste", "undo")  # the ids that hold in the input only
 _PLACES = ("answer-", "queue-", "session-", "view-", "rule-", "model-")
 """What the ids begin with that hold on a card, in a list (of prompts, sessions, rules, models) or on a page.
 These places have keys of their own."""
@@ -86,11 +80,8 @@ _SPOKEN = {**{shown.lower(): name for name, shown in _NAMES.items()}, "return": 
 _MODIFIERS = ("ctrl", "alt", "shift")
 _EDITING = ("up", "down", "left", "right", "home", "end", "backspace", "delete", "space")
 _NAMED = (*_EDITING, *_NAMES, "enter", "tab", *(f"f{number}" for number in range(1, 25)))
-_SAME = {"ctrl+i": "Tab", "ctrl+m": "Enter", "ctrl+left_square_bracket": "Esc"}
-"""Keys that terminals send as others."""
-
-ID = re.compile(r"\{([a-z-]+)(!?)\}")
-"""An id in a text that `Keymap.filled` fills."""
+_SAME = {"ctrl+i": "Tab", "ctrl+m": "Enter", "ctrl+left_square_bracket": "Esc"}  # keys that terminals send as others
+ID = re.compile(r"\{([a-z-]+)(!?)\}")  # an id in a text that `Keymap.filled` fills
 
 
 class KeyRefused(Exception):

@@ -23,11 +23,8 @@ _CODES = {
 
 
 class Interrupts:
-    """The first and the second signal of a run as futures. Use as a context manager in the main thread.
-
-    Signals that were ignored when the program started stay ignored (nohup). With `last`, this run is the last thing the
-    program does, so Ctrl+C is ignored after it.
-    """
+    """The first and the second signal of a run as futures, without those that are ignored (nohup). With `last`, Ctrl+C
+    is ignored afterwards. For the main thread."""
 
     def __init__(self, *, last: bool = False) -> None:
         self._last = last
@@ -59,8 +56,7 @@ class Interrupts:
 
 
 async def ended_by_signals(work: Coroutine[Any, Any, T]) -> T | ExitCode:
-    """Return the exit code of `work`, which SIGTERM and SIGHUP cancel, as asyncio does for SIGINT. For the main
-    thread."""
+    """Return the exit code of `work`, which SIGTERM and SIGHUP cancel. For the main thread."""
     task = asyncio.current_task()
     loop = asyncio.get_running_loop()
     assert task is not None

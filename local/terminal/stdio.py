@@ -1,10 +1,5 @@
-"""Read stdin and write stdout in a headless run without blocking the event loop, whatever they are connected to.
-
-Threads do the blocking calls. They are daemon threads: a read that never returns must not keep the program alive.
-
-A program that starts ccb may have made its streams non-blocking, which holds for all processes that share them. Then
-"not now" is neither the end of the input nor a reader that has left: wait and go on.
-"""
+"""Read stdin and write stdout without blocking the event loop, in daemon threads, also where another program has made
+the streams non-blocking: then "not now" is no end."""
 
 from __future__ import annotations
 

@@ -29,12 +29,8 @@ _MAX_BANNERS = 4
 
 
 class TerminalPrompts:
-    """Asks on the controlling terminal. Other texts go to stderr, so that stdout stays clean.
-
-    A full-screen interface sets `pause`, which suspends it for a question, and `heard`, which receives banners that
-    come without a question (they may say where to log in). `heard` returns whether the plain terminal is there for
-    them. `asked_s` is the number of seconds that questions have waited for the person.
-    """
+    """Asks on the controlling terminal; other texts go to stderr. A full-screen interface sets `pause`, which suspends
+    it, and `heard`, which takes banners that come without a question."""
 
     def __init__(self) -> None:
         self.memory = LoginMemory()
@@ -125,8 +121,7 @@ _STDIN = 0
 
 
 async def read_line(prompt: str, *, hidden: bool = False) -> str | None:
-    """Show `prompt` and return the typed line, or None at the end of input. A thread reads, so connections stay
-    alive."""
+    """Show `prompt` and return the typed line, or None at the end of input. A thread reads."""
     stop, stopping = os.pipe()
     try:
         with _asking(prompt, hidden=hidden, loop=asyncio.get_running_loop()) as terminal:
@@ -169,12 +164,8 @@ def _read_terminal(terminal: int, stop: int | None = None) -> str:
 
 @contextlib.contextmanager
 def _asking(prompt: str, *, hidden: bool, loop: asyncio.AbstractEventLoop | None = None) -> Iterator[int]:
-    """Show `prompt` and yield the terminal's file descriptor; restore the terminal's modes at the end.
-
-    Ctrl+Z stops the program here as it does anywhere, even if a suspended full-screen interface handles that signal
-    itself. A shell that resumes us has set the terminal to echo, so the input is hidden again and the prompt shown
-    again.
-    """
+    """Show `prompt` and yield the terminal's file descriptor; restore its modes at the end. Ctrl+Z stops the program
+    here; after `fg` the input is hidden and the prompt shown again."""
     with _terminal() as terminal:
         before = _modes(terminal)
 
@@ -247,10 +238,8 @@ def _set(terminal: int, when: int, modes: list[Any]) -> None:
 
 @contextlib.contextmanager
 def _handling(number: signal.Signals, handler: Any, loop: asyncio.AbstractEventLoop | None = None) -> Iterator[None]:
-    """Install `handler` for a signal, unless the signal is ignored or this is not the main thread.
-
-    With `loop`, the waiting loop is woken to run it, whichever thread receives the signal.
-    """
+    """Install `handler` for a signal, unless it is ignored or this is not the main thread. `loop` is woken to run
+    it."""
     before = signal.getsignal(number)
     try:
         if before is not signal.SIG_IGN and loop is not None:

@@ -46,8 +46,7 @@ def pictures_of(blocks: Iterable[Json]) -> tuple[PictureData, ...]:
 
 
 def result_text(result: Json) -> str:
-    """Return the text of a `tool_result` block, with an image in words and other blocks as `[document]` and the
-    like."""
+    """Return the text of a `tool_result` block, with an image in words and other blocks as `[document]`."""
     return "\n".join(map(_block_text, as_blocks(result.get("content"))))
 
 
@@ -73,8 +72,7 @@ def image_words(block: Json) -> str:
 
 Json = dict[str, Any]
 
-MAX_ROWS = 200
-"""The newest tool calls of a sub-agent that are kept for the screen."""
+MAX_ROWS = 200  # the newest tool calls of a sub-agent that are kept for the screen
 
 
 class RowState(Enum):
@@ -112,9 +110,7 @@ MAX_BLOCK_CHARS = 400_000
 
 _MAX_PICTURES = 8  # of one block
 _MAX_PICTURED = 200  # blocks with images
-_MAX_PICTURE_CHARS = 48_000_000
-"""Most characters of base64 of all images that are kept to be drawn."""
-
+_MAX_PICTURE_CHARS = 48_000_000  # most characters of base64 of all images that are kept to be drawn
 _MARKED_ERROR = re.compile(r"\s*<tool_use_error>(.*)</tool_use_error>\s*", re.DOTALL)
 _ONE_LINE_VIEWS = (View.COMMAND, View.FILE_LINES, View.PLAIN, View.OTHER_CALL)
 
@@ -184,9 +180,8 @@ class PromptState(Enum):
 
 @dataclass(frozen=True)
 class PromptFacts:
-    """What is known of a prompt besides its text. `files`: how many images and files go along with it; `pictures` are
-    its images. `whole`: its text is not only the beginning. `command_line`: the host runs it. `before` are the prompts
-    that it goes before. `steers`: it does not wait for the end of the running turn."""
+    """What is known of a prompt besides its text. `whole`: its text is not only the beginning. `steers`: it does not
+    wait for the end of the running turn."""
 
     files: int = 0
     pictures: tuple[PictureData, ...] = ()
@@ -219,8 +214,7 @@ class ThoughtBlock(Block):
 
 @dataclass(eq=False)
 class ToolBlock(PicturedBlock):
-    """One tool call. `output` is the end of what it has printed so far; `patch` the public `structuredPatch` of an
-    edit."""
+    """One tool call. `output` is the end of what it has printed so far; `patch` that of an edit."""
 
     tool_id: str = ""
     name: str = ""
@@ -261,8 +255,7 @@ class NoticeBlock(Block):
 
 @dataclass(eq=False)
 class FileDiffBlock(Block):
-    """A file that the agent has changed. `sign`: ~ changed, + new, - gone. `problem` says why its patch is unknown or
-    cut."""
+    """A file that the agent has changed. `sign`: ~ changed, + new, - gone. `problem`: why its patch is unknown."""
 
     path: str = ""
     sign: str = "~"

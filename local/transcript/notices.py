@@ -36,16 +36,14 @@ class AskedAgain:
 class Notices:
     def __init__(self, container: BlockContainer, own_name: str) -> None:
         self.cwd = ""
-        self.echo = ""
-        """The command of the person that runs: it is shown above the first notice that answers it."""
+        self.echo = ""  # the command of the person that runs: it is shown above the first notice that answers it
         self._container = container
         self._own_name = own_name
         self._driver: str | None = None
         self._another_drove = False  # whether the last notice named another client as the driver
         self._retry: NoticeBlock | None = None
         self._warning: NoticeBlock | None = None  # the last notice, if it is one
-        self.asked_again: AskedAgain | None = None
-        """The attempt that waits for its time, or has not been answered yet."""
+        self.asked_again: AskedAgain | None = None  # the attempt that waits for its time, or has not been answered yet
         self._compacting: NoticeBlock | None = None
 
     def add(self, said: str | list[str], level: Level = Level.INFO) -> NoticeBlock:
@@ -59,8 +57,7 @@ class Notices:
         return block
 
     def driver(self, name: str, *, silent: bool) -> None:
-        """Announce a change of driver, but ourselves only after another one. With `silent`, only remember the
-        driver."""
+        """Announce a change of driver, but ourselves only after another one. `silent`: only remember it."""
         is_me, changed = name == self._own_name, name not in ("", self._driver)
         if changed and self._driver is not None and (not is_me or self._another_drove) and not silent:
             who = "You drive" if is_me else f"{shown_name(name)} drives"

@@ -8,12 +8,8 @@ from dataclasses import field
 
 from ccb.tunnel.wire.dataclass import dataclass
 
-PIECE_CHARS = 600
-"""A piece is at least this long, so that a text is not hundreds of blocks."""
-
-LIVE_PIECE_CHARS = 300
-"""The same while the text still grows: the last piece is drawn again with every frame."""
-
+PIECE_CHARS = 600  # a piece is at least this long, so that a text is not hundreds of blocks
+LIVE_PIECE_CHARS = 300  # the same while the text still grows: the last piece is drawn again with every frame
 _WINDOW = 16 * PIECE_CHARS  # of a text in which a cut is looked for first: the rest is not copied for each piece
 
 _LONG = 2
@@ -23,14 +19,12 @@ _BULLETS = ("- ", "* ", "+ ")
 _NUMBER = re.compile(r"\d{1,9}[.)] ")
 _CLOSING = ")]}"
 _BAR = re.compile(r"(?<!\\)\|")
-_RULER = re.compile(r"\|([ \t]*:?-+:?[ \t]*\|)+\s*")
-"""The line below the head of a table."""
+_RULER = re.compile(r"\|([ \t]*:?-+:?[ \t]*\|)+\s*")  # the line below the head of a table
 
 
 @dataclass(eq=False)
 class TableColumns:
-    """The widths of the columns of a table in pieces, by the width of the drawing, so that they stand below each
-    other."""
+    """The widths of the columns of a table in pieces, by the width of the drawing."""
 
     beginning: str
     widths: dict[int, list[int]] = field(default_factory=dict)

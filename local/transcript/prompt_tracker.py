@@ -42,8 +42,7 @@ class PromptTracker:
         self._known: deque[str] = deque(maxlen=_MAX_KNOWN)  # ids of the shown prompts
         self._waiting: dict[str, PromptBlock] = {}  # below everything else, in order
         self._unconfirmed: dict[str, PromptBlock] = {}  # sent from here; we do not know yet that the journal has them
-        self.command_line = ""
-        """The newest command line of the person that is the agent's turn."""
+        self.command_line = ""  # the newest command line of the person that is the agent's turn
         self.dropped: deque[str] = deque(maxlen=_MAX_KNOWN)
         """The prompts that were taken out of the queue, so that the agent does not get them."""
         # Prompts of a snapshot: shown before the event that brought them is loaded, which then takes their place.
@@ -154,8 +153,7 @@ class PromptTracker:
             self._container.take_away(block)
 
     def moved(self, uuid: str, before: Sequence[str], *, steers: bool = False) -> None:
-        """Put a prompt in front of the first of `before` that waits, or last; those that steer come before all
-        others."""
+        """Put a prompt in front of the first of `before` that waits, or last, behind those that steer."""
         block = self._waiting.pop(uuid, None)
         if block is None:
             return

@@ -22,9 +22,7 @@ _FORMATS = {
 
 MAX_FIELDS = 20
 MAX_OPTIONS = 100
-MAX_CHARS = 100_000
-"""The most questions, options of one question, and characters of a form that is shown."""
-
+MAX_CHARS = 100_000  # the most questions, options of one question, and characters of a form that is shown
 Answers = dict[str, list[str]]
 
 
@@ -266,8 +264,7 @@ class ReplayMonitor:
     def __init__(self) -> None:
         self._replaying = False
         self._last_at = 0.0
-        self.seq = 0
-        """The number of the last event that came."""
+        self.seq = 0  # the number of the last event that came
 
     def event_came(self, seq: int, now: float, *, replayed: bool) -> None:
         self.seq = max(self.seq, seq)

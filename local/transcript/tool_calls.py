@@ -214,8 +214,7 @@ class ToolCalls:
         self._orphans = orphans
         self.agents = AgentRuns(container)
         self._open: WeakValueDictionary[str, ToolBlock] = WeakValueDictionary()
-        self.command_line = ""
-        """The newest command line of the person that the host runs."""
+        self.command_line = ""  # the newest command line of the person that the host runs
         self._line_over = False
         self._pictures = KeptPictures(container)
         self.todos = Todos()

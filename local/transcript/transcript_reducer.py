@@ -58,8 +58,7 @@ class TranscriptReducer:
         self.totals = UsageTotals()
         self.turns = 0
         self.running = False
-        self.catching_up = False
-        """The worker still reads its journal, and takes a prompt afterwards."""
+        self.catching_up = False  # the worker still reads its journal, and takes a prompt afterwards
         self._in_turn = False
         self._only_past = True  # everything so far had happened before this client attached
 

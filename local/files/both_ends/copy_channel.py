@@ -15,12 +15,8 @@ from typing import Any
 PIECE, MAX_PIECE = 128 * 1024, 1024 * 1024
 """Bytes of a file that go at once: more where the window is large, because each piece wakes up both ends."""
 
-RESUMABLE = 1024 * 1024
-"""A file of at least this size goes on after a drop: the receiver first says what it has of it."""
-
-MAX_DEPTH = 200
-"""Folders inside each other that are copied."""
-
+RESUMABLE = 1024 * 1024  # a file of at least this size goes on after a drop: the receiver first says what it has of it
+MAX_DEPTH = 200  # folders inside each other that are copied
 SOURCE_FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC  # a FIFO must not hold it up
 _MESSAGE, _DATA, _COUNTED, _TAKEN, _ALIVE = b"m", b"d", b"c", b"t", b"a"
 _MAX_PARTS = 512  # that one call of the system takes
@@ -28,8 +24,7 @@ _HEAD = struct.Struct(">cI")
 _COUNT = struct.Struct(">Q")
 _LIMITS = {_MESSAGE: 64 * 1024, _DATA: MAX_PIECE, _COUNTED: MAX_PIECE, _TAKEN: _COUNT.size, _ALIVE: 0}
 
-Piece = list[memoryview]
-"""A piece of a file as it has arrived, in parts."""
+Piece = list[memoryview]  # a piece of a file as it has arrived, in parts
 
 
 class StreamEnded(Exception):

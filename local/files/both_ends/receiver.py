@@ -164,11 +164,8 @@ class _Place:
 
 
 class _Incoming:
-    """A file that is written under a temporary name and gets its own when it is complete. Use with `with`.
-
-    What there is of it stays for the next attempt, if that is worth something. `is_there` says that what was hashed is
-    the file itself, from an earlier copy.
-    """
+    """A file that is written under a temporary name, which stays for the next attempt, and gets its own when it is
+    complete. `is_there`: what was hashed is the file itself."""
 
     def __init__(self, folder: int, name: str, mode: int) -> None:
         self._folder = folder
