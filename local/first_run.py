@@ -56,7 +56,8 @@ def set_up(arguments: Arguments, environ: Mapping[str, str] = os.environ) -> Non
     from .config.log import state_dir
 
     mark = state_dir(environ) / _MARK
-    if any(environ.get(name) for name in _VARIABLES) or not _somebody_to_ask() or _exists(mark):
+    somebody = all(stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr))
+    if any(environ.get(name) for name in _VARIABLES) or not somebody or os.path.exists(mark):  # noqa: PTH110 - no error
         return  # at once, because the first frame waits
     needed = _needs_credential(arguments, environ)
     _keep(mark)
@@ -67,17 +68,6 @@ def set_up(arguments: Arguments, environ: Mapping[str, str] = os.environ) -> Non
     except (KeyboardInterrupt, EOFError):
         say("")
     say("The set-up is done. `ccb auth login`, /theme and /trust change this later.", "")
-
-
-def _somebody_to_ask() -> bool:
-    return all(stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr))
-
-
-def _exists(path: Path) -> bool:
-    try:
-        return path.exists()
-    except OSError:
-        return False
 
 
 def _keep(mark: Path) -> None:

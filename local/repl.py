@@ -54,12 +54,12 @@ async def _shown(arguments: Arguments) -> int:
 
 
 async def _attend(app: Repl, arguments: Arguments) -> None:
-    await in_thread(_import_connecting)
+    await in_thread(partial(_load, "connect.connect_session", "terminal.terminal_prompts"))
     from .connect.dialer import SpareTransport
     from .terminal.terminal_prompts import TerminalPrompts
 
     prompts = TerminalPrompts()
-    importing = asyncio.create_task(in_thread(_import_view), name="import view")
+    importing = asyncio.create_task(in_thread(partial(_load, "tui.session_view")), name="import view")
     try:
         async with SpareTransport() as kept:
             following: Arguments | None = arguments
@@ -125,15 +125,10 @@ async def _close(session: RemoteSession) -> None:
         say(f"ccb: {session.unsent} input(s) were not confirmed by the host and may be lost.")
 
 
-def _import_connecting() -> None:
+def _load(*modules: str) -> None:
     with collection_paused():
-        importlib.import_module("ccb.local.connect.connect_session")
-        importlib.import_module("ccb.local.terminal.terminal_prompts")
-
-
-def _import_view() -> None:
-    with collection_paused():
-        importlib.import_module("ccb.local.tui.session_view")
+        for each in modules:
+            importlib.import_module(f"ccb.local.{each}")
 
 
 async def _choose(app: Repl, sessions: HostSessions, rows: Sequence[SessionRow]) -> str | None:

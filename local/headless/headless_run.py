@@ -23,6 +23,7 @@ from ccb.tunnel.wire.client_requests import (
     FileRewind,
 )
 from ccb.tunnel.wire.control_protocol import Request, RequestFailed, new_uuid
+from ccb.tunnel.wire.messages import as_blocks
 
 from ..command_line.arguments import Arguments
 from ..command_line.exit_codes import ExitCode, code_of, error_lines
@@ -70,11 +71,8 @@ async def restored_files(session: RemoteSession, prompt: str) -> str:
             f"the files were not put back: {HostText(str(refused))}",
             do="Give --rewind-files the uuid of a prompt of this session; /rewind in the REPL lists the prompts.",
         ) from None
-    failed = {
-        HostText(str(each.get("path"))).path: HostText(str(each.get("why")))
-        for each in done.get("failed") or ()
-        if isinstance(each, dict)
-    }
+    listed = as_blocks(done.get("failed"))
+    failed = {HostText(str(each.get("path"))).path: HostText(str(each.get("why"))) for each in listed}
     names = [HostText(str(each)).path for each in done.get("filesChanged") or ()]
     put_back = ", ".join(name for name in names if name not in failed)
     said = f"put back: {put_back}" if put_back else "no file was changed since"
@@ -85,7 +83,7 @@ def with_boot_fields(arguments: Arguments, request: Json) -> tuple[Arguments, Js
     """Return the arguments with what the request says, and what the client is told that ccb has done with it."""
     sdk, agent = arguments.sdk, arguments.agent
     confirmed: Json = {}
-    servers, settings, denied = (request.get(name) for name in ("mcpServers", "settings", "disallowedTools"))
+    servers, settings, denied, plugins = map(request.get, ("mcpServers", "settings", "disallowedTools", "plugins"))
     if isinstance(servers, dict):
         sdk = replace(sdk, mcp_config=(*sdk.mcp_config, json.dumps({"mcpServers": servers})))
         confirmed["mcp_servers_applied"] = True
@@ -95,9 +93,8 @@ def with_boot_fields(arguments: Arguments, request: Json) -> tuple[Arguments, Js
     if isinstance(denied, list):
         agent = replace(agent, disallowed_tools=(*agent.disallowed_tools, *map(str, denied)))
         confirmed["disallowed_tools_applied"] = True
-    plugins = request.get("plugins")
     if isinstance(plugins, list):
-        paths = [str(each["path"]) for each in plugins if isinstance(each, dict) and each.get("path")]
+        paths = [str(each["path"]) for each in as_blocks(plugins) if each.get("path")]
         sdk = replace(sdk, plugin_dirs=(*sdk.plugin_dirs, *paths))
         confirmed["plugins_applied"] = len(paths) == len(plugins)
     return replace(arguments, sdk=sdk, agent=agent), confirmed
@@ -219,23 +216,27 @@ class HeadlessRun:
             pump = InputPump(printer, connected.projects.keep, partial(self._run_command, connected))
             feeding = asyncio.create_task(self._feed(printer, pump, prompt), name="input")
             printing = asyncio.create_task(self._print(session, printer), name="output")
+            stops = True
             try:
                 await asyncio.wait({feeding, printing}, return_when=asyncio.FIRST_COMPLETED)
                 if not printing.done():
                     await feeding
                 await printing
-            except ConnectionLost as lost:  # the session goes on without this run
+                stops = False
+            except ConnectionLost as lost:
+                stops = False  # the session goes on without this run
                 if session.reading:
                     report(f"{lost.what}; this ccb ends when it has read the answer that it asked for")
                     await session.read_out()
                 add_unsent(lost, session)
                 raise
-            except Exception as error:
-                await self._stop(session)
-                if isinstance(error, AuthFailed | HostKeyError):
-                    add_unsent(error, session)
+            except (AuthFailed, HostKeyError) as error:
+                add_unsent(error, session)
                 raise
             finally:
+                task = asyncio.current_task()
+                if stops and task is not None and not task.cancelling():  # who cancels this stops the session
+                    await self._stop(session)
                 await _cancelled(feeding, printing)
                 await printer.close()
                 self._session = None
@@ -269,11 +270,7 @@ class HeadlessRun:
         session = self._session
         if session is None or session.state is LinkState.FENCED or session.ended_on_host:
             return
-        with suppress(TimeoutError, CcbError):
-            async with asyncio.timeout(HURRIED_GOODBYE_S):
-                await session.stop()
-                await session.ended()
-        if not session.ended_on_host:
+        if not await self._ended(session, HURRIED_GOODBYE_S):
             command = host_command(self._arguments, "stop", self._session_id)
             report(f"the host did not confirm in time that the session is stopped; stop it with `{command}`")
 
@@ -339,13 +336,16 @@ class HeadlessRun:
             raise ConnectionLost(what, evidence=printer.goodbye, do=do)
 
     async def _stop(self, session: RemoteSession) -> None:
+        if not await self._ended(session, GOODBYE_S):
+            report(f"the host was not reached, so the session is not stopped. {self._come_back()}")
+
+    async def _ended(self, session: RemoteSession, limit_s: float) -> bool:
+        """End the session on the host. Return whether it did end in time."""
         with suppress(TimeoutError, CcbError):
-            async with asyncio.timeout(GOODBYE_S):
+            async with asyncio.timeout(limit_s):
                 await session.stop()
                 await session.ended()
-                return
-        if not session.ended_on_host:
-            report(f"the host was not reached, so the session is not stopped. {self._come_back()}")
+        return session.ended_on_host
 
     def _come_back(self) -> str:
         return f"The session goes on. Come back with: {self._resume}" if self._resume else "Attach again."

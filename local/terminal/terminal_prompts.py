@@ -181,16 +181,14 @@ def _asking(prompt: str, *, hidden: bool, loop: asyncio.AbstractEventLoop | None
                     ask()
 
         with _handling(signal.SIGTSTP, signal.SIG_DFL), _handling(signal.SIGCONT, resume, loop):
+            answered = False
             try:
                 ask()
                 yield terminal
-            except BaseException:
-                _write(terminal, "\n")
-                raise
-            else:
-                if hidden:
-                    _write(terminal, "\n")
+                answered = True
             finally:
+                if hidden or not answered:
+                    _write(terminal, "\n")
                 if before is not None:
                     _set(terminal, termios.TCSADRAIN, before)
 
