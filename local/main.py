@@ -151,7 +151,7 @@ def _run(arguments: Arguments) -> int:
         return asyncio.run(run_headless(arguments))
     if arguments.screen.plain or os.environ.get("TERM", "") == "dumb":
         with collection_paused():
-            from .plain.plain_run import run_plain
+            from .plain.line_repl import run_plain
         set_up(arguments)
         return asyncio.run(run_plain(arguments))
     if not all(stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr)):  # the REPL draws on stderr

@@ -18,9 +18,16 @@ from ccb.tunnel.wire.mcp_messages import ELICITATION, MCP_MESSAGE
 
 from ..session.remote_session import RemoteSession
 from ..session.session_client import EventGap, Json, LaptopNotice, LinkChange, LinkState, SessionEvent, parse_snapshot
-from .output_formats import HeadlessOutput, TranscriptMirror, local_result
+from .output_formats import (
+    HeadlessOutput,
+    RetryReports,
+    TranscriptMirror,
+    local_result,
+    report,
+    report_damage,
+    report_earlier_damage,
+)
 from .own_answers import ClientQuestions, OwnAnswers
-from .stderr_reports import RetryReports, report, report_damage, report_earlier_damage
 from .turn_results import GOODBYE_S, TurnResults
 
 log = logging.getLogger(__name__)

@@ -33,9 +33,8 @@ from ..terminal.console import say, stdout_failure
 from ..terminal.signals import Interrupts
 from ..terminal.stdio import Writer
 from ..terminal.terminal_prompts import prompts_for
-from .output_formats import TranscriptMirror, make_output
+from .output_formats import RetryReports, TranscriptMirror, add_unsent, make_output, report
 from .own_answers import OwnAnswers
-from .stderr_reports import RetryReports, add_unsent, report
 from .stdin_input import EarlyInput, InputPump, read_prompt
 from .turn_results import GOODBYE_S, TurnReports, TurnResults, state_flags
 

@@ -24,8 +24,8 @@ from ccb.tunnel.wire.ndjson import MAX_DEPTH, LineSplitter, is_too_deep
 from ccb.tunnel.wire.session_options import CLAUDE_CODE_VERSION, LAPTOP_COMMANDS
 
 from ..terminal.stdio import read_pieces
+from .output_formats import report
 from .own_answers import END
-from .stderr_reports import report
 
 if TYPE_CHECKING:
     from .event_printer import EventPrinter

@@ -13,8 +13,7 @@ from ccb.tunnel.wire.messages import TaskMessage
 
 from ..command_line.exit_codes import ExitCode
 from ..session.newest import Newest
-from .output_formats import HeadlessOutput, command_message, exit_code, local_result, usage_between
-from .stderr_reports import RetryReports
+from .output_formats import HeadlessOutput, RetryReports, command_message, exit_code, local_result, usage_between
 
 if TYPE_CHECKING:
     from ..session.session_client import Json

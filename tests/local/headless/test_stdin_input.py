@@ -17,9 +17,8 @@ import pytest
 
 from ccb.local.command_line.parser import parse_arguments
 from ccb.local.headless.headless_run import with_boot_fields
-from ccb.local.headless.output_formats import MAX_LINE, HeadlessOutput, TranscriptMirror, limited_line
+from ccb.local.headless.output_formats import MAX_LINE, HeadlessOutput, RetryReports, TranscriptMirror, limited_line
 from ccb.local.headless.own_answers import OwnAnswers
-from ccb.local.headless.stderr_reports import RetryReports
 from ccb.local.headless.stdin_input import BadInput, EarlyInput, is_piped, read_messages, read_prompt
 from ccb.local.headless.turn_results import TurnReports, state_flags
 from ccb.local.session.session_client import Json

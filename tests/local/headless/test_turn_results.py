@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from ccb.local.command_line.exit_codes import ExitCode
-from ccb.local.headless.output_formats import HeadlessOutput
-from ccb.local.headless.stderr_reports import RetryReports
+from ccb.local.headless.output_formats import HeadlessOutput, RetryReports
 from ccb.local.headless.turn_results import PendingPrompts, TurnReports, TurnResults
 from ccb.local.session.session_client import Json
 from ccb.tunnel.wire.messages import TaskMessage, parse_message

@@ -22,8 +22,7 @@ from tests.support.repl.scripted_session import MODEL, ScriptedSession, hello, q
 from ccb.local.files.copying import OpenTransport, Transfers
 from ccb.local.files.fetched_files import FetchedFiles, PrivateFolder
 from ccb.local.plain import line_repl
-from ccb.local.plain.line_repl import LineRepl
-from ccb.local.plain.plain_run import FirstLoginPrompts
+from ccb.local.plain.line_repl import FirstLoginPrompts, LineRepl
 from ccb.local.session.session_client import LinkState
 from ccb.local.slash_commands.session_api import NO_LAPTOP, LaptopSide, ReplInfo
 from ccb.local.terminal.terminal_prompts import prompts_for
