@@ -9,6 +9,7 @@ import resource
 import shutil
 import sys
 from collections.abc import Callable, Sequence
+from importlib import import_module
 from pathlib import Path
 
 import ccb
@@ -110,34 +111,25 @@ def _help(arguments: Arguments) -> int:
     return write_stdout(*help_text(min(shutil.get_terminal_size((100, 24)).columns, 120), command).splitlines())
 
 
+_RUNNERS = {
+    "auth": "commands.auth:run_auth",
+    "config": "commands.config_show:run_config",
+    "models": "commands.models:run_models",
+    "usage": "commands.usage:run_usage",
+    "proxy": "commands.usage:run_proxy",
+    "audit": "commands.usage:run_audit",
+    "mcp": "commands.mcp_command:run_mcp",
+    "doctor": "doctor.doctor:run",
+    "trust": "commands.trust:run",
+    "disconnect": "commands.host_commands:run_disconnect",
+    "cp": "commands.cp:run_cp",
+}
+
+
 def runner_of(name: str) -> Callable[..., int]:
     """Return the function that runs a command other than a session. Only its own modules are loaded."""
-    run: Callable[..., int]
-    match name:
-        case "auth":
-            from .commands.auth import run_auth as run
-        case "config":
-            from .commands.config_show import run_config as run
-        case "models":
-            from .commands.models import run_models as run
-        case "usage":
-            from .commands.usage import run_usage as run
-        case "proxy":
-            from .commands.usage import run_proxy as run
-        case "audit":
-            from .commands.usage import run_audit as run
-        case "mcp":
-            from .commands.mcp_command import run_mcp as run
-        case "doctor":
-            from .doctor.doctor import run
-        case "trust":
-            from .commands.trust import run
-        case "disconnect":
-            from .commands.host_commands import run_disconnect as run
-        case "cp":
-            from .commands.cp import run_cp as run
-        case _:
-            from .commands.host_commands import run
+    module, _, function = _RUNNERS.get(name, "commands.host_commands:run").partition(":")
+    run: Callable[..., int] = getattr(import_module(f".{module}", __package__), function)
     return run
 
 

@@ -25,7 +25,6 @@ from .option_declaration import (
     read_model,
     read_number,
     read_permission_tool,
-    read_port,
     read_rules,
     read_session_id,
     read_sources,
@@ -34,7 +33,7 @@ from .option_declaration import (
     read_uuid,
     read_worktree_name,
 )
-from .target import Target
+from .target import Target, parse_port
 
 OUTPUT_FORMATS = ("text", "json", "stream-json")
 INPUT_FORMATS = ("text", "stream-json")
@@ -53,7 +52,7 @@ class ConnectionOptions:
     identities: tuple[str, ...] = option(
         "--identity -i", "Log in with this private key file; may be repeated.", "file", kind=REPEAT,
     )
-    port: int | None = option("--port -P", "Connect to this SSH port.", "port", read=read_port)
+    port: int | None = option("--port -P", "Connect to this SSH port.", "port", read=parse_port)
     ssh_options: tuple[str, ...] = option(
         "-o", "Set an option of ssh_config (-o Name=value); may be repeated.", "option", kind=REPEAT,
         read=read_ssh_option,

@@ -12,8 +12,6 @@ from ccb.tunnel.errors import UsageError
 from ccb.tunnel.plain_text import neutralise
 from ccb.tunnel.wire.dataclass import dataclass
 
-from .target import parse_port
-
 ReadValue = Callable[[str, str], str | int | float | tuple[str, ...]]
 """Reads a value. The second argument is the option as messages show it: `--max-turns <n>`. Raises UsageError."""
 
@@ -103,10 +101,6 @@ def read_uuid(value: str, shown: str) -> str:
         raise UsageError(
             "Error: Invalid session ID. Must be a valid UUID.", do="`uuidgen` makes one; without it, ccb does."
         ) from None
-
-
-def read_port(value: str, shown: str) -> int:
-    return parse_port(value)
 
 
 def read_ssh_option(value: str, shown: str) -> str:

@@ -66,7 +66,7 @@ def directory_here(text: str) -> Path | None:
         return None
 
 
-def parse_port(text: str) -> int:
+def parse_port(text: str, shown: str = "") -> int:
     """Parse `text` as a TCP port. Raises UsageError."""
     if not re.fullmatch(r"[0-9]{1,5}", text) or not 0 < int(text) < 65536:
         raise UsageError(f"{_shown(text)} is not a port number", do="A port is a number from 1 to 65535.")

@@ -24,20 +24,14 @@ async def in_thread(work: Callable[[], T]) -> T:
     loop = asyncio.get_running_loop()
     done: asyncio.Future[T] = loop.create_future()
 
-    def settle(value: T | None, error: BaseException | None) -> None:
-        if done.done():
-            return
-        if error is not None:
-            done.set_exception(error)
-        else:
-            done.set_result(value)  # type: ignore[arg-type]
-
     def run() -> None:
         try:
-            value, error = work(), None
+            value = work()
         except BaseException as caught:  # noqa: BLE001 - it is raised where the result is awaited
-            value, error = None, caught
-        _tell(loop, lambda: settle(value, error))
+            error = caught
+            _tell(loop, lambda: None if done.done() else done.set_exception(error))
+        else:
+            _tell(loop, lambda: None if done.done() else done.set_result(value))
 
     threading.Thread(target=run, name="blocking call", daemon=True).start()
     return await done

@@ -38,29 +38,20 @@ def serve(marker: str, *, wait: bool) -> None:
     write_all(1, [f"\n{marker} {json.dumps({'input': not closed})}\n".encode()])
     if closed:
         return
-    channel = CopyChannel(_read, lambda parts: write_all(1, parts))
+    channel = CopyChannel(lambda _least: list(filter(None, [os.read(0, MAX_PIECE)])), lambda parts: write_all(1, parts))
     threading.Thread(target=_beat, args=(channel,), daemon=True).start()
     try:
-        _carry_out(channel)
+        order = channel.message("get", "put")
+        if order["is"] == "get":
+            Sender(channel, CopyWatch()).send(text(order, "path"))
+        else:
+            Receiver(channel, CopyWatch()).receive(text(order, "path"), text(order, "name"))
     except (StreamEnded, OtherEndFailed, BrokenPipeError):
         return
     except Exception as error:  # noqa: BLE001 - the laptop shows it
         channel.say("failed", **failure(error))
         while os.read(0, 65536):  # the laptop may still be writing; it closes the stream once it has read this
             pass
-
-
-def _carry_out(channel: CopyChannel) -> None:
-    order = channel.message("get", "put")
-    if order["is"] == "get":
-        Sender(channel, CopyWatch()).send(text(order, "path"))
-    else:
-        Receiver(channel, CopyWatch()).receive(text(order, "path"), text(order, "name"))
-
-
-def _read(_least: int) -> list[bytes]:
-    data = os.read(0, MAX_PIECE)
-    return [data] if data else []
 
 
 def _beat(channel: CopyChannel) -> None:

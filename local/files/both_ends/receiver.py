@@ -142,19 +142,17 @@ class _Place:
     """The directory and the name below which everything is written. Links on the way to it are followed."""
 
     def __init__(self, target: str, name: str) -> None:
-        target = os.path.expanduser(target)
-        if not os.path.isdir(target):
-            folder, own = os.path.split(target.rstrip("/") or "/")
-            if target.endswith("/"):
-                raise CannotCopy(target, "there is no such folder")
-            self.parent = os.open(folder or ".", _DIRECTORY)
-            self.name, self.path = own, target
+        self.path = os.path.expanduser(target)
+        folder, self.name = self.path, name
+        if os.path.isdir(folder):
+            self.path = os.path.join(folder, name)
+        elif folder.endswith("/"):
+            raise CannotCopy(folder, "there is no such folder")
         else:
-            self.parent = os.open(target, _DIRECTORY)
-            self.name, self.path = name, os.path.join(target, name)
+            folder, self.name = os.path.split(folder)
         if not _is_name(self.name):
-            os.close(self.parent)
             raise CannotCopy(target, "say under which name it is to be kept")
+        self.parent = os.open(folder or ".", _DIRECTORY)
 
     def __enter__(self) -> _Place:
         return self
