@@ -34,7 +34,6 @@ def environ(home: Path | str, **more: str) -> dict[str, str]:
 
 
 def python(code: str, home: Path | str = "/nonexistent", **more: str) -> subprocess.CompletedProcess[str]:
-    """Run a program in a new interpreter."""
     argv = [sys.executable, "-c", code]
     return subprocess.run(argv, check=False, capture_output=True, text=True, timeout=60, env=environ(home, **more))
 
@@ -68,7 +67,6 @@ def test_a_run_imports_nothing_heavy_before_it_begins_to_connect() -> None:
 
 
 def test_the_memory_of_ccb_is_never_written_to_the_disk(tmp_path: Path) -> None:
-    """A core dump would hold the credentials."""
     code = (
         "import resource\nfrom ccb.local.main import run\n"
         "resource.setrlimit(resource.RLIMIT_CORE, (resource.getrlimit(resource.RLIMIT_CORE)[1],) * 2)\n"

@@ -35,7 +35,6 @@ _NAMES = {NoneType: "none", str: "text", float: "number", int: "whole number", b
 
 
 def pages() -> dict[Path, str]:
-    """Every page and its text."""
     return {
         FOLDER / "command-line.md": _page("LaptopCommand line", _command_line()),
         FOLDER / "settings.md": _page("Settings", _settings()),

@@ -366,7 +366,6 @@ def test_a_copy_has_one_side_on_a_host(argv: list[str], host: str, upload: bool,
 
 
 def fields_of(arguments: Arguments) -> dict[str, object]:
-    """The fields of all groups."""
     groups = (arguments, arguments.connection, arguments.session, arguments.agent, arguments.streams)
     return {name: value for group in (*groups, arguments.host_command) for name, value in vars(group).items()}
 

@@ -46,8 +46,6 @@ def user(text: str) -> Json:
 
 @dataclass
 class Piped:
-    """A run whose standard input and output are pipes."""
-
     stdin: int
     stdout: int
     ended: asyncio.Task[int]
@@ -60,7 +58,6 @@ class Piped:
         self.stdin = os.open(os.devnull, os.O_WRONLY)
 
     async def results(self) -> tuple[int, list[Json]]:
-        """The exit code and the results, when it has ended."""
         async with asyncio.timeout(30):
             code = await self.ended
         lines = [json.loads(line) for line in os.read(self.stdout, 1 << 16).splitlines()]
@@ -97,7 +94,6 @@ def interrupts() -> Iterator[None]:
 
 @asynccontextmanager
 async def started(monkeypatch: pytest.MonkeyPatch, *argv: str, terminal: bool = False) -> AsyncIterator[Piped]:
-    """A run whose stdout is a pipe, or the end of a terminal."""
     (stdin, to_stdin), (from_stdout, stdout) = os.pipe(), pty.openpty() if terminal else os.pipe()
     if terminal:
         tty.setraw(stdout)
@@ -114,7 +110,6 @@ async def started(monkeypatch: pytest.MonkeyPatch, *argv: str, terminal: bool = 
 
 
 async def answer(peer: Peer, seq: int = 1) -> None:
-    """The host takes the next prompt, and answers it in event `seq`."""
     taken = await peer.next(Input)
     await peer.send(Applied(1, taken.id), Event(seq, 1, "message", RESULT))
 
@@ -206,7 +201,6 @@ SNAPSHOT: Json = {"result": None, "todos": None, "asks": []}
 
 
 def turn(prompt: str, result: Json, *, first: int) -> list[Event]:
-    """The events of a turn that takes `prompt`."""
     items = {"context": [], "items": [{"input": prompt}]}
     bodies: list[tuple[str, Json]] = [("turn_start", {}), ("prompt", items), ("message", result), ("turn_end", {})]
     return [Event(seq, 1, kind, body) for seq, (kind, body) in enumerate(bodies, first)]

@@ -185,8 +185,6 @@ async def test_a_bad_line_ends_the_input_with_its_reason(line: bytes, part: str)
 
 
 class Printed(HeadlessOutput):
-    """Keeps what is printed."""
-
     def __init__(self) -> None:
         self.bodies: list[Json] = []
         self.came = asyncio.Event()

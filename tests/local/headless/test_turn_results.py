@@ -12,8 +12,6 @@ RESULT: Json = {"type": "result", "subtype": "success", "is_error": False, "resu
 
 
 class KeptOutput(HeadlessOutput):
-    """Keeps what is printed."""
-
     def __init__(self) -> None:
         self.results: list[Json] = []
         self.finished = 0
@@ -32,8 +30,6 @@ class KeptOutput(HeadlessOutput):
 
 
 class ReportedOutput(KeptOutput):
-    """Takes messages as well."""
-
     async def message(self, body: Json) -> None:
         assert body["type"] == "command_lifecycle"
 

@@ -38,8 +38,6 @@ EVIL = "\x1b]52;c;ZXZpbA==\x07\x9d2;owned\x9c\x1b[2J\u202e\x1b]8;;http://evil/\x
 
 @dataclass
 class Person:
-    """Somebody who reads lines and types some."""
-
     repl: LineRepl
     session: ScriptedSession
     printed: list[str] = field(default_factory=list)

@@ -64,8 +64,6 @@ RENAMED = ("rename_session", {"title": f"a{EVIL} name"})
 
 
 class Servers:
-    """The MCP servers of the laptop: one works, one cannot be reached."""
-
     def __init__(self) -> None:
         self.restarted: list[str] = []
 
@@ -82,8 +80,6 @@ class Servers:
 
 
 class Projects:
-    """What is kept of the project."""
-
     ask = tell = None
 
     def __init__(self) -> None:
@@ -123,7 +119,6 @@ class Session(ScriptedSession):
 
 
 def scripted(case: Case | None = None) -> Session:
-    """A session in which something has happened."""
     session = Session()
     session.request_bytes = (27_400_000, 430_000)
     session.prompted("count the secrets")

@@ -52,8 +52,6 @@ except KeyboardInterrupt:
 
 
 class Terminal:
-    """A child on a terminal of its own."""
-
     def __init__(self, what: str) -> None:
         self.fd, slave = pty.openpty()
         self.child = subprocess.Popen(
